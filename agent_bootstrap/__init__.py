@@ -1,0 +1,1 @@
+"""What gets onto a node: the protocol, the agent daemon, the supervisor of one task."""

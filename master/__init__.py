@@ -1,0 +1,1 @@
+"""The control plane: one asyncio process that schedules experiments and brings up what they need."""

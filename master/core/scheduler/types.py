@@ -1,0 +1,156 @@
+"""What the scheduler sees and what it answers. One snapshot of one pool; all frozen.
+
+Slots are counted here; which device of an agent is used is the pool's choice when it applies a decision.
+Times are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from master.core.reasons import Reason
+
+DEFAULT_PRIORITY = 42
+
+
+class SchedulerType(StrEnum):
+    FAIR_SHARE = "fair_share"
+    PRIORITY = "priority"
+    ROUND_ROBIN = "round_robin"
+
+
+class FittingPolicy(StrEnum):
+    BEST = "best"
+    WORST = "worst"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerSettings:
+    """One pool's `scheduler` section."""
+
+    type: SchedulerType = SchedulerType.FAIR_SHARE
+    fitting_policy: FittingPolicy = FittingPolicy.BEST
+    allow_heterogeneous_fits: bool = False
+    preemption: bool = False
+    """Only for `priority`; fair_share always preempts."""
+    default_priority: int = DEFAULT_PRIORITY
+    preempt_after_s: float = 600.0
+    """Release nothing for work that booting or launchable capacity can serve within this time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What shares are given to: an experiment, or one interactive task."""
+
+    id: str
+    submitted: float
+    weight: float = 1.0
+    max_slots: int | None = None
+    priority: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One allocation that wants slots, or has them. A gang: all or nothing."""
+
+    id: str
+    """The allocation id."""
+    job_id: str
+    slots: int
+    """0 means a zero-slot (aux) task."""
+    requested: float
+    single_agent: bool = False
+    preemptible: bool = True
+    blocked_agents: frozenset[str] = frozenset()
+
+
+Placement = Mapping[str, int]
+"""agent id -> number of slots; a zero-slot task has one agent with 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A request that holds slots: granted, starting, running, or on its way out (`releasing`)."""
+
+    request: Request
+    placement: Placement
+    started: float
+    releasing: bool = False
+    """It was already asked to stop: its slots come back by themselves."""
+    last_checkpoint: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentState:
+    """One agent as capacity. `slots` counts enabled slots; what runs on it is told by `PoolState.running`."""
+
+    id: str
+    slots: int
+    aux_places: int = 100
+    """How many zero-slot tasks it may hold at once."""
+    schedulable: bool = True
+    """False while disabled, draining, cordoned or reconnecting: it keeps its work and gets no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launchable:
+    """Capacity that is not there yet: instances booting (`booting`) or that the provisioner could launch now.
+
+    Empty when limits, budget or blocked offers close that way.
+    """
+
+    slots_per_agent: int
+    count: int
+    ready_in_s: float
+    booting: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolState:
+    """Everything `decide` may look at."""
+
+    now: float
+    settings: SchedulerSettings
+    agents: tuple[AgentState, ...] = ()
+    jobs: Mapping[str, Job] = field(default_factory=dict)
+    waiting: tuple[Request, ...] = ()
+    running: tuple[Running, ...] = ()
+    launchable: tuple[Launchable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Give these slots to this request now."""
+
+    request_id: str
+    placement: Placement
+    backfilled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Ask this running request to checkpoint and leave."""
+
+    request_id: str
+    why: str
+    for_requests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Why a request is not started. `needs_capacity` marks it as demand for the provisioner; never both."""
+
+    reason: Reason
+    needs_capacity: bool = False
+    victims: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Every waiting request is in `start` or in `waiting`, never in both, never in neither."""
+
+    start: tuple[Start, ...] = ()
+    release: tuple[Release, ...] = ()
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)

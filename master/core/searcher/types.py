@@ -1,0 +1,89 @@
+"""What goes into a search and what comes out. All frozen and JSON-able, because both are logged in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+RequestId: TypeAlias = str
+"""UUID of a trial within its search, drawn from the search's own random stream."""
+
+
+class ExitReason(StrEnum):
+    ERRORED = "ERRORED"
+    USER_CANCELED = "USER_CANCELED"
+    USER_REQUESTED_STOP = "USER_REQUESTED_STOP"
+    INVALID_HP = "INVALID_HP"
+    INIT_INVALID_HP = "INIT_INVALID_HP"
+
+
+@dataclass(frozen=True, slots=True)
+class InitialTrials:
+    """The search begins. Sent once."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialCreated:
+    request_id: RequestId
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationCompleted:
+    request_id: RequestId
+    metrics: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialExitedEarly:
+    request_id: RequestId
+    reason: ExitReason
+
+
+@dataclass(frozen=True, slots=True)
+class TrialExited:
+    request_id: RequestId
+
+
+@dataclass(frozen=True, slots=True)
+class TrialProgress:
+    request_id: RequestId
+    fraction: float
+
+
+Event: TypeAlias = (
+    InitialTrials
+    | TrialCreated
+    | ValidationCompleted
+    | TrialExitedEarly
+    | TrialExited
+    | TrialProgress
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make this trial."""
+
+    request_id: RequestId
+    trial_seed: int
+    hparams: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End this trial gracefully: it is done."""
+
+    request_id: RequestId
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """The search is over."""
+
+    cancel: bool = False
+    failure: bool = False
+
+
+Action: TypeAlias = Create | Stop | Shutdown

@@ -1,0 +1,79 @@
+"""One atomic change, collected by a pure step and committed by the writer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from sqlmodel import SQLModel
+
+Table: TypeAlias = type[SQLModel]
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """New rows. All rows of one Insert have the same keys."""
+
+    table: Table
+    rows: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """Insert the row, or replace the given columns of the one with the same primary key."""
+
+    table: Table
+    row: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Set columns where all of `where` hold. `expect` rows must match (None: any number), else the unit fails."""
+
+    table: Table
+    where: Mapping[str, Any]
+    values: Mapping[str, Any]
+    expect: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    table: Table
+    where: Mapping[str, Any]
+
+
+Operation: TypeAlias = Insert | Upsert | Update | Delete
+
+
+@dataclass(slots=True)
+class UnitOfWork:
+    """Operations in order. Committed whole or not at all."""
+
+    operations: list[Operation] = field(default_factory=list)
+
+    def insert(self, table: Table, *rows: Mapping[str, Any]) -> None:
+        if rows:
+            self.operations.append(Insert(table, rows))
+
+    def upsert(self, table: Table, row: Mapping[str, Any]) -> None:
+        self.operations.append(Upsert(table, row))
+
+    def update(
+        self,
+        table: Table,
+        where: Mapping[str, Any],
+        values: Mapping[str, Any],
+        *,
+        expect: int | None = None,
+    ) -> None:
+        self.operations.append(Update(table, where, values, expect))
+
+    def delete(self, table: Table, where: Mapping[str, Any]) -> None:
+        self.operations.append(Delete(table, where))
+
+    def extend(self, other: UnitOfWork) -> None:
+        self.operations.extend(other.operations)
+
+    def __bool__(self) -> bool:
+        return bool(self.operations)

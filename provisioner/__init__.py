@@ -1,0 +1,1 @@
+"""From pending demand to machines: plan, write the intent, act, look again."""

@@ -1,0 +1,64 @@
+"""What the provisioner needs of others; `master.app` passes it in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from provisioner.types import PoolDemand, PoolOutlook
+
+
+class FleetStore(Protocol):
+    """Durable memory of what we decided to launch and of what we launched. One call is one commit.
+
+    Documents are JSON objects made by `provisioner.fleet`; the store does not look inside.
+    """
+
+    async def load(self) -> FleetDocuments: ...
+
+    async def save(
+        self,
+        *,
+        intents: Sequence[tuple[str, dict[str, Any]]] = (),
+        instances: Sequence[tuple[str, str, bool, dict[str, Any]]] = (),
+        memory: dict[str, Any] | None = None,
+    ) -> None:
+        """Upsert intents (id, document), instances (id, pool, gone, document), and the capacity memory, all or nothing."""
+        ...
+
+
+class FleetDocuments(Protocol):
+    """What `load` answers: everything not finished."""
+
+    @property
+    def intents(self) -> Sequence[tuple[str, dict[str, Any]]]: ...
+
+    @property
+    def instances(self) -> Sequence[tuple[str, dict[str, Any]]]:
+        """Instances that are not gone."""
+        ...
+
+    @property
+    def memory(self) -> dict[str, Any] | None: ...
+
+
+class NodeHost(Protocol):
+    """The resource manager whose pools the provisioner feeds. Calls are synchronous and never block."""
+
+    def demand(self) -> Sequence[PoolDemand]:
+        """One consistent snapshot of all dynamic pools."""
+        ...
+
+    def cordon(self, agent_id: str) -> bool:
+        """Give the node no more work. False, and nothing changed, if something is placed on it."""
+        ...
+
+    def uncordon(self, agent_id: str) -> None: ...
+
+    async def instance_gone(self, agent_id: str, reason: str) -> None:
+        """The machine is certainly gone: what ran on it is lost now, without waiting for a reconnect."""
+        ...
+
+    def outlook(self, outlook: PoolOutlook) -> None:
+        """What will come and why gangs wait. Replaces the pool's previous outlook; the pool decides again."""
+        ...

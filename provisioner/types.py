@@ -1,0 +1,126 @@
+"""The words of the provisioner, as frozen data. Times are seconds since the epoch, money is USD per hour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from master.core.reasons import Reason
+
+
+class Market(StrEnum):
+    RESERVED = "reserved"
+    SPOT = "spot"
+    ON_DEMAND = "on_demand"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class OfferKey:
+    """What capacity memory is keyed by."""
+
+    provider: str
+    """The name of the provider section: `<pool>` or `<pool>#<index>`, or an account shared by pools."""
+    region: str = ""
+    zone: str = ""
+    instance_type: str = ""
+    market: Market = Market.ON_DEMAND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """Instance type x zone x market at a price."""
+
+    key: OfferKey
+    slots: int
+    usd_per_hour: float
+    boot_s: float
+    """Expected seconds from the call to an agent that can take work; the planner prefers what it learned."""
+    boot_deadline_s: float = 300.0
+    """After this long without an agent, the instance is ended and counts against the offer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """One waiting request that needs capacity (the scheduler said so)."""
+
+    request_id: str
+    job_id: str
+    pool: str
+    slots: int
+    single_agent: bool = False
+    since: float = 0.0
+    blocked_agents: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One agent as the scheduler sees it. For instances of ours `instance_id` equals the agent id."""
+
+    agent_id: str
+    pool: str
+    slots: int
+    free_slots: int
+    instance_id: str | None = None
+    busy: bool = False
+    """Something is placed on it, zero-slot tasks included."""
+    connected: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolDemand:
+    """What one pool tells the provisioner: one snapshot, gangs and nodes of the same instant.
+
+    `gangs` are those the scheduler could not place on the nodes' free slots.
+    """
+
+    pool: str
+    gangs: tuple[Gang, ...] = ()
+    nodes: tuple[Node, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOutlook:
+    """What the provisioner tells a pool: what will or could come, and why its gangs wait."""
+
+    pool: str
+    booting: tuple[BootingNode, ...] = ()
+    launchable: tuple[LaunchableNode, ...] = ()
+    """Empty when limits, budget or blocked offers close the way."""
+    reasons: Mapping[str, Reason] = field(default_factory=dict)
+    """request id -> reason, for gangs that the planner knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootingNode:
+    instance_id: str
+    slots: int
+    ready_in_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchableNode:
+    slots: int
+    count: int
+    ready_in_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolCapacity:
+    """What a dynamic pool could ever be: the catalogue and the limits, for refusing impossible work at submission."""
+
+    pool: str
+    node_slots: tuple[int, ...]
+    """Slots of each distinct offer size, ascending."""
+    max_instances: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSettings:
+    """The keys of a pool that planning needs."""
+
+    pool: str
+    min_instances: int = 0
+    max_instances: int = 1
+    max_idle_s: float = 300.0
+    usd_per_hour_limit: float | None = None

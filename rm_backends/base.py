@@ -1,0 +1,282 @@
+"""The handshake between the master and whatever gives it slots.
+
+A grant only reserves; nothing starts before the master has committed it and calls `start`. All calls are idempotent
+by allocation id. Backends know machines; `master.allocations` alone owns the state of allocations.
+
+    request ──> waiting ──Granted──> reserved ──start──> running ──all containers TERMINATED──> (forgotten)
+                  │withdraw             │kill               │release (asks back: ReleaseAsked) / kill
+                  └──> (forgotten)      └──> (forgotten)    └──> containers TERMINATED
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol, TypeAlias
+
+from master.core.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOrder:
+    """What decides the place of a job's requests in a queue. Changed by `update_job`."""
+
+    job_id: str
+    submitted: datetime
+    weight: float = 1.0
+    max_slots: int | None = None
+    priority: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocationRequest:
+    """One allocation that wants slots: a gang."""
+
+    allocation_id: str
+    task_id: str
+    name: str
+    pool: str
+    slots: int
+    job: JobOrder
+    requested: datetime
+    single_agent: bool = False
+    preemptible: bool = True
+    blocked_agents: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """One part of a grant: one container (process tree) on one agent. `rank` counts from 0 within the allocation."""
+
+    container_id: str
+    agent_id: str
+    rank: int
+    slot_ids: tuple[int, ...] = ()
+    """Device numbers on that agent."""
+    address: str = "127.0.0.1"
+    """Where the other containers reach it."""
+
+
+class ContainerPhase(StrEnum):
+    """Only ever moves forward."""
+
+    ASSIGNED = "ASSIGNED"
+    PULLING = "PULLING"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    TERMINATED = "TERMINATED"
+
+
+class FailureKind(StrEnum):
+    """Why a container ended badly; None in `ContainerExit` means its exit code tells."""
+
+    ABORTED = "aborted"
+    """Ended before it started (the agent refused it, or it could not be set up): our failure, not the user's."""
+    TASK_ERROR = "task_error"
+    """Could not be set up because of what the user asked for (missing work_dir, bad mount)."""
+    AGENT_FAILED = "agent_failed"
+    """The agent, its host or its supervisor died."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerExit:
+    """How a container ended. Signals are 128 + n; a kill by the master is 137."""
+
+    exit_code: int | None
+    failure: FailureKind | None = None
+    message: str = ""
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFile:
+    """A file that must exist in the container before its first process. Paths are absolute in the container."""
+
+    path: str
+    content: bytes
+    mode: int = 0o600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindMount:
+    source: str
+    target: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchSpec:
+    """What to run, the same for every container; the agent adds what depends on where (DET_AGENT_ID, DET_SLOT_IDS, ...)."""
+
+    allocation_id: str
+    task_id: str
+    task_type: str
+    entrypoint: tuple[str, ...]
+    """`{python}` as the first word stands for the interpreter of the agent (which has `windlass`)."""
+    environment: Mapping[str, str]
+    work_dir: str = "/run/determined/workdir"
+    files: tuple[TaskFile, ...] = ()
+    binds: tuple[BindMount, ...] = ()
+
+
+# --- events, from a backend to the master -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted:
+    """Slots are reserved for it. Answer with `start` once committed, or `kill` to give them back."""
+
+    allocation_id: str
+    containers: tuple[Container, ...]
+    backfilled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseAsked:
+    """The scheduler wants the slots back: preempt it. The master answers by ending it, sooner or later.
+
+    A kill follows at `deadline` if the allocation has one; None leaves the task's own preemption_timeout.
+    """
+
+    allocation_id: str
+    reason: str
+    deadline: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceChanged:
+    """One container moved on. The event may be repeated; `handle` must have committed before it returns."""
+
+    allocation_id: str
+    container_id: str
+    phase: ContainerPhase
+    exit: ContainerExit | None = None
+    addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """What the allocation held is gone without an exit code (agent lost, instance gone). Not the user's failure."""
+
+    allocation_id: str
+    reason: str
+
+
+RmEvent: TypeAlias = Granted | ReleaseAsked | ResourceChanged | Lost
+
+
+class RmEvents(Protocol):
+    """Where a backend reports to. `handle` returns after the master has committed; it raises if it could not."""
+
+    async def handle(self, event: RmEvent) -> None: ...
+
+
+# --- calls, from the master to a backend --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawn:
+    allocation_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlreadyGranted:
+    allocation_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRecord:
+    """An allocation the store knows after a restart of the master."""
+
+    request: AllocationRequest
+    containers: tuple[Container, ...] = ()
+    """Empty: it waits. Else it holds these."""
+    started: bool = False
+    """False with containers: granted and committed, `start` will be called again."""
+    ended_containers: frozenset[str] = frozenset()
+    """Containers whose exit is already committed: they hold nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLimits:
+    """What a pool could ever hold, for messages and checks. `max_agents` None: as many as connect."""
+
+    pool: str
+    agent_sizes: tuple[int, ...] = ()
+    """Slots per agent: connected, and of every offer the provider could launch."""
+    total_slots: int = 0
+    max_agents: int | None = None
+
+
+class ResourceManager(Protocol):
+    """A backend. Calls return quickly; anything slow is its own loop. Sync calls never block."""
+
+    def pools(self) -> Sequence[str]: ...
+
+    def check(self, request: AllocationRequest) -> None:
+        """Raise `Unsatisfiable` if no agent or offer of the pool could ever hold it. Says what would fit."""
+        ...
+
+    async def request(self, request: AllocationRequest) -> None: ...
+
+    async def withdraw(self, allocation_id: str) -> Withdrawn | AlreadyGranted: ...
+
+    async def start(self, allocation_id: str, spec: LaunchSpec) -> None: ...
+
+    async def release(self, allocation_id: str, reason: str, deadline: datetime | None) -> None:
+        """The master is ending it (pause, stop): count its slots as coming back. Batch systems signal the job."""
+        ...
+
+    async def kill(self, allocation_id: str) -> None:
+        """SIGKILL to every container; TERMINATED follows for each. Not started: the reservation is given back."""
+        ...
+
+    async def update_job(self, order: JobOrder) -> None: ...
+
+    async def restore(self, records: Sequence[RestoreRecord]) -> None:
+        """Called once, before anything else, after a restart of the master."""
+        ...
+
+    def explain(self, allocation_id: str) -> Reason | None:
+        """Why it waits; None if it does not wait here."""
+        ...
+
+    async def run(self) -> None:
+        """The backend's own loops, until cancelled."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotView:
+    """One slot of one agent, for screens and the API."""
+
+    id: int
+    kind: str
+    brand: str = ""
+    uuid: str = ""
+    enabled: bool = True
+    draining: bool = False
+    container_id: str | None = None
+    allocation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentView:
+    """One agent, for screens and the API."""
+
+    id: str
+    pool: str
+    address: str
+    registered: datetime
+    slots: tuple[SlotView, ...]
+    containers: Mapping[str, str] = field(default_factory=dict)
+    """container id -> allocation id"""
+    enabled: bool = True
+    draining: bool = False
+    connected: bool = True
+    version: str = ""
+    instance_id: str | None = None
+    notes: tuple[str, ...] = ()
+    """What an operator should know: isolation fallback, disk nearly full, ..."""

@@ -1,0 +1,109 @@
+"""Every error that crosses a module border.
+
+WindlassError
+├── InvalidArgument          the caller sent something that cannot be right
+│   └── InvalidConfig        a configuration with one or more named problems
+├── Unauthenticated          no valid token or wrong password
+├── PermissionDenied         known, but not allowed
+├── NotFound                 no such thing
+├── Conflict                 the thing is in a state that does not allow it
+├── Unsatisfiable            no agent or offer could ever hold the request
+├── CapacityError            the provider has none right now
+├── QuotaError               the provider's account limit is reached
+├── ProviderAuthError        the provider refuses our credentials or permissions
+├── ProviderError            anything else a provider answered
+├── BatchSystemError         Slurm or PBS said no
+├── AgentLost                an agent went away with its work
+├── StoreUnavailable         the store cannot commit (full disk, lost database); nothing was changed
+└── LeaseLost                another master leads: this process must stop
+
+Messages are one line, name the field and the value, and say the way out. Only `master.api` turns them into HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class WindlassError(Exception):
+    """Base of all errors that a user or another module may see. `code` is stable, the message is for people."""
+
+    code = "internal"
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0]) if self.args else self.code
+
+
+class InvalidArgument(WindlassError):
+    code = "invalid_argument"
+
+
+class InvalidConfig(InvalidArgument):
+    """A configuration with one or more problems, each a line `<config>.path.to[0].key: what is wrong`."""
+
+    code = "invalid_config"
+
+    def __init__(self, problems: Sequence[str], *, what: str = "configuration") -> None:
+        self.problems = tuple(problems)
+        self.what = what
+        super().__init__(f"invalid {what}: " + "; ".join(self.problems))
+
+
+class Unauthenticated(WindlassError):
+    code = "unauthenticated"
+
+
+class PermissionDenied(WindlassError):
+    code = "permission_denied"
+
+
+class NotFound(WindlassError):
+    code = "not_found"
+
+    def __init__(self, kind: str, id_: object) -> None:
+        super().__init__(f"{kind} '{id_}' not found")
+        self.kind = kind
+        self.id = id_
+
+
+class Conflict(WindlassError):
+    code = "conflict"
+
+
+class Unsatisfiable(InvalidArgument):
+    """No agent or offer of the pool could ever hold the request. The message names the limit and what would fit."""
+
+    code = "unsatisfiable"
+
+
+class CapacityError(WindlassError):
+    code = "no_capacity"
+
+
+class QuotaError(WindlassError):
+    code = "quota"
+
+
+class ProviderAuthError(WindlassError):
+    code = "provider_auth"
+
+
+class ProviderError(WindlassError):
+    code = "provider"
+
+
+class BatchSystemError(WindlassError):
+    code = "batch_system"
+
+
+class AgentLost(WindlassError):
+    code = "agent_lost"
+
+
+class StoreUnavailable(WindlassError):
+    code = "store_unavailable"
+
+
+class LeaseLost(WindlassError):
+    code = "lease_lost"

@@ -1,0 +1,1 @@
+"""One run of one task on some slots: rendezvous, preemption, readiness, exit."""

@@ -1,0 +1,414 @@
+"""The life of one allocation, as a pure state machine.
+
+    PENDING --> ASSIGNED --> PULLING --> STARTING --> RUNNING --> TERMINATING --> TERMINATED
+
+The phase only moves forward (the most progressed container tells). Events come from the resource manager, from the
+task itself (ready, acknowledged preemption) and from whoever wants it to end. Every function returns the new state and
+the effects to carry out once the state is committed; effects can be repeated safely.
+
+How it ended is decided once, in `_outcome`, first match wins (the order is part of the REST contract's semantics):
+an exit by our kill is no failure, an acknowledged preemption is one of ours whatever the exit code, exit 0 is the
+user's own end, and only then do exit codes and lost agents count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TypeAlias
+
+from rm_backends.base import Container, ContainerExit, ContainerPhase, FailureKind
+
+
+class AllocationPhase(StrEnum):
+    PENDING = "PENDING"
+    ASSIGNED = "ASSIGNED"
+    PULLING = "PULLING"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    TERMINATING = "TERMINATING"
+    TERMINATED = "TERMINATED"
+
+
+_ORDER = {phase: rank for rank, phase in enumerate(AllocationPhase)}
+_CONTAINER_ORDER = {phase: rank for rank, phase in enumerate(ContainerPhase)}
+_PHASE_OF_CONTAINER = {
+    ContainerPhase.ASSIGNED: AllocationPhase.ASSIGNED,
+    ContainerPhase.PULLING: AllocationPhase.PULLING,
+    ContainerPhase.STARTING: AllocationPhase.STARTING,
+    ContainerPhase.RUNNING: AllocationPhase.RUNNING,
+    ContainerPhase.TERMINATED: AllocationPhase.TERMINATING,
+}
+
+
+class OutcomeKind(StrEnum):
+    FINISHED = "finished"
+    """The user's program ended by itself with exit code 0."""
+    PREEMPTED = "preempted"
+    """It acknowledged a preemption and left."""
+    KILLED = "killed"
+    """We killed it."""
+    FAILED = "failed"
+    """The user's program failed: counts against max_restarts."""
+    TRANSIENT = "transient"
+    """Agent, instance or start-up failed: ours, run again without counting."""
+    WITHDRAWN = "withdrawn"
+    """It never got slots."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    kind: OutcomeKind
+    reason: str
+    """One line for people, starting with words that the published clients know."""
+    error: str = ""
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerState:
+    container: Container
+    phase: ContainerPhase = ContainerPhase.ASSIGNED
+    exit: ContainerExit | None = None
+    daemon: bool = False
+    """A worker that only serves the others: ended when they have ended."""
+    killed_by_us: bool = False
+
+    @property
+    def ended(self) -> bool:
+        return self.phase is ContainerPhase.TERMINATED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocationState:
+    """Everything about one allocation that must survive a restart."""
+
+    id: str
+    task_id: str
+    run_id: int
+    pool: str
+    slots: int
+    requested_at: datetime
+    preemptible: bool = True
+    preemption_timeout_s: float = 3600.0
+    phase: AllocationPhase = AllocationPhase.PENDING
+    token_hash: str | None = None
+    ports: Mapping[str, int] = field(default_factory=dict)
+    containers: tuple[ContainerState, ...] = ()
+    ready: bool = False
+    preempt_reason: str | None = None
+    """Set: the task was asked to checkpoint and leave."""
+    preempt_deadline: datetime | None = None
+    acknowledged: bool = False
+    kill_reason: str | None = None
+    """Set: SIGKILL was ordered."""
+    killed_first: bool = False
+    """The kill came before any container had exited by itself."""
+    failure: ContainerExit | None = None
+    """The first bad exit."""
+    lost_reason: str | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    outcome: Outcome | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.outcome is None
+
+    @property
+    def has_slots(self) -> bool:
+        return bool(self.containers)
+
+    @property
+    def preempt_requested(self) -> bool:
+        return self.preempt_reason is not None
+
+
+# --- effects ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AskResources:
+    """Queue a request at the resource manager."""
+
+    allocation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Take the request out of the queue."""
+
+    allocation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartContainers:
+    """The grant is committed: start."""
+
+    allocation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignalPreemption:
+    """Answer the task's long polls with true, and tell the resource manager that the slots will come back."""
+
+    allocation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class KillContainers:
+    allocation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """It has ended: wake everything that waits on it."""
+
+    allocation_id: str
+
+
+Effect: TypeAlias = (
+    AskResources | Withdraw | StartContainers | SignalPreemption | KillContainers | Closed
+)
+Effects: TypeAlias = tuple[Effect, ...]
+Step: TypeAlias = tuple[AllocationState, Effects]
+
+
+def pending_effects(state: AllocationState) -> Effects:
+    """What a restarted master must do again for an open allocation. Derived, so nothing can be forgotten."""
+    if not state.is_open:
+        return ()
+    if not state.has_slots:
+        return (AskResources(state.id),)
+    effects: list[Effect] = []
+    if state.kill_reason is not None:
+        effects.append(KillContainers(state.id))
+    else:
+        if any(c.phase is ContainerPhase.ASSIGNED for c in state.containers):
+            effects.append(StartContainers(state.id))
+        if state.preempt_requested:
+            effects.append(SignalPreemption(state.id))
+    return tuple(effects)
+
+
+# --- events -------------------------------------------------------------------------------------------------------
+
+
+def granted(
+    state: AllocationState,
+    containers: tuple[Container, ...],
+    *,
+    token_hash: str,
+    ports: Mapping[str, int],
+) -> Step:
+    """Slots are reserved. A grant for something that is over or has slots already is given back or ignored."""
+    if not state.is_open:
+        return state, (KillContainers(state.id),)
+    if state.has_slots:
+        return state, pending_effects(state)
+    state = replace(
+        state,
+        phase=AllocationPhase.ASSIGNED,
+        token_hash=token_hash,
+        ports=ports,
+        containers=tuple(ContainerState(container=c) for c in containers),
+    )
+    return state, (StartContainers(state.id),)
+
+
+def container_changed(
+    state: AllocationState,
+    container_id: str,
+    phase: ContainerPhase,
+    exit_: ContainerExit | None,
+    *,
+    now: datetime,
+) -> Step:
+    """One container moved on. Repeated, late and unknown reports change nothing."""
+    old = next((c for c in state.containers if c.container.container_id == container_id), None)
+    if old is None or not state.is_open or _CONTAINER_ORDER[phase] <= _CONTAINER_ORDER[old.phase]:
+        return state, ()
+    new = replace(old, phase=phase, exit=exit_)
+    containers = tuple(new if c is old else c for c in state.containers)
+    running = phase is not ContainerPhase.ASSIGNED and state.started_at is None
+    state = replace(
+        state,
+        containers=containers,
+        phase=_later(state.phase, _PHASE_OF_CONTAINER[phase]),
+        started_at=now if running else state.started_at,
+    )
+    if phase is ContainerPhase.TERMINATED:
+        return _after_exit(state, new, now=now)
+    return state, ()
+
+
+def marked_ready(state: AllocationState) -> AllocationState:
+    """Rendezvous is complete: from here on a graceful end is a preemption, not a kill."""
+    if not state.is_open or state.ready or not state.has_slots:
+        return state
+    return replace(state, ready=True, phase=_later(state.phase, AllocationPhase.RUNNING))
+
+
+def acknowledged(state: AllocationState) -> AllocationState:
+    """The task knows that it must leave: its exit means "run me again", not "done"."""
+    if state.acknowledged or not state.is_open or not state.preempt_requested:
+        return state
+    return replace(state, acknowledged=True)
+
+
+def marked_daemon(state: AllocationState, container_id: str, *, now: datetime) -> Step:
+    """This container serves the others. Ignored for a single container; all daemons means nobody works: kill."""
+    if len(state.containers) < 2 or not state.is_open:
+        return state, ()
+    containers = tuple(
+        replace(c, daemon=True) if c.container.container_id == container_id else c
+        for c in state.containers
+    )
+    state = replace(state, containers=containers)
+    if all(c.daemon for c in containers):
+        return kill(state, "all containers are daemons", now=now)
+    return state, ()
+
+
+def terminate(state: AllocationState, reason: str, *, now: datetime) -> Step:
+    """End it gracefully (pause, stop, preemption): preempt what is ready, kill what is not, withdraw what waits."""
+    if not state.is_open:
+        return state, ()
+    if not state.has_slots:
+        return _close(state, now=now, withdrawn=reason)
+    if not (state.preemptible and state.ready):
+        return kill(state, reason, now=now)
+    if state.preempt_requested or state.kill_reason is not None:
+        return state, ()
+    deadline = now + timedelta(seconds=state.preemption_timeout_s)
+    state = replace(state, preempt_reason=reason, preempt_deadline=deadline)
+    return state, (SignalPreemption(state.id),)
+
+
+def kill(state: AllocationState, reason: str, *, now: datetime) -> Step:
+    """SIGKILL. What never got slots just ends."""
+    if not state.is_open:
+        return state, ()
+    if not state.has_slots:
+        return _close(state, now=now, withdrawn=reason)
+    if state.kill_reason is None:
+        untouched = not any(c.ended for c in state.containers)
+        state = replace(
+            state,
+            kill_reason=reason,
+            killed_first=untouched,
+            containers=tuple(
+                c if c.ended else replace(c, killed_by_us=True) for c in state.containers
+            ),
+        )
+    return state, (KillContainers(state.id),)
+
+
+def lost(state: AllocationState, reason: str, *, now: datetime) -> Step:
+    """What it held is gone without exit codes. Containers elsewhere, if any, are killed by the caller's effect."""
+    if not state.is_open:
+        return state, ()
+    state = replace(state, lost_reason=state.lost_reason or reason)
+    return _close(state, now=now)
+
+
+def expired(state: AllocationState, *, now: datetime) -> Step:
+    """Kill what did not leave within its preemption timeout."""
+    if state.preempt_deadline is None or now < state.preempt_deadline or not state.is_open:
+        return state, ()
+    if state.kill_reason is not None:
+        return state, ()
+    timeout = round(state.preemption_timeout_s)
+    return kill(state, f"allocation did not preempt in {timeout}s", now=now)
+
+
+# --- how it ends --------------------------------------------------------------------------------------------------
+
+
+def _after_exit(state: AllocationState, ended: ContainerState, *, now: datetime) -> Step:
+    exit_ = ended.exit or ContainerExit(exit_code=None, failure=FailureKind.AGENT_FAILED)
+    bad = exit_.failure is not None or exit_.exit_code != 0
+    if bad and not ended.killed_by_us and state.failure is None:
+        state = replace(state, failure=exit_)
+    if all(c.ended for c in state.containers):
+        return _close(state, now=now)
+    if bad or all(c.ended for c in state.containers if not c.daemon):
+        # A broken gang cannot go on, and daemons have nobody left to serve. Their ends are not failures.
+        state = replace(
+            state,
+            containers=tuple(
+                c if c.ended else replace(c, killed_by_us=True) for c in state.containers
+            ),
+        )
+        return state, (KillContainers(state.id),)
+    return state, ()
+
+
+def _close(state: AllocationState, *, now: datetime, withdrawn: str | None = None) -> Step:
+    seconds = max(0, round((now - state.requested_at).total_seconds()))
+    outcome = (
+        Outcome(
+            kind=OutcomeKind.WITHDRAWN, reason=f"allocation aborted after {seconds}s: {withdrawn}"
+        )
+        if withdrawn is not None
+        else _outcome(state, seconds)
+    )
+    state = replace(
+        state,
+        phase=AllocationPhase.TERMINATED,
+        ended_at=now,
+        outcome=outcome,
+        token_hash=None,
+    )
+    effects: list[Effect] = []
+    if withdrawn is not None:
+        effects.append(Withdraw(state.id))
+    elif any(not c.ended for c in state.containers):
+        effects.append(KillContainers(state.id))
+    effects.append(Closed(state.id))
+    return state, tuple(effects)
+
+
+def _outcome(state: AllocationState, seconds: int) -> Outcome:
+    """First match wins; see the module docstring."""
+    failure = state.failure
+    code = failure.exit_code if failure is not None else 0
+    if state.kill_reason is not None and state.killed_first:
+        return Outcome(
+            kind=OutcomeKind.KILLED,
+            reason=f"allocation killed after {seconds}s: {state.kill_reason}",
+        )
+    if state.preemptible and state.acknowledged:
+        return Outcome(
+            kind=OutcomeKind.PREEMPTED,
+            reason=f"allocation preempted after {seconds}s: {state.preempt_reason or 'asked'}",
+            exit_code=code,
+        )
+    if state.lost_reason is not None:
+        return Outcome(
+            kind=OutcomeKind.TRANSIENT,
+            reason=f"allocation failed due to agent failure: {state.lost_reason}",
+            error=state.lost_reason,
+        )
+    if failure is None:
+        return Outcome(
+            kind=OutcomeKind.FINISHED,
+            reason=f"allocation stopped early after {seconds}s",
+            exit_code=0,
+        )
+    if failure.failure in (FailureKind.AGENT_FAILED, FailureKind.ABORTED):
+        return Outcome(
+            kind=OutcomeKind.TRANSIENT,
+            reason=f"allocation failed due to agent failure: {failure.message or 'agent failed'}",
+            error=failure.message or "agent failed",
+        )
+    text = failure.message or f"container failed with non-zero exit code: {failure.exit_code}"
+    return Outcome(
+        kind=OutcomeKind.FAILED, reason=f"allocation failed: {text}", error=text, exit_code=code
+    )
+
+
+def _later(a: AllocationPhase, b: AllocationPhase) -> AllocationPhase:
+    return a if _ORDER[a] >= _ORDER[b] else b

@@ -1,0 +1,33 @@
+"""What allocations need of those who own them; experiments (and later interactive tasks) implement it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from master.allocations.machine import AllocationState, Step
+from rm_backends.base import AllocationRequest, LaunchSpec
+
+AllocationStep: TypeAlias = Callable[[AllocationState], Step]
+
+
+class AllocationOwner(Protocol):
+    """The root that an allocation belongs to. Steps go through its mailbox and are committed before they return."""
+
+    def allocation(self, allocation_id: str) -> AllocationState | None:
+        """The live state, or None if that run is not the current one any more."""
+        ...
+
+    async def step_allocation(
+        self, allocation_id: str, step: AllocationStep
+    ) -> AllocationState | None:
+        """Apply a pure step, commit, run its effects; the new state, None if that run is history."""
+        ...
+
+    def allocation_request(self, state: AllocationState) -> AllocationRequest: ...
+
+    def launch_spec(self, state: AllocationState, token: str) -> LaunchSpec: ...
+
+    def owner_id(self, allocation_id: str) -> int:
+        """The user on whose behalf the task acts."""
+        ...

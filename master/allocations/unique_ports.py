@@ -1,0 +1,46 @@
+"""Port numbers that no two live allocations of the cluster share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+TRIAL_PORTS: Mapping[str, int] = {
+    "DTRAIN_SSH_PORT": 12350,
+    "INTER_TRAIN_PROCESS_COMM_PORT_1": 12360,
+    "INTER_TRAIN_PROCESS_COMM_PORT_2": 12365,
+    "C10D_PORT": 29400,
+}
+"""Environment variable -> where the search for a free number begins."""
+MAX_PORT = 65535
+
+
+class UniquePorts:
+    """Hands out the lowest free number at or above each base. Memory only: rows of `Port` keep it over restarts."""
+
+    def __init__(self, reserved: Iterable[int] = ()) -> None:
+        self._reserved = frozenset(reserved)
+        self._held: dict[str, frozenset[int]] = {}
+        self._taken: set[int] = set()
+
+    def take(self, allocation_id: str, bases: Mapping[str, int] = TRIAL_PORTS) -> dict[str, int]:
+        """The same answer when asked again for the same allocation is up to the caller: it stores the numbers."""
+        self.free(allocation_id)
+        chosen: dict[str, int] = {}
+        for name, base in bases.items():
+            port = next(
+                p
+                for p in range(base, MAX_PORT + 1)
+                if p not in self._taken and p not in self._reserved
+            )
+            self._taken.add(port)
+            chosen[name] = port
+        self._held[allocation_id] = frozenset(chosen.values())
+        return chosen
+
+    def hold(self, allocation_id: str, ports: Iterable[int]) -> None:
+        """After a restart: these are in use."""
+        self._held[allocation_id] = frozenset(ports)
+        self._taken |= self._held[allocation_id]
+
+    def free(self, allocation_id: str) -> None:
+        self._taken -= self._held.pop(allocation_id, frozenset())

@@ -1,0 +1,1 @@
+"""Experiments and trials: their life, metrics, checkpoints."""

@@ -1,0 +1,172 @@
+"""One experiment that is not over: its state in memory, its mailbox, and the one way to change it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from master.allocations.machine import AllocationState
+from master.allocations.ports import AllocationStep
+from master.allocations.service import AllocationService
+from master.core.expconf import ExperimentConfig
+from master.core.searcher.search import Search
+from master.experiments import machine
+from master.experiments.machine import Env, Step
+from master.experiments.narration import Narrator
+from master.experiments.persistence import changes
+from master.experiments.state import ExperimentState, TrialState, request_id_of
+from master.experiments.task_spec import TaskSpecs
+from master.store import tables
+from master.store.mailbox import Mailbox
+from master.store.store import Store
+from master.store.unit_of_work import UnitOfWork
+from rm_backends.base import AllocationRequest, JobOrder, LaunchSpec
+from windlass.base.clock import Clock
+
+PureStep: TypeAlias = Callable[[ExperimentState, Env], Step]
+Prepared: TypeAlias = Callable[[ExperimentState, Env], Awaitable[tuple[Step, UnitOfWork]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveParts:
+    """What every live experiment shares."""
+
+    store: Store
+    clock: Clock
+    allocations: AllocationService
+    specs: TaskSpecs
+    narrator: Narrator
+
+
+class LiveExperiment:
+    """The root of an experiment: one message at a time, pure step, one commit, swap, effects.
+
+    Implements `master.allocations.ports.AllocationOwner` for the runs of its trials.
+    """
+
+    def __init__(
+        self,
+        parts: LiveParts,
+        state: ExperimentState,
+        config: ExperimentConfig,
+        owner_name: str,
+    ) -> None:
+        self._parts = parts
+        self.state = state
+        self.config = config
+        self.owner_name = owner_name
+        self.search = search_of(config)
+        self._mailbox = Mailbox()
+        self._changed = asyncio.Condition()
+
+    def env(self) -> Env:
+        store = self._parts.store
+        return Env(
+            now=self._parts.clock.now(),
+            search=self.search,
+            next_trial_id=lambda: store.next_id(tables.Trial),
+        )
+
+    async def apply(self, step: PureStep) -> ExperimentState:
+        """Run a pure step in the mailbox, commit it, make it the state, run its effects."""
+
+        async def prepared(state: ExperimentState, env: Env) -> tuple[Step, UnitOfWork]:
+            return step(state, env), UnitOfWork()
+
+        return await self.transact(prepared)
+
+    async def transact(self, prepare: Prepared) -> ExperimentState:
+        """Like `apply`, for steps that read the store first or write rows of their own in the same commit."""
+        return await self._mailbox.run(lambda: self._handle(prepare))
+
+    async def _handle(self, prepare: Prepared) -> ExperimentState:
+        old, env = self.state, self.env()
+        step, uow = await prepare(old, env)
+        uow.extend(changes(old, step, env.now))
+        if uow:
+            await self._parts.store.commit(uow)
+        self.state = step.state
+        await self.after_commit(old, step)
+        return self.state
+
+    async def after_commit(self, old: ExperimentState | None, step: Step) -> None:
+        """New runs are known to the allocation service before anything is asked for them."""
+        for request_id, trial in step.state.trials.items():
+            run = trial.open_allocation
+            before = old.trials.get(request_id) if old is not None else None
+            if run is not None and (before is None or before.allocation is not run):
+                self._parts.allocations.adopt(run, self)
+        await self._parts.narrator.tell(old, step.state)
+        await self._parts.allocations.run_effects(step.effects)
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def wait_until(self, reached: Callable[[ExperimentState], bool]) -> ExperimentState:
+        """Block until the state satisfies `reached`."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: reached(self.state))
+        return self.state
+
+    # --- AllocationOwner ------------------------------------------------------------------------------------------
+
+    def allocation(self, allocation_id: str) -> AllocationState | None:
+        trial = self.state.trials.get(request_id_of(allocation_id))
+        run = trial.allocation if trial is not None else None
+        return run if run is not None and run.id == allocation_id else None
+
+    async def step_allocation(
+        self, allocation_id: str, step: AllocationStep
+    ) -> AllocationState | None:
+        def run(state: ExperimentState, env: Env) -> Step:
+            try:
+                return machine.allocation_event(state, env, allocation_id, step)
+            except KeyError:  # that run is history: a later one took its place
+                return Step(state)
+
+        await self.apply(run)
+        return self.allocation(allocation_id)
+
+    def allocation_request(self, state: AllocationState) -> AllocationRequest:
+        settings = self.state.settings
+        trial = self.trial_of(state)
+        return AllocationRequest(
+            allocation_id=state.id,
+            task_id=state.task_id,
+            name=f"Trial {trial.id} (Experiment {self.state.id})",
+            pool=state.pool,
+            slots=state.slots,
+            job=self.job_order(),
+            requested=state.requested_at,
+            single_agent=settings.single_node,
+            preemptible=state.preemptible,
+        )
+
+    def job_order(self) -> JobOrder:
+        settings = self.state.settings
+        return JobOrder(
+            job_id=self.state.job_id,
+            submitted=self.state.created_at,
+            weight=settings.weight,
+            max_slots=settings.max_slots,
+            priority=settings.priority,
+        )
+
+    def launch_spec(self, state: AllocationState, token: str) -> LaunchSpec:
+        return self._parts.specs.trial(self, self.trial_of(state), state, token)
+
+    def owner_id(self, allocation_id: str) -> int:
+        return self.state.owner_id
+
+    def trial_of(self, state: AllocationState) -> TrialState:
+        return self.state.trials[request_id_of(state.id)]
+
+
+def search_of(config: ExperimentConfig) -> Search:
+    document = config.to_json()
+    return Search.from_config(
+        document["searcher"],
+        document["hyperparameters"],
+        document["reproducibility"]["experiment_seed"],
+    )

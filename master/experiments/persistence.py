@@ -1,0 +1,237 @@
+"""Between live state and rows: the difference of two states as one unit of work, and rows back into state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import RowMapping
+
+from master.allocations.machine import AllocationState
+from master.core.searcher.event_json import action_to_json, event_to_json
+from master.core.searcher.state_json import state_to_json
+from master.core.searcher.types import ExitReason
+from master.experiments.machine import LoggedEvent, Step
+from master.experiments.state import ExperimentState, GroupMetrics, Phase, TrialMetrics, TrialState
+from master.store import tables
+from master.store.unit_of_work import UnitOfWork
+
+SNAPSHOT_EVERY = 200
+"""Searcher events between snapshots: a restart replays at most this many."""
+
+_ALLOCATION = TypeAdapter(AllocationState)
+_GROUPS: TypeAdapter[dict[str, GroupMetrics]] = TypeAdapter(dict[str, GroupMetrics])
+
+
+def changes(old: ExperimentState | None, step: Step, now: datetime) -> UnitOfWork:
+    """Everything that differs between the stored state and the step's, as one atomic unit."""
+    new, uow = step.state, UnitOfWork()
+    if old is not None and (row := _experiment_row(new)) != _experiment_row(old):
+        uow.update(tables.Experiment, {"id": new.id}, row, expect=1)
+    before = old.trials if old is not None else {}
+    for request_id, trial in new.trials.items():
+        previous = before.get(request_id)
+        if trial is not previous:
+            _trial_changes(uow, new, previous, trial)
+    _searcher_changes(uow, old, step, now)
+    return uow
+
+
+def _experiment_row(state: ExperimentState) -> dict[str, Any]:
+    return {
+        "state": state.phase.value,
+        "progress": state.progress,
+        "error": state.error,
+        "ended_at": state.ended_at,
+    }
+
+
+def _trial_changes(
+    uow: UnitOfWork, experiment: ExperimentState, old: TrialState | None, new: TrialState
+) -> None:
+    if old is None:
+        uow.insert(
+            tables.Task,
+            {
+                "id": new.task_id,
+                "type": "TRIAL",
+                "job_id": experiment.job_id,
+                "owner_id": experiment.owner_id,
+                "experiment_id": experiment.id,
+                "trial_id": new.id,
+                "created_at": new.created_at,
+                "ended_at": None,
+            },
+        )
+        uow.insert(tables.Trial, {**_trial_key(experiment, new), **trial_row(new)})
+    else:
+        row, previous = trial_row(new), trial_row(old)
+        changed = {key: value for key, value in row.items() if previous[key] != value}
+        if changed:
+            uow.update(tables.Trial, {"id": new.id}, changed, expect=1)
+        if new.ended_at is not None and old.ended_at is None:
+            uow.update(tables.Task, {"id": new.task_id}, {"ended_at": new.ended_at})
+    if new.allocation is not None and new.allocation is not (old and old.allocation):
+        allocation_changes(uow, old.allocation if old else None, new.allocation)
+
+
+def _trial_key(experiment: ExperimentState, trial: TrialState) -> dict[str, Any]:
+    return {
+        "id": trial.id,
+        "experiment_id": experiment.id,
+        "request_id": trial.request_id,
+        "task_id": trial.task_id,
+        "hparams": dict(trial.hparams),
+        "seed": trial.seed,
+        "warm_start_checkpoint": trial.warm_start_checkpoint,
+        "run_metadata": None,
+        "created_at": trial.created_at,
+        "last_activity": None,
+    }
+
+
+def trial_row(trial: TrialState) -> dict[str, Any]:
+    """The columns of a trial that change."""
+    metrics = trial.metrics
+    return {
+        "state": trial.phase.value,
+        "restarts": trial.restarts,
+        "aborts": trial.aborts,
+        "run_id": trial.run_id,
+        "progress": trial.progress,
+        "searcher_stopped": trial.searcher_stopped,
+        "early_exit": trial.early_exit.value if trial.early_exit else None,
+        "early_exit_at": trial.early_exit_at,
+        "error": trial.error,
+        "latest_checkpoint": trial.latest_checkpoint,
+        "latest_checkpoint_steps": trial.latest_checkpoint_steps,
+        "steps_completed": metrics.steps_completed,
+        "best_validation_id": metrics.best_validation_id,
+        "latest_validation_id": metrics.latest_validation_id,
+        "searcher_metric": metrics.best,
+        "latest_searcher_metric": metrics.latest_validation,
+        "summary_metrics": dict(metrics.summary),
+        "metric_groups": _GROUPS.dump_python(dict(metrics.groups), mode="json"),
+        "runner_state": trial.runner_state,
+        "ended_at": trial.ended_at,
+    }
+
+
+def allocation_changes(uow: UnitOfWork, old: AllocationState | None, new: AllocationState) -> None:
+    """The row of one run. Ports and token go with the end of the run, in the same transaction."""
+    row = {
+        "id": new.id,
+        "task_id": new.task_id,
+        "run_id": new.run_id,
+        "state": new.phase.value,
+        "pool": new.pool,
+        "slots": new.slots,
+        "token_hash": new.token_hash,
+        "is_open": new.is_open,
+        "document": _ALLOCATION.dump_python(new, mode="json"),
+        "exit_reason": new.outcome.reason if new.outcome else "",
+        "exit_error": new.outcome.error if new.outcome else "",
+        "status_code": new.outcome.exit_code if new.outcome else None,
+        "requested_at": new.requested_at,
+        "started_at": new.started_at,
+        "ended_at": new.ended_at,
+    }
+    if old is None or old.id != new.id:
+        uow.insert(tables.Allocation, row)
+    else:
+        values = {k: v for k, v in row.items() if k not in ("id", "task_id")}
+        uow.update(tables.Allocation, {"id": new.id}, values, expect=1)
+    held = old.ports if old is not None and old.id == new.id else {}
+    if new.ports and not held:
+        rows = [{"port": p, "allocation_id": new.id} for p in sorted(set(new.ports.values()))]
+        uow.insert(tables.Port, *rows)
+    if held and not new.is_open:
+        uow.delete(tables.Port, {"allocation_id": new.id})
+
+
+def _searcher_changes(
+    uow: UnitOfWork, old: ExperimentState | None, step: Step, now: datetime
+) -> None:
+    rows = [_event_row(step.state.id, logged, now) for logged in step.events]
+    uow.insert(tables.SearcherEvent, *rows)
+    new = step.state
+    last = old.searcher_seq if old is not None else 0
+    crossed = new.searcher_seq // SNAPSHOT_EVERY > last // SNAPSHOT_EVERY
+    if old is None or crossed:
+        uow.upsert(
+            tables.SearcherSnapshot,
+            {
+                "experiment_id": new.id,
+                "seq": new.searcher_seq,
+                "state": state_to_json(new.searcher),
+            },
+        )
+
+
+def _event_row(experiment_id: int, logged: LoggedEvent, now: datetime) -> dict[str, Any]:
+    return {
+        "experiment_id": experiment_id,
+        "seq": logged.seq,
+        "event": event_to_json(logged.event),
+        "actions": [action_to_json(a) for a in logged.actions],
+        "at": now,
+    }
+
+
+# --- back from rows -----------------------------------------------------------------------------------------------
+
+
+def allocation_from_document(document: Mapping[str, Any]) -> AllocationState:
+    return _ALLOCATION.validate_python(document)
+
+
+def trial_from_row(row: RowMapping, allocation: AllocationState | None) -> TrialState:
+    return TrialState(
+        id=row["id"],
+        request_id=row["request_id"],
+        task_id=row["task_id"],
+        hparams=row["hparams"],
+        seed=row["seed"],
+        created_at=row["created_at"],
+        phase=Phase(row["state"]),
+        restarts=row["restarts"],
+        aborts=row["aborts"],
+        run_id=row["run_id"],
+        progress=row["progress"],
+        searcher_stopped=row["searcher_stopped"],
+        early_exit=ExitReason(row["early_exit"]) if row["early_exit"] else None,
+        early_exit_at=row["early_exit_at"],
+        warm_start_checkpoint=row["warm_start_checkpoint"],
+        latest_checkpoint=row["latest_checkpoint"],
+        latest_checkpoint_steps=row["latest_checkpoint_steps"],
+        metrics=TrialMetrics(
+            steps_completed=row["steps_completed"],
+            groups=_GROUPS.validate_python(row["metric_groups"]),
+            summary=row["summary_metrics"],
+            latest_validation_id=row["latest_validation_id"],
+            latest_validation=row["latest_searcher_metric"],
+            best_validation_id=row["best_validation_id"],
+            best=row["searcher_metric"],
+        ),
+        runner_state=row["runner_state"],
+        error=row["error"],
+        ended_at=row["ended_at"],
+        allocation=allocation,
+    )
+
+
+def newest_runs(rows: Iterable[RowMapping]) -> dict[str, AllocationState]:
+    """The newest allocation of each task."""
+    newest: dict[str, AllocationState] = {}
+    for row in sorted(rows, key=lambda r: r["run_id"]):
+        newest[row["task_id"]] = allocation_from_document(row["document"])
+    return newest
+
+
+def trials_in_order(
+    rows: Sequence[RowMapping], runs: Mapping[str, AllocationState]
+) -> dict[str, TrialState]:
+    ordered = sorted(rows, key=lambda r: r["id"])
+    return {r["request_id"]: trial_from_row(r, runs.get(r["task_id"])) for r in ordered}

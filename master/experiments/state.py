@@ -1,0 +1,187 @@
+"""The state of one experiment with its trials: frozen, complete, enough to go on after a restart.
+
+    experiment   ACTIVE <-> PAUSED --> STOPPING_{COMPLETED,CANCELED,KILLED,ERROR} --> COMPLETED | CANCELED | ERROR
+    trial        ACTIVE           --> STOPPING_{COMPLETED,CANCELED,KILLED,ERROR} --> COMPLETED | CANCELED | ERROR
+
+A trial is PAUSED only in what users see: it is its experiment that is paused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from master.allocations.machine import AllocationState
+from master.core.searcher.search import SearchState
+from master.core.searcher.types import ExitReason
+
+
+class Phase(StrEnum):
+    """Of an experiment or a trial. The words of the published API without their `STATE_` prefix."""
+
+    ACTIVE = "ACTIVE"
+    PAUSED = "PAUSED"
+    STOPPING_COMPLETED = "STOPPING_COMPLETED"
+    STOPPING_CANCELED = "STOPPING_CANCELED"
+    STOPPING_KILLED = "STOPPING_KILLED"
+    STOPPING_ERROR = "STOPPING_ERROR"
+    COMPLETED = "COMPLETED"
+    CANCELED = "CANCELED"
+    ERROR = "ERROR"
+
+    @property
+    def is_stopping(self) -> bool:
+        return self in TERMINAL_OF
+
+    @property
+    def is_terminal(self) -> bool:
+        return self in TERMINAL
+
+
+TERMINAL_OF: Mapping[Phase, Phase] = {
+    Phase.STOPPING_COMPLETED: Phase.COMPLETED,
+    Phase.STOPPING_CANCELED: Phase.CANCELED,
+    Phase.STOPPING_KILLED: Phase.CANCELED,
+    Phase.STOPPING_ERROR: Phase.ERROR,
+}
+"""Where each stopping phase leads when nothing runs any more."""
+
+TERMINAL = frozenset({Phase.COMPLETED, Phase.CANCELED, Phase.ERROR})
+
+_RUNNING_MAY_GO = frozenset(TERMINAL_OF) | TERMINAL
+ALLOWED: Mapping[Phase, frozenset[Phase]] = {
+    Phase.ACTIVE: frozenset({Phase.PAUSED}) | _RUNNING_MAY_GO,
+    Phase.PAUSED: frozenset({Phase.ACTIVE}) | _RUNNING_MAY_GO,
+    # A kill overtakes a graceful stop; an error overtakes nothing that the user asked for.
+    Phase.STOPPING_COMPLETED: frozenset(
+        {Phase.STOPPING_CANCELED, Phase.STOPPING_KILLED, Phase.STOPPING_ERROR} | TERMINAL
+    ),
+    Phase.STOPPING_CANCELED: frozenset({Phase.STOPPING_KILLED} | TERMINAL),
+    Phase.STOPPING_KILLED: TERMINAL,
+    Phase.STOPPING_ERROR: frozenset({Phase.STOPPING_KILLED} | TERMINAL),
+    Phase.COMPLETED: frozenset(),
+    Phase.CANCELED: frozenset(),
+    Phase.ERROR: frozenset(),
+}
+"""What may follow what, for experiments and trials alike."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """What running an experiment's trials needs of its config."""
+
+    pool: str
+    slots_per_trial: int
+    max_restarts: int = 5
+    single_node: bool = False
+    weight: float = 1.0
+    max_slots: int | None = None
+    priority: int | None = None
+    preemption_timeout_s: float = 3600.0
+    metric: str = ""
+    smaller_is_better: bool = True
+    time_metric: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMetrics:
+    """The newest report of one metric group of a trial: enough to recognise repeats and roll-backs."""
+
+    run_id: int
+    max_steps: int
+    last_id: int
+    """Row id of the report at `max_steps`."""
+    last_avg: Mapping[str, Any] = field(default_factory=dict)
+    last_has_batches: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialMetrics:
+    """What is derived from a trial's live (not archived) reports."""
+
+    steps_completed: int = 0
+    groups: Mapping[str, GroupMetrics] = field(default_factory=dict)
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    latest_validation_id: int | None = None
+    latest_validation: float | None = None
+    """The searcher metric of the newest validation that has it."""
+    best_validation_id: int | None = None
+    best: float | None = None
+    """The best searcher metric so far, as reported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialState:
+    id: int
+    request_id: str
+    task_id: str
+    hparams: Mapping[str, Any]
+    seed: int
+    created_at: datetime
+    phase: Phase = Phase.ACTIVE
+    restarts: int = 0
+    aborts: int = 0
+    """Runs in a row that could not even be started: bounded, so that a broken node cannot spin."""
+    run_id: int = 0
+    progress: float = 0.0
+    searcher_stopped: bool = False
+    early_exit: ExitReason | None = None
+    early_exit_at: datetime | None = None
+    warm_start_checkpoint: str | None = None
+    latest_checkpoint: str | None = None
+    latest_checkpoint_steps: int = 0
+    metrics: TrialMetrics = field(default_factory=TrialMetrics)
+    runner_state: str = ""
+    error: str = ""
+    ended_at: datetime | None = None
+    allocation: AllocationState | None = None
+    """The current run, or the last one."""
+
+    @property
+    def open_allocation(self) -> AllocationState | None:
+        allocation = self.allocation
+        return allocation if allocation is not None and allocation.is_open else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentState:
+    id: int
+    job_id: str
+    owner_id: int
+    name: str
+    settings: RunSettings
+    searcher: SearchState
+    created_at: datetime
+    phase: Phase = Phase.PAUSED
+    searcher_seq: int = 0
+    """How many searcher events are logged."""
+    trials: Mapping[str, TrialState] = field(default_factory=dict)
+    """By request id, in order of creation."""
+    progress: float = 0.0
+    error: str = ""
+    ended_at: datetime | None = None
+
+    def trial_by_id(self, trial_id: int) -> TrialState:
+        """Raises KeyError."""
+        for trial in self.trials.values():
+            if trial.id == trial_id:
+                return trial
+        raise KeyError(trial_id)
+
+    def trial_of_allocation(self, allocation_id: str) -> TrialState:
+        """The trial whose current run this is. Raises KeyError."""
+        trial = self.trials[request_id_of(allocation_id)]
+        if trial.allocation is None or trial.allocation.id != allocation_id:
+            raise KeyError(allocation_id)
+        return trial
+
+
+def request_id_of(allocation_id: str) -> str:
+    """`<experiment id>.<request id>.<run>` -> request id. Raises KeyError for anything else."""
+    parts = allocation_id.split(".")
+    if len(parts) != 3:
+        raise KeyError(allocation_id)
+    return parts[1]

@@ -1,0 +1,347 @@
+"""Experiments as pure steps: what each event does, and random lives that must all end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from master.allocations import machine as allocation
+from master.allocations.machine import (
+    AskResources,
+    Closed,
+    KillContainers,
+    SignalPreemption,
+    StartContainers,
+)
+from master.core.searcher.event_json import action_to_json
+from master.core.searcher.search import Search, replay
+from master.core.searcher.types import ExitReason
+from master.experiments import machine
+from master.experiments.machine import Env, LoggedEvent, Step
+from master.experiments.state import ExperimentState, Phase, RunSettings, TrialState
+from rm_backends.base import Container, ContainerExit, ContainerPhase, FailureKind
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+SINGLE = {"name": "single", "metric": "loss", "smaller_is_better": True}
+ASHA = {
+    "name": "async_halving",
+    "metric": "loss",
+    "smaller_is_better": True,
+    "num_rungs": 3,
+    "divisor": 2,
+    "max_trials": 8,
+    "max_concurrent_trials": 4,
+    "max_time": 8,
+    "time_metric": "epochs",
+}
+HPARAMS = {"lr": {"type": "double", "minval": 0.0, "maxval": 1.0}}
+
+
+class World:
+    """An experiment with its log, driven by hand."""
+
+    def __init__(self, searcher: dict[str, Any] = SINGLE, **run: Any) -> None:
+        self.search = Search.from_config(searcher, HPARAMS, 7)
+        self._ids = count(1)
+        self.now = START
+        self.log: list[LoggedEvent] = []
+        self.effects: list[allocation.Effect] = []
+        self.state = ExperimentState(
+            id=1,
+            job_id="job",
+            owner_id=1,
+            name="e",
+            settings=RunSettings(pool="default", slots_per_trial=1, metric="loss", **run),
+            searcher=self.search.start(),
+            created_at=START,
+            phase=Phase.ACTIVE,
+        )
+        self.do(machine.begin)
+
+    def do(self, step: Callable[[ExperimentState, Env], Step]) -> list[allocation.Effect]:
+        env = Env(now=self.now, search=self.search, next_trial_id=lambda: next(self._ids))
+        result = step(self.state, env)
+        assert [e.seq for e in result.events] == [
+            self.state.searcher_seq + i + 1 for i in range(len(result.events))
+        ]
+        self.state = result.state
+        self.log.extend(result.events)
+        self.effects = list(result.effects)
+        return self.effects
+
+    def trial(self, index: int = 0) -> TrialState:
+        return list(self.state.trials.values())[index]
+
+    def on_run(self, trial: TrialState, step: machine.AllocationStep) -> list[allocation.Effect]:
+        assert trial.allocation is not None
+        name = trial.allocation.id
+        return self.do(lambda s, e: machine.allocation_event(s, e, name, step))
+
+    def start(self, index: int = 0, *, ready: bool = True) -> None:
+        """Grant and run the trial's open allocation."""
+        trial = self.trial(index)
+        box = (Container(container_id=f"c-{trial.id}", agent_id="a", rank=0, slot_ids=(0,)),)
+        self.on_run(trial, lambda s: allocation.granted(s, box, token_hash="h", ports={}))
+        assert StartContainers in {type(e) for e in self.effects}
+        self.report(index, ContainerPhase.RUNNING)
+        if ready:
+            self.on_run(trial, lambda s: (allocation.marked_ready(s), ()))
+
+    def report(
+        self, index: int, phase: ContainerPhase, exit_: ContainerExit | None = None
+    ) -> None:
+        trial = self.trial(index)
+        self.on_run(
+            trial,
+            lambda s: allocation.container_changed(
+                s, f"c-{trial.id}", phase, exit_, now=self.now
+            ),
+        )
+
+    def exit(self, index: int = 0, code: int | None = 0, **more: Any) -> None:
+        self.report(index, ContainerPhase.TERMINATED, ContainerExit(exit_code=code, **more))
+
+    def acknowledge(self, index: int = 0) -> None:
+        self.on_run(self.trial(index), lambda s: (allocation.acknowledged(s), ()))
+
+    def validate(self, index: int, **metrics: Any) -> None:
+        name = self.trial(index).request_id
+        self.do(lambda s, e: machine.validation_completed(s, e, name, metrics))
+
+    def run_of(self, index: int = 0) -> allocation.AllocationState:
+        run = self.trial(index).allocation
+        assert run is not None
+        return run
+
+
+def test_a_single_trial_runs_and_completes() -> None:
+    world = World()
+    assert world.effects == [AskResources(world.run_of().id)]
+    world.start()
+    world.exit()
+    assert world.trial().phase is Phase.COMPLETED
+    assert world.state.phase is Phase.COMPLETED
+    assert world.state.progress == 1.0
+
+
+def test_failures_are_retried_up_to_max_restarts_then_end_the_experiment() -> None:
+    world = World(max_restarts=2)
+    for restart in range(2):
+        world.start()
+        world.exit(code=1)
+        assert world.trial().restarts == restart + 1
+        assert world.run_of().run_id == restart + 2
+        assert world.run_of().is_open
+    world.start()
+    world.exit(code=1)
+    assert world.trial().phase is Phase.ERROR
+    assert world.state.phase is Phase.ERROR
+    assert world.state.error == "every trial of the search failed"
+
+
+def test_a_lost_agent_does_not_count() -> None:
+    world = World(max_restarts=0)
+    world.start()
+    world.exit(code=None, failure=FailureKind.AGENT_FAILED)
+    assert world.trial().phase is Phase.ACTIVE
+    assert world.trial().restarts == 0
+    assert world.run_of().run_id == 2
+
+
+def test_runs_that_cannot_even_start_end_the_trial_at_last() -> None:
+    world = World()
+    for _ in range(machine.MAX_ABORTS + 1):
+        trial = world.trial()
+        box = (Container(container_id=f"c-{trial.id}", agent_id="a", rank=0),)
+        world.on_run(trial, lambda s, b=box: allocation.granted(s, b, token_hash="h", ports={}))
+        world.on_run(trial, lambda s: allocation.lost(s, "no disk", now=world.now))
+    assert world.trial().phase is Phase.ERROR
+    assert "no disk" in world.trial().error
+
+
+def test_pause_preempts_and_activate_resumes_from_the_checkpoint() -> None:
+    world = World()
+    world.start()
+    name = world.trial().request_id
+    world.do(lambda s, e: machine.checkpoint_reported(s, e, name, "uuid-1", 10))
+    assert world.do(machine.pause) == [SignalPreemption(world.run_of().id)]
+    world.acknowledge()
+    world.exit()
+    assert world.state.phase is Phase.PAUSED
+    assert world.trial().open_allocation is None
+    assert world.trial().phase is Phase.ACTIVE
+    assert world.do(machine.activate) == [AskResources(f"{world.trial().task_id}.2")]
+    assert world.trial().latest_checkpoint == "uuid-1"
+    assert world.trial().restarts == 0
+
+
+def test_exit_zero_without_acknowledgement_is_completion_even_when_paused() -> None:
+    world = World()
+    world.start()
+    world.do(machine.pause)
+    world.exit()
+    assert world.trial().phase is Phase.COMPLETED
+
+
+def test_kill_ends_everything() -> None:
+    world = World(ASHA)
+    world.start(0)
+    kinds = {type(e) for e in world.do(machine.kill)}
+    assert KillContainers in kinds
+    assert Closed in kinds
+    assert world.state.phase is Phase.STOPPING_KILLED
+    world.exit(0, 137)
+    assert world.state.phase is Phase.CANCELED
+    assert {t.phase for t in world.state.trials.values()} == {Phase.CANCELED}
+    assert world.do(machine.kill) == [], "killing what is over is as asked"
+
+
+def test_asha_stops_a_trial_by_preemption_and_starts_its_successor() -> None:
+    world = World(ASHA)
+    assert len(world.state.trials) == 4
+    for i in range(4):
+        world.start(i)
+    world.validate(0, loss=0.1, epochs=2)
+    world.validate(1, loss=0.9, epochs=2)
+    assert SignalPreemption(world.run_of(1).id) in world.effects
+    assert world.trial(1).phase is Phase.STOPPING_COMPLETED
+    assert len(world.state.trials) == 5
+    world.acknowledge(1)
+    world.exit(1)
+    assert world.trial(1).phase is Phase.COMPLETED, "an acknowledged stop is not run again"
+    before = world.state
+    world.validate(1, loss=0.0, epochs=4)
+    assert world.state is before, "reports of a stopped trial are nothing to the search"
+
+
+def test_a_missing_metric_ends_the_experiment_with_a_reason() -> None:
+    world = World(ASHA)
+    for i in range(4):
+        world.start(i)
+    world.validate(0, accuracy=0.1)
+    assert world.state.phase is Phase.STOPPING_ERROR
+    assert "loss" in world.state.error
+    for i in range(4):
+        world.exit(i, 137)
+    assert world.state.phase is Phase.ERROR
+
+
+def test_invalid_hyperparameters_are_replaced_and_killed_if_they_stay() -> None:
+    world = World(ASHA)
+    for i in range(4):
+        world.start(i)
+    name = world.trial(2).request_id
+    world.do(lambda s, e: machine.early_exit_reported(s, e, name, ExitReason.INVALID_HP))
+    assert world.do(machine.clock_ticked) == []
+    due = machine.next_deadline(world.state)
+    assert due == START + machine.INVALID_HP_GRACE
+    world.now = due
+    assert world.do(machine.clock_ticked) == [KillContainers(world.run_of(2).id)]
+    world.exit(2, 137)
+    assert world.trial(2).phase is Phase.COMPLETED
+    assert len(world.state.trials) == 5
+
+
+def test_late_events_of_an_old_run_raise_key_error_for_the_caller() -> None:
+    world = World(max_restarts=3)
+    world.start()
+    old = world.run_of().id
+    world.exit(code=1)
+    with pytest.raises(KeyError):
+        world.do(lambda s, e: machine.allocation_event(s, e, old, lambda a: (a, ())))
+
+
+choices = st.tuples(
+    st.sampled_from(
+        ["start", "exit0", "exit1", "lost", "ack", "validate", "pause", "activate", "invalid", "tick"]
+    ),
+    st.integers(0, 11),
+    st.floats(0, 1),
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(choices, max_size=80), st.sampled_from(["finish", "cancel", "kill"]))
+def test_every_life_ends(walk: list[tuple[str, int, float]], ending: str) -> None:
+    world = World(ASHA, max_restarts=1)
+    for name, index, value in walk:
+        act(world, name, index % len(world.state.trials), value)
+        check(world)
+    if ending != "finish":
+        world.do(machine.cancel if ending == "cancel" else machine.kill)
+    elif world.state.phase is Phase.PAUSED:
+        world.do(machine.activate)
+    for _ in range(400):
+        if world.state.phase.is_terminal:
+            break
+        for i, trial in enumerate(list(world.state.trials.values())):
+            if trial.open_allocation is None:
+                continue
+            act(world, "start", i, 0)
+            act(world, "validate", i, 0.5)
+            act(world, "ack", i, 0)
+            act(world, "exit0", i, 0)
+        check(world)
+    assert world.state.phase.is_terminal
+    assert all(t.phase.is_terminal for t in world.state.trials.values())
+    assert all(t.open_allocation is None for t in world.state.trials.values())
+    _, actions = replay(world.search, [e.event for e in world.log])
+    assert [[action_to_json(a) for a in batch] for batch in actions] == [
+        [action_to_json(a) for a in logged.actions] for logged in world.log
+    ], "the logged events alone reproduce every action"
+
+
+def act(world: World, name: str, index: int, value: float) -> None:
+    trial = world.trial(index)
+    run = trial.open_allocation
+    world.now += timedelta(seconds=1)
+    if name in ("pause", "activate"):
+        if world.state.phase in (Phase.ACTIVE, Phase.PAUSED):
+            world.do(machine.pause if name == "pause" else machine.activate)
+    elif name == "tick":
+        world.do(machine.clock_ticked)
+    elif run is None:
+        return
+    elif name == "start" and not run.has_slots:
+        world.start(index)
+    elif not run.has_slots:
+        return
+    elif name == "exit0":
+        world.exit(index, 0)
+    elif name == "exit1":
+        world.exit(index, 1)
+    elif name == "lost":
+        world.on_run(trial, lambda s: allocation.lost(s, "gone", now=world.now))
+    elif name == "ack":
+        world.acknowledge(index)
+    elif name == "validate":
+        world.validate(index, loss=value, epochs=int(value * 8) + 1)
+    elif name == "invalid":
+        request_id = trial.request_id
+        world.do(
+            lambda s, e: machine.early_exit_reported(s, e, request_id, ExitReason.INVALID_HP)
+        )
+
+
+def check(world: World) -> None:
+    state = world.state
+    for trial in state.trials.values():
+        run = trial.allocation
+        assert run is None or run.run_id == trial.run_id, "only the newest run is kept"
+        if trial.phase.is_terminal:
+            assert trial.open_allocation is None, "what is over holds nothing"
+        elif state.phase is Phase.ACTIVE:
+            assert trial.open_allocation is not None, "an active trial runs or waits"
+        elif state.phase is Phase.PAUSED:
+            held = trial.open_allocation
+            stopping = held is None or held.preempt_requested or held.kill_reason is not None
+            assert stopping, "a paused trial is asked to leave"
+    assert 0.0 <= state.progress <= 1.0
+    created = sum(len([a for a in e.actions if hasattr(a, "trial_seed")]) for e in world.log)
+    assert created == len(state.trials), "no trial without its create"

@@ -1,0 +1,93 @@
+# Windlass. `make help` lists what there is; every target sets up what it needs, from a bare Debian 12 on.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+UV_VERSION := 0.13.8
+VENV := .venv
+BIN := $(VENV)/bin
+COMPAT := .compat
+STAMPS := .make
+export UV_PYTHON_DOWNLOADS := never
+PYTEST_ARGS ?=
+
+.PHONY: help
+help: ## This list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+.PHONY: demo
+demo: $(STAMPS)/demo ## Run a real adaptive ASHA search on an elastic pool, live in this terminal
+	@$(BIN)/python -P examples/digits_asha/demo.py
+
+.PHONY: test
+test: $(STAMPS)/dev $(STAMPS)/compat ## Set up and run every test that is not marked slow
+	$(BIN)/python -P -m pytest -m "not slow" $(PYTEST_ARGS)
+
+.PHONY: test-slow
+test-slow: $(STAMPS)/dev $(STAMPS)/compat ## Run the tests marked slow
+	$(BIN)/python -P -m pytest -m slow $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: $(STAMPS)/dev ## Formatting, lint, types and import directions
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+.PHONY: bench
+bench: $(STAMPS)/dev ## Measure against the budgets of the design
+	for script in benchmarks/bench_*.py; do $(BIN)/python $$script; echo; done
+
+.PHONY: lock
+lock: $(STAMPS)/uv ## Resolve the dependencies again into the lock files
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --extra dev \
+	  --no-emit-index-url --no-header --exclude-newer "1 week" pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --extra demo \
+	  --no-emit-index-url --no-header --exclude-newer "1 week" pyproject.toml \
+	  -c requirements.lock -o requirements-demo.lock
+
+.PHONY: clean
+clean: ## Remove everything that make made
+	rm -rf $(VENV) $(COMPAT) $(STAMPS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+# What the setup steps leave behind. Each stamp is newer than what it was made from.
+
+$(STAMPS)/uv:
+	@mkdir -p $(STAMPS)
+	if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+	    echo "installing python3-venv"; apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null
+	  else
+	    echo "Python's venv is missing: install the package python3-venv (as root: apt-get install python3-venv)" >&2; exit 1
+	  fi
+	fi
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=..." >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check uv==$(UV_VERSION)
+	touch $@
+
+# The demo installs only what it needs; once the development set is there it is enough for the demo too.
+$(STAMPS)/demo: $(STAMPS)/uv requirements-demo.lock pyproject.toml
+	@if [ ! -e $(STAMPS)/dev ]; then
+	  echo "setting up the demo"
+	  VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --require-hashes -r requirements-demo.lock
+	  VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --no-deps -e .
+	fi
+	touch $@
+
+$(STAMPS)/dev: $(STAMPS)/uv requirements.lock pyproject.toml
+	@echo "setting up the development environment"
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --require-hashes -r requirements.lock
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --no-deps -e .
+	touch $@
+
+# The published client, unmodified, in an environment of its own.
+$(STAMPS)/compat: $(STAMPS)/uv tests/compat/requirements.lock
+	@echo "setting up the published client"
+	test -x $(COMPAT)/bin/python || $(PYTHON) -m venv $(COMPAT)
+	VIRTUAL_ENV=$(COMPAT) $(BIN)/uv pip install -q --require-hashes -r tests/compat/requirements.lock
+	touch $@

@@ -1,0 +1,48 @@
+"""Reading the two numbers that a halving search needs from what a trial reported."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from windlass.base.errors import InvalidArgument
+
+WORST = sys.float_info.max
+"""Rank of a trial that failed or diverged, in the order where smaller is better. Finite, so that JSON can carry it."""
+
+NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""How JSON carries what its numbers cannot say, on the wire and in the store."""
+
+
+def ranked_metric(metrics: Mapping[str, Any], name: str, *, smaller_is_better: bool) -> float:
+    """The reported metric in the order where smaller is better; anything not finite ranks worst."""
+    value = _number(metrics, name, f"error parsing searcher metric ({name}) from")
+    if not math.isfinite(value):
+        return WORST
+    return value if smaller_is_better else -value
+
+
+def reported_units(metrics: Mapping[str, Any], name: str) -> int:
+    """How far the trial says it is, in whole units of the time metric."""
+    what = f"error parsing searcher time metric ({name}) in"
+    value = _number(metrics, name, what)
+    if not math.isfinite(value):
+        raise InvalidArgument(f"{what} validation metrics: {value} is not a length of training")
+    return int(value)
+
+
+def _number(metrics: Mapping[str, Any], name: str, what: str) -> float:
+    if name not in metrics:
+        there = ", ".join(sorted(metrics)) or "nothing"
+        raise InvalidArgument(f"{what} validation metrics: it is missing, the report has {there}")
+    value = metrics[name]
+    if isinstance(value, str) and value in NON_FINITE:
+        return NON_FINITE[value]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidArgument(f"{what} validation metrics: {value!r} is not a number")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

@@ -1,0 +1,203 @@
+"""The search of one experiment: what all methods have in common.
+
+A search is a fixed rule and a state. `on(state, event)` is pure: the store keeps the events, so a state is rebuilt from
+any snapshot plus the events after it (`replay`), and answers with the very same actions.
+
+What the wrapper settles for every method, so that events may be delivered more than once and late:
+- repeated events of any kind change nothing;
+- reports of a trial that was stopped or has ended are ignored;
+- when the last requested trial has ended without a successor, the search shuts down, once. It failed only if every
+  trial failed and was cancelled only if every trial was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from master.core.searcher.adaptive import TournamentState
+from master.core.searcher.asha import AshaState
+from master.core.searcher.method import Actions, Method, TrialRecord
+from master.core.searcher.random_search import CountState
+from master.core.searcher.rng import RngState
+from master.core.searcher.sampling import TrialFactory
+from master.core.searcher.settings import build_method, read_settings
+from master.core.searcher.space import Nested, parse_space
+from master.core.searcher.types import (
+    Create,
+    Event,
+    ExitReason,
+    InitialTrials,
+    RequestId,
+    Shutdown,
+    Stop,
+    TrialCreated,
+    TrialExited,
+    TrialExitedEarly,
+    TrialProgress,
+    ValidationCompleted,
+)
+from windlass.base.errors import NotFound
+
+MethodState = CountState | AshaState | TournamentState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchState:
+    """Everything a search remembers. JSON forms are in `state_json.py`."""
+
+    rng: RngState
+    method: MethodState
+    trials: MappingProxyType[RequestId, TrialRecord] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """Every trial requested so far."""
+    closed: int = 0
+
+    def with_record(self, request_id: RequestId, record: TrialRecord) -> SearchState:
+        return replace(self, trials=MappingProxyType(self.trials | {request_id: record}))
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The rule of one experiment's search. Stateless: make it again from the same configuration at any time."""
+
+    method: Method[Any]
+    space: Nested
+    seed: int
+
+    @classmethod
+    def from_config(
+        cls, searcher: Mapping[str, Any], hyperparameters: Mapping[str, Any], seed: int
+    ) -> Search:
+        """From the sections of a complete configuration, and `reproducibility.experiment_seed`.
+
+        Raises InvalidConfig for what no search could run with.
+        """
+        space = parse_space(hyperparameters)
+        return cls(build_method(read_settings(searcher), space), space, seed)
+
+    def start(self) -> SearchState:
+        """The state before any event."""
+        return SearchState(rng=RngState.seeded(self.seed), method=self.method.initial_state())
+
+    def on(self, state: SearchState, event: Event) -> tuple[SearchState, Actions]:
+        """The state after the event, and what to do now, in order.
+
+        Raises InvalidArgument if a report lacks what the method needs, NotFound for a trial that is not of this
+        search; the given state stays valid.
+        """
+        if isinstance(event, InitialTrials):
+            return self._begin(state)
+        record = state.trials.get(event.request_id)
+        if record is None:
+            raise NotFound("trial", event.request_id)
+        if record.closed:
+            return state, ()
+        match event:
+            case TrialCreated():
+                # A trial is known from the moment it was asked for; the event is the receipt.
+                return state, ()
+            case ValidationCompleted():
+                return self._validated(state, record, event)
+            case TrialExitedEarly():
+                return self._exited_early(state, record, event)
+            case TrialExited():
+                return self._exited(state, record, event)
+            case TrialProgress():
+                return _progressed(state, record, event), ()
+
+    def progress(self, state: SearchState) -> float:
+        """From 0 to 1, by the method's own measure; it may go back when new trials start."""
+        return float(self.method.progress(state.method, state.trials))
+
+    def is_over(self, state: SearchState) -> bool:
+        """Whether the shutdown has been sent: every trial that was asked for has ended."""
+        return bool(state.trials) and state.closed == len(state.trials)
+
+    def _begin(self, state: SearchState) -> tuple[SearchState, Actions]:
+        if state.trials:
+            return state, ()
+        trials = TrialFactory(state.rng, self.space)
+        return _applied(state, trials, self.method.begin(state.method, trials))
+
+    def _validated(
+        self, state: SearchState, record: TrialRecord, event: ValidationCompleted
+    ) -> tuple[SearchState, Actions]:
+        if record.stopped or record.early_exit is not None:
+            return state, ()
+        trials = TrialFactory(state.rng, self.space)
+        step = self.method.on_validation(state.method, event.request_id, event.metrics, trials)
+        return _applied(state, trials, step)
+
+    def _exited_early(
+        self, state: SearchState, record: TrialRecord, event: TrialExitedEarly
+    ) -> tuple[SearchState, Actions]:
+        if record.early_exit is not None:
+            return state, ()
+        state = state.with_record(event.request_id, replace(record, early_exit=event.reason))
+        trials = TrialFactory(state.rng, self.space)
+        step = self.method.on_early_exit(state.method, event.request_id, event.reason, trials)
+        return _applied(state, trials, step)
+
+    def _exited(
+        self, state: SearchState, record: TrialRecord, event: TrialExited
+    ) -> tuple[SearchState, Actions]:
+        state = state.with_record(event.request_id, replace(record, closed=True))
+        state = replace(state, closed=state.closed + 1)
+        trials = TrialFactory(state.rng, self.space)
+        step = self.method.on_exit(state.method, event.request_id, trials)
+        state, actions = _applied(state, trials, step)
+        if self.is_over(state):
+            actions = (*actions, _shutdown(state))
+        return state, actions
+
+
+def replay(search: Search, events: Iterable[Event]) -> tuple[SearchState, list[Actions]]:
+    """Run the events from the start: the state after them, and the actions that each gave."""
+    return resume(search, search.start(), events)
+
+
+def resume(
+    search: Search, state: SearchState, events: Iterable[Event]
+) -> tuple[SearchState, list[Actions]]:
+    """Run the events that came after a snapshot."""
+    answers: list[Actions] = []
+    for event in events:
+        state, actions = search.on(state, event)
+        answers.append(actions)
+    return state, answers
+
+
+def _applied(
+    state: SearchState, trials: TrialFactory, step: tuple[MethodState, Actions]
+) -> tuple[SearchState, Actions]:
+    """The state after a step of the method: its own, the random stream, and the trials it created and stopped."""
+    method, actions = step
+    changed: dict[RequestId, TrialRecord] = {}
+    for action in actions:
+        if isinstance(action, Create):
+            changed[action.request_id] = TrialRecord()
+        elif isinstance(action, Stop):
+            changed[action.request_id] = replace(state.trials[action.request_id], stopped=True)
+    records = MappingProxyType(state.trials | changed) if changed else state.trials
+    return replace(state, rng=trials.rng_state(), method=method, trials=records), actions
+
+
+def _progressed(state: SearchState, record: TrialRecord, event: TrialProgress) -> SearchState:
+    # Some harnesses report units where a fraction is meant; a search is never more than done.
+    if not math.isfinite(event.fraction):
+        return state
+    fraction = min(max(float(event.fraction), 0.0), 1.0)
+    return state.with_record(event.request_id, replace(record, progress=fraction))
+
+
+def _shutdown(state: SearchState) -> Shutdown:
+    exits = [record.early_exit for record in state.trials.values()]
+    return Shutdown(
+        cancel=all(e is ExitReason.USER_CANCELED for e in exits),
+        failure=all(e is ExitReason.ERRORED for e in exits),
+    )

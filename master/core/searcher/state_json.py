@@ -1,0 +1,81 @@
+"""The state of a search as its snapshot in the store. All its floats are finite by construction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from master.core.searcher.adaptive import TournamentState
+from master.core.searcher.asha import AshaState
+from master.core.searcher.method import TrialRecord
+from master.core.searcher.random_search import CountState
+from master.core.searcher.rng import RngState
+from master.core.searcher.search import MethodState, SearchState
+from master.core.searcher.types import ExitReason
+from windlass.base.errors import InvalidArgument
+
+VERSION = 1
+"""Of the form below. A release that changes it reads the older ones too."""
+
+_KINDS: dict[str, type[CountState] | type[AshaState] | type[TournamentState]] = {
+    "count": CountState,
+    "asha": AshaState,
+    "tournament": TournamentState,
+}
+_NAMES = {type_: name for name, type_ in _KINDS.items()}
+
+
+def state_to_json(state: SearchState) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "rng": state.rng.to_json(),
+        "trials": {id_: _record_to_json(record) for id_, record in state.trials.items()},
+        "closed": state.closed,
+        "method": {"kind": _NAMES[type(state.method)], **state.method.to_json()},
+    }
+
+
+def state_from_json(data: Mapping[str, Any]) -> SearchState:
+    """Raises InvalidArgument for a snapshot of another version or method."""
+    if data.get("version") != VERSION:
+        raise InvalidArgument(
+            f"searcher snapshot has version {data.get('version')!r}; this release reads {VERSION}"
+        )
+    return SearchState(
+        rng=RngState.from_json(data["rng"]),
+        trials=MappingProxyType({i: _record_from_json(r) for i, r in data["trials"].items()}),
+        closed=data["closed"],
+        method=_method_from_json(data["method"]),
+    )
+
+
+def _method_from_json(data: Mapping[str, Any]) -> MethodState:
+    kind = _KINDS.get(data["kind"])
+    if kind is None:
+        raise InvalidArgument(f"searcher snapshot of an unknown method {data['kind']!r}")
+    return kind.from_json(data)
+
+
+def _record_to_json(record: TrialRecord) -> dict[str, Any]:
+    """Only what differs from a new trial: a search can have many."""
+    data: dict[str, Any] = {}
+    if record.progress:
+        data["progress"] = record.progress
+    if record.early_exit is not None:
+        data["early_exit"] = record.early_exit.value
+    if record.stopped:
+        data["stopped"] = True
+    if record.closed:
+        data["closed"] = True
+    return data
+
+
+def _record_from_json(data: Mapping[str, Any]) -> TrialRecord:
+    early_exit = data.get("early_exit")
+    return TrialRecord(
+        progress=data.get("progress", 0.0),
+        early_exit=None if early_exit is None else ExitReason(early_exit),
+        stopped=data.get("stopped", False),
+        closed=data.get("closed", False),
+    )

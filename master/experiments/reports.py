@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 import orjson
-from sqlalchemy import and_, or_, select, update
+from sqlalchemy import RowMapping, and_, or_, select, update
 from sqlmodel import col
 
 from master.core.searcher.types import ExitReason
@@ -108,7 +108,7 @@ class ReportService:
         """The live rows of the trial that this report does not roll back, oldest first."""
         metric = tables.Metric
         rows = await self._store.rows(
-            select(metric.__table__)
+            select(metric)
             .where(
                 col(metric.trial_id) == report.trial_id,
                 col(metric.archived).is_(False),
@@ -179,7 +179,7 @@ class ReportService:
         """Record a checkpoint. The same uuid again replaces nothing that differs; a repeat is fine."""
         steps = report.steps
         task = await self._store.row(
-            select(tables.Task.__table__).where(col(tables.Task.id) == report.task_id)
+            select(tables.Task).where(col(tables.Task.id) == report.task_id)
         )
         if task is None:
             raise NotFound("task", report.task_id)
@@ -207,7 +207,7 @@ class ReportService:
 
         await live.transact(prepare)
 
-    async def _late_checkpoint(self, report: CheckpointReport, task: Mapping[str, Any]) -> None:
+    async def _late_checkpoint(self, report: CheckpointReport, task: RowMapping) -> None:
         """The experiment is over: keep the record, it is on the storage anyway."""
         uow = UnitOfWork()
         now = self._clock.now()
@@ -218,7 +218,7 @@ class ReportService:
         """uuid -> files that remain: none means deleted, fewer means partially deleted. All or nothing."""
         checkpoint = tables.Checkpoint
         rows = await self._store.rows(
-            select(checkpoint.__table__).where(col(checkpoint.uuid).in_(list(remaining)))
+            select(checkpoint).where(col(checkpoint.uuid).in_(list(remaining)))
         )
         known = {row["uuid"]: row for row in rows}
         uow = UnitOfWork()
@@ -250,10 +250,8 @@ class ReportService:
             raise NotFound("running trial", trial_id)
         return live
 
-    async def _require_trial_row(self, trial_id: int) -> Mapping[str, Any]:
-        row = await self._store.row(
-            select(tables.Trial.__table__).where(col(tables.Trial.id) == trial_id)
-        )
+    async def _require_trial_row(self, trial_id: int) -> RowMapping:
+        row = await self._store.row(select(tables.Trial).where(col(tables.Trial.id) == trial_id))
         if row is None:
             raise NotFound("trial", trial_id)
         return row
@@ -293,7 +291,7 @@ def _metric_row(report: Report, row_id: int) -> dict[str, Any]:
     }
 
 
-def report_from_row(row: Mapping[str, Any]) -> Report:
+def report_from_row(row: RowMapping) -> Report:
     document = row["metrics"]
     batches: Sequence[Mapping[str, Any]] | None = document["batch_metrics"]
     return Report(
@@ -308,7 +306,7 @@ def report_from_row(row: Mapping[str, Any]) -> Report:
 
 
 def _checkpoint_row(
-    report: CheckpointReport, steps: int, task: Mapping[str, Any], run_id: int, now: datetime
+    report: CheckpointReport, steps: int, task: RowMapping, run_id: int, now: datetime
 ) -> dict[str, Any]:
     return {
         "uuid": report.uuid,

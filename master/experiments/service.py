@@ -6,12 +6,12 @@ import asyncio
 import io
 import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import structlog
-from sqlalchemy import select
+from sqlalchemy import RowMapping, select
 from sqlmodel import col
 
 from master.allocations import machine as allocation_machine
@@ -71,12 +71,12 @@ class NewExperiment:
 class ClusterPolicy:
     """What the cluster adds to every experiment."""
 
-    defaults: ClusterDefaults
+    defaults: Mapping[str, ClusterDefaults]
+    """By pool: its container defaults and the cluster's checkpoint storage."""
     default_compute_pool: str = "default"
     default_aux_pool: str = "default"
     launch_error: bool = True
     """Refuse what could never run; false: accept it with a warning."""
-    default_priority: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +132,10 @@ class ExperimentService:
         """Parse, complete and test an experiment config against this cluster. Creates nothing."""
         name = f"Experiment ({self._ids.uuid()[:8]})"
         seed = int(self._clock.now().timestamp()) % 2**31
-        config = complete(parse(text), defaults=self._policy.defaults, seed=seed, name=name)
-        settings = self._settings(config)
+        raw = parse(text)
+        pool = self._pool_of(raw.get("resources") or {})
+        config = complete(raw, defaults=self._policy.defaults[pool], seed=seed, name=name)
+        settings = run_settings(config, pool)
         warnings: tuple[str, ...] = ()
         try:
             self._allocations.rm.check(self._probe(settings))
@@ -142,11 +144,6 @@ class ExperimentService:
                 raise
             log.warning("experiment may never run", reason=error.message)
             warnings = ("LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED",)
-        except NotFound as error:
-            raise InvalidConfig(
-                [f"<config>.resources.resource_pool: {error.message}; {self._known_pools()}"],
-                what="experiment configuration",
-            ) from error
         return Checked(config=config, settings=settings, warnings=warnings)
 
     async def create(self, new: NewExperiment) -> Created:
@@ -187,27 +184,22 @@ class ExperimentService:
             )
         return await self._blobs.put(await asyncio.to_thread(pack, files))
 
-    def _settings(self, config: ExperimentConfig) -> RunSettings:
-        document = config.to_json()
-        resources, searcher = document["resources"], document["searcher"]
-        slots = resources["slots_per_trial"]
-        pool = resources["resource_pool"] or (
-            self._policy.default_compute_pool if slots else self._policy.default_aux_pool
+    def _pool_of(self, resources: Mapping[str, Any]) -> str:
+        """The pool that a raw `resources` section names or implies. Raises InvalidConfig for an unknown one."""
+        slots = resources.get("slots_per_trial")
+        aux = slots is not None and slots == 0
+        pool = resources.get("resource_pool") or (
+            self._policy.default_aux_pool if aux else self._policy.default_compute_pool
         )
-        timeout = document.get("preemption_timeout")
-        return RunSettings(
-            pool=pool,
-            slots_per_trial=slots,
-            max_restarts=document["max_restarts"],
-            single_node=bool(resources["is_single_node"]),
-            weight=resources["weight"],
-            max_slots=resources["max_slots"],
-            priority=resources["priority"] or self._policy.default_priority,
-            preemption_timeout_s=DEFAULT_PREEMPTION_TIMEOUT_S if timeout is None else timeout,
-            metric=searcher["metric"],
-            smaller_is_better=searcher["smaller_is_better"],
-            time_metric=searcher.get("time_metric"),
-        )
+        if pool not in self._policy.defaults:
+            known = ", ".join(sorted(self._policy.defaults))
+            raise InvalidConfig(
+                [
+                    f'<config>.resources.resource_pool: there is no pool "{pool}"; use one of {known}'
+                ],
+                what="experiment configuration",
+            )
+        return str(pool)
 
     def _probe(self, settings: RunSettings) -> AllocationRequest:
         """The request that a trial of this experiment would make."""
@@ -228,9 +220,6 @@ class ExperimentService:
             requested=now,
             single_agent=settings.single_node,
         )
-
-    def _known_pools(self) -> str:
-        return "there are: " + ", ".join(sorted(self._allocations.rm.pools()))
 
     # --- what users do --------------------------------------------------------------------------------------------
 
@@ -265,8 +254,8 @@ class ExperimentService:
             state = row["state"]
             raise InvalidState(f"experiment {experiment_id} is over: it is {state}")
 
-    async def _require_row(self, table: Any, id_: int, kind: str) -> Mapping[str, Any]:
-        row = await self._store.row(select(table.__table__).where(col(table.id) == id_))
+    async def _require_row(self, table: Any, id_: int, kind: str) -> RowMapping:
+        row = await self._store.row(select(table).where(col(table.id) == id_))
         if row is None:
             raise NotFound(kind, id_)
         return row
@@ -330,7 +319,7 @@ class ExperimentService:
         experiment = tables.Experiment
         over = [p.value for p in Phase if p.is_terminal]
         rows = await self._store.rows(
-            select(experiment.__table__, col(tables.User.username))
+            select(experiment, col(tables.User.username))
             .join(tables.User, col(tables.User.id) == col(experiment.owner_id))
             .where(col(experiment.state).not_in(over))
         )
@@ -355,15 +344,15 @@ class ExperimentService:
                 if run is not None and run.has_slots:
                     await self._allocations.run_effects(allocation_machine.pending_effects(run))
 
-    async def _rebuild(self, row: Mapping[str, Any]) -> LiveExperiment:
+    async def _rebuild(self, row: RowMapping) -> LiveExperiment:
         config = ExperimentConfig.from_json(row["config"])
         experiment_id = row["id"]
         trial, run = tables.Trial, tables.Allocation
         trial_rows = await self._store.rows(
-            select(trial.__table__).where(col(trial.experiment_id) == experiment_id)
+            select(trial).where(col(trial.experiment_id) == experiment_id)
         )
         run_rows = await self._store.rows(
-            select(run.__table__)
+            select(run)
             .join(trial, col(trial.task_id) == col(run.task_id))
             .where(col(trial.experiment_id) == experiment_id, col(trial.run_id) == col(run.run_id))
         )
@@ -373,7 +362,7 @@ class ExperimentService:
             job_id=row["job_id"],
             owner_id=row["owner_id"],
             name=row["name"],
-            settings=replace(self._settings(config), pool=row["resource_pool"]),
+            settings=run_settings(config, row["resource_pool"]),
             searcher=searcher,
             searcher_seq=seq,
             created_at=row["created_at"],
@@ -387,7 +376,7 @@ class ExperimentService:
     async def _restore_searcher(self, experiment_id: int, search: Search) -> tuple[Any, int]:
         """The newest snapshot plus a replay of the events after it."""
         snapshot = await self._store.row(
-            select(tables.SearcherSnapshot.__table__).where(
+            select(tables.SearcherSnapshot).where(
                 col(tables.SearcherSnapshot.experiment_id) == experiment_id
             )
         )
@@ -398,7 +387,7 @@ class ExperimentService:
         )
         event = tables.SearcherEvent
         rows = await self._store.rows(
-            select(event.__table__)
+            select(event)
             .where(col(event.experiment_id) == experiment_id, col(event.seq) > seq)
             .order_by(col(event.seq))
         )
@@ -406,6 +395,26 @@ class ExperimentService:
             state, _ = search.on(state, event_from_json(row["event"]))
             seq = row["seq"]
         return state, seq
+
+
+def run_settings(config: ExperimentConfig, pool: str) -> RunSettings:
+    """What running the trials needs of a complete config."""
+    document = config.to_json()
+    resources, searcher = document["resources"], document["searcher"]
+    timeout = document.get("preemption_timeout")
+    return RunSettings(
+        pool=pool,
+        slots_per_trial=resources["slots_per_trial"],
+        max_restarts=document["max_restarts"],
+        single_node=bool(resources["is_single_node"]),
+        weight=resources["weight"],
+        max_slots=resources["max_slots"],
+        priority=resources["priority"],
+        preemption_timeout_s=DEFAULT_PREEMPTION_TIMEOUT_S if timeout is None else timeout,
+        metric=searcher["metric"],
+        smaller_is_better=searcher["smaller_is_better"],
+        time_metric=searcher.get("time_metric"),
+    )
 
 
 def _quiet(state: ExperimentState, now: datetime) -> bool:

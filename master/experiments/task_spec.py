@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,8 @@ RETRY_CONFIG: Mapping[str, Any] = {
 class TaskSpecs:
     """Builds launch specs. Holds what all tasks of this cluster share."""
 
-    startup_hook: str = ""
+    startup_hooks: Mapping[str, str] = field(default_factory=dict)
+    """Pool -> the cluster's startup hook for its tasks."""
 
     def trial(
         self, live: LiveExperiment, trial: TrialState, run: AllocationState, token: str
@@ -46,9 +47,8 @@ class TaskSpecs:
             **{name: str(port) for name, port in run.ports.items()},
             **_variables(config["environment"]["environment_variables"].get("cpu", [])),
         }
-        files = ()
-        if self.startup_hook:
-            files = (TaskFile(path=STARTUP_HOOK, content=self.startup_hook.encode(), mode=0o700),)
+        hook = self.startup_hooks.get(run.pool, "")
+        files = (TaskFile(path=STARTUP_HOOK, content=hook.encode(), mode=0o700),) if hook else ()
         return LaunchSpec(
             allocation_id=run.id,
             task_id=run.task_id,

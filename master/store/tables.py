@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Column, DateTime, Index, Text, UniqueConstraint
-from sqlmodel import Field, SQLModel
+from sqlalchemy import JSON, BigInteger, Column, Index, Integer, Text, UniqueConstraint
+from sqlmodel import Field, SQLModel, UTCDateTime
 
 NAMING = {
     "ix": "ix_%(column_0_label)s",
@@ -21,17 +21,18 @@ NAMING = {
 }
 SQLModel.metadata.naming_convention = NAMING
 
+BIG_ID = BigInteger().with_variant(Integer, "sqlite")
+"""SQLite finds rows by an INTEGER primary key without a further index; its integers are big anyway."""
+
 
 def json_column(*, nullable: bool = False) -> Any:
-    return Field(sa_column=Column(JSON, nullable=nullable))
+    return Field(sa_column=Column(JSON(none_as_null=True), nullable=nullable))
 
 
 def time_column(*, nullable: bool = True, index: bool = False) -> Any:
-    """An aware UTC time."""
+    """An aware UTC time: naive values are refused, and what is read is aware on both databases."""
     default: dict[str, Any] = {"default": None} if nullable else {}
-    return Field(
-        sa_column=Column(DateTime(timezone=True), nullable=nullable, index=index), **default
-    )
+    return Field(sa_column=Column(UTCDateTime(), nullable=nullable, index=index), **default)
 
 
 class Leader(SQLModel, table=True):
@@ -115,7 +116,7 @@ class Experiment(SQLModel, table=True):
     external_id: str | None = Field(default=None, index=True)
     config: dict[str, Any] = json_column()
     """The active config: merged, every default filled in."""
-    original_config: str = Field(default="", sa_column=Column(Text, nullable=False))
+    original_config: str = Field(default="", sa_column=Column(Text, nullable=False, default=""))
     model_definition: str | None = None
     """Blob id (SHA-256) of the gzipped tar."""
     model_files: list[dict[str, Any]] = json_column()
@@ -157,12 +158,14 @@ class Trial(SQLModel, table=True):
     hparams: dict[str, Any] = json_column()
     seed: int = Field(sa_column=Column(BigInteger, nullable=False))
     restarts: int = 0
+    aborts: int = 0
     run_id: int = 0
     """Number of the current or last run (allocation); 0 before the first."""
     progress: float = 0.0
     searcher_stopped: bool = False
     early_exit: str | None = None
-    user_kill: bool = False
+    early_exit_at: datetime | None = time_column()
+    error: str = ""
     warm_start_checkpoint: str | None = None
     latest_checkpoint: str | None = None
     latest_checkpoint_steps: int = 0
@@ -172,7 +175,10 @@ class Trial(SQLModel, table=True):
     latest_validation_id: int | None = None
     searcher_metric: float | None = None
     """The searcher's metric of the best validation, as reported (not negated)."""
+    latest_searcher_metric: float | None = None
     summary_metrics: dict[str, Any] = json_column()
+    metric_groups: dict[str, Any] = json_column()
+    """The newest report of each group (`experiments.state.GroupMetrics`): to recognise repeats and roll-backs."""
     runner_state: str = ""
     run_metadata: Any = json_column(nullable=True)
     created_at: datetime = time_column(nullable=False)
@@ -227,7 +233,7 @@ class Metric(SQLModel, table=True):
 
     __table_args__ = (Index("ix_metric_trial_group", "trial_id", "group", "steps"),)
 
-    id: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    id: int = Field(sa_column=Column(BIG_ID, primary_key=True, autoincrement=False))
     trial_id: int
     run_id: int
     group: str
@@ -247,10 +253,10 @@ class Checkpoint(SQLModel, table=True):
     experiment_id: int | None = Field(default=None, index=True)
     run_id: int = 0
     state: str
-    steps: int = Field(default=0, sa_column=Column(BigInteger, nullable=False))
+    steps: int = Field(default=0, sa_column=Column(BigInteger, nullable=False, default=0))
     resources: dict[str, int] = json_column()
     meta: dict[str, Any] = json_column()
-    size: int = Field(default=0, sa_column=Column(BigInteger, nullable=False))
+    size: int = Field(default=0, sa_column=Column(BigInteger, nullable=False, default=0))
     storage_id: int | None = None
     reported_at: datetime = time_column(nullable=False)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from sqlalchemy import Executable
 from sqlmodel import SQLModel
 
 Table: TypeAlias = type[SQLModel]
@@ -43,7 +44,14 @@ class Delete:
     where: Mapping[str, Any]
 
 
-Operation: TypeAlias = Insert | Upsert | Update | Delete
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """Any other Core statement, for what the plain operations cannot say (ranges)."""
+
+    statement: Executable
+
+
+Operation: TypeAlias = Insert | Upsert | Update | Delete | Execute
 
 
 @dataclass(slots=True)
@@ -71,6 +79,9 @@ class UnitOfWork:
 
     def delete(self, table: Table, where: Mapping[str, Any]) -> None:
         self.operations.append(Delete(table, where))
+
+    def execute(self, statement: Executable) -> None:
+        self.operations.append(Execute(statement))
 
     def extend(self, other: UnitOfWork) -> None:
         self.operations.extend(other.operations)

@@ -6,7 +6,8 @@ WindlassError
 ├── Unauthenticated          no valid token or wrong password
 ├── PermissionDenied         known, but not allowed
 ├── NotFound                 no such thing
-├── Conflict                 the thing is in a state that does not allow it
+├── InvalidState             the thing is in a state that does not allow it
+├── Conflict                 somebody else changed it or has it already
 ├── Unsatisfiable            no agent or offer could ever hold the request
 ├── CapacityError            the provider has none right now
 ├── QuotaError               the provider's account limit is reached
@@ -65,6 +66,10 @@ class NotFound(WindlassError):
         super().__init__(f"{kind} '{id_}' not found")
         self.kind = kind
         self.id = id_
+
+
+class InvalidState(WindlassError):
+    code = "failed_precondition"
 
 
 class Conflict(WindlassError):

@@ -1,0 +1,318 @@
+"""Wires the control plane together. The only place that knows everything.
+
+    store + lease -> auth, logs -> allocations -> resource managers -> provisioner -> experiments -> (REST)
+
+A master starts in this order: take the lease, rebuild the live roots, tell the resource managers what they held, load
+the fleet, start all loops, run the effects that a crash may have cut off, and only then serve.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+from sqlalchemy import select
+from sqlmodel import col
+
+from master.allocations.service import AllocationService
+from master.allocations.tokens import AllocationTokenMint
+from master.allocations.unique_ports import UniquePorts
+from master.api.services import ClusterInfo, Services
+from master.auth.join_tokens import JoinTokenSigner, load_or_create
+from master.auth.service import AuthService
+from master.config import MasterConfig, ResolvedPool
+from master.core.expconf import ClusterDefaults
+from master.core.scheduler import decide
+from master.experiments.reports import ReportService
+from master.experiments.service import ClusterPolicy, ExperimentService
+from master.experiments.task_spec import TaskSpecs
+from master.logs.master_lines import MasterLines
+from master.logs.store import LogStore
+from master.store import tables
+from master.store.agents_repository import AgentsRepository
+from master.store.blobs import BlobStore
+from master.store.fleet_repository import FleetRepository
+from master.store.store import Store
+from master.store.unit_of_work import UnitOfWork
+from provisioner.providers.base import Provider
+from provisioner.providers.embedded import EmbeddedProvider
+from provisioner.reconciler import Provisioner
+from provisioner.types import PoolSettings
+from rm_backends.agents.backend import AgentsBackend
+from rm_backends.agents.options import PoolOptions
+from rm_backends.router import Router
+from windlass import DETERMINED_VERSION, __version__
+from windlass.base.clock import Clock, SystemClock
+from windlass.base.errors import InvalidConfig
+from windlass.base.ids import Ids
+from windlass.base.loop import Loop
+
+log = structlog.get_logger(__name__)
+
+TICK_S = 1.0
+"""How exactly deadlines of tasks are kept."""
+HOUSEKEEPING_S = 3600.0
+
+ProviderFactory = Callable[[ResolvedPool], Provider]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterOptions:
+    """How this process runs; `config` is what the operator wrote."""
+
+    config: MasterConfig
+    data_dir: Path
+    master_url: str
+    """Where agents and tasks reach this master."""
+    clock: Clock = field(default_factory=SystemClock)
+    ids: Ids = field(default_factory=Ids)
+    inline_store: bool = False
+    """Run SQLite on the event loop: for simulations under virtual time."""
+    provider: ProviderFactory | None = None
+    """Another source of machines for elastic pools: for simulations."""
+    provision_every_s: float = 1.0
+
+
+class Master:
+    """The control plane of one cluster, without its HTTP server. `open`, then `run` until cancelled."""
+
+    def __init__(self, options: MasterOptions, store: Store, logs: LogStore) -> None:
+        """Use `open`."""
+        self._options = options
+        self._store = store
+        self._logs = logs
+        self._ready = asyncio.Event()
+        self._services: Services | None = None
+        self.secret = load_or_create(options.data_dir / "secret")
+
+    @classmethod
+    async def open(cls, options: MasterOptions) -> Master:
+        options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        url = options.config.db_url(options.data_dir)
+        inline = options.inline_store
+        store = await Store.open(url, clock=options.clock, inline=inline)
+        try:
+            logs = await LogStore.open(url, inline=inline)
+        except BaseException:
+            await store.close()
+            raise
+        return cls(options, store, logs)
+
+    @property
+    def services(self) -> Services:
+        """What the REST API calls. Only after `ready`."""
+        if self._services is None:
+            raise RuntimeError("the master is not ready yet")
+        return self._services
+
+    async def ready(self) -> None:
+        """Returns when everything is restored and running."""
+        await self._ready.wait()
+
+    async def run(self) -> None:
+        """Until cancelled, or until another master takes the lease."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                epoch = await self._store.take_lease(self._options.ids.uuid())
+                group.create_task(self._store.run())
+                group.create_task(self._logs.run())
+                await self._start(group, epoch)
+        finally:
+            await self._logs.close()
+            await self._store.close()
+
+    async def _start(self, group: asyncio.TaskGroup, epoch: int) -> None:
+        options = self._options
+        auth = AuthService(self._store, options.clock, options.ids)
+        await auth.ensure_users(options.config.security.initial_user_password or "")
+        info = await self._cluster_info()
+        allocations = AllocationService(
+            store=self._store,
+            clock=options.clock,
+            mint=AllocationTokenMint(self.secret),
+            ports=UniquePorts(options.config.reserved_ports),
+        )
+        auth.register_allocation_tokens(allocations)
+        agents = self._agents_backend(allocations, info, epoch)
+        allocations.connect(Router([agents]))
+        blobs = BlobStore(options.data_dir / "blobs", inline=options.inline_store)
+        experiments = self._experiments(allocations, blobs)
+        provisioner = self._provisioner(agents, info, epoch)
+
+        await allocations.rm.restore(await experiments.restore())
+        if provisioner is not None:
+            await provisioner.load()
+            agents.set_provisioner(
+                wake=provisioner.wake,
+                capacity=provisioner.capacity,
+                note_agent=provisioner.note_agent,
+            )
+            group.create_task(provisioner.run())
+        group.create_task(allocations.rm.run())
+        group.create_task(allocations.run())
+        group.create_task(Loop("deadlines", experiments.tick, interval_s=TICK_S).run())
+        group.create_task(self._housekeeping(auth).run())
+        await experiments.resume()
+        self._services = Services(
+            info=info,
+            config=options.config,
+            store=self._store,
+            blobs=blobs,
+            auth=auth,
+            experiments=experiments,
+            reports=ReportService(store=self._store, experiments=experiments, clock=options.clock),
+            allocations=allocations,
+            logs=self._logs,
+            agents=agents,
+            provisioner=provisioner,
+            clock=options.clock,
+        )
+        log.info("master is ready", epoch=epoch, cluster=info.cluster_id, pools=agents.pools())
+        self._ready.set()
+
+    def _agents_backend(
+        self, allocations: AllocationService, info: ClusterInfo, epoch: int
+    ) -> AgentsBackend:
+        options = self._options
+        return AgentsBackend(
+            pools=[_pool_options(p) for p in options.config.pools()],
+            events=allocations,
+            agent_store=AgentsRepository(self._store),
+            log_sink=self._logs,
+            join_tokens=JoinTokenSigner(self.secret),
+            clock=options.clock,
+            ids=options.ids,
+            epoch=epoch,
+            master_id=info.master_id,
+            cluster_id=info.cluster_id,
+            cluster_name=info.cluster_name,
+            decide=decide,
+        )
+
+    def _experiments(self, allocations: AllocationService, blobs: BlobStore) -> ExperimentService:
+        options = self._options
+        config = options.config
+        return ExperimentService(
+            store=self._store,
+            blobs=blobs,
+            allocations=allocations,
+            policy=ClusterPolicy(
+                defaults=self._experiment_defaults(),
+                default_compute_pool=config.default_compute_pool,
+                default_aux_pool=config.default_aux_pool,
+                launch_error=config.launch_error,
+            ),
+            task_log=MasterLines(self._logs, options.clock),
+            specs=TaskSpecs(
+                startup_hooks={p.name: p.containers().startup_hook or "" for p in config.pools()}
+            ),
+            clock=options.clock,
+            ids=options.ids,
+        )
+
+    def _experiment_defaults(self) -> Mapping[str, ClusterDefaults]:
+        config, data_dir = self._options.config, self._options.data_dir
+        if config.checkpoint_storage is not None:
+            storage = config.checkpoint_storage.model_dump(mode="json", exclude_none=True)
+        else:
+            folder = data_dir / "checkpoints"
+            folder.mkdir(exist_ok=True, mode=0o700)
+            storage = {"type": "shared_fs", "host_path": str(folder.resolve())}
+        return {
+            pool.name: ClusterDefaults(
+                task_container_defaults=pool.task_container_defaults,
+                checkpoint_storage=storage,
+                priority=pool.scheduler.default_priority,
+            )
+            for pool in config.pools()
+        }
+
+    def _provisioner(
+        self, agents: AgentsBackend, info: ClusterInfo, epoch: int
+    ) -> Provisioner | None:
+        options = self._options
+        elastic = [p for p in options.config.pools() if p.is_elastic]
+        if not elastic:
+            return None
+        make = options.provider or self._embedded
+        return Provisioner(
+            pools=[_pool_settings(p) for p in elastic],
+            providers={p.name: make(p) for p in elastic},
+            host=agents,
+            store=FleetRepository(self._store),
+            clock=options.clock,
+            ids=options.ids,
+            cluster_id=info.cluster_id,
+            generation=epoch,
+            interval_s=options.provision_every_s,
+        )
+
+    def _embedded(self, pool: ResolvedPool) -> Provider:
+        options = self._options
+        section = pool.providers[0]
+        if len(pool.providers) > 1:
+            raise InvalidConfig(
+                [f"resource_pools: pool {pool.name} may have one embedded provider, not several"],
+                what="master configuration",
+            )
+        return EmbeddedProvider(
+            pool=pool.name,
+            root=options.data_dir / "instances",
+            master_url=options.master_url,
+            join_token=JoinTokenSigner(self.secret).token(pool.name),
+            slots=section.slots_per_instance,
+            boot_s=section.boot_time.total_seconds(),
+            usd_per_hour=section.usd_per_hour,
+            clock=options.clock,
+        )
+
+    def _housekeeping(self, auth: AuthService) -> Loop:
+        async def clean() -> None:
+            await auth.remove_expired_sessions()
+
+        return Loop("housekeeping", clean, interval_s=HOUSEKEEPING_S)
+
+    async def _cluster_info(self) -> ClusterInfo:
+        """Who this cluster is; made at the first start, together with what every project belongs to."""
+        meta = tables.Meta
+        row = await self._store.row(select(col(meta.value)).where(col(meta.key) == "cluster_id"))
+        cluster_id = row["value"] if row is not None else self._options.ids.uuid()
+        if row is None:
+            uow = UnitOfWork()
+            uow.insert(meta, {"key": "cluster_id", "value": cluster_id})
+            owner = {"user_id": 1, "immutable": True, "archived": False, "name": "Uncategorized"}
+            uow.insert(tables.Workspace, {"id": 1, **owner})
+            uow.insert(tables.Project, {"id": 1, "workspace_id": 1, "description": "", **owner})
+            await self._store.commit(uow)
+        return ClusterInfo(
+            master_id=self._options.ids.uuid(),
+            cluster_id=cluster_id,
+            cluster_name=self._options.config.cluster_name,
+            version=DETERMINED_VERSION,
+            windlass_version=__version__,
+        )
+
+
+def _pool_options(pool: ResolvedPool) -> PoolOptions:
+    return PoolOptions(
+        name=pool.name,
+        scheduler=pool.scheduler,
+        max_aux_containers_per_agent=pool.max_aux_containers_per_agent,
+        agent_reconnect_wait_s=pool.agent_reconnect_wait_s,
+        dynamic=pool.is_elastic,
+        kind=pool.providers[0].type if pool.is_elastic else "static",
+        description=pool.description,
+    )
+
+
+def _pool_settings(pool: ResolvedPool) -> PoolSettings:
+    return PoolSettings(
+        pool=pool.name,
+        min_instances=pool.min_instances,
+        max_instances=pool.max_instances,
+        max_idle_s=pool.max_idle_s,
+        usd_per_hour_limit=pool.usd_per_hour_limit,
+    )

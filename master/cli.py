@@ -1,0 +1,138 @@
+"""`windlass master ...`: what operators of a master do."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from windlass.base.errors import WindlassError
+
+app = typer.Typer(
+    name="master",
+    help="Run and look after a master.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+DEFAULT_CONFIG = Path("/etc/windlass/master.yaml")
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config-file",
+        "--config",
+        "-c",
+        envvar="DET_CONFIG_FILE",
+        help=f"master.yaml. Default: {DEFAULT_CONFIG} if it exists, else built-in defaults.",
+        show_default=False,
+    ),
+]
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        envvar="WINDLASS_DATA_DIR",
+        help="Where the master keeps its state. Default: /var/lib/windlass as root, "
+        "else ~/.local/share/windlass/master.",
+        show_default=False,
+    ),
+]
+
+
+@app.command()
+def run(
+    config_file: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Address to listen on. Empty passwords work on loopback only."),
+    ] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to listen on.")] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(help="Where agents and tasks reach this master, if not http://HOST:PORT."),
+    ] = None,
+) -> None:
+    """Run the master until SIGTERM. Tasks go on while it is away; a restart takes them up again."""
+    from master.app import MasterOptions
+    from master.serve import serve, set_up_logging
+
+    given = {"host": host, "port": port}
+    try:
+        config = _load(config_file, {k: v for k, v in given.items() if v is not None})
+        set_up_logging(config.log.level, color=config.log.color and sys.stderr.isatty())
+        for warning in config.warnings:
+            typer.echo(f"warning: {warning}", err=True)
+        reach = "127.0.0.1" if config.host in ("0.0.0.0", "::") else config.host  # noqa: S104
+        serve(
+            MasterOptions(
+                config=config,
+                data_dir=_data_dir(data_dir),
+                master_url=url or f"http://{reach}:{config.port}",
+            )
+        )
+    except WindlassError as error:
+        _fail(error)
+    except OSError as error:
+        _fail(error)
+
+
+@app.command("join-token")
+def join_token(
+    pool: Annotated[str, typer.Option(help="The resource pool that the agents will join.")],
+    data_dir: DataDirOption = None,
+) -> None:
+    """Print the token with which agents join a pool. Keep it in a file that only they can read."""
+    from master.auth.join_tokens import JoinTokenSigner, load_or_create
+
+    try:
+        typer.echo(JoinTokenSigner(load_or_create(_data_dir(data_dir) / "secret")).token(pool))
+    except (WindlassError, OSError) as error:
+        _fail(error)
+
+
+@app.command("config")
+def show_config(config_file: ConfigOption = None) -> None:
+    """Check master.yaml and print it with every default filled in. Secrets are masked."""
+    from master.config import masked
+
+    try:
+        config = _load(config_file, {})
+    except WindlassError as error:
+        _fail(error)
+    for warning in config.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    typer.echo(yaml.safe_dump(masked(config), sort_keys=False), nl=False)
+
+
+def _load(path: Path | None, overrides: dict[str, Any]) -> Any:
+    from master.config import load
+
+    if path is None and DEFAULT_CONFIG.exists():
+        path = DEFAULT_CONFIG
+    return load(path, overrides=overrides)
+
+
+def _data_dir(given: Path | None) -> Path:
+    if given is not None:
+        return given
+    if os.geteuid() == 0:
+        return Path("/var/lib/windlass")
+    return Path.home() / ".local" / "share" / "windlass" / "master"
+
+
+def _fail(error: Exception) -> Any:
+    """One line for people, and exit code 1."""
+    from windlass.base.errors import InvalidConfig
+
+    if isinstance(error, InvalidConfig):
+        for problem in error.problems:
+            typer.echo(f"error: {problem}", err=True)
+    else:
+        typer.echo(f"error: {error}", err=True)
+    raise typer.Exit(1)

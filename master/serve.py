@@ -1,0 +1,112 @@
+"""One process: the control plane and its HTTP server on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+import structlog
+import uvicorn
+
+from master.api.application import build_app
+from master.app import Master, MasterOptions
+from windlass.base.errors import LeaseLost, WindlassError
+
+log = structlog.get_logger(__name__)
+
+GRACE_S = 1
+"""Long polls are cut after this when the server stops; tasks ask again."""
+BACKLOG = 2048
+"""The published client opens a connection per call."""
+
+
+def serve(options: MasterOptions) -> None:
+    """Run until SIGTERM or SIGINT. Raises WindlassError for what an operator can mend."""
+    try:
+        asyncio.run(_serve(options))
+    except* WindlassError as group:
+        raise _first(group) from None
+
+
+async def _serve(options: MasterOptions) -> None:
+    master = await Master.open(options)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(master.run())
+        await _ready_or_failed(master, running)
+        config = uvicorn.Config(
+            build_app(master.services),
+            host=options.config.host,
+            port=options.config.port,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            backlog=BACKLOG,
+            timeout_graceful_shutdown=GRACE_S,
+            ws_max_size=128 * 1024 * 1024,
+            server_header=False,
+        )
+        server = uvicorn.Server(config)
+
+        def stop_serving(_: asyncio.Task[None]) -> None:
+            server.should_exit = True
+
+        running.add_done_callback(stop_serving)
+        await server.serve()
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def _ready_or_failed(master: Master, running: asyncio.Task[None]) -> None:
+    ready = asyncio.create_task(master.ready())
+    await asyncio.wait({ready, running}, return_when=asyncio.FIRST_COMPLETED)
+    if not ready.done():
+        ready.cancel()
+        await running
+
+
+def _first(group: BaseExceptionGroup[WindlassError]) -> WindlassError:
+    """The one to show: a lost lease explains everything else."""
+    found: list[WindlassError] = []
+    pending: list[BaseException] = [group]
+    while pending:
+        error = pending.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            pending.extend(error.exceptions)
+        elif isinstance(error, WindlassError):
+            found.append(error)
+    return next((e for e in found if isinstance(e, LeaseLost)), found[0])
+
+
+def set_up_logging(level: str, *, color: bool) -> None:
+    """Structured events on stderr: readable on a terminal, JSON lines elsewhere."""
+    number = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
+    renderer: structlog.types.Processor = (
+        structlog.dev.ConsoleRenderer() if color else structlog.processors.JSONRenderer()
+    )
+    shared: list[structlog.types.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(number)
+    for noisy in ("uvicorn.error", "sqlalchemy", "aiosqlite", "asyncio", "websockets"):
+        logging.getLogger(noisy).setLevel(max(number, logging.WARNING))

@@ -1,0 +1,181 @@
+"""Reading master.yaml: all problems at once, or one complete configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from master.config.legacy import OldForm, modernise
+from master.config.model import MasterConfig
+from master.config.pools import DEFAULT_POOL
+from master.core.expconf.container_defaults import TaskContainerDefaults
+from master.core.expconf.documents import MalformedDocument, read_document
+from master.core.expconf.errors import explain, json_kind
+from master.core.expconf.errors import path as locate
+from master.core.expconf.normalise import normalise_container_defaults
+from windlass.base.errors import InvalidConfig
+
+ROOT = "<master.yaml>"
+WHAT = "master configuration"
+MAX_FILE_BYTES = 4 * 1024 * 1024
+"""Far above any real file: naming a data file by mistake should not fill memory."""
+
+
+def load(path: Path | None, *, overrides: Mapping[str, Any] | None = None) -> MasterConfig:
+    """The configuration of a file (None: all defaults), with `overrides` laid over it.
+
+    Keys of `overrides` are dotted paths, as flags and variables are named ("db.host", "log.level"); a value of None
+    is "not given". Raises `InvalidConfig` with every problem.
+    """
+    document = {} if path is None else _read(path)
+    try:
+        document, warnings = modernise(_overridden(document, overrides or {}))
+    except OldForm as error:
+        raise InvalidConfig([f"{locate(ROOT, error.at)}: {error}"], what=WHAT) from None
+    document = _normalised(document)
+    problems = {*_container_default_problems(document), *_pool_problems(document)}
+    warnings = [*warnings, *_warnings(document)]
+    config = None
+    try:
+        config = MasterConfig.model_validate(document, context={"warnings": warnings})
+    except ValidationError as error:
+        problems |= {problem.line for problem in explain(error, MasterConfig, root=ROOT)}
+    if problems or config is None:
+        raise InvalidConfig(sorted(problems), what=WHAT)
+    return config
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise MalformedDocument(f"{path} is larger than {MAX_FILE_BYTES} bytes")
+        document = read_document(content.decode())
+    except OSError as error:
+        problem = f"{ROOT}: cannot read {path}: {error.strerror}"
+        raise InvalidConfig([problem], what=WHAT) from None
+    except UnicodeDecodeError:
+        raise InvalidConfig([f"{ROOT}: {path} is not UTF-8 text"], what=WHAT) from None
+    except MalformedDocument as error:
+        raise InvalidConfig([f"{ROOT}: {error}"], what=WHAT) from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        problem = f"{ROOT}: expected object, but got {json_kind(document)}"
+        raise InvalidConfig([problem], what=WHAT)
+    return document
+
+
+def _overridden(document: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(document)
+    for dotted, value in overrides.items():
+        if value is None:
+            continue
+        *parents, last = dotted.split(".")
+        place = result
+        for key in parents:
+            inner = place.get(key)
+            place[key] = dict(inner) if isinstance(inner, Mapping) else {}
+            place = place[key]
+        place[last] = value
+    return result
+
+
+def _normalised(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The short forms inside `task_container_defaults` to the long ones."""
+    result = dict(document)
+    pools = result.get("resource_pools")
+    if isinstance(pools, list):
+        result["resource_pools"] = [_with_normal_defaults(pool) for pool in pools]
+        if not pools:
+            del result["resource_pools"]
+    return dict(_with_normal_defaults(result))
+
+
+def _with_normal_defaults(section: Any) -> Any:
+    if not isinstance(section, Mapping):
+        return section
+    defaults = section.get("task_container_defaults")
+    if not isinstance(defaults, Mapping):
+        return section
+    return {**section, "task_container_defaults": normalise_container_defaults(defaults)}
+
+
+def _container_default_problems(document: Mapping[str, Any]) -> Iterator[str]:
+    """These sections stay raw in the model, so they are checked beside it."""
+    yield from _problems_of(document, TaskContainerDefaults, ROOT)
+    for index, pool in enumerate(_pools(document)):
+        yield from _problems_of(pool, TaskContainerDefaults, f"{ROOT}.resource_pools[{index}]")
+
+
+def _problems_of(owner: Any, model: type[BaseModel], where: str) -> Iterator[str]:
+    section = owner.get("task_container_defaults") if isinstance(owner, Mapping) else None
+    if not isinstance(section, Mapping):
+        return
+    try:
+        model.model_validate(dict(section))
+    except ValidationError as error:
+        for problem in explain(error, model, root=f"{where}.task_container_defaults"):
+            yield problem.line
+
+
+def _pools(document: Mapping[str, Any]) -> list[Any]:
+    pools = document.get("resource_pools")
+    return pools if isinstance(pools, list) else []
+
+
+def _pool_problems(document: Mapping[str, Any]) -> Iterator[str]:
+    """Names that must be unique, and names that must exist."""
+    names = [p.get("pool_name") if isinstance(p, Mapping) else None for p in _pools(document)]
+    known = list(dict.fromkeys(name for name in names if isinstance(name, str))) or [DEFAULT_POOL]
+    for index, (pool, name) in enumerate(zip(_pools(document), names, strict=True)):
+        where = f"{ROOT}.resource_pools[{index}]"
+        if isinstance(name, str) and name in names[:index]:
+            yield f'{where}.pool_name: "{name}" is already the name of another pool'
+        others = pool.get("fall_back_to") if isinstance(pool, Mapping) else None
+        for place, other in enumerate(others if isinstance(others, list) else []):
+            if isinstance(other, str) and (other not in known or other == name):
+                why = "is this pool itself" if other == name else _no_pool(known)
+                yield f'{where}.fall_back_to[{place}]: "{other}" {why}'
+    yield from _default_pool_problems(document.get("resource_manager"), known)
+
+
+def _default_pool_problems(manager: Any, known: list[str]) -> Iterator[str]:
+    section = manager if isinstance(manager, Mapping) else {}
+    if section.get("type", "agent") != "agent":
+        return
+    for key in ("default_aux_resource_pool", "default_compute_resource_pool"):
+        name = section.get(key)
+        if name is None and len(known) > 1 and DEFAULT_POOL not in known:
+            yield (
+                f'{ROOT}.resource_manager.{key}: must be set: no pool is named "{DEFAULT_POOL}" '
+                f"(there are {', '.join(known)})"
+            )
+        elif isinstance(name, str) and name and name not in known:
+            yield f'{ROOT}.resource_manager.{key}: "{name}" {_no_pool(known)}'
+
+
+def _no_pool(known: list[str]) -> str:
+    return f"is not a resource pool (there are {', '.join(known)})"
+
+
+def _warnings(document: Mapping[str, Any]) -> Iterator[str]:
+    """A pool's own scheduler section is all or nothing, which surprises who sets one key of it."""
+    manager = document.get("resource_manager")
+    shared = manager.get("scheduler") if isinstance(manager, Mapping) else None
+    if not isinstance(shared, Mapping):
+        return
+    for index, pool in enumerate(_pools(document)):
+        own = pool.get("scheduler") if isinstance(pool, Mapping) else None
+        if not isinstance(own, Mapping):
+            continue
+        lost = sorted(set(shared) - set(own))
+        if lost:
+            yield (
+                f"resource_pools[{index}].scheduler replaces resource_manager.scheduler whole: "
+                f"{', '.join(lost)} of the latter {'do' if len(lost) > 1 else 'does'} not apply here"
+            )

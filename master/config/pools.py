@@ -1,0 +1,195 @@
+"""`resource_manager` and `resource_pools`: the sections as written, and each pool with everything resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from master.config.providers import (
+    NonNegativeDuration,
+    PositiveDuration,
+    ProviderSection,
+)
+from master.config.scheduler import SchedulerSection
+from master.core.expconf.container_defaults import TaskContainerDefaults
+from master.core.expconf.schema import (
+    FreeMap,
+    Item,
+    Items,
+    NonNegative,
+    Number,
+    Positive,
+    Section,
+)
+from master.core.scheduler.types import SchedulerSettings
+
+DEFAULT_POOL = "default"
+DEFAULT_MAX_INSTANCES = 5
+DEFAULT_IDLE_PERIOD = timedelta(minutes=5)
+DEFAULT_STARTING_PERIOD = timedelta(minutes=20)
+PLANNED_MANAGERS = ("kubernetes", "slurm", "pbs", "dispatcher")
+
+PoolName: TypeAlias = Annotated[str, Field(min_length=1)]
+
+
+class AgentResourceManager(Section):
+    """Pools of agents."""
+
+    type: Literal["agent"] = "agent"
+    cluster_name: str = "default"
+    name: str | None = None
+    """Deprecated: fills an empty cluster_name."""
+    metadata: dict[str, str] = Field(default_factory=dict)
+    scheduler: SchedulerSection = SchedulerSection()
+    default_aux_resource_pool: PoolName | None = None
+    default_compute_resource_pool: PoolName | None = None
+    no_default_resource_pools: bool = False
+    require_authentication: bool = False
+    client_ca: str = ""
+
+    @model_validator(mode="after")
+    def _no_false_safety(self) -> AgentResourceManager:
+        if self.require_authentication:
+            raise ValueError(
+                "require_authentication is not supported yet: agents join with a token instead"
+            )
+        return self
+
+
+def _agents_only(value: Any) -> Any:
+    name = value.get("type") if isinstance(value, dict) else None
+    if name in PLANNED_MANAGERS:
+        raise ValueError(f"resource manager type {name} is not supported yet")
+    return value
+
+
+ResourceManagerSection: TypeAlias = Annotated[AgentResourceManager, BeforeValidator(_agents_only)]
+
+
+class Budget(Section):
+    usd_per_hour: Annotated[Number, Field(ge=0)] | None = None
+    usd_per_month: Annotated[Number, Field(ge=0)] | None = None
+
+
+class PoolSection(Item):
+    """One resource pool, as an operator writes it."""
+
+    pool_name: PoolName
+    description: str = ""
+    max_aux_containers_per_agent: NonNegative = 100
+    agent_reconnect_wait: NonNegativeDuration = timedelta(seconds=25)
+    agent_reattach_enabled: bool | None = Field(default=None, exclude=True)
+    """Accepted and ignored: tasks always outlive a lost connection."""
+    task_container_defaults: FreeMap | None = Field(default=None, repr=False)
+    """Raw, because defaults are filled in only after it was laid over the cluster's. Checked as that section is."""
+    scheduler: SchedulerSection | None = None
+    provider: ProviderSection | None = None
+    providers: Items[ProviderSection] = ()
+    min_instances: NonNegative | None = None
+    max_instances: Positive | None = None
+    max_idle_agent_period: PositiveDuration | None = None
+    max_agent_starting_period: PositiveDuration | None = None
+    budget: Budget = Budget()
+    on_demand_after: NonNegativeDuration = timedelta(minutes=5)
+    """How long a gang waits for spot capacity before on-demand is bought."""
+    fall_back_to: Items[str] = ()
+    """Pools that may take what this one cannot start."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> PoolSection:
+        if self.provider is not None and self.providers:
+            raise ValueError("give either provider or providers, not both")
+        if not self.all_providers:
+            for key in _ELASTIC_KEYS:
+                if getattr(self, key) is not None:
+                    raise ValueError(f"{key} needs a provider: this pool is static")
+            return self
+        for key in _ELASTIC_KEYS:
+            values = self._given(key)
+            if any(value != values[0] for value in values):
+                raise ValueError(f"{key} is given differently in the pool and in a provider")
+        if self.limit("min_instances", 0) > self.limit("max_instances", DEFAULT_MAX_INSTANCES):
+            raise ValueError("min_instances must not be more than max_instances")
+        return self
+
+    @property
+    def all_providers(self) -> tuple[ProviderSection, ...]:
+        return (self.provider,) if self.provider is not None else self.providers
+
+    def limit(self, key: str, default: Any) -> Any:
+        """The value of one of the elastic keys, wherever it was written."""
+        values = self._given(key)
+        return values[0] if values else default
+
+    def _given(self, key: str) -> list[Any]:
+        places: tuple[Any, ...] = (self, *self.all_providers)
+        return [v for place in places if (v := getattr(place, key)) is not None]
+
+
+_ELASTIC_KEYS = (
+    "min_instances",
+    "max_instances",
+    "max_idle_agent_period",
+    "max_agent_starting_period",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedPool:
+    """One pool with its effective settings: nothing left to look up."""
+
+    name: str
+    description: str = ""
+    scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
+    max_aux_containers_per_agent: int = 100
+    agent_reconnect_wait_s: float = 25.0
+    providers: tuple[ProviderSection, ...] = ()
+    """Empty: a static pool, of agents that come by themselves."""
+    min_instances: int = 0
+    max_instances: int = 0
+    max_idle_s: float = DEFAULT_IDLE_PERIOD.total_seconds()
+    max_starting_s: float = DEFAULT_STARTING_PERIOD.total_seconds()
+    usd_per_hour_limit: float | None = None
+    usd_per_month_limit: float | None = None
+    on_demand_after_s: float = 300.0
+    fall_back_to: tuple[str, ...] = ()
+    task_container_defaults: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Raw, the pool's over the cluster's: what `expconf.ClusterDefaults` takes."""
+
+    @property
+    def is_elastic(self) -> bool:
+        return bool(self.providers)
+
+    def containers(self) -> TaskContainerDefaults:
+        """`task_container_defaults` with every default filled in."""
+        return TaskContainerDefaults.model_validate(dict(self.task_container_defaults))
+
+
+def resolve_pool(
+    section: PoolSection, *, scheduler: SchedulerSection, task_container_defaults: Mapping[str, Any]
+) -> ResolvedPool:
+    """`scheduler` is the resource manager's, for a pool that has none; the container defaults are already merged."""
+    elastic = bool(section.all_providers)
+    idle = section.limit("max_idle_agent_period", DEFAULT_IDLE_PERIOD)
+    starting = section.limit("max_agent_starting_period", DEFAULT_STARTING_PERIOD)
+    return ResolvedPool(
+        name=section.pool_name,
+        description=section.description,
+        scheduler=(section.scheduler or scheduler).settings(),
+        max_aux_containers_per_agent=section.max_aux_containers_per_agent,
+        agent_reconnect_wait_s=section.agent_reconnect_wait.total_seconds(),
+        providers=section.all_providers,
+        min_instances=section.limit("min_instances", 0),
+        max_instances=section.limit("max_instances", DEFAULT_MAX_INSTANCES) if elastic else 0,
+        max_idle_s=idle.total_seconds(),
+        max_starting_s=starting.total_seconds(),
+        usd_per_hour_limit=section.budget.usd_per_hour,
+        usd_per_month_limit=section.budget.usd_per_month,
+        on_demand_after_s=section.on_demand_after.total_seconds(),
+        fall_back_to=section.fall_back_to,
+        task_container_defaults=task_container_defaults,
+    )

@@ -1,0 +1,60 @@
+"""`provider` sections: where the machines of an elastic pool come from."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from master.core.expconf.schema import NonNegative, Number, Positive, Section
+from windlass.base.durations import Duration, format_duration
+
+PLANNED_PROVIDERS = ("aws", "gcp", "slurm", "hpc", "pbs")
+PROVIDERS = ("embedded",)
+
+
+def _positive(value: timedelta) -> timedelta:
+    if value <= timedelta(0):
+        raise ValueError(f"must be > 0s but found {format_duration(value)}")
+    return value
+
+
+def _not_negative(value: timedelta) -> timedelta:
+    if value < timedelta(0):
+        raise ValueError(f"must be >= 0s but found {format_duration(value)}")
+    return value
+
+
+PositiveDuration: TypeAlias = Annotated[Duration, AfterValidator(_positive)]
+NonNegativeDuration: TypeAlias = Annotated[Duration, AfterValidator(_not_negative)]
+
+
+class EmbeddedSection(Section):
+    """Instances are directories with a small host process on the master's own machine: demos and tests.
+
+    The four limits may stand here, as Determined has them, or in the pool, but not differ.
+    """
+
+    type: Literal["embedded"]
+    slots_per_instance: Positive = 1
+    boot_time: NonNegativeDuration = timedelta(seconds=2)
+    """How long an instance pretends to boot before its agent starts."""
+    usd_per_hour: Annotated[Number, Field(ge=0)] = 0.0
+    min_instances: NonNegative | None = None
+    max_instances: Positive | None = None
+    max_idle_agent_period: PositiveDuration | None = None
+    max_agent_starting_period: PositiveDuration | None = None
+
+
+def _known_type(value: Any) -> Any:
+    name = value.get("type") if isinstance(value, dict) else None
+    if isinstance(name, str) and name not in PROVIDERS:
+        if name in PLANNED_PROVIDERS:
+            raise ValueError(f"provider type {name} is not supported yet")
+        raise ValueError(f'provider type "{name}" is unknown: use one of {", ".join(PROVIDERS)}')
+    return value
+
+
+ProviderSection: TypeAlias = Annotated[EmbeddedSection, BeforeValidator(_known_type)]
+"""Others join here as a union by `type`."""

@@ -1,0 +1,46 @@
+"""The `scheduler` section, of the resource manager and of each pool. A pool's own section replaces the other whole."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Literal
+
+from pydantic import model_validator
+
+from master.config.providers import NonNegativeDuration
+from master.core.expconf.schema import Priority, Section
+from master.core.scheduler.types import (
+    DEFAULT_PRIORITY,
+    FittingPolicy,
+    SchedulerSettings,
+    SchedulerType,
+)
+
+
+class SchedulerSection(Section):
+    type: Literal["fair_share", "priority", "round_robin"] = "fair_share"
+    fitting_policy: Literal["best", "worst"] = "best"
+    allow_heterogeneous_fits: bool = False
+    preemption: bool | None = None
+    """Only for `priority`; fair_share always preempts."""
+    default_priority: Priority | None = None
+    """Only for `priority`."""
+    preempt_after: NonNegativeDuration = timedelta(minutes=10)
+    """Our own key: running work is not disturbed for what new capacity can serve within this time."""
+
+    @model_validator(mode="after")
+    def _priority_only(self) -> SchedulerSection:
+        for key in ("preemption", "default_priority"):
+            if self.type != "priority" and getattr(self, key) is not None:
+                raise ValueError(f"{key} belongs to type priority, not to {self.type}")
+        return self
+
+    def settings(self) -> SchedulerSettings:
+        return SchedulerSettings(
+            type=SchedulerType(self.type),
+            fitting_policy=FittingPolicy(self.fitting_policy),
+            allow_heterogeneous_fits=self.allow_heterogeneous_fits,
+            preemption=bool(self.preemption),
+            default_priority=self.default_priority or DEFAULT_PRIORITY,
+            preempt_after_s=self.preempt_after.total_seconds(),
+        )

@@ -1,0 +1,161 @@
+"""`task_container_defaults`: what the cluster, and a pool over it, put under every task's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from master.core.expconf.environment import (
+    BindMount,
+    Device,
+    EnvironmentVariables,
+    Image,
+    RegistryAuth,
+)
+from master.core.expconf.experiment import DEFAULT_PREEMPTION_TIMEOUT_S
+from master.core.expconf.log_policies import LogPolicy, check_names, merge_log_policies
+from master.core.expconf.merging import merge_items
+from master.core.expconf.normalise import DEVICE_TYPES, normalise_container_defaults
+from master.core.expconf.schema import FreeMap, Items, NonNegative, Positive, Section
+from master.core.expconf.sections import Pbs, Slurm
+
+DEFAULT_SHM_SIZE_BYTES = 4 * 1024**3
+_PORT_RANGE = r"^(\d{1,5}:\d{1,5})?$"
+
+
+class KubernetesDefaults(Section):
+    max_slots_per_pod: NonNegative | None = None
+
+
+class TaskContainerDefaults(Section):
+    """Complete, defaults filled in. Merge raw sections first: a default must not win over the cluster's value."""
+
+    shm_size_bytes: Positive = DEFAULT_SHM_SIZE_BYTES
+    network_mode: Annotated[str, Field(min_length=1)] = "bridge"
+    dtrain_network_interface: str | None = None
+    nccl_port_range: Annotated[str, Field(pattern=_PORT_RANGE)] = ""
+    gloo_port_range: Annotated[str, Field(pattern=_PORT_RANGE)] = ""
+    image: Image | None = None
+    environment_variables: EnvironmentVariables | None = None
+    force_pull_image: bool = False
+    registry_auth: RegistryAuth | None = None
+    add_capabilities: Items[str] = ()
+    drop_capabilities: Items[str] = ()
+    devices: Items[Device] = ()
+    bind_mounts: Items[BindMount] = ()
+    work_dir: str | None = None
+    startup_hook: str = ""
+    """Run by bash while a task is set up."""
+    log_policies: Annotated[Items[LogPolicy], AfterValidator(check_names)] = ()
+    preemption_timeout: NonNegative = DEFAULT_PREEMPTION_TIMEOUT_S
+    cpu_pod_spec: FreeMap | None = None
+    gpu_pod_spec: FreeMap | None = None
+    checkpoint_gc_pod_spec: FreeMap | None = None
+    kubernetes: KubernetesDefaults = KubernetesDefaults()
+    slurm: Slurm = Slurm()
+    pbs: Pbs = Pbs()
+
+
+def merge_container_defaults(pool: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """A pool's raw section over the cluster's. Defaults are not filled in."""
+    high, low = normalise_container_defaults(pool), normalise_container_defaults(cluster)
+    result = {**low, **{key: value for key, value in high.items() if _is_set(value)}}
+    both = {key for key in high if high[key] is not None and low.get(key) is not None}
+    result |= {key: _MERGED[key](high[key], low[key]) for key in both if key in _MERGED}
+    return result
+
+
+def _is_set(value: Any) -> bool:
+    """Empty strings, zeros and false do not win: a pool cannot unset what the cluster sets."""
+    return value not in (None, "", 0, False)
+
+
+def _variables(high: Mapping[str, Any], low: Mapping[str, Any]) -> dict[str, Any]:
+    """The pool's, then the cluster's whose name the pool does not set."""
+
+    def of_type(device: str) -> list[str]:
+        own: list[str] = list(high.get(device) or ())
+        names = {line.partition("=")[0] for line in own}
+        others = low.get(device) or ()
+        return own + [line for line in others if line.partition("=")[0] not in names]
+
+    return {device: of_type(device) for device in DEVICE_TYPES}
+
+
+def _sorted_union(high: Iterable[str], low: Iterable[str]) -> list[str]:
+    return sorted({*high, *low})
+
+
+def _by_path(high: Any, low: Any) -> Any:
+    return merge_items(high, low, "container_path")
+
+
+def _batch(arguments: str) -> Any:
+    def rule(high: Mapping[str, Any], low: Mapping[str, Any]) -> dict[str, Any]:
+        joined = [*(high.get(arguments) or ()), *(low.get(arguments) or ())]
+        own = {key: value for key, value in high.items() if value is not None}
+        return {**low, **own, arguments: joined}
+
+    return rule
+
+
+def _image(high: Mapping[str, Any], low: Mapping[str, Any]) -> dict[str, Any]:
+    return {**low, **{key: value for key, value in high.items() if value is not None}}
+
+
+_MERGED = {
+    "environment_variables": _variables,
+    "add_capabilities": _sorted_union,
+    "drop_capabilities": _sorted_union,
+    "devices": _by_path,
+    "bind_mounts": _by_path,
+    "log_policies": merge_log_policies,
+    "image": _image,
+    "slurm": _batch("sbatch_args"),
+    "pbs": _batch("pbsbatch_args"),
+}
+
+_ENVIRONMENT_KEYS = (
+    "image",
+    "registry_auth",
+    "force_pull_image",
+    "environment_variables",
+    "add_capabilities",
+    "drop_capabilities",
+)
+_TOP_KEYS = ("bind_mounts", "log_policies", "preemption_timeout", "slurm", "pbs")
+
+
+def experiment_layer(container_defaults: Mapping[str, Any], *, aux: bool) -> dict[str, Any]:
+    """What of a raw section goes under an experiment's configuration. `aux`: its trials use no slots."""
+    given = {
+        key: value
+        for key, value in normalise_container_defaults(container_defaults).items()
+        if value is not None
+    }
+    environment = {key: given[key] for key in _ENVIRONMENT_KEYS if key in given}
+    pod_spec = given.get("cpu_pod_spec" if aux else "gpu_pod_spec")
+    if pod_spec is not None:
+        environment["pod_spec"] = pod_spec
+    layer: dict[str, Any] = {key: given[key] for key in _TOP_KEYS if key in given}
+    if environment:
+        layer["environment"] = environment
+    if "devices" in given:
+        layer["resources"] = {"devices": given["devices"]}
+    return layer
+
+
+def prepend_batch_arguments(
+    document: Mapping[str, Any], container_defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The cluster's sbatch and PBS arguments before the user's, which would otherwise replace them."""
+    result = dict(document)
+    for section, key in (("slurm", "sbatch_args"), ("pbs", "pbsbatch_args")):
+        own, cluster = result.get(section), container_defaults.get(section)
+        if not (isinstance(own, Mapping) and isinstance(cluster, Mapping)):
+            continue
+        if isinstance(own.get(key), list) and isinstance(cluster.get(key), list):
+            result[section] = {**own, key: [*cluster[key], *own[key]]}
+    return result

@@ -1,0 +1,66 @@
+"""The `log_policies` section: what to do when a line of a task's log matches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import field_validator, model_validator
+
+from master.core.expconf.schema import Section
+
+BUILT_IN: tuple[Mapping[str, Any], ...] = (
+    {"name": "CUDA OOM", "pattern": ".*CUDA out of memory.*"},
+    {"name": "ECC Error", "pattern": ".*uncorrectable ECC error encountered.*"},
+)
+
+
+class LogPolicy(Section):
+    """A name alone disables the policy of that name."""
+
+    name: str | None = None
+    pattern: str | None = None
+    action: Literal["cancel_retries", "exclude_node"] | None = None
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, value: str | None) -> str | None:
+        try:
+            re.compile(value or "")
+        except re.error as error:
+            raise ValueError(f"not a regular expression: {error}") from None
+        return value
+
+    @model_validator(mode="after")
+    def _says_something(self) -> LogPolicy:
+        if self.name is None and (self.pattern is None or self.action is None):
+            raise ValueError(
+                '"name" must be set, and "pattern" is also required unless you intend to disable '
+                "an existing policy"
+            )
+        return self
+
+
+def check_names(policies: Sequence[LogPolicy]) -> Sequence[LogPolicy]:
+    names = [policy.name for policy in policies if policy.name is not None]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        quoted = ", ".join(f'"{name}"' for name in twice)
+        raise ValueError(f"log_policies have duplicated names {quoted}")
+    return policies
+
+
+def merge_log_policies(high: Iterable[Any], low: Iterable[Any]) -> list[Any]:
+    """Union by name; unnamed ones by action and pattern. `high` wins and comes first."""
+    high = list(high)
+    taken = {_identity(policy) for policy in high}
+    return high + [policy for policy in low if _identity(policy) not in taken]
+
+
+def _identity(policy: Any) -> object:
+    if not isinstance(policy, Mapping):
+        return repr(policy)
+    if policy.get("name") is not None:
+        return ("name", str(policy["name"]))
+    return ("rule", str(policy.get("action")), str(policy.get("pattern")))

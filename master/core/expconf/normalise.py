@@ -1,0 +1,139 @@
+"""Short and old forms brought to the current one, on raw documents.
+
+Values of a wrong type are left as they are: the models complain about them later, all at once. Applying this twice
+is the same as once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+DEVICE_TYPES = ("cpu", "cuda", "rocm")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:i?b)?", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+
+
+def normalise(document: Mapping[str, Any]) -> dict[str, Any]:
+    """An experiment configuration in current form. The argument is not changed."""
+    result = dict(document)
+    _each(result, "environment", _environment)
+    _each(result, "resources", _resources)
+    _each(result, "hyperparameters", _hyperparameters)
+    _each(result, "labels", _labels)
+    _each(result, "log_policies", _log_policies)
+    return result
+
+
+def normalise_container_defaults(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A `task_container_defaults` section in current form."""
+    result = _environment(dict(document))
+    _each(result, "devices", _devices)
+    _each(result, "log_policies", _log_policies)
+    return dict(result)
+
+
+def parse_size(text: str) -> int | None:
+    """Bytes of "64MiB", "64mb", "1.5g" or "1024": powers of 1024 in any spelling. None if it is no size."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        return None
+    return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
+
+
+def _each(document: dict[str, Any], key: str, change: Callable[[Any], Any]) -> None:
+    if document.get(key) is not None:
+        document[key] = change(document[key])
+
+
+def _environment(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    result = dict(value)
+    _each(result, "image", _by_device_type(str))
+    _each(result, "environment_variables", _by_device_type(list))
+    _each(result, "registry_auth", _registry_auth)
+    return result
+
+
+def _by_device_type(short_form: type) -> Callable[[Any], Any]:
+    def change(value: Any) -> Any:
+        if isinstance(value, short_form):
+            return dict.fromkeys(DEVICE_TYPES, value)
+        if not isinstance(value, Mapping) or "gpu" not in value:
+            return value
+        result = dict(value)
+        gpu = result.pop("gpu")
+        if result.get("cuda") is None:
+            result["cuda"] = gpu
+        return result
+
+    return change
+
+
+def _registry_auth(value: Any) -> Any:
+    """The documentation said `server` where the code read `serveraddress`: both are fine."""
+    if not isinstance(value, Mapping) or "server" not in value:
+        return value
+    result = dict(value)
+    server = result.pop("server")
+    if result.get("serveraddress") is None:
+        result["serveraddress"] = server
+    return result
+
+
+def _resources(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    result = dict(value)
+    _each(result, "devices", _devices)
+    size = result.get("shm_size")
+    if isinstance(size, str):
+        parsed = parse_size(size)
+        result["shm_size"] = size if parsed is None else parsed
+    return result
+
+
+def _devices(value: Any) -> Any:
+    return [_device(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _device(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    fields = value.split(":")
+    if len(fields) not in (2, 3) or not all(fields):
+        return value
+    return dict(zip(("host_path", "container_path", "mode"), fields, strict=False))
+
+
+def _hyperparameters(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    return {name: _hyperparameter(item) for name, item in value.items()}
+
+
+def _hyperparameter(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return {"type": "const", "val": value}
+    return value if "type" in value else _hyperparameters(value)
+
+
+def _labels(value: Any) -> Any:
+    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+        return sorted(set(value))
+    return value
+
+
+def _log_policies(value: Any) -> Any:
+    return [_log_policy(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _log_policy(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    action = value.get("action")
+    if isinstance(action, Mapping) and set(action) == {"type"}:
+        return {**value, "action": action["type"]}
+    return value

@@ -1,0 +1,144 @@
+"""The `checkpoint_storage` section. Its JSON goes to the harness, which refuses keys it does not know."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    model_serializer,
+    model_validator,
+)
+
+from master.core.expconf.schema import TAG_MARK, NonNegative, Section, member_of
+
+COMMON_KEYS = frozenset({"save_experiment_best", "save_trial_best", "save_trial_latest"})
+AZURE_ACCESS_KEYS = frozenset({"connection_string", "account_url", "credential"})
+"""They belong together: mixing one document's account with another's credential would be neither's."""
+
+
+class StorageBase(Section):
+    save_experiment_best: NonNegative = 0
+    save_trial_best: NonNegative = 1
+    save_trial_latest: NonNegative = 1
+
+
+class SharedFsStorage(StorageBase):
+    """A directory of the host, mounted into every task."""
+
+    type: Literal["shared_fs"]
+    host_path: str
+    storage_path: str | None = None
+    propagation: str = "rprivate"
+    container_path: str | None = None
+    checkpoint_path: str | None = None
+    tensorboard_path: str | None = None
+
+    @model_validator(mode="after")
+    def _below_host_path(self) -> SharedFsStorage:
+        if self.storage_path is not None and not _is_below(self.storage_path, self.host_path):
+            raise ValueError(
+                "storage_path must either be a relative directory or a subdirectory of host_path"
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_unset_old_keys(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = handler(self)
+        for key in ("container_path", "checkpoint_path", "tensorboard_path"):
+            if document.get(key) is None:
+                document.pop(key, None)
+        return document
+
+
+class DirectoryStorage(StorageBase):
+    """A path that already exists wherever the task runs."""
+
+    type: Literal["directory"]
+    container_path: str
+
+
+class S3Storage(StorageBase):
+    type: Literal["s3"]
+    bucket: str
+    access_key: str | None = Field(default=None, repr=False)
+    secret_key: str | None = Field(default=None, repr=False)
+    endpoint_url: str | None = None
+    prefix: str | None = None
+
+    @model_validator(mode="after")
+    def _prefix(self) -> S3Storage:
+        _check_prefix(self.prefix)
+        return self
+
+
+class GcsStorage(StorageBase):
+    type: Literal["gcs"]
+    bucket: str
+    prefix: str | None = None
+
+    @model_validator(mode="after")
+    def _prefix(self) -> GcsStorage:
+        _check_prefix(self.prefix)
+        return self
+
+
+class AzureStorage(StorageBase):
+    type: Literal["azure"]
+    container: str
+    connection_string: str | None = Field(default=None, repr=False)
+    account_url: str | None = None
+    credential: str | None = Field(default=None, repr=False)
+
+    @model_validator(mode="after")
+    def _one_way_in(self) -> AzureStorage:
+        if (self.connection_string is None) == (self.account_url is None):
+            raise ValueError("Exactly one of connection_string or account_url must be set")
+        if self.connection_string is not None and self.credential is not None:
+            raise ValueError("credential and connection_string must not both be set")
+        return self
+
+
+CheckpointStorage: TypeAlias = Annotated[
+    Annotated[SharedFsStorage, Tag(TAG_MARK + "shared_fs")]
+    | Annotated[DirectoryStorage, Tag(TAG_MARK + "directory")]
+    | Annotated[S3Storage, Tag(TAG_MARK + "s3")]
+    | Annotated[GcsStorage, Tag(TAG_MARK + "gcs")]
+    | Annotated[AzureStorage, Tag(TAG_MARK + "azure")],
+    member_of(
+        "type",
+        'is not an object where object["type"] is one of '
+        "'shared_fs', 'directory', 's3', 'gcs', or 'azure'",
+    ),
+]
+STORAGES: tuple[type[StorageBase], ...] = (
+    SharedFsStorage,
+    DirectoryStorage,
+    S3Storage,
+    GcsStorage,
+    AzureStorage,
+)
+
+
+def _is_below(storage_path: str, host_path: str) -> bool:
+    """By path components, so that /a/bc is not below /a/b, and `..` may not climb out."""
+    steps = PurePosixPath(storage_path).parts
+    if PurePosixPath(storage_path).is_absolute():
+        base = PurePosixPath(host_path).parts
+        if steps[: len(base)] != base:
+            return False
+        steps = steps[len(base) :]
+    depth = 0
+    for step in steps:
+        depth += -1 if step == ".." else 1
+        if depth < 0:
+            return False
+    return True
+
+
+def _check_prefix(prefix: str | None) -> None:
+    if prefix is not None and ".." in prefix.split("/"):
+        raise ValueError("prefix cannot contain /../")

@@ -1,0 +1,229 @@
+"""A whole cluster of real processes in a folder: one master, what its elastic pools launch, and static agents."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+import yaml
+
+from windlass.base.errors import WindlassError
+from windlass.sdk.client import Client
+from windlass.sdk.context_dir import pack_directory
+from windlass.sdk.session import Session
+
+T = TypeVar("T")
+Json = dict[str, Any]
+
+PATIENCE_S = 90.0
+"""How long anything in these tests may take before it counts as never."""
+WINDLASS = str(Path(sys.executable).with_name("windlass"))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def eventually(what: str, look: Callable[[], T | None], *, patience_s: float = PATIENCE_S) -> T:
+    """The first true answer of `look`. For processes that can only be asked, not awaited."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        found = look()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {patience_s:.0f} s: {what}")
+        time.sleep(0.05)
+
+
+def embedded_pool(**settings: Any) -> Json:
+    """A pool section whose instances are processes on this machine."""
+    provider = {"type": "embedded", "slots_per_instance": 2, "boot_time": "300ms", "usd_per_hour": 2.0}
+    pool = {
+        "pool_name": "compute",
+        "max_instances": 2,
+        "max_idle_agent_period": "2s",
+        "agent_reconnect_wait": "10s",
+        "provider": provider,
+    }
+    provider.update({k: v for k, v in settings.items() if k in provider})
+    pool.update({k: v for k, v in settings.items() if k not in provider})
+    return pool
+
+
+class RealCluster:
+    """Start, crash and restart the processes of one cluster. A context manager that leaves nothing behind."""
+
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.data_dir = folder / "master"
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._config = folder / "master.yaml"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._config.write_text(yaml.safe_dump({"port": self.port, **config}))
+        self.master: subprocess.Popen[bytes] | None = None
+        self._agents: dict[str, subprocess.Popen[bytes]] = {}
+        self._client: Client | None = None
+
+    def __enter__(self) -> RealCluster:
+        self.start_master()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for agent in self._agents.values():
+            _stop(agent)
+        if self.master is not None:
+            _stop(self.master)
+        command = [WINDLASS, "master", "end-instances", "--data-dir", str(self.data_dir)]
+        subprocess.run(command, check=False, capture_output=True, timeout=60)
+        for process in self.processes():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    # --- processes ------------------------------------------------------------------------------------------------
+
+    def start_master(self) -> None:
+        log = (self.folder / "master.log").open("ab")
+        self.master = subprocess.Popen(
+            [WINDLASS, "master", "run", "-c", str(self._config), "--data-dir", str(self.data_dir)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        log.close()
+        eventually("the master answers", self._answers)
+
+    def _answers(self) -> bool:
+        assert self.master is not None
+        if self.master.poll() is not None:
+            raise AssertionError(f"the master ended:\n{self.log()[-4000:]}")
+        with suppress(WindlassError), Session(self.url) as session:
+            return bool(session.get("/info"))
+        return False
+
+    def kill_master(self) -> None:
+        """SIGKILL: no line of it runs any more."""
+        assert self.master is not None
+        self.master.kill()
+        self.master.wait()
+
+    def start_agent(self, agent_id: str, *, pool: str = "default", slots: int = 2) -> None:
+        token = self.folder / f"{pool}.token"
+        if not token.exists():
+            command = [WINDLASS, "master", "join-token", "--data-dir", str(self.data_dir)]
+            made = subprocess.run([*command, "--pool", pool], check=True, capture_output=True)
+            token.touch(mode=0o600)
+            token.write_bytes(made.stdout)
+        log = (self.folder / f"{agent_id}.log").open("ab")
+        self._agents[agent_id] = subprocess.Popen(
+            [
+                *(WINDLASS, "agent", "run", "--master", self.url, "--pool", pool),
+                *("--agent-id", agent_id, "--join-token-file", str(token)),
+                *("--work-dir", str(self.folder / agent_id), "--artificial-slots", str(slots)),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        log.close()
+        eventually(f"agent {agent_id} is connected", lambda: agent_id in self.agents())
+
+    def kill_agent(self, agent_id: str) -> None:
+        self._agents[agent_id].kill()
+        self._agents[agent_id].wait()
+
+    def hosts(self) -> dict[str, psutil.Process]:
+        """Instance id -> its living host process."""
+        found = {}
+        for state in self.data_dir.glob("instances/*/host.state"):
+            with suppress(OSError, ValueError, psutil.NoSuchProcess):
+                found[state.parent.name] = psutil.Process(json.loads(state.read_text())["pid"])
+        return {k: p for k, p in found.items() if p.is_running() and p.status() != "zombie"}
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything that runs for this cluster besides its master: found by the folder they work in."""
+        mark, own = str(self.folder), {os.getpid()} | ({self.master.pid} if self.master else set())
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.pid in own or process.status() == "zombie":
+                    continue
+                if any(mark in word for word in process.cmdline()):
+                    found.append(process)
+        return found
+
+    def log(self) -> str:
+        path = self.folder / "master.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    # --- what users do --------------------------------------------------------------------------------------------
+
+    @property
+    def client(self) -> Client:
+        if self._client is None:
+            session = Session(self.url)
+            session.login("determined", "")
+            self._client = Client(session)
+        return self._client
+
+    def get(self, path: str) -> Json:
+        return self.client.session.get(path)
+
+    def submit(self, config: Mapping[str, Any], model: Path) -> int:
+        created = self.client.create_experiment(yaml.safe_dump(dict(config)), pack_directory(model).files)
+        return int(created["experiment"]["id"])
+
+    def experiment(self, experiment_id: int) -> Json:
+        return dict(self.client.experiment(experiment_id)["experiment"])
+
+    def wait(self, experiment_id: int, *, patience_s: float = PATIENCE_S) -> Json:
+        """The experiment once it is over. The master may be away meanwhile."""
+        ends = ("STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR")
+
+        def look() -> Json | None:
+            with suppress(WindlassError):
+                experiment = self.experiment(experiment_id)
+                return experiment if experiment["state"] in ends else None
+            return None
+
+        return eventually(f"experiment {experiment_id} ends", look, patience_s=patience_s)
+
+    def trials(self, experiment_id: int) -> list[Json]:
+        return self.client.trials(experiment_id)
+
+    def logs_of(self, trial_id: int) -> str:
+        return "".join(str(e["message"]) for e in self.client.logs(trial_id))
+
+    def agents(self) -> list[str]:
+        with suppress(WindlassError):
+            return [str(a["id"]) for a in self.client.agents()]
+        return []
+
+    def instances(self) -> list[Json]:
+        return list(self.get("/api/v1/windlass/fleet")["instances"])
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+

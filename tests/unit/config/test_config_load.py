@@ -1,0 +1,307 @@
+"""master.yaml: what is accepted, what each pool ends up with, and what may be shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from master.config import EmbeddedSection, MasterConfig, load, masked
+from master.core.expconf.storage import SharedFsStorage
+from master.core.scheduler.types import FittingPolicy, SchedulerSettings, SchedulerType
+
+
+def loaded(tmp_path: Path, text: str, **overrides: Any) -> MasterConfig:
+    path = tmp_path / "master.yaml"
+    path.write_text(text)
+    return load(path, overrides=overrides)
+
+
+EVERY_KEY = """
+config_file: /etc/determined/master.yaml
+host: 0.0.0.0
+port: 9000
+root: /usr/share
+log: {level: debug, color: false}
+db: {user: u, password: p, host: h, port: 5433, name: n, ssl_mode: require, ssl_root_cert: /r,
+     migrations: m, views_and_triggers: v}
+cache: {cache_dir: /c}
+tensorboard_timeout: 60
+notebook_timeout: 600
+launch_error: false
+cluster_name: demo
+enable_cors: true
+feature_switches: [a]
+reserved_ports: [12350]
+integrations: {pachyderm: {address: a}}
+observability: {enable_prometheus: false}
+webhooks: {base_url: https://x, signing_key: k}
+telemetry: {enabled: false, segment_master_key: k, segment_webui_key: k, otel_enabled: true,
+            otel_endpoint: x, cluster_id: c}
+retention_policy: {log_retention_days: 30, schedule: 0 3 * * *}
+ui_customization: {logo_paths: {dark_horizontal: a, dark_vertical: b, light_horizontal: c,
+                                light_vertical: d}}
+checkpoint_storage: {type: shared_fs, host_path: /ckpt}
+task_container_defaults:
+  shm_size_bytes: 1024
+  network_mode: host
+  dtrain_network_interface: eth0
+  nccl_port_range: "1000:2000"
+  gloo_port_range: "2001:3000"
+  image: {cpu: c, gpu: g}
+  environment_variables: [A=1]
+  force_pull_image: true
+  registry_auth: {username: u, password: p, serveraddress: s, email: e}
+  add_capabilities: [A]
+  drop_capabilities: [B]
+  devices: ["/dev/a:/dev/b"]
+  bind_mounts: [{host_path: /a, container_path: b}]
+  work_dir: /w
+  startup_hook: echo
+  log_policies: [{name: n, pattern: p, action: exclude_node}]
+  preemption_timeout: 60
+  cpu_pod_spec: {spec: {}}
+  gpu_pod_spec: {spec: {}}
+  checkpoint_gc_pod_spec: {spec: {}}
+  kubernetes: {max_slots_per_pod: 1}
+  slurm: {slots_per_node: 1, gpu_type: g, sbatch_args: [a]}
+  pbs: {slots_per_node: 1, pbsbatch_args: [a]}
+resource_manager:
+  type: agent
+  cluster_name: c
+  metadata: {a: b}
+  scheduler: {type: priority, fitting_policy: worst, allow_heterogeneous_fits: true,
+              preemption: true, default_priority: 50, preempt_after: 1m}
+  default_aux_resource_pool: aux
+  default_compute_resource_pool: gpu
+  no_default_resource_pools: false
+  require_authentication: false
+  client_ca: ""
+resource_pools:
+  - pool_name: gpu
+    description: d
+    max_aux_containers_per_agent: 3
+    agent_reconnect_wait: 30s
+    task_container_defaults: {environment_variables: [B=2]}
+    scheduler: {type: round_robin}
+    providers:
+      - {type: embedded, slots_per_instance: 4, boot_time: 3s, usd_per_hour: 1.5}
+      - {type: embedded, slots_per_instance: 8, max_instances: 9}
+    min_instances: 1
+    max_idle_agent_period: 10s
+    max_agent_starting_period: 1m
+    budget: {usd_per_hour: 20, usd_per_month: 2000}
+    on_demand_after: 1m
+    fall_back_to: [aux]
+  - pool_name: aux
+additional_resource_managers: []
+logging: {type: default}
+security:
+  default_task: {uid: 1, gid: 1, user: a, group: b}
+  tls: {cert: "", key: ""}
+  ssh: {key_type: RSA, rsa_key_size: 2048}
+  authz: {type: basic, fallback: basic, rbac_ui_enabled: false, strict_job_queue_control: false,
+          workspace_creator_assign_role: {enabled: true, role_id: 2}}
+  initial_user_password: hush
+  token: {default_lifespan_days: 30, max_lifespan_days: -1}
+scim: {enabled: false}
+saml: {enabled: false}
+oidc: {enabled: false}
+det_cloud: {enabled: false}
+__internal: {audit_logging_enabled: true, external_sessions: {jwt_key: k},
+             proxied_servers: [{path_prefix: /a, destination: "http://x:1"}]}
+"""
+
+
+def test_every_documented_key_is_accepted(tmp_path: Path) -> None:
+    config = loaded(tmp_path, EVERY_KEY)
+    assert (config.host, config.port, config.cluster_name) == ("0.0.0.0", 9000, "demo")  # noqa: S104
+    assert config.checkpoint_storage == SharedFsStorage(type="shared_fs", host_path="/ckpt")
+    gpu, aux = config.pools()
+    assert (gpu.name, gpu.is_elastic, gpu.min_instances, gpu.max_instances) == ("gpu", True, 1, 9)
+    assert (gpu.max_idle_s, gpu.max_starting_s, gpu.on_demand_after_s) == (10, 60, 60)
+    assert (gpu.usd_per_hour_limit, gpu.usd_per_month_limit) == (20, 2000)
+    assert (gpu.max_aux_containers_per_agent, gpu.agent_reconnect_wait_s) == (3, 30)
+    assert [provider.slots_per_instance for provider in gpu.providers] == [4, 8]
+    assert gpu.fall_back_to == ("aux",)
+    assert (aux.is_elastic, aux.max_instances) == (False, 0)
+    assert (config.default_compute_pool, config.default_aux_pool) == ("gpu", "aux")
+    assert config.internal.audit_logging_enabled
+
+
+def test_schedulers_are_inherited_whole_or_not_at_all(tmp_path: Path) -> None:
+    config = loaded(tmp_path, EVERY_KEY)
+    gpu, aux = config.pools()
+    assert gpu.scheduler == SchedulerSettings(type=SchedulerType.ROUND_ROBIN)
+    assert aux.scheduler == SchedulerSettings(
+        type=SchedulerType.PRIORITY,
+        fitting_policy=FittingPolicy.WORST,
+        allow_heterogeneous_fits=True,
+        preemption=True,
+        default_priority=50,
+        preempt_after_s=60,
+    )
+    assert config.warnings == (
+        "resource_pools[0].scheduler replaces resource_manager.scheduler whole: "
+        "allow_heterogeneous_fits, default_priority, fitting_policy, preempt_after, preemption "
+        "of the latter do not apply here",
+    )
+
+
+def test_without_a_file_there_is_one_static_pool() -> None:
+    config = load(None)
+    assert (config.host, config.port) == ("127.0.0.1", 8080)
+    (pool,) = config.pools()
+    assert (pool.name, pool.is_elastic) == ("default", False)
+    assert pool.scheduler == SchedulerSettings()
+    assert pool.scheduler.type == SchedulerType.FAIR_SHARE
+    assert (config.default_compute_pool, config.default_aux_pool) == ("default", "default")
+    assert config.checkpoint_storage is None
+    assert config.warnings == ()
+
+
+@pytest.mark.parametrize("text", ["", "{}", "resource_pools: []", "resource_pools: null"])
+def test_a_file_that_says_nothing_is_the_default(tmp_path: Path, text: str) -> None:
+    assert loaded(tmp_path, text) == load(None)
+
+
+def test_the_only_pool_is_the_default_pool(tmp_path: Path) -> None:
+    config = loaded(tmp_path, "resource_pools: [{pool_name: gpu}]")
+    assert (config.default_compute_pool, config.default_aux_pool) == ("gpu", "gpu")
+
+
+def test_defaults_of_an_elastic_pool(tmp_path: Path) -> None:
+    text = "resource_pools: [{pool_name: a, provider: {type: embedded}}]"
+    (pool,) = loaded(tmp_path, text).pools()
+    assert (pool.min_instances, pool.max_instances, pool.max_idle_s) == (0, 5, 300)
+    assert isinstance(pool.providers[0], EmbeddedSection)
+    assert pool.providers[0].slots_per_instance == 1
+
+
+def test_limits_may_stand_in_the_provider(tmp_path: Path) -> None:
+    text = """
+    resource_pools:
+      - pool_name: a
+        provider: {type: embedded, min_instances: 2, max_instances: 3, max_idle_agent_period: 7s}
+        max_instances: 3
+    """
+    (pool,) = loaded(tmp_path, text).pools()
+    assert (pool.min_instances, pool.max_instances, pool.max_idle_s) == (2, 3, 7)
+
+
+def test_a_pools_container_defaults_lie_over_the_clusters(tmp_path: Path) -> None:
+    gpu, aux = loaded(tmp_path, EVERY_KEY).pools()
+    assert gpu.containers().environment_variables is not None
+    assert gpu.containers().environment_variables.cpu == ("B=2", "A=1")
+    assert gpu.containers().shm_size_bytes == 1024
+    assert aux.containers().preemption_timeout == 60
+    assert load(None).pools()[0].containers().shm_size_bytes == 4 * 2**30
+
+
+def test_overrides_win_and_none_is_not_given(tmp_path: Path) -> None:
+    overrides = {
+        "port": 1,
+        "log.level": "trace",
+        "security.initial_user_password": "x",
+        "host": None,
+    }
+    path = tmp_path / "m.yaml"
+    path.write_text("port: 2\nhost: h\nlog: {color: false}")
+    config = load(path, overrides=overrides)
+    assert (config.port, config.host) == (1, "h")
+    assert (config.log.level, config.log.color) == ("trace", False)
+    assert config.security.initial_user_password == "x"
+
+
+@pytest.mark.parametrize(
+    ("db", "url"),
+    [
+        ("{}", "sqlite+aiosqlite:////data/windlass.db"),
+        ("{url: 'sqlite+aiosqlite:///x.db'}", "sqlite+aiosqlite:///x.db"),
+        ("{host: h, name: n}", "postgresql+asyncpg://h:5432/n"),
+        (
+            "{host: h, name: n, user: 'a@b', password: 'p/w:d', port: '7', ssl_mode: verify-full}",
+            "postgresql+asyncpg://a%40b:p%2Fw%3Ad@h:7/n?ssl=verify-full",
+        ),
+        ("{host: '::1', name: n, user: u}", "postgresql+asyncpg://u@[::1]:5432/n"),
+    ],
+)
+def test_database_urls(tmp_path: Path, db: str, url: str) -> None:
+    assert loaded(tmp_path, f"db: {db}").db_url(Path("/data")) == url
+
+
+SECRETS = """
+db: {url: 'postgresql+asyncpg://u:SECRET@h/n'}
+security: {initial_user_password: SECRET}
+webhooks: {signing_key: SECRET}
+telemetry: {segment_master_key: SECRET, segment_webui_key: SECRET}
+checkpoint_storage: {type: s3, bucket: b, access_key: SECRET, secret_key: SECRET}
+task_container_defaults: {registry_auth: {username: u, password: SECRET}}
+resource_pools:
+  - {pool_name: default, task_container_defaults: {registry_auth: {identitytoken: SECRET}}}
+scim: {enabled: false, auth: {type: basic, username: u, password: SECRET}}
+__internal: {external_sessions: {jwt_key: SECRET}}
+"""
+
+
+def test_secrets_are_masked_and_not_in_the_repr(tmp_path: Path) -> None:
+    config = loaded(tmp_path, SECRETS)
+    shown = json.dumps(masked(config))
+    assert "SECRET" not in shown
+    assert masked(config)["db"]["url"] == "postgresql+asyncpg://u:********@h/n"
+    assert masked(config)["security"]["initial_user_password"] == "********"
+    assert "SECRET" not in repr(config)
+    assert "SECRET" not in repr(config.pools())
+
+
+def test_what_is_shown_is_the_effective_configuration(tmp_path: Path) -> None:
+    """Without secrets it can be loaded again and means the same."""
+    text = "cluster_name: x\nresource_pools: [{pool_name: a, provider: {type: embedded}}]"
+    config = loaded(tmp_path, text)
+    assert loaded(tmp_path, yaml.safe_dump(masked(config))) == config
+    assert masked(load(None))["db"]["password"] is None
+
+
+def test_the_old_form_becomes_one_pool(tmp_path: Path) -> None:
+    config = loaded(tmp_path, "scheduler: {type: fair_share, fit: worst}")
+    (pool,) = config.pools()
+    assert pool.name == "default"
+    assert pool.scheduler == SchedulerSettings(
+        type=SchedulerType.FAIR_SHARE, fitting_policy=FittingPolicy.WORST
+    )
+    assert config.warnings == (
+        "scheduler: the form of old releases, read as resource_manager and one resource pool "
+        "`default`; write those instead",
+    )
+
+
+def test_the_old_forms_default_scheduler_is_priority(tmp_path: Path) -> None:
+    (pool,) = loaded(tmp_path, "scheduler: {resource_provider: {type: agent}}").pools()
+    assert pool.scheduler.type == SchedulerType.PRIORITY
+
+
+def test_deprecated_keys_work_and_warn(tmp_path: Path) -> None:
+    text = """
+    resource_manager: {name: old, default_cpu_resource_pool: a, default_gpu_resource_pool: b}
+    resource_pools:
+      - {pool_name: a, max_cpu_containers_per_agent: 7, agent_reattach_enabled: true}
+      - {pool_name: b}
+    task_container_defaults: {}
+    __internal: {preemption_timeout: 30m}
+    """
+    config = loaded(tmp_path, text)
+    assert config.resource_manager.cluster_name == "old"
+    assert (config.default_aux_pool, config.default_compute_pool) == ("a", "b")
+    assert config.pools()[0].max_aux_containers_per_agent == 7
+    assert config.pools()[0].containers().preemption_timeout == 1800
+    assert [warning.split(" ")[0] for warning in config.warnings] == [
+        "__internal.preemption_timeout",
+        "resource_manager.default_cpu_resource_pool",
+        "resource_manager.default_gpu_resource_pool",
+        "resource_manager.name",
+        "resource_pools[0].max_cpu_containers_per_agent",
+        "resource_pools[0].agent_reattach_enabled",
+    ]

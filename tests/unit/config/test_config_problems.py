@@ -1,0 +1,303 @@
+"""What master.yaml may not say, in which words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from master.config import load
+from windlass.base.errors import InvalidConfig
+
+POOL = "<master.yaml>.resource_pools[0]"
+
+
+def problems(tmp_path: Path, text: str, overrides: dict[str, Any] | None = None) -> tuple[str, ...]:
+    path = tmp_path / "master.yaml"
+    path.write_text(text)
+    with pytest.raises(InvalidConfig) as caught:
+        load(path, overrides=overrides)
+    assert caught.value.what == "master configuration"
+    return caught.value.problems
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("bogus: 1", '<master.yaml>: additionalProperties "bogus" not allowed'),
+        ("warnings: []", '<master.yaml>: additionalProperties "warnings" not allowed'),
+        (
+            "resource_pool: []",
+            '<master.yaml>: additionalProperties "resource_pool" not allowed; '
+            'did you mean "resource_pools"?',
+        ),
+        (
+            "__internl: {}",
+            '<master.yaml>: additionalProperties "__internl" not allowed; '
+            'did you mean "__internal"?',
+        ),
+        (
+            "log: {levle: info}",
+            '<master.yaml>.log: additionalProperties "levle" not allowed; did you mean "level"?',
+        ),
+        (
+            "log: {level: loud}",
+            '<master.yaml>.log.level: value must be one of <nil>, "trace", "debug", "info", '
+            '"warn", "error", "fatal"',
+        ),
+        ("port: http", "<master.yaml>.port: expected integer or null, but got string"),
+        ("port: 70000", "<master.yaml>.port: must be <= 65535 but found 70000"),
+        ("- a", "<master.yaml>: expected object, but got array"),
+        (
+            "a: b: c",
+            "<master.yaml>: malformed YAML at line 1, column 5: mapping values are not allowed here",
+        ),
+        (
+            "db: {url: x, host: h, name: n}",
+            "<master.yaml>.db: give either url, or host and name, not both",
+        ),
+        ("db: {host: h}", "<master.yaml>.db: host and name go together"),
+        (
+            "retention_policy: {schedule: often}",
+            '<master.yaml>.retention_policy.schedule: "often" is neither a duration such as "24h" '
+            "nor five cron fields",
+        ),
+        (
+            "retention_policy: {log_retention_days: 32768}",
+            "<master.yaml>.retention_policy.log_retention_days: must be <= 32767 but found 32768",
+        ),
+        (
+            "resource_manager: {type: kubernetes}",
+            "<master.yaml>.resource_manager: resource manager type kubernetes is not supported yet",
+        ),
+        (
+            "resource_manager: {type: k9s}",
+            '<master.yaml>.resource_manager.type: value must be one of <nil>, "agent"',
+        ),
+        (
+            "resource_manager: {default_aux_resource_pool: cpu}",
+            '<master.yaml>.resource_manager.default_aux_resource_pool: "cpu" is not a resource '
+            "pool (there are default)",
+        ),
+        (
+            "resource_manager: {scheduler: {preemption: true}}",
+            "<master.yaml>.resource_manager.scheduler: preemption belongs to type priority, "
+            "not to fair_share",
+        ),
+        (
+            "resource_manager: {scheduler: {type: priority, default_priority: 0}}",
+            "<master.yaml>.resource_manager.scheduler.default_priority: must be >= 1 but found 0",
+        ),
+        (
+            "resource_manager: {require_authentication: true}",
+            "<master.yaml>.resource_manager: require_authentication is not supported yet: agents "
+            "join with a token instead",
+        ),
+        (
+            "additional_resource_managers: [{}]",
+            "<master.yaml>.additional_resource_managers: several resource managers are not "
+            "supported yet",
+        ),
+        ("resource_pools: [{}]", f'{POOL}: missing properties: "pool_name"'),
+        ("resource_pools: [{pool_name: ''}]", f"{POOL}.pool_name: must not be empty"),
+        (
+            "resource_pools: [{pool_name: default}, {pool_name: default}]",
+            '<master.yaml>.resource_pools[1].pool_name: "default" is already the name of another '
+            "pool",
+        ),
+        (
+            "resource_pools: [{pool_name: default, fall_back_to: [big]}]",
+            f'{POOL}.fall_back_to[0]: "big" is not a resource pool (there are default)',
+        ),
+        (
+            "resource_pools: [{pool_name: default, fall_back_to: [default]}]",
+            f'{POOL}.fall_back_to[0]: "default" is this pool itself',
+        ),
+        (
+            "resource_pools: [{pool_name: default, agent_reconnect_wait: 25}]",
+            f'{POOL}.agent_reconnect_wait: 25 is not a duration: write "90s", "5m" or "1h30m"',
+        ),
+        (
+            "resource_pools: [{pool_name: default, min_instances: 1}]",
+            f"{POOL}: min_instances needs a provider: this pool is static",
+        ),
+        (
+            "resource_pools: [{pool_name: a, provider: {type: aws, region: x}}]",
+            f"{POOL}.provider: provider type aws is not supported yet",
+        ),
+        (
+            "resource_pools: [{pool_name: a, providers: [{type: slurm}]}]",
+            f"{POOL}.providers[0]: provider type slurm is not supported yet",
+        ),
+        (
+            "resource_pools: [{pool_name: a, provider: {type: cloud9}}]",
+            f'{POOL}.provider: provider type "cloud9" is unknown: use one of embedded',
+        ),
+        (
+            "resource_pools: [{pool_name: a, provider: {slots_per_instance: 2}}]",
+            f"{POOL}.provider: type is a required property",
+        ),
+        (
+            "resource_pools: [{pool_name: a, provider: {type: embedded, slots_per_instance: 0}}]",
+            f"{POOL}.provider.slots_per_instance: must be >= 1 but found 0",
+        ),
+        (
+            "resource_pools: [{pool_name: a, provider: {type: embedded, usd_per_hour: -1}}]",
+            f"{POOL}.provider.usd_per_hour: must be >= 0 but found -1",
+        ),
+        (
+            "resource_pools: [{pool_name: a, provider: {type: embedded, region: x}}]",
+            f'{POOL}.provider: additionalProperties "region" not allowed',
+        ),
+        (
+            "resource_pools: [{pool_name: a, provider: {type: embedded}, min_instances: 6}]",
+            f"{POOL}: min_instances must not be more than max_instances",
+        ),
+        (
+            "resource_pools: [{pool_name: a, max_idle_agent_period: 0s, provider: {type: embedded}}]",
+            f"{POOL}.max_idle_agent_period: must be > 0s but found 0s",
+        ),
+        (
+            "resource_pools:\n- {pool_name: a, max_instances: 2, "
+            "provider: {type: embedded, max_instances: 3}}",
+            f"{POOL}: max_instances is given differently in the pool and in a provider",
+        ),
+        (
+            "resource_pools: [{pool_name: a, provider: {type: embedded}, "
+            "providers: [{type: embedded}]}]",
+            f"{POOL}: give either provider or providers, not both",
+        ),
+        (
+            "resource_pools: [{pool_name: a, task_container_defaults: {shm_size_byte: 3}}]",
+            f'{POOL}.task_container_defaults: additionalProperties "shm_size_byte" not allowed; '
+            'did you mean "shm_size_bytes"?',
+        ),
+        (
+            "task_container_defaults: {shm_size_bytes: 0}",
+            "<master.yaml>.task_container_defaults.shm_size_bytes: must be >= 1 but found 0",
+        ),
+        (
+            "task_container_defaults: 3",
+            "<master.yaml>.task_container_defaults: expected object or null, but got number",
+        ),
+        (
+            "checkpoint_storage: {type: s3}",
+            "<master.yaml>.checkpoint_storage: bucket is a required property",
+        ),
+        (
+            "logging: {type: elastic, host: h}",
+            "<master.yaml>.logging: logging type elastic is not supported yet",
+        ),
+        (
+            "saml: {enabled: true}",
+            "<master.yaml>.saml: single sign-on is not supported yet: set enabled to false",
+        ),
+        (
+            "security: {authz: {type: rbac}}",
+            "<master.yaml>.security.authz.type: authz type rbac is not supported yet",
+        ),
+        ("security: {tls: {cert: x}}", "<master.yaml>.security.tls: cert and key go together"),
+        (
+            "security: {tls: {cert: x, key: y}}",
+            "<master.yaml>.security.tls: the master does not serve TLS yet: put a TLS proxy "
+            "before it and remove this section",
+        ),
+        (
+            "security: {token: {default_lifespan_days: 40}}",
+            "<master.yaml>.security.token: default_lifespan_days must not be more than "
+            "max_lifespan_days",
+        ),
+        (
+            "security: {ssh: {key_type: RSA}}",
+            "<master.yaml>.security.ssh: key_type RSA needs rsa_key_size from 1 to 16384",
+        ),
+        (
+            "scheduler: {}\nresource_pools: []",
+            "<master.yaml>: cannot use the old and the new configuration schema at the same time: "
+            "move scheduler into resource_manager and resource_pools",
+        ),
+        ("scheduler: {fit: 3}", "<master.yaml>.scheduler.fit: expected string"),
+        (
+            "scheduler: {resource_provider: {type: yarn}}",
+            "<master.yaml>.scheduler.resource_provider: unsupported type 'yarn'",
+        ),
+        (
+            "scheduler: {resource_provider: {type: kubernetes}}",
+            "<master.yaml>.resource_manager: resource manager type kubernetes is not supported yet",
+        ),
+        ("provisioner: {}", "<master.yaml>.provisioner.provider: must be aws or gcp, not None"),
+        (
+            "provisioner: {provider: aws, max_instances: 3}",
+            f"{POOL}.provider: provider type aws is not supported yet",
+        ),
+        (
+            "__internal: {preemption_timeout: 3}",
+            '<master.yaml>.__internal.preemption_timeout: write a duration such as "30m"',
+        ),
+    ],
+)
+def test_one_mistake_is_one_line(tmp_path: Path, text: str, line: str) -> None:
+    assert problems(tmp_path, text) == (line,)
+
+
+def test_all_mistakes_come_at_once_and_sorted(tmp_path: Path) -> None:
+    text = """
+    bogus: 1
+    port: 0
+    resource_manager: {default_compute_resource_pool: nowhere}
+    resource_pools:
+      - {pool_name: a, fall_back_to: [b], task_container_defaults: {image: 3}}
+      - {pool_nam: b}
+    """
+    found = problems(tmp_path, text)
+    assert list(found) == sorted(found)
+    assert [line.split(": ")[0] for line in found] == [
+        "<master.yaml>.port",
+        "<master.yaml>.resource_manager.default_compute_resource_pool",
+        "<master.yaml>.resource_pools[0].fall_back_to[0]",
+        "<master.yaml>.resource_pools[0].task_container_defaults.image",
+        "<master.yaml>.resource_pools[1]",
+        "<master.yaml>.resource_pools[1]",
+        "<master.yaml>",
+    ]
+
+
+def test_several_pools_without_a_default_must_name_one(tmp_path: Path) -> None:
+    found = problems(tmp_path, "resource_pools: [{pool_name: a}, {pool_name: b}]")
+    assert found == tuple(
+        f'<master.yaml>.resource_manager.{key}: must be set: no pool is named "default" '
+        "(there are a, b)"
+        for key in ("default_aux_resource_pool", "default_compute_resource_pool")
+    )
+
+
+def test_overrides_are_checked_too(tmp_path: Path) -> None:
+    found = problems(tmp_path, "", {"log.level": "loud", "prt": 3})
+    assert [line.split(": ")[0] for line in found] == ["<master.yaml>.log.level", "<master.yaml>"]
+
+
+def test_a_missing_named_file_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere.yaml"
+    with pytest.raises(InvalidConfig) as caught:
+        load(path)
+    assert caught.value.problems == (
+        f"<master.yaml>: cannot read {path}: No such file or directory",
+    )
+
+
+def test_files_that_are_no_configuration(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match="Is a directory"):
+        load(tmp_path)
+    path = tmp_path / "binary"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InvalidConfig, match="is not UTF-8 text"):
+        load(path)
+    path.write_bytes(b"#" * (4 * 2**20 + 1))
+    with pytest.raises(InvalidConfig, match="is larger than 4194304 bytes"):
+        load(path)
+
+
+def test_secrets_are_not_in_the_message(tmp_path: Path) -> None:
+    text = "security: {initial_user_password: [hush]}\ndb: {url: [hush], password: {a: hush}}"
+    assert not any("hush" in line for line in problems(tmp_path, text))

@@ -4,3 +4,12 @@ __version__ = "0.1.0"
 
 DETERMINED_VERSION = "0.38.1"
 """The release of the published client whose REST API Windlass speaks."""
+
+
+def __getattr__(name: str) -> object:
+    """`windlass.get_cluster_info` and `windlass.InvalidHP`, loaded when somebody asks for them."""
+    if name in ("get_cluster_info", "InvalidHP"):
+        from windlass import core
+
+        return getattr(core, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,39 @@
+"""What the client's tests share: a scripted master, and the environment of a trial."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from client_scripted_master import ScriptedMaster, TrialMaster, trial_environment
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own, and no DET_ variable of whoever runs the tests."""
+    for name in [n for n in os.environ if n.startswith(("DET_", "XDG_", "WINDLASS_"))]:
+        monkeypatch.delenv(name)
+    path = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(path))
+    return path
+
+
+@pytest.fixture
+def master() -> Iterator[ScriptedMaster]:
+    server = ScriptedMaster()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def trial(
+    master: ScriptedMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[TrialMaster]:
+    """This process is a trial of the scripted master."""
+    for name, value in trial_environment(master.url, tmp_path).items():
+        monkeypatch.setenv(name, value)
+    running = TrialMaster(master)
+    yield running
+    running.over.set()

@@ -1,0 +1,386 @@
+"""The command line: what it sends, what it prints, how it fails."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from client_scripted_master import Answer, Asked, ScriptedMaster, free_port
+from typer.testing import CliRunner, Result
+
+from windlass.cli.groups import MissingExtra, load_operator_commands
+from windlass.cli.main import app
+from windlass.cli.output import waiting_text
+
+REPOSITORY = Path(__file__).parents[3]
+EXPERIMENT = {
+    "id": 7,
+    "name": "digits",
+    "username": "determined",
+    "state": "STATE_QUEUED",
+    "progress": 0.5,
+    "startTime": "2026-01-02T03:04:05.678901Z",
+    "endTime": None,
+    "resourcePool": "default",
+    "searcherType": "single",
+    "waitingReason": "queued behind 3 jobs",
+}
+TRIAL = {
+    "id": 11,
+    "experimentId": 7,
+    "state": "STATE_RUNNING",
+    "hparams": {"lr": 0.1},
+    "startTime": "2026-01-02T03:04:05Z",
+    "searcherMetricValue": 0.25,
+    "totalBatchesProcessed": 40,
+    "restarts": 0,
+}
+
+
+@pytest.fixture
+def cluster(master: ScriptedMaster) -> ScriptedMaster:
+    master.on("POST", "/api/v1/auth/login", {"token": "t", "user": {"username": "determined"}})
+    master.on("GET", "/api/v1/me", {"user": {"username": "determined", "admin": False}})
+    master.on("GET", "/info", {"version": "0.38.1", "cluster_name": "lab"})
+    page = {"endIndex": 1, "total": 1}
+    master.on("GET", "/api/v1/experiments", {"experiments": [EXPERIMENT], "pagination": page})
+    master.on("GET", "/api/v1/experiments/7", {"experiment": EXPERIMENT, "jobSummary": None})
+    master.on("GET", "/api/v1/experiments/7/trials", {"trials": [TRIAL], "pagination": page})
+    master.on("GET", "/api/v1/trials/11", {"trial": TRIAL})
+    return master
+
+
+def det(master: ScriptedMaster | str, *arguments: str, stdin: str | None = None) -> Result:
+    url = master if isinstance(master, str) else master.url
+    return CliRunner().invoke(app, ["-m", url, *arguments], input=stdin)
+
+
+def only_line(result: Result) -> str:
+    assert result.exit_code == 1, result.output
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1
+    assert "Traceback" not in lines[0]
+    return lines[0]
+
+
+def test_help_loads_neither_http_nor_servers() -> None:
+    program = (
+        "import sys\n"
+        "from windlass.cli.main import run\n"
+        "sys.argv = ['det', '--help']\n"
+        "try:\n    run()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'httpx2', 'yaml', 'pathspec', 'pydantic', 'master', 'agent_bootstrap',"
+        " 'provisioner', 'rm_backends', 'fastapi', 'sqlmodel'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "experiment" in done.stdout
+
+
+def test_the_core_api_loads_no_command_line() -> None:
+    program = (
+        "import sys, windlass.core\n"
+        "heavy = {'typer', 'rich', 'httpx2', 'pydantic', 'yaml', 'orjson'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, check=True)
+
+
+def test_an_unreachable_master_is_named_with_the_way_to_set_it() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    line = only_line(det(url, "e", "list"))
+    assert line.startswith(f"error: no master answers at {url}")
+    assert "DET_MASTER" in line
+    assert "-m URL" in line
+
+
+def test_a_wrong_password_is_one_line(master: ScriptedMaster) -> None:
+    master.on("POST", "/api/v1/auth/login", lambda _: (401, {"error": {"error": "invalid"}}))
+    line = only_line(det(master, "user", "login", "alice", "--password-stdin", stdin="nope\n"))
+    assert line == f"error: wrong user name or password for alice at {master.url}"
+
+
+def test_an_expired_login_says_how_to_log_in(master: ScriptedMaster) -> None:
+    master.on("POST", "/api/v1/auth/login", {"token": "t"})
+    assert det(master, "u", "login", "alice", "--password-stdin", stdin="pw\n").exit_code == 0
+    master.on("GET", "/api/v1/me", lambda _: (401, {}))
+    line = only_line(det(master, "e", "list"))
+    assert "has expired" in line
+    assert f"det -m {master.url} user login alice" in line
+
+
+def test_the_masters_refusal_is_printed_as_one_line(cluster: ScriptedMaster) -> None:
+    answer = {"error": {"code": 5, "error": "experiment '99' not found"}}
+    cluster.on("GET", "/api/v1/experiments/99", lambda _: (404, answer))
+    assert only_line(det(cluster, "e", "describe", "99")) == "error: experiment '99' not found"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["e", "describe", "x"], ["nonsense"], ["e", "create"], ["t", "logs", "1", "--xx"]]
+)
+def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
+    assert det("http://127.0.0.1:9", *arguments).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1", "line 1"),
+        ("- just\n- a list", "key: value"),
+        (None, "No such file"),
+    ],
+)
+def test_a_bad_config_is_refused_before_anything_is_sent(
+    text: str | None, message: str, cluster: ScriptedMaster, tmp_path: Path
+) -> None:
+    config = tmp_path / "config.yaml"
+    if text is not None:
+        config.write_text(text)
+    assert message in only_line(det(cluster, "e", "create", str(config), str(tmp_path)))
+    assert cluster.asked == []
+
+
+def _accepts_experiments(cluster: ScriptedMaster) -> None:
+    cluster.on("POST", "/api/v1/experiments", {"experiment": {"id": 7}, "warnings": []})
+
+
+def test_create_sends_the_text_as_written(cluster: ScriptedMaster, tmp_path: Path) -> None:
+    _accepts_experiments(cluster)
+    text = "name: x  # a comment\nsearcher:\n  name: single\n"
+    (tmp_path / "config.yaml").write_text(text)
+    result = det(cluster, "e", "create", str(tmp_path / "config.yaml"), str(tmp_path), "--paused")
+    assert (result.exit_code, result.stdout) == (0, "Created experiment 7\n")
+    body = cluster.calls("POST", "/api/v1/experiments")[0].body
+    assert body["config"] == text
+    assert body["activate"] is False
+    assert [f["path"] for f in body["modelDefinition"]] == ["config.yaml"]
+
+
+def test_create_applies_overrides(cluster: ScriptedMaster, tmp_path: Path) -> None:
+    _accepts_experiments(cluster)
+    config = tmp_path / "config.yaml"
+    config.write_text("name: x\nsearcher: {name: single}\n")
+    overrides = ["--config", "searcher.max_trials=4", "--config", "hp.lr={type: const, val: 1e-3}"]
+    assert det(cluster, "experiment", "create", str(config), *overrides).exit_code == 0
+    import yaml
+
+    sent = yaml.safe_load(cluster.calls("POST", "/api/v1/experiments")[0].body["config"])
+    assert sent["searcher"] == {"name": "single", "max_trials": 4}
+    assert sent["hp"]["lr"]["type"] == "const"
+    line = only_line(det(cluster, "e", "create", str(config), "--config", "name.x=1"))
+    assert "name has no keys below it" in line
+
+
+def test_create_and_follow_waits_for_the_first_trial(
+    cluster: ScriptedMaster, tmp_path: Path
+) -> None:
+    _accepts_experiments(cluster)
+    page = {"endIndex": 1, "total": 1}
+    answers: list[Answer] = [
+        (200, {"trials": [], "pagination": {"endIndex": 0, "total": 0}}),
+        (200, {"trials": [TRIAL], "pagination": page}),
+    ]
+    cluster.on("GET", "/api/v1/experiments/7/trials", lambda _: answers.pop(0))
+    lines = (
+        b'{"result": {"id": "1", "message": "one\\n"}}\n{"result": {"id": "2", "message": "two"}}\n'
+    )
+    cluster.on("GET", "/api/v1/trials/11/logs", lambda _: (200, lines))
+    (tmp_path / "config.yaml").write_text("name: x\n")
+    result = det(cluster, "e", "create", str(tmp_path / "config.yaml"), "-f")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == "Created experiment 7\none\ntwo\n"
+    assert "waits: queued behind 3 jobs" in result.stderr
+    assert cluster.calls("GET", "/api/v1/trials/11/logs")[0].query == {"follow": ["true"]}
+
+
+def test_a_log_stream_that_breaks_is_taken_up_without_repeating(cluster: ScriptedMaster) -> None:
+    first = b'{"result": {"id": "1", "message": "one\\n"}}\n{"error": {"httpCode": 503}}\n'
+    second = b'{"result": {"id": "1", "message": "one\\n"}}\n{"result": {"id": "2", "message": "two\\n"}}\n'
+    answers: list[Answer] = [(200, first), (200, second)]
+    cluster.on("GET", "/api/v1/trials/11/logs", lambda _: answers.pop(0))
+    result = det(cluster, "t", "logs", "11", "-f")
+    assert (result.exit_code, result.stdout) == (0, "one\ntwo\n")
+
+
+def test_tail_is_asked_backwards_and_printed_forwards(cluster: ScriptedMaster) -> None:
+    lines = b'{"result": {"id": "9", "message": "nine\\n"}}\n{"result": {"id": "8", "message": "eight\\n"}}\n'
+    cluster.on("GET", "/api/v1/trials/11/logs", lambda _: (200, lines))
+    assert det(cluster, "e", "logs", "7", "--tail", "2").stdout == "eight\nnine\n"
+    query = cluster.calls("GET", "/api/v1/trials/11/logs")[0].query
+    assert query == {"limit": ["2"], "orderBy": ["ORDER_BY_DESC"]}
+    assert "exclude" in only_line(det(cluster, "t", "logs", "11", "-f", "--head", "1"))
+
+
+def test_wait_shows_the_reason_and_fails_unless_completed(cluster: ScriptedMaster) -> None:
+    def states(*names: str) -> None:
+        queue = [{"experiment": EXPERIMENT | {"state": f"STATE_{n}"}} for n in names]
+        cluster.on("GET", "/api/v1/experiments/7", lambda _: (200, queue.pop(0)))
+
+    fast = ["--polling-interval", "0.1"]
+    states("QUEUED", "COMPLETED")
+    result = det(cluster, "e", "wait", "7", *fast)
+    assert (result.exit_code, result.stdout) == (0, "Experiment 7: COMPLETED\n")
+    assert "QUEUED  50.0%  waiting: queued behind 3 jobs" in result.stderr
+    states("ERROR")
+    assert det(cluster, "e", "wait", "7", *fast).exit_code == 1
+
+
+@pytest.mark.parametrize("action", ["pause", "activate", "cancel", "kill"])
+def test_steering(action: str, cluster: ScriptedMaster) -> None:
+    cluster.on("POST", f"/api/v1/experiments/7/{action}", {})
+    assert det(cluster, "e", action, "7").exit_code == 0
+    assert len(cluster.calls("POST", f"/api/v1/experiments/7/{action}")) == 1
+
+
+LISTS = [
+    (["e", "list"], "digits"),
+    (["experiment", "ls", "-a"], "digits"),
+    (["e", "lt", "7"], '{"lr": 0.1}'),
+    (["e", "list-checkpoints", "7"], "uuid-1"),
+    (["a", "list"], "gpu-1"),
+    (["rp", "list"], "default"),
+    (["t", "describe", "11"], "validation"),
+]
+
+
+@pytest.fixture
+def full(cluster: ScriptedMaster) -> ScriptedMaster:
+    page = {"endIndex": 1, "total": 1}
+    checkpoint = {
+        "uuid": "uuid-1",
+        "state": "STATE_COMPLETED",
+        "metadata": {"steps_completed": 4},
+        "resources": {"a": "3", "b": "4"},
+        "training": {"trialId": 11},
+    }
+    workload = {"validation": {"totalBatches": 4, "metrics": {"avgMetrics": {"loss": 1}}}}
+    agent = {
+        "id": "gpu-1",
+        "resourcePools": ["default"],
+        "enabled": True,
+        "slots": {"0": {"device": {"type": "TYPE_CUDA"}, "container": {"id": "c"}}, "1": {}},
+    }
+    cluster.on(
+        "GET",
+        "/api/v1/experiments/7/checkpoints",
+        {"checkpoints": [checkpoint], "pagination": page},
+    )
+    cluster.on("GET", "/api/v1/trials/11/workloads", {"workloads": [workload], "pagination": page})
+    cluster.on("GET", "/api/v1/agents", {"agents": [agent]})
+    pool = {"name": "default", "type": "RESOURCE_POOL_TYPE_STATIC", "numAgents": 1}
+    cluster.on("GET", "/api/v1/resource-pools", {"resourcePools": [pool]})
+    return cluster
+
+
+@pytest.mark.parametrize(("arguments", "text"), LISTS)
+def test_every_list_prints_plain_text_json_and_csv(
+    arguments: list[str], text: str, full: ScriptedMaster
+) -> None:
+    plain = det(full, *arguments)
+    assert plain.exit_code == 0, plain.output
+    assert text in plain.stdout
+    assert "\x1b" not in plain.stdout
+    assert json.loads(det(full, *arguments, "--json").stdout)
+    csv_lines = det(full, *arguments, "--csv").stdout.splitlines()
+    assert len(csv_lines) == 2
+    assert csv_lines[0].count(",") >= 3
+
+
+def test_describe_shows_what_it_waits_for(full: ScriptedMaster) -> None:
+    result = det(full, "e", "describe", "7")
+    assert "queued behind 3 jobs" in result.stdout
+    assert json.loads(det(full, "e", "describe", "7", "--json").stdout)["trials"] == [TRIAL]
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        ({}, ""),
+        ({"waitingReason": None, "waitingReasons": []}, ""),
+        ({"waitingReason": "a"}, "a"),
+        ({"waitingReason": "a", "waitingReasons": [{"text": "x"}, {"text": "y"}]}, "x; y"),
+        ({"waitingReasons": ["x", "x"]}, "x"),
+    ],
+)
+def test_waiting_reasons_in_every_form(document: dict[str, object], text: str) -> None:
+    assert waiting_text(document) == text
+
+
+def test_login_is_remembered_and_forgotten(cluster: ScriptedMaster) -> None:
+    cluster.on("POST", "/api/v1/auth/logout", {})
+    assert det(cluster, "user", "login", "determined", stdin="").exit_code == 0
+    assert det(cluster, "user", "whoami").stdout == f"determined at {cluster.url}\n"
+    assert det(cluster, "user", "logout").exit_code == 0
+    call: Asked = cluster.calls("POST", "/api/v1/auth/logout")[0]
+    assert call.headers["authorization"] == "Bearer t"
+    assert "not logged in" in det(cluster, "user", "logout").stderr
+
+
+def test_version_works_with_and_without_a_master(cluster: ScriptedMaster) -> None:
+    assert json.loads(det(cluster, "version", "--json").stdout)["master"]["version"] == "0.38.1"
+    alone = det(f"http://127.0.0.1:{free_port()}", "version")
+    assert alone.exit_code == 0
+    assert "no master answers" in alone.stdout
+
+
+def test_a_missing_extra_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(MissingExtra, match=r"windlass\[no-such\]"):
+        load_operator_commands("no-such")
+
+    class Broken:
+        def load(self) -> object:
+            raise ModuleNotFoundError("no", name="sqlmodel")
+
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [Broken()])
+    line = only_line(det("http://127.0.0.1:9", "master", "run"))
+    assert "pip install 'windlass[master]'" in line
+    assert "sqlmodel" in line
+    assert det("http://127.0.0.1:9", "master", "--help").exit_code == 0
+
+
+def test_operators_commands_join_the_users_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    import typer
+
+    operators = typer.Typer()
+
+    @operators.callback()
+    def group() -> None:
+        """Operators."""
+
+    @operators.command()
+    def run(name: str) -> None:
+        typer.echo(f"running {name}")
+
+    class Point:
+        def load(self) -> typer.Typer:
+            return operators
+
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [Point()])
+    assert det("http://127.0.0.1:9", "agent", "run", "x").stdout == "running x\n"
+    text = det("http://127.0.0.1:9", "agent", "--help").stdout
+    assert "run" in text
+    assert "list" in text
+
+
+def test_an_unforeseen_error_is_one_line_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from windlass.cli import main
+
+    def fail() -> None:
+        raise RuntimeError("odd\nthing")
+
+    monkeypatch.setattr(main, "app", fail)
+    with pytest.raises(SystemExit) as exit_:
+        main.run()
+    assert exit_.value.code == 1
+    assert capsys.readouterr().err == (
+        "error: RuntimeError: odd thing (this is a bug; WINDLASS_DEBUG=1 shows where)\n"
+    )

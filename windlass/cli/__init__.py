@@ -1,0 +1,1 @@
+"""`det`, also called `windlass`: the users' command line, which the operators' commands of installed extras join."""

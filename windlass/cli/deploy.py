@@ -1,0 +1,108 @@
+"""`det deploy local`: a cluster on this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from windlass.base.errors import InvalidArgument
+from windlass.cli.local_cluster import (
+    ClusterState,
+    Plan,
+    bring_down,
+    bring_up,
+    default_data_dir,
+    read_state,
+)
+from windlass.cli.output import JsonOption, notice, print_json, print_rows
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Start and stop a cluster.")
+local = typer.Typer(no_args_is_help=True, help="A cluster on this machine.")
+app.add_typer(local, name="local")
+
+DataDirOption = Annotated[
+    Path | None, typer.Option("--data-dir", help="Where it lives: ~/.local/share/windlass/local.")
+]
+
+
+@local.command("cluster-up")
+def cluster_up(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the master.")] = 8080,
+    agents: Annotated[int, typer.Option(min=0, max=64, help="How many agents.")] = 1,
+    slots_per_agent: Annotated[
+        int | None, typer.Option(min=0, max=1024, help="Artificial slots, to try without GPUs.")
+    ] = None,
+    no_gpu: Annotated[bool, typer.Option("--no-gpu", help="Leave GPUs alone.")] = False,
+    master_config: Annotated[
+        Path | None, typer.Option("--master-config", help="A master.yaml.")
+    ] = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Start a master and agents, and wait until they answer."""
+    if master_config is not None and not master_config.is_file():
+        raise InvalidArgument(f"--master-config {master_config}: no such file")
+    plan = Plan(
+        data_dir=_data_dir(data_dir),
+        port=port,
+        agents=agents,
+        slots_per_agent=slots_per_agent,
+        no_gpu=no_gpu,
+        master_config=master_config,
+    )
+    state = _with_spinner(plan)
+    typer.echo(f"The cluster is up at {state.url} (user determined, empty password).")
+    typer.echo("Try: det agent list    End it: det deploy local cluster-down")
+
+
+@local.command("cluster-down")
+def cluster_down(data_dir: DataDirOption = None) -> None:
+    """End the master, its agents and their tasks. Data stays."""
+    ended = bring_down(_data_dir(data_dir))
+    if ended:
+        typer.echo(f"Ended: {', '.join(ended)}")
+    else:
+        notice("nothing was running")
+
+
+@local.command()
+def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
+    """What runs. The exit code is 0 if all of it does."""
+    directory = _data_dir(data_dir)
+    state = read_state(directory) or ClusterState("")
+    rows = [
+        [
+            record.name,
+            "running" if record.is_alive else "gone",
+            record.pid,
+            directory / "logs" / f"{record.name}.log",
+        ]
+        for record in state.processes
+    ]
+    if as_json:
+        keys = ("name", "state", "pid", "log")
+        processes = [dict(zip(keys, row, strict=True)) for row in rows]
+        print_json({"url": state.url, "processes": processes})
+    elif rows:
+        typer.echo(state.url)
+        print_rows(["Process", "State", "PID", "Log"], rows)
+    else:
+        notice(f"no cluster in {directory}")
+    if not rows or len(state.alive) < len(rows):
+        raise typer.Exit(1)
+
+
+def _data_dir(given: Path | None) -> Path:
+    return (given or default_data_dir(os.environ)).absolute()
+
+
+def _with_spinner(plan: Plan) -> ClusterState:
+    if not sys.stderr.isatty():
+        return bring_up(plan, notice)
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting") as spinner:
+        return bring_up(plan, spinner.update)

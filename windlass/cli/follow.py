@@ -1,0 +1,138 @@
+"""Watching: log streams, waiting for an experiment. A master that restarts meanwhile is waited for."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import typer
+
+from windlass.cli.output import notice, percent, print_json, state_name, waiting_text
+from windlass.sdk.client import TERMINAL_STATES, Client
+from windlass.sdk.wire import Json, MasterError, MasterUnreachable
+
+POLL_S = 1.0
+PATIENCE_S = 600.0
+"""How long a master may be away before watching gives up."""
+
+T = TypeVar("T")
+
+
+def print_logs(
+    client: Client,
+    trial_id: int,
+    *,
+    follow: bool = False,
+    head: int | None = None,
+    tail: int | None = None,
+    as_json: bool = False,
+) -> None:
+    """Print log lines as they are. A broken stream is taken up where it broke, without printing a line twice."""
+    seen: set[str] = set()
+
+    def print_all() -> None:
+        for entry in client.logs(trial_id, follow=follow, head=head, tail=tail):
+            if str(entry.get("id")) in seen:
+                continue
+            if follow:
+                seen.add(str(entry.get("id")))
+            _print_entry(entry, as_json)
+
+    if follow:
+        patiently(print_all)
+    else:
+        print_all()
+
+
+def await_first_trial(client: Client, experiment_id: int) -> int | None:
+    """The id of the first trial, as soon as there is one; None if the experiment ends without any."""
+    waiting = ""
+    while True:
+        trials = patiently(lambda: client.trials(experiment_id))
+        if trials:
+            return int(trials[0]["id"])
+        experiment = patiently(lambda: client.experiment(experiment_id))["experiment"]
+        if experiment.get("state") in TERMINAL_STATES:
+            return None
+        if waiting_text(experiment) not in ("", waiting):
+            waiting = waiting_text(experiment)
+            notice(f"experiment {experiment_id} waits: {waiting}")
+        time.sleep(POLL_S / 5)
+
+
+def wait_for_end(client: Client, experiment_id: int, interval_s: float) -> str:
+    """Show state, progress and what it waits for until the experiment ends. Returns the last state."""
+    show = _live_line() if sys.stderr.isatty() else _changed_line()
+    try:
+        while True:
+            experiment = patiently(lambda: client.experiment(experiment_id))["experiment"]
+            state = str(experiment.get("state"))
+            show(_summary(experiment))
+            if state in TERMINAL_STATES:
+                return state
+            time.sleep(interval_s)
+    finally:
+        show("")
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """Ask again while the master is away, for a while."""
+    deadline: float | None = None
+    while True:
+        try:
+            return ask()
+        except (MasterUnreachable, MasterError) as problem:
+            if isinstance(problem, MasterError) and problem.status not in (429, 502, 503, 504):
+                raise
+            if deadline is None:
+                deadline = time.monotonic() + PATIENCE_S
+                notice(f"{problem}; trying again")
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_S)
+
+
+def _summary(experiment: Json) -> str:
+    parts = [
+        f"experiment {experiment.get('id')}",
+        state_name(experiment.get("state")),
+        percent(experiment.get("progress")),
+    ]
+    waiting = waiting_text(experiment)
+    return "  ".join(parts) + (f"  waiting: {waiting}" if waiting else "")
+
+
+def _changed_line() -> Callable[[str], None]:
+    last = [""]
+
+    def show(text: str) -> None:
+        if text and text != last[0]:
+            notice(text)
+        last[0] = text
+
+    return show
+
+
+def _live_line() -> Callable[[str], None]:
+    from rich.console import Console
+
+    status = Console(stderr=True).status("")
+    status.start()
+
+    def show(text: str) -> None:
+        if text:
+            status.update(text.replace("[", "\\["))
+        else:
+            status.stop()
+
+    return show
+
+
+def _print_entry(entry: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(entry)
+        return
+    message = str(entry.get("message", ""))
+    typer.echo(message, nl=not message.endswith("\n"))

@@ -1,0 +1,144 @@
+"""Command groups that load their code when they are used, know the published aliases, and turn errors into one line."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import typer
+from typer.core import TyperGroup
+
+from windlass.base.errors import WindlassError
+
+if TYPE_CHECKING:
+    from typer._click.core import Command, Context
+
+ENTRY_POINT_GROUP = "windlass.commands"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LazyCommand:
+    """Where a command group lives, and what --help says of it without loading it."""
+
+    module: str
+    help: str
+    aliases: tuple[str, ...] = ()
+
+
+class MissingExtra(WindlassError):
+    """An operators' command whose extra is not installed."""
+
+    code = "missing_extra"
+
+
+class AliasedGroup(TyperGroup):
+    """Sub-commands answer to their aliases too; --help shows each once."""
+
+    aliases: ClassVar[dict[str, str]] = {
+        "ls": "list",
+        "lt": "list-trials",
+        "lc": "list-checkpoints",
+        "c": "create",
+    }
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        found = super().get_command(ctx, cmd_name)
+        if found is None and cmd_name in self.aliases:
+            found = super().get_command(ctx, self.aliases[cmd_name])
+        return found
+
+
+class OperatorGroup(AliasedGroup):
+    """Users' verbs of this package, and after them the operators' verbs of the entry point of the same name."""
+
+    entry_point: ClassVar[str]
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            return found
+        return load_operator_commands(self.entry_point).get(cmd_name)
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        own = super().list_commands(ctx)
+        try:
+            theirs = load_operator_commands(self.entry_point)
+        except MissingExtra as missing:
+            typer.echo(missing.message, err=True)
+            return own
+        return [*own, *(name for name in theirs if name not in own)]
+
+
+class RootGroup(TyperGroup):
+    """`det`: the groups of `LAZY`, loaded on use. Every known error becomes one line on stderr and exit code 1."""
+
+    lazy: ClassVar[dict[str, LazyCommand]] = {}
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *self.lazy])
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        for name, lazy in self.lazy.items():
+            if cmd_name == name or cmd_name in lazy.aliases:
+                return _Unloaded(name=name, help=_with_aliases(lazy), module=lazy.module)
+        return super().get_command(ctx, cmd_name)
+
+    def invoke(self, ctx: Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except WindlassError as error:
+            _fail(error.message)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise
+            _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+
+class _Unloaded(TyperGroup):
+    """Stands for a command group until somebody calls it."""
+
+    def __init__(self, *, name: str, help: str, module: str) -> None:
+        super().__init__(name=name, help=help)
+        self._module = module
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: Any
+    ) -> Context:
+        app: typer.Typer = importlib.import_module(self._module).app
+        return _as_group(app).make_context(info_name, args, parent, **extra)
+
+
+def load_operator_commands(name: str) -> dict[str, Command]:
+    """The commands that entry point `name` brings. Raises MissingExtra, which says what to install."""
+    from importlib.metadata import entry_points
+
+    hint = f"`windlass {name}` needs more packages: pip install 'windlass[{name}]'"
+    for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
+        try:
+            app = point.load()
+        except ModuleNotFoundError as missing:
+            what = missing.name or "a package"
+            raise MissingExtra(f"{hint} ({what} is missing)") from missing
+        group = _as_group(app)
+        return dict(group.commands)
+    raise MissingExtra(hint)
+
+
+def _as_group(app: typer.Typer) -> TyperGroup:
+    group = typer.main.get_command(app)
+    if isinstance(group, TyperGroup):
+        return group
+    single = TyperGroup(name=group.name)
+    single.add_command(group)
+    return single
+
+
+def _with_aliases(lazy: LazyCommand) -> str:
+    return f"{lazy.help} (also: {', '.join(lazy.aliases)})" if lazy.aliases else lazy.help
+
+
+def _fail(message: str) -> None:
+    typer.echo(f"error: {' '.join(message.split())}", err=True)
+    raise typer.Exit(1)

@@ -1,0 +1,102 @@
+"""The entry point of `det` and `windlass`. Keeps imports few, so that --help and completion are quick."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from windlass.cli.groups import LazyCommand, RootGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The global options."""
+
+    master: str | None = None
+    user: str | None = None
+
+
+class DetGroup(RootGroup):
+    lazy = {  # noqa: RUF012 - declared as a class variable in RootGroup
+        "agent": LazyCommand(
+            module="windlass.cli.agent",
+            help="Machines of the cluster; run an agent.",
+            aliases=("a",),
+        ),
+        "deploy": LazyCommand(
+            module="windlass.cli.deploy", help="Start and stop a cluster.", aliases=("d",)
+        ),
+        "experiment": LazyCommand(
+            module="windlass.cli.experiment",
+            help="Submit, watch and steer experiments.",
+            aliases=("e",),
+        ),
+        "master": LazyCommand(
+            module="windlass.cli.master", help="Show a master; run one.", aliases=("m",)
+        ),
+        "resource-pool": LazyCommand(
+            module="windlass.cli.resource_pool", help="Pools of machines.", aliases=("rp",)
+        ),
+        "trial": LazyCommand(
+            module="windlass.cli.trial", help="Trials and their logs.", aliases=("t",)
+        ),
+        "user": LazyCommand(module="windlass.cli.user", help="Log in and out.", aliases=("u",)),
+    }
+
+
+app = typer.Typer(
+    cls=DetGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Run experiments on an elastic GPU cluster.",
+)
+
+
+@app.callback()
+def root(
+    ctx: typer.Context,
+    master: Annotated[
+        str | None,
+        typer.Option("-m", "--master", help="URL of the master (else DET_MASTER, else localhost)."),
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option("-u", "--user", help="Who to be at the master.")
+    ] = None,
+) -> None:
+    ctx.obj = Settings(master, user)
+
+
+@app.command()
+def version(
+    ctx: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """The version of this client, and of the master if one answers."""
+    from windlass.cli.version import show_version
+
+    show_version(ctx.find_object(Settings) or Settings(), as_json)
+
+
+def run() -> None:
+    """What the scripts `det` and `windlass` call. Nobody gets a traceback unless WINDLASS_DEBUG is set."""
+    try:
+        app()
+    except Exception as error:  # noqa: BLE001 - the last line of defence: a user gets one line
+        if os.environ.get("WINDLASS_DEBUG"):
+            traceback.print_exc()
+        text = " ".join(str(error).split()) or type(error).__name__
+        print(
+            f"error: {type(error).__name__}: {text} (this is a bug; WINDLASS_DEBUG=1 shows where)",
+            file=sys.stderr,
+        )
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,60 @@
+"""`det resource-pool`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from windlass.cli.connect import client_for
+from windlass.cli.groups import AliasedGroup
+from windlass.cli.output import CsvOption, JsonOption, print_json, print_rows
+
+app = typer.Typer(
+    cls=AliasedGroup, no_args_is_help=True, add_completion=False, help="Pools of machines."
+)
+
+
+@app.callback()
+def group() -> None:
+    """Pools of machines."""
+
+
+@app.command("list")
+def list_pools(ctx: typer.Context, as_json: JsonOption = False, as_csv: CsvOption = False) -> None:
+    """Pools, their machines and slots."""
+    pools = client_for(ctx).resource_pools()
+    if as_json:
+        print_json(pools)
+        return
+    headers = [
+        "Pool",
+        "Kind",
+        "Scheduler",
+        "Agents",
+        "Min",
+        "Max",
+        "Slots",
+        "In use",
+        "Default for",
+    ]
+    print_rows(headers, [_row(pool) for pool in pools], as_csv=as_csv)
+
+
+def _row(pool: dict[str, Any]) -> list[Any]:
+    defaults = [
+        word
+        for key, word in (("defaultComputePool", "compute"), ("defaultAuxPool", "aux"))
+        if pool.get(key)
+    ]
+    return [
+        pool.get("name"),
+        str(pool.get("type", "")).removeprefix("RESOURCE_POOL_TYPE_").lower(),
+        str(pool.get("schedulerType", "")).removeprefix("SCHEDULER_TYPE_").lower(),
+        pool.get("numAgents"),
+        pool.get("minAgents"),
+        pool.get("maxAgents"),
+        pool.get("slotsAvailable"),
+        pool.get("slotsUsed"),
+        ", ".join(defaults),
+    ]

@@ -1,0 +1,111 @@
+"""`det trial`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from windlass.base.errors import InvalidArgument
+from windlass.cli.connect import client_for
+from windlass.cli.follow import print_logs
+from windlass.cli.groups import AliasedGroup
+from windlass.cli.output import (
+    CsvOption,
+    JsonOption,
+    local_time,
+    notice,
+    print_fields,
+    print_json,
+    print_rows,
+    state_name,
+    waiting_text,
+)
+
+app = typer.Typer(
+    cls=AliasedGroup, no_args_is_help=True, add_completion=False, help="Trials and their logs."
+)
+
+TrialId = Annotated[int, typer.Argument(help="Trial id.")]
+FollowOption = Annotated[bool, typer.Option("-f", "--follow", help="Go on until the trial ends.")]
+HeadOption = Annotated[int | None, typer.Option("--head", min=1, help="Only the first lines.")]
+TailOption = Annotated[int | None, typer.Option("--tail", min=1, help="Only the last lines.")]
+
+
+@app.command()
+def describe(
+    ctx: typer.Context,
+    trial_id: TrialId,
+    metrics: Annotated[bool, typer.Option("--metrics", help="Show all metrics.")] = False,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+) -> None:
+    """One trial: its state, hyperparameters, validations and checkpoints."""
+    client = client_for(ctx)
+    trial = client.trial(trial_id)
+    workloads = client.workloads(trial_id, batch_metrics=metrics)
+    if as_json:
+        print_json({"trial": trial, "workloads": workloads})
+        return
+    if not as_csv:
+        _print_trial(trial)
+    headers = ["Steps", "Reported", "Kind", "Checkpoint or metrics"]
+    print_rows(headers, [_row(w, metrics) for w in workloads], as_csv=as_csv)
+
+
+@app.command()
+def logs(
+    ctx: typer.Context,
+    trial_id: TrialId,
+    follow: FollowOption = False,
+    head: HeadOption = None,
+    tail: TailOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The output of a trial."""
+    check_log_options(follow, head, tail)
+    print_logs(client_for(ctx), trial_id, follow=follow, head=head, tail=tail, as_json=as_json)
+
+
+@app.command()
+def kill(ctx: typer.Context, trial_id: TrialId) -> None:
+    """End a trial at once; the experiment goes on with its others."""
+    client_for(ctx).kill_trial(trial_id)
+    notice(f"killed trial {trial_id}")
+
+
+def check_log_options(follow: bool, head: int | None, tail: int | None) -> None:
+    if sum(map(bool, (follow, head, tail))) > 1:
+        raise InvalidArgument("--follow, --head and --tail exclude each other")
+
+
+def _print_trial(trial: dict[str, Any]) -> None:
+    print_fields(
+        [
+            ("trial", trial.get("id")),
+            ("experiment", trial.get("experimentId")),
+            ("state", state_name(trial.get("state"))),
+            ("waiting for", waiting_text(trial)),
+            ("started", local_time(trial.get("startTime"))),
+            ("ended", local_time(trial.get("endTime"))),
+            ("steps", trial.get("totalBatchesProcessed")),
+            ("restarts", trial.get("restarts")),
+            ("searcher metric", trial.get("searcherMetricValue")),
+            ("hyperparameters", trial.get("hparams")),
+        ]
+    )
+    typer.echo("")
+
+
+def _row(workload: dict[str, Any], all_metrics: bool) -> list[Any]:
+    for kind in ("training", "validation", "checkpoint"):
+        content = workload.get(kind)
+        if not content:
+            continue
+        if kind == "checkpoint":
+            detail: Any = f"{content.get('uuid')} {state_name(content.get('state'))}"
+        else:
+            detail = content.get("metrics") or {}
+            detail = detail if all_metrics else detail.get("avgMetrics")
+        return [content.get("totalBatches"), local_time(content.get("endTime")), kind, detail]
+    return [None, "", "", ""]

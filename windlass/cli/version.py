@@ -1,0 +1,34 @@
+"""`det version`."""
+
+from __future__ import annotations
+
+import os
+
+from windlass import DETERMINED_VERSION, __version__
+from windlass.cli.main import Settings
+from windlass.cli.output import print_fields, print_json
+from windlass.sdk.client import Client
+from windlass.sdk.credentials import master_url, open_session
+from windlass.sdk.wire import Json, MasterUnreachable
+
+
+def show_version(settings: Settings, as_json: bool) -> None:
+    """Works without a master and without a login."""
+    url = master_url(settings.master, os.environ)
+    master: Json | None = None
+    with open_session(url, os.environ) as session:
+        try:
+            master = Client(session).info()
+        except MasterUnreachable:
+            master = None
+    if as_json:
+        print_json(
+            {"client": __version__, "api": DETERMINED_VERSION, "masterUrl": url, "master": master}
+        )
+        return
+    answer = (
+        f"no master answers at {url}" if master is None else f"{master.get('version')} at {url}"
+    )
+    print_fields([("client", __version__), ("API", DETERMINED_VERSION), ("master", answer)])
+    if master is not None:
+        print_fields([("cluster", master.get("cluster_name") or master.get("cluster_id"))])

@@ -1,0 +1,81 @@
+"""The user's program: started, signalled, and its exit code passed on."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+from windlass.base.errors import InvalidArgument, WindlassError
+from windlass.core._info import ClusterInfo
+from windlass.core._session import TaskSession
+
+FORWARDED = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGWINCH,
+)
+_TRIAL_CLASS = re.compile(r"[A-Za-z_][\w./]*:[A-Za-z_]\w*")
+
+
+def command_of(entrypoint: Any) -> list[str]:
+    """A list is the command itself, text goes through `sh -c`, and `module:TrialClass` is the published package's."""
+    match entrypoint:
+        case [*words] if words:
+            return [str(word) for word in words]
+        case str(text) if _TRIAL_CLASS.fullmatch(text):
+            launcher = "determined.launch.torch_distributed"
+            return ["python3", "-m", launcher, "--", "--trial", text]
+        case str(text) if text.strip():
+            return ["sh", "-c", text]
+    raise InvalidArgument("the experiment configuration has no entrypoint")
+
+
+def run_entrypoint(command: Sequence[str], session: TaskSession, info: ClusterInfo) -> int:
+    """Run it to its end and return its exit code; 128 + n if signal n ended it."""
+    early: list[int] = []
+    child: list[subprocess.Popen[bytes]] = []
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        if child:
+            child[0].send_signal(number)
+        else:
+            early.append(number)
+
+    def announce_eviction(number: int, frame: FrameType | None) -> None:
+        """Slurm's TERM means "soon": ask for a preemption, so that the program saves a checkpoint."""
+        if info.container_rank == 0:
+            path = f"/api/v1/allocations/{info.allocation_id}/signals/pending_preemption"
+            try:
+                session.request("POST", path, retry=False)
+            except WindlassError as problem:
+                print(f"windlass launch: cannot announce the eviction: {problem}", flush=True)
+
+    slurm = os.environ.get("DET_RESOURCES_TYPE") == "slurm-job"
+    for number in FORWARDED:
+        on_slurm_term = slurm and number == signal.SIGTERM
+        signal.signal(number, announce_eviction if on_slurm_term else forward)
+    try:
+        child.append(subprocess.Popen(command, env=_environment(os.environ)))
+    except FileNotFoundError:
+        raise InvalidArgument(f"the entrypoint {command[0]!r} is not on PATH") from None
+    for missed in early:
+        child[0].send_signal(missed)
+    code = child[0].wait()
+    return 128 - code if code < 0 else code
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Programs that a hook installed with `pip install --user` come first on PATH."""
+    changed = dict(environ)
+    base = environ.get("PYTHONUSERBASE")
+    if base:
+        changed["PATH"] = f"{base}/bin{os.pathsep}{environ.get('PATH', os.defpath)}"
+    return changed

@@ -1,0 +1,1 @@
+"""Programs that talk to a master: sessions, a small client, packing of model directories."""

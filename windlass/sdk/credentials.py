@@ -1,0 +1,160 @@
+"""Who the user is at which master: command line, environment, and a cache of tokens.
+
+The cache is `windlass/auth.json` in the user's configuration directory, readable by its owner only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from windlass.base.errors import Unauthenticated
+from windlass.sdk.session import Session
+from windlass.sdk.wire import Json, canonical_url
+
+DEFAULT_MASTER = "http://localhost:8080"
+DEFAULT_USER = "determined"
+_WITHOUT_PASSWORD = ("determined", "admin")
+"""The users every master has from the start, with empty passwords until somebody sets them."""
+
+AskPassword = Callable[[str], str]
+"""Gets a prompt, returns the password."""
+
+
+def master_url(given: str | None, environ: Mapping[str, str]) -> str:
+    """The command line, then DET_MASTER, then DET_MASTER_ADDR, then this machine."""
+    return canonical_url(
+        given or environ.get("DET_MASTER") or environ.get("DET_MASTER_ADDR") or DEFAULT_MASTER
+    )
+
+
+class TokenCache:
+    """Tokens by master and user, and who used each master last."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+        self.path = path or Path(base) / "windlass" / "auth.json"
+
+    def active_user(self, url: str) -> str | None:
+        return self._master(url).get("active_user")
+
+    def token(self, url: str, user: str) -> str | None:
+        tokens: dict[str, str] = self._master(url).get("tokens") or {}
+        return tokens.get(user)
+
+    def remember(self, url: str, user: str, token: str) -> None:
+        content = self._read()
+        master = content["masters"].setdefault(url, {})
+        master["active_user"] = user
+        master.setdefault("tokens", {})[user] = token
+        self._write(content)
+
+    def forget(self, url: str, user: str) -> None:
+        content = self._read()
+        master = content["masters"].get(url) or {}
+        (master.get("tokens") or {}).pop(user, None)
+        if master.get("active_user") == user:
+            master["active_user"] = None
+        self._write(content)
+
+    def _master(self, url: str) -> Json:
+        return dict(self._read()["masters"].get(url) or {})
+
+    def _read(self) -> Json:
+        """An unreadable cache counts as an empty one: the worst that follows is another login."""
+        try:
+            content = json.loads(self.path.read_text())
+        except (OSError, ValueError):
+            content = None
+        if not isinstance(content, dict) or not isinstance(content.get("masters"), dict):
+            return {"version": 1, "masters": {}}
+        return content
+
+    def _write(self, content: Json) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(content, file, indent=2)
+        fresh.replace(self.path)
+
+
+def open_session(url: str, environ: Mapping[str, str], token: str | None = None) -> Session:
+    """A session that trusts the master's certificate as the environment says."""
+    return Session(
+        url,
+        token,
+        cert_file=environ.get("DET_MASTER_CERT_FILE"),
+        cert_name=environ.get("DET_MASTER_CERT_NAME"),
+    )
+
+
+def connect(
+    master: str | None = None,
+    user: str | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    cache: TokenCache | None = None,
+    ask_password: AskPassword | None = None,
+) -> Session:
+    """A logged-in session.
+
+    Who: `user`, else DET_USER with DET_PASS, else the last user of this master, else DET_USER with DET_USER_TOKEN (as
+    inside tasks), else `determined`. Raises Unauthenticated, with the command that helps, if there is no way in and
+    nobody to ask.
+    """
+    env = os.environ if environ is None else environ
+    tokens = cache or TokenCache()
+    url = master_url(master, env)
+    session = open_session(url, env)
+    try:
+        env_user, env_password = env.get("DET_USER"), env.get("DET_PASS")
+        if env_user and env_password is not None and user in (None, env_user):
+            session.login(env_user, env_password)
+            return session
+        active = user or tokens.active_user(url)
+        cached = tokens.token(url, active) if active else None
+        if active and cached and _is_valid(session, cached):
+            return session
+        if cached and active:
+            tokens.forget(url, active)
+        env_token = env.get("DET_USER_TOKEN")
+        if env_user and env_token and active in (None, env_user):
+            session.token = env_token
+            return session
+        _log_in(session, tokens, active or DEFAULT_USER, bool(cached), ask_password)
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+def _is_valid(session: Session, token: str) -> bool:
+    session.token = token
+    try:
+        session.get("/api/v1/me")
+    except Unauthenticated:
+        session.token = None
+        return False
+    return True
+
+
+def _log_in(
+    session: Session, tokens: TokenCache, user: str, expired: bool, ask: AskPassword | None
+) -> None:
+    if user in _WITHOUT_PASSWORD:
+        try:
+            tokens.remember(session.url, user, session.login(user, ""))
+        except Unauthenticated:
+            pass
+        else:
+            return
+    if ask is None:
+        why = "the login has expired" if expired else "not logged in"
+        raise Unauthenticated(
+            f"{why} as {user} at {session.url}: run `det -m {session.url} user login {user}`"
+        )
+    password = ask(f"Password for {user} at {session.url}")
+    tokens.remember(session.url, user, session.login(user, password))

@@ -1,0 +1,187 @@
+"""A user's line to a master: httpx2 underneath, typed errors on top."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any
+
+import httpx2
+
+from windlass.base.errors import InvalidArgument, Unauthenticated
+from windlass.sdk.wire import (
+    Json,
+    MasterError,
+    MasterUnreachable,
+    canonical_url,
+    encode,
+    error_from_response,
+)
+
+REQUEST_TIMEOUT_S = 60.0
+CONNECT_TIMEOUT_S = 10.0
+_PASSWORD_SALT = "GubPEmmotfiK9TMD6Zdw"  # noqa: S105 - public: every client of the API has it
+
+Query = Mapping[str, Any]
+
+
+def hash_password(password: str) -> str:
+    """What goes over the wire instead of the password. The empty password stays empty."""
+    if not password:
+        return ""
+    return hashlib.sha512((_PASSWORD_SALT + password).encode()).hexdigest()
+
+
+class Session:
+    """Requests to one master. Raises the errors of `windlass.base.errors`, MasterUnreachable and MasterError."""
+
+    def __init__(
+        self,
+        base_url: str,
+        token: str | None = None,
+        *,
+        cert_file: str | None = None,
+        cert_name: str | None = None,
+        transport: httpx2.BaseTransport | None = None,
+    ) -> None:
+        """`cert_file`: a PEM chain to trust besides the public roots, or "noverify". `transport` is for tests."""
+        self.url = canonical_url(base_url)
+        self.token = token
+        self._extensions = {"sni_hostname": cert_name} if cert_name else {}
+        self._client = httpx2.Client(
+            base_url=self.url + "/",
+            timeout=httpx2.Timeout(REQUEST_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+            verify=_verification(cert_file),
+            transport=transport,
+            follow_redirects=False,
+        )
+
+    def login(self, username: str, password: str) -> str:
+        """Log in, use the token from now on, and return it. Raises Unauthenticated for a wrong password."""
+        body = {"username": username, "password": hash_password(password), "isHashed": True}
+        self.token = None
+        try:
+            self.token = str(self.post("/api/v1/auth/login", body)["token"])
+        except Unauthenticated:
+            raise Unauthenticated(
+                f"wrong user name or password for {username} at {self.url}"
+            ) from None
+        return self.token
+
+    def get(self, path: str, query: Query | None = None) -> Json:
+        return self.request("GET", path, query=query)
+
+    def post(self, path: str, body: Any = None) -> Json:
+        return self.request("POST", path, body=body)
+
+    def request(
+        self, method: str, path: str, *, body: Any = None, query: Query | None = None
+    ) -> Json:
+        """One request, one JSON object."""
+        try:
+            response = self._client.send(self._build(method, path, body, query))
+        except (httpx2.TransportError, httpx2.InvalidURL) as problem:
+            raise self._unreachable(problem) from None
+        if not response.is_success:
+            raise error_from_response(
+                response.status_code, response.content, request=f"{method} {path}"
+            )
+        if not response.content.strip():
+            return {}
+        try:
+            return dict(response.json())
+        except (ValueError, TypeError):
+            raise MasterError(
+                f"{self.url} answered {method} {path} with something that is not JSON: is it a master?",
+                status=response.status_code,
+            ) from None
+
+    def stream(self, path: str, query: Query | None = None) -> Iterator[Json]:
+        """The items of a streaming answer, as they come. An error inside the stream is raised."""
+        request = self._build("GET", path, None, query)
+        request.extensions["timeout"] = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S).as_dict()
+        try:
+            response = self._client.send(request, stream=True)
+            try:
+                if not response.is_success:
+                    content = response.read()
+                    raise error_from_response(response.status_code, content, request=f"GET {path}")
+                for line in response.iter_lines():
+                    if line.strip():
+                        yield _stream_item(json.loads(line))
+            finally:
+                response.close()
+        except httpx2.TransportError as problem:
+            raise self._unreachable(problem) from None
+
+    def close(self) -> None:
+        self._client.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _build(self, method: str, path: str, body: Any, query: Query | None) -> httpx2.Request:
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        return self._client.build_request(
+            method,
+            path.lstrip("/"),
+            content=None if body is None else encode(body),
+            params=_query(query),
+            headers=headers,
+            extensions=dict(self._extensions),
+        )
+
+    def _unreachable(self, problem: Exception) -> MasterUnreachable:
+        reason = str(problem) or type(problem).__name__
+        return MasterUnreachable(
+            f"no master answers at {self.url} ({reason}); name yours with -m URL or DET_MASTER, "
+            "or start one with `det deploy local cluster-up`"
+        )
+
+
+def _query(query: Query | None) -> dict[str, Any] | None:
+    """None means "not given"; booleans travel as true and false."""
+    if query is None:
+        return None
+    return {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in query.items()
+        if value is not None
+    }
+
+
+def _stream_item(document: Json) -> Json:
+    error = document.get("error")
+    if error is not None:
+        content = json.dumps(error).encode()
+        raise error_from_response(int(error.get("httpCode") or 500), content, request="the stream")
+    return dict(document.get("result") or {})
+
+
+def _verification(cert_file: str | None) -> Any:
+    if cert_file == "noverify":
+        return False
+    if not cert_file:
+        return True
+    import ssl
+
+    context = ssl.create_default_context()
+    try:
+        context.load_verify_locations(cafile=cert_file)
+    except (OSError, ssl.SSLError) as problem:
+        raise InvalidArgument(
+            f"DET_MASTER_CERT_FILE {cert_file} cannot be used: {problem}"
+        ) from None
+    return context

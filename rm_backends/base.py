@@ -108,7 +108,7 @@ class BindMount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSpec:
-    """What to run, the same for every container; the agent adds what depends on where (DET_AGENT_ID, DET_SLOT_IDS, ...)."""
+    """What to run, the same for every container; the agent adds what depends on where (DET_AGENT_ID, ...)."""
 
     allocation_id: str
     task_id: str

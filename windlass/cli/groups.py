@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from typer._click.core import Command, Context
 
 ENTRY_POINT_GROUP = "windlass.commands"
+OPERATOR_GROUPS = ("master", "agent")
+"""Groups whose commands need an extra of the same name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +93,11 @@ class RootGroup(TyperGroup):
             return super().invoke(ctx)
         except WindlassError as error:
             _fail(error.message)
+        except ModuleNotFoundError as missing:
+            group = next((a for a in sys.argv[1:] if a in OPERATOR_GROUPS), None)
+            if group is None:
+                raise
+            _fail(f"{extra_hint(group)} ({missing.name} is missing)")
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
@@ -114,7 +122,7 @@ def load_operator_commands(name: str) -> dict[str, Command]:
     """The commands that entry point `name` brings. Raises MissingExtra, which says what to install."""
     from importlib.metadata import entry_points
 
-    hint = f"`windlass {name}` needs more packages: pip install 'windlass[{name}]'"
+    hint = extra_hint(name)
     for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
         try:
             app = point.load()
@@ -124,6 +132,10 @@ def load_operator_commands(name: str) -> dict[str, Command]:
         group = _as_group(app)
         return dict(group.commands)
     raise MissingExtra(hint)
+
+
+def extra_hint(name: str) -> str:
+    return f"`windlass {name}` needs more packages: pip install 'windlass[{name}]'"
 
 
 def _as_group(app: typer.Typer) -> TyperGroup:

@@ -86,12 +86,10 @@ def test_the_bare_client_works(bare_client: Path) -> None:
     assert out.stdout.decode().strip() == "init"
 
 
-@pytest.mark.parametrize("group", ["master", "agent"])
-def test_a_missing_extra_says_what_to_install(bare_client: Path, group: str) -> None:
-    done = subprocess.run(
-        [bare_client / "windlass", group, "run"], check=False, capture_output=True
-    )
-    assert done.returncode != 0
-    said = done.stderr.decode() + done.stdout.decode()
-    assert f"windlass[{group}]" in said
+def test_a_missing_extra_says_what_to_install(bare_client: Path) -> None:
+    command = [bare_client / "windlass", "master", "run"]
+    done = subprocess.run(command, check=False, capture_output=True, timeout=60)
+    assert done.returncode == 1
+    said = done.stderr.decode()
+    assert "pip install 'windlass[master]'" in said
     assert "Traceback" not in said

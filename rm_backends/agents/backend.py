@@ -1,0 +1,245 @@
+"""The resource manager over pools of agents, and the host of the provisioner's nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from agent_bootstrap.protocol import Channel, Welcome
+from master.core.reasons import Reason
+from provisioner.types import PoolCapacity, PoolDemand, PoolOutlook
+from rm_backends.agents.gateway import Gateway
+from rm_backends.agents.limits import refusal
+from rm_backends.agents.options import PoolOptions
+from rm_backends.agents.outbox import Outbox
+from rm_backends.agents.pool import Decide, Pool
+from rm_backends.agents.registry import Registry
+from rm_backends.agents.views import (
+    PoolView,
+    QueueEntry,
+    agent_view,
+    pool_view,
+    queue_view,
+)
+from rm_backends.base import (
+    AgentView,
+    AllocationRequest,
+    AlreadyGranted,
+    JobOrder,
+    LaunchSpec,
+    Lost,
+    RestoreRecord,
+    RmEvents,
+    Withdrawn,
+)
+from rm_backends.ports import AgentStore, JoinTokens, LogSink
+from windlass.base.clock import Clock
+from windlass.base.errors import InvalidArgument, NotFound, Unsatisfiable
+from windlass.base.ids import Ids
+from windlass.base.loop import Loop
+
+LOOK_EVERY_S = 1.0
+"""How exactly reconnect windows are kept."""
+
+
+class AgentsBackend:
+    """Implements `rm_backends.base.ResourceManager` and `provisioner.ports.NodeHost`.
+
+    `restore` comes first, then `run` for as long as the master leads; `serve` is called for each connection.
+    """
+
+    def __init__(
+        self,
+        *,
+        pools: Sequence[PoolOptions],
+        events: RmEvents,
+        agent_store: AgentStore,
+        log_sink: LogSink,
+        join_tokens: JoinTokens,
+        clock: Clock,
+        ids: Ids,
+        epoch: int,
+        master_id: str,
+        cluster_id: str,
+        cluster_name: str,
+        decide: Decide,
+    ) -> None:
+        self._outbox = Outbox(events)
+        self._pools: dict[str, Pool] = {}
+        for options in pools:
+            if options.name in self._pools:
+                raise InvalidArgument(f"two resource pools are called '{options.name}'")
+            self._pools[options.name] = Pool(
+                options, decide=decide, outbox=self._outbox, clock=clock, ids=ids, epoch=epoch
+            )
+        welcome = Welcome(
+            epoch=epoch, master_id=master_id, cluster_id=cluster_id, cluster_name=cluster_name
+        )
+        self._registry = Registry(
+            pools=self._pools, store=agent_store, clock=clock, welcome=welcome
+        )
+        self._gateway = Gateway(
+            registry=self._registry,
+            pools=self._pools.keys(),
+            log_sink=log_sink,
+            join_tokens=join_tokens,
+            clock=clock,
+        )
+        self._looking = Loop("agents", self._registry.look, interval_s=LOOK_EVERY_S)
+
+    # The calls of the master
+
+    def pools(self) -> Sequence[str]:
+        return tuple(self._pools)
+
+    def knows(self, allocation_id: str) -> bool:
+        """Whether it waits or holds something here."""
+        return self._pool_of(allocation_id) is not None
+
+    def check(self, request: AllocationRequest) -> None:
+        pool = self._pool(request.pool)
+        shape = pool.shape(request.blocked_agents)
+        why = refusal(shape, request.slots, single_agent=request.single_agent)
+        if why is not None:
+            raise Unsatisfiable(why)
+
+    async def request(self, request: AllocationRequest) -> None:
+        pool = self._pool_of(request.allocation_id) or self._pool(request.pool)
+        pool.add(request)
+
+    async def withdraw(self, allocation_id: str) -> Withdrawn | AlreadyGranted:
+        pool = self._pool_of(allocation_id)
+        if pool is None or pool.withdraw(allocation_id):
+            return Withdrawn(allocation_id=allocation_id)
+        return AlreadyGranted(allocation_id=allocation_id)
+
+    async def start(self, allocation_id: str, spec: LaunchSpec) -> None:
+        """Without a reservation the answer is `Lost`: whoever starts it must learn that nothing will come."""
+        pool = self._pool_of(allocation_id)
+        entry = pool.holdings.entries.get(allocation_id) if pool is not None else None
+        if pool is None or entry is None:
+            self._outbox.post(Lost(allocation_id=allocation_id, reason="its reservation is gone"))
+            return
+        pool.holdings.start(entry, spec)
+
+    async def release(self, allocation_id: str, reason: str, deadline: datetime | None) -> None:
+        """Agents are not told: the task learns it from the master, which also keeps the deadline."""
+        if (pool := self._pool_of(allocation_id)) is not None:
+            pool.releasing(allocation_id)
+
+    async def kill(self, allocation_id: str) -> None:
+        pool = self._pool_of(allocation_id)
+        if pool is None or pool.withdraw(allocation_id):
+            return
+        pool.holdings.kill(pool.holdings.entries[allocation_id])
+
+    async def update_job(self, order: JobOrder) -> None:
+        for pool in self._pools.values():
+            pool.update_job(order)
+
+    async def restore(self, records: Sequence[RestoreRecord]) -> None:
+        await self._registry.load()
+        for record in records:
+            request = record.request
+            pool = self._pools.get(request.pool)
+            if pool is None:
+                reason = f"there is no resource pool '{request.pool}' any more"
+                self._outbox.post(Lost(allocation_id=request.allocation_id, reason=reason))
+            elif not record.containers:
+                pool.add(request)
+            elif not pool.knows(request.allocation_id):
+                pool.note_job(request.job)
+                pool.holdings.restore(record)
+
+    def explain(self, allocation_id: str) -> Reason | None:
+        pool = self._pool_of(allocation_id)
+        return pool.explain(allocation_id) if pool is not None else None
+
+    async def run(self) -> None:
+        self._registry.open_windows()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._outbox.run())
+            tasks.create_task(self._looking.run())
+            for pool in self._pools.values():
+                tasks.create_task(pool.loop.run())
+
+    # The connections of agents
+
+    async def serve(self, channel: Channel, *, pool: str, token: str, peer: str) -> None:
+        """One connection, until it ends."""
+        await self._gateway.serve(channel, pool=pool, token=token, peer=peer)
+
+    # What the provisioner sees
+
+    def set_provisioner(
+        self,
+        *,
+        wake: Callable[[], None],
+        capacity: Callable[[str], PoolCapacity | None],
+        note_agent: Callable[[str, bool], None],
+    ) -> None:
+        """`wake` when demand changes; `capacity` of a pool by name; `note_agent` when one connects (True) or leaves."""
+        self._registry.watch(note_agent)
+        for pool in self._pools.values():
+            if pool.options.dynamic:
+                pool.demand_changed = wake
+                pool.capacity = capacity
+
+    def demand(self) -> Sequence[PoolDemand]:
+        return tuple(pool.demand for pool in self._pools.values() if pool.options.dynamic)
+
+    def cordon(self, agent_id: str) -> bool:
+        return self._registry.cordon(agent_id)
+
+    def uncordon(self, agent_id: str) -> None:
+        self._registry.uncordon(agent_id)
+
+    async def instance_gone(self, agent_id: str, reason: str) -> None:
+        await self._registry.remove(agent_id, reason)
+
+    def outlook(self, outlook: PoolOutlook) -> None:
+        self._pool(outlook.pool).set_outlook(outlook)
+
+    # What operators and screens use
+
+    def agents(self) -> Sequence[AgentView]:
+        views = [agent_view(p, a) for p in self._pools.values() for a in p.agents.values()]
+        return tuple(sorted(views, key=lambda view: view.id))
+
+    def agent(self, agent_id: str) -> AgentView:
+        """Raises NotFound."""
+        return agent_view(*self._registry.get(agent_id))
+
+    def pools_view(self) -> Sequence[PoolView]:
+        return tuple(pool_view(pool) for pool in self._pools.values())
+
+    def queue(self, pool: str) -> Sequence[QueueEntry]:
+        """What waits and what holds slots, oldest job first. Raises NotFound."""
+        return queue_view(self._pool(pool))
+
+    async def enable_agent(self, agent_id: str) -> AgentView:
+        """Raises NotFound, as the next two."""
+        await self._registry.set_service(agent_id, enabled=True, draining=False)
+        return self.agent(agent_id)
+
+    async def disable_agent(self, agent_id: str, *, drain: bool) -> AgentView:
+        """With `drain` what runs on it may finish, else it is stopped. It gets no new work either way."""
+        await self._registry.set_service(agent_id, enabled=False, draining=drain)
+        return self.agent(agent_id)
+
+    async def forget_agent(self, agent_id: str) -> None:
+        """It will not come back. Raises NotFound, and Conflict while it is connected."""
+        await self._registry.forget(agent_id)
+
+    def _pool(self, name: str) -> Pool:
+        try:
+            return self._pools[name]
+        except KeyError:
+            raise NotFound("resource pool", name) from None
+
+    def _pool_of(self, allocation_id: str) -> Pool | None:
+        for pool in self._pools.values():
+            if pool.knows(allocation_id):
+                return pool
+        return None

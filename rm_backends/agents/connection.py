@@ -1,0 +1,57 @@
+"""The master's end of one agent's connection: messages out through a queue, so that nothing waits for a slow agent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from agent_bootstrap.protocol import Channel, ChannelClosed, LogBatch, Message
+from windlass.base.clock import Clock
+
+MAX_OUTGOING = 10_000
+"""An agent this far behind is cut off; the resync at its return sends what it still needs."""
+MAX_LOG_BATCHES = 16
+"""Batches read ahead of the log store; then the connection is not read until it has caught up."""
+
+
+class Connection:
+    """Satisfies `agents.Link`. `write` runs as a task of the gateway until the connection is closed."""
+
+    def __init__(self, channel: Channel, clock: Clock) -> None:
+        self.last_heard = clock.monotonic()
+        self.close_reason: str | None = None
+        self.log_batches: asyncio.Queue[LogBatch] = asyncio.Queue(MAX_LOG_BATCHES)
+        self._channel = channel
+        self._clock = clock
+        self._outgoing: deque[Message] = deque()
+        self._woken = asyncio.Event()
+
+    def send(self, message: Message) -> None:
+        if self.close_reason is not None:
+            return
+        self._outgoing.append(message)
+        if len(self._outgoing) > MAX_OUTGOING:
+            self.close(f"{MAX_OUTGOING} messages behind")
+        self._woken.set()
+
+    def close(self, reason: str) -> None:
+        """Nothing more is sent; the gateway ends the connection."""
+        self.close_reason = self.close_reason or reason
+        self._woken.set()
+
+    async def receive(self, silence_s: float) -> Message:
+        """The next message. Raises TimeoutError after `silence_s` without one, ChannelClosed."""
+        async with asyncio.timeout(silence_s):
+            message = await self._channel.receive()
+        self.last_heard = self._clock.monotonic()
+        return message
+
+    async def write(self) -> None:
+        """Send what is queued, in order. Ends only by raising ChannelClosed."""
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            while self._outgoing and self.close_reason is None:
+                await self._channel.send(self._outgoing.popleft())
+            if self.close_reason is not None:
+                raise ChannelClosed(self.close_reason)

@@ -1,0 +1,110 @@
+"""What one allocation has in a pool: a place in the queue, or parts (containers) on agents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from master.core.scheduler.types import Request, Running
+from rm_backends.base import AllocationRequest, Container, ContainerPhase, LaunchSpec
+
+PHASE_ORDER: dict[ContainerPhase, int] = {phase: n for n, phase in enumerate(ContainerPhase)}
+
+
+class Stage(StrEnum):
+    """Only ever moves forward; an entry is forgotten after its last part ended."""
+
+    WAITING = "waiting"
+    RESERVED = "reserved"
+    STARTED = "started"
+
+
+@dataclass(slots=True)
+class Part:
+    """One container of a grant. It holds its slots until `ended`."""
+
+    container: Container
+    phase: ContainerPhase = ContainerPhase.ASSIGNED
+    confirmed: bool = False
+    """The agent has told of it: if the agent no longer lists it, it is not started a second time."""
+    ending: bool = False
+    """Its end is on the way to the master."""
+    lost: bool = False
+    """Its agent is gone: nothing of it is expected back."""
+    ended: bool = False
+    """The master has committed its end."""
+    stopped_because: str | None = None
+    """An operator took the agent away from it: its exit is the agent's failure, not the task's."""
+
+    @property
+    def is_live(self) -> bool:
+        """It should be on its agent."""
+        return not (self.ending or self.lost or self.ended)
+
+
+@dataclass(slots=True)
+class Entry:
+    """One allocation in one pool. Mutable: owned by the pool, changed only on its event loop."""
+
+    request: AllocationRequest
+    stage: Stage = Stage.WAITING
+    parts: dict[str, Part] = field(default_factory=dict)
+    granted_at: float = 0.0
+    backfilled: bool = False
+    releasing: bool = False
+    killed: bool = False
+    lost: bool = False
+    lost_committed: bool = False
+    spec: LaunchSpec | None = None
+    as_request: Request = field(init=False)
+    _running: Running | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        request = self.request
+        self.as_request = Request(
+            id=request.allocation_id,
+            job_id=request.job.job_id,
+            slots=request.slots,
+            requested=request.requested.timestamp(),
+            single_agent=request.single_agent,
+            preemptible=request.preemptible,
+            blocked_agents=request.blocked_agents,
+        )
+
+    @property
+    def id(self) -> str:
+        return self.request.allocation_id
+
+    def holding(self) -> Iterator[Part]:
+        """Parts that hold slots."""
+        return (part for part in self.parts.values() if not part.ended)
+
+    def live(self) -> Iterator[Part]:
+        """Parts that should be on their agents."""
+        return (part for part in self.parts.values() if part.is_live)
+
+    def touched(self) -> None:
+        """What `as_running` tells has changed."""
+        self._running = None
+
+    def as_running(self) -> Running | None:
+        """What the scheduler sees of it; None when all it holds is on agents that are gone.
+
+        Kept between decisions: thousands of these do not change from one to the next.
+        """
+        if self._running is None:
+            placement = {
+                part.container.agent_id: len(part.container.slot_ids)
+                for part in self.holding()
+                if not part.lost
+            }
+            if not placement:
+                return None
+            self._running = Running(
+                request=self.as_request,
+                placement=placement,
+                started=self.granted_at,
+                releasing=self.releasing or self.killed or self.lost,
+            )
+        return self._running

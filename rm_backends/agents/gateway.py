@@ -1,0 +1,157 @@
+"""Serves the connections of agents: who may connect, then their messages until they are gone or silent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+from contextlib import suppress
+
+from pydantic import ValidationError
+
+from agent_bootstrap.protocol import (
+    Channel,
+    ChannelClosed,
+    ContainerReport,
+    Heartbeat,
+    Hello,
+    LogAck,
+    LogBatch,
+    Refused,
+)
+from rm_backends.agents.agents import Agent
+from rm_backends.agents.connection import Connection
+from rm_backends.agents.registry import Registry
+from rm_backends.ports import JoinTokens, LogSink
+from windlass.base.clock import Clock
+from windlass.base.errors import LeaseLost, WindlassError
+
+log = logging.getLogger(__name__)
+
+HELLO_WITHIN_S = 10.0
+SILENCE_S = 30.0
+"""Six missed heartbeats: the connection is dead, whatever the network says."""
+FIRST_LOG_RETRY_S = 0.2
+LAST_LOG_RETRY_S = 10.0
+
+
+class Gateway:
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        pools: Collection[str],
+        log_sink: LogSink,
+        join_tokens: JoinTokens,
+        clock: Clock,
+    ) -> None:
+        self._registry = registry
+        self._pools = pools
+        self._log_sink = log_sink
+        self._join_tokens = join_tokens
+        self._clock = clock
+
+    async def serve(self, channel: Channel, *, pool: str, token: str, peer: str) -> None:
+        """One connection, from Hello to its end. `peer` is the address that the master sees."""
+        try:
+            with suppress(ChannelClosed):
+                await self._serve(channel, pool=pool, token=token, peer=peer)
+        finally:
+            with suppress(ChannelClosed):
+                await channel.close()
+
+    async def _serve(self, channel: Channel, *, pool: str, token: str, peer: str) -> None:
+        # The token is looked at first: a stranger does not learn which pools there are.
+        if not self._join_tokens.verify(pool, token):
+            await channel.send(Refused(reason=f"the join token is not valid for pool '{pool}'"))
+            return
+        if pool not in self._pools:
+            await channel.send(Refused(reason=f"there is no resource pool '{pool}'"))
+            return
+        connection = Connection(channel, self._clock)
+        try:
+            hello = await connection.receive(HELLO_WITHIN_S)
+        except TimeoutError:
+            await channel.send(Refused(reason="no Hello in time", retry=True))
+            return
+        except ValidationError:
+            await channel.send(Refused(reason="the first message cannot be read"))
+            return
+        if not isinstance(hello, Hello):
+            await channel.send(Refused(reason="the first message must be Hello"))
+            return
+        admitted = await self._admit(hello, pool, hello.address or peer, connection)
+        if isinstance(admitted, Refused):
+            log.info("agent refused: %s of pool %s: %s", hello.agent_id, pool, admitted.reason)
+            await channel.send(admitted)
+            return
+        log.info("agent connected: %s of pool %s", admitted.id, pool)
+        try:
+            await self._converse(admitted, connection)
+        finally:
+            self._registry.detach(admitted, connection)
+
+    async def _admit(
+        self, hello: Hello, pool: str, address: str, connection: Connection
+    ) -> Agent | Refused:
+        try:
+            return await self._registry.admit(
+                hello, pool_name=pool, address=address, link=connection
+            )
+        except LeaseLost:
+            raise
+        except WindlassError as error:
+            return Refused(reason=f"the master cannot take it now: {error.message}", retry=True)
+
+    async def _converse(self, agent: Agent, connection: Connection) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(connection.write())
+                tasks.create_task(self._store_logs(agent, connection))
+                await self._read(agent, connection)
+        except* ChannelClosed:
+            why = connection.close_reason or "closed by the agent"
+            log.info("agent disconnected: %s: %s", agent.id, why)
+        except* ValidationError:
+            log.warning("agent disconnected: %s: sent a message that cannot be read", agent.id)
+
+    async def _read(self, agent: Agent, connection: Connection) -> None:
+        """Until the connection ends. Raises ChannelClosed."""
+        while True:
+            try:
+                message = await connection.receive(SILENCE_S)
+            except TimeoutError:
+                connection.close(f"silent for {SILENCE_S:g} s")
+                raise ChannelClosed from None
+            match message:
+                case ContainerReport():
+                    self._registry.report(agent, connection, message)
+                case Heartbeat():
+                    self._registry.heartbeat(agent, message)
+                case LogBatch():
+                    await connection.log_batches.put(message)
+                case _:
+                    connection.close(f"sent a message out of place: {type(message).__name__}")
+                    raise ChannelClosed
+
+    async def _store_logs(self, agent: Agent, connection: Connection) -> None:
+        """Apart from reading: a slow log store delays neither exits nor heartbeats."""
+        while True:
+            batch = await connection.log_batches.get()
+            offset = await self._ingest(batch.model_copy(update={"agent_id": agent.id}))
+            if batch.container_id in agent.holds:
+                agent.log_offsets[batch.container_id] = offset
+            connection.send(LogAck(container_id=batch.container_id, next_offset=offset))
+
+    async def _ingest(self, batch: LogBatch) -> int:
+        """Repeated until stored: nothing else would send it again while the connection lasts."""
+        delay = FIRST_LOG_RETRY_S
+        while True:
+            try:
+                return await self._log_sink.ingest(batch)
+            except LeaseLost:
+                raise
+            except Exception:
+                log.exception("task log not stored, will repeat: container %s", batch.container_id)
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, LAST_LOG_RETRY_S)

@@ -1,0 +1,313 @@
+"""The agents of one pool and what they run: reservations, starts, kills, reports, losses.
+
+Synchronous throughout: a call changes memory, queues messages to agents and events to the master, and returns. Slots of
+a container come back when the master has committed its end, never before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from agent_bootstrap.protocol import (
+    ContainerReport,
+    ContainerState,
+    ForgetContainer,
+    KillContainer,
+    Message,
+    StartContainer,
+)
+from master.core.scheduler.types import Placement
+from rm_backends.agents.agents import Agent, Hold
+from rm_backends.agents.entries import PHASE_ORDER, Entry, Part, Stage
+from rm_backends.agents.messages import PHASES, container_spec, exit_of
+from rm_backends.agents.outbox import Outbox
+from rm_backends.agents.resync import Expected, Resync
+from rm_backends.agents.resync import resync as plan_resync
+from rm_backends.base import (
+    AllocationRequest,
+    Container,
+    ContainerExit,
+    ContainerPhase,
+    FailureKind,
+    Granted,
+    LaunchSpec,
+    Lost,
+    ResourceChanged,
+    RestoreRecord,
+)
+from windlass.base.clock import Clock
+from windlass.base.ids import Ids
+
+
+class Holdings:
+    """Agents by id and held entries by allocation id. `changed` is called when the scheduler may decide otherwise."""
+
+    def __init__(
+        self, *, outbox: Outbox, clock: Clock, ids: Ids, epoch: int, changed: Callable[[], None]
+    ) -> None:
+        self.agents: dict[str, Agent] = {}
+        self.entries: dict[str, Entry] = {}
+        self._outbox = outbox
+        self._clock = clock
+        self._ids = ids
+        self._epoch = epoch
+        self._changed = changed
+
+    def can_place(self, request: AllocationRequest, placement: Placement) -> bool:
+        """Whether a decision made on a snapshot still holds."""
+        if sum(placement.values()) != request.slots or not placement:
+            return False
+        if request.slots == 0 and len(placement) != 1:
+            return False
+        for agent_id, slots in placement.items():
+            agent = self.agents.get(agent_id)
+            if agent is None or agent_id in request.blocked_agents or not agent.can_hold(slots):
+                return False
+            if slots == 0 < request.slots:
+                return False
+        return True
+
+    def reserve(self, entry: Entry, placement: Placement, *, backfilled: bool) -> None:
+        """Take the slots and tell the master. The agent with most slots, then the lowest id, is rank 0."""
+        order = sorted(placement, key=lambda agent_id: (-placement[agent_id], agent_id))
+        containers = []
+        for rank, agent_id in enumerate(order):
+            agent = self.agents[agent_id]
+            container = Container(
+                container_id=self._ids.uuid(),
+                agent_id=agent_id,
+                rank=rank,
+                slot_ids=tuple(agent.free_slot_ids()[: placement[agent_id]]),
+                address=agent.address,
+            )
+            containers.append(container)
+            self._hold(entry, Part(container))
+        entry.stage = Stage.RESERVED
+        entry.granted_at = self._clock.now().timestamp()
+        entry.backfilled = backfilled
+        self.entries[entry.id] = entry
+        self._outbox.post(
+            Granted(allocation_id=entry.id, containers=tuple(containers), backfilled=backfilled)
+        )
+
+    def restore(self, record: RestoreRecord) -> None:
+        """Take back what the store says is held. What it holds on agents that nobody remembers is lost."""
+        entry = Entry(record.request, stage=Stage.STARTED if record.started else Stage.RESERVED)
+        entry.granted_at = entry.as_request.requested
+        for container in record.containers:
+            if container.container_id not in record.ended_containers:
+                self._hold(entry, Part(container, confirmed=record.started))
+        if not entry.parts:
+            return
+        self.entries[entry.id] = entry
+        for part in list(entry.parts.values()):
+            if part.container.agent_id not in self.agents:
+                self._lose_part(entry, part, f"agent {part.container.agent_id} is gone")
+        self._changed()
+
+    def start(self, entry: Entry, spec: LaunchSpec) -> None:
+        """Commit the reservation: start what its agents have not confirmed yet."""
+        if entry.lost or entry.killed:
+            return
+        entry.spec = spec
+        entry.stage = Stage.STARTED
+        for part in entry.live():
+            if not part.confirmed:
+                self._send_start(entry, spec, part)
+
+    def kill(self, entry: Entry) -> None:
+        """Give a reservation back; kill what was started. Repeating it repeats the message."""
+        if entry.stage is Stage.RESERVED and not any(p.confirmed for p in entry.parts.values()):
+            for part in list(entry.holding()):
+                self._end_part(entry, part)
+            return
+        entry.killed = True
+        entry.touched()
+        for part in entry.live():
+            self._send_kill(entry, part)
+        self._changed()
+
+    def report(self, agent: Agent, report: ContainerReport) -> None:
+        """One container of `agent` moved on, or the agent repeats how it is."""
+        entry = self.entries.get(report.allocation_id)
+        part = entry.parts.get(report.container_id) if entry is not None else None
+        stale = part is None or part.ended or part.lost or part.container.agent_id != agent.id
+        if entry is None or part is None or stale:
+            self._dismiss(agent, report)
+            return
+        part.confirmed = True
+        phase = PHASES[report.state]
+        if part.ending or PHASE_ORDER[phase] <= PHASE_ORDER[part.phase]:
+            return
+        exit_ = exit_of(report)
+        if exit_ is not None:
+            self._end(entry, part, exit_)
+            return
+        part.phase = phase
+        self._outbox.post(
+            ResourceChanged(
+                allocation_id=entry.id,
+                container_id=report.container_id,
+                phase=phase,
+                addresses=(part.container.address,),
+            )
+        )
+
+    def resync(self, agent: Agent, listed: tuple[ContainerReport, ...]) -> Resync:
+        """Compare what a connecting agent lists with what is expected on it. Changes nothing."""
+        return plan_resync(listed, [self._expected(*held) for held in self._held_by(agent)])
+
+    def carry_out(self, agent: Agent, plan: Resync) -> None:
+        """Bring a just connected agent in line. Its Welcome is on the way already."""
+        held = {part.container.container_id: (entry, part) for entry, part in self._held_by(agent)}
+        for report in plan.reports:
+            self.report(agent, report)
+        for container_id in plan.start:
+            entry, part = held[container_id]
+            if entry.spec is not None:
+                self._send_start(entry, entry.spec, part)
+        for container_id in plan.kill:
+            self._send_kill(*held[container_id])
+        for container_id in plan.never_started:
+            self._end(*held[container_id], _aborted("killed before it started"))
+        for container_id in plan.vanished:
+            self._end(*held[container_id], _failed(f"agent {agent.id} no longer knows it"))
+
+    def lose(self, agent: Agent, reason: str) -> None:
+        """The agent is not coming back in time: what it ran is lost."""
+        for entry, part in self._held_by(agent):
+            if part.is_live:
+                self._lose_part(entry, part, reason)
+
+    def stop_work(self, agent: Agent, reason: str) -> None:
+        """Take the agent away from what runs on it. It ends as a failure of the agent, not of the task."""
+        for entry, part in self._held_by(agent):
+            if not part.is_live:
+                continue
+            if entry.stage is Stage.STARTED or part.confirmed:
+                part.stopped_because = reason
+                self._send_kill(entry, part)
+            else:
+                self._lose_part(entry, part, reason)
+
+    def _held_by(self, agent: Agent) -> list[tuple[Entry, Part]]:
+        held = []
+        for container_id, hold in agent.holds.items():
+            entry = self.entries[hold.allocation_id]
+            part = entry.parts[container_id]
+            if not part.lost:
+                held.append((entry, part))
+        return held
+
+    def _expected(self, entry: Entry, part: Part) -> Expected:
+        return Expected(
+            container_id=part.container.container_id,
+            confirmed=part.confirmed,
+            ending=part.ending,
+            killed=entry.killed or part.stopped_because is not None,
+            startable=entry.stage is Stage.STARTED and entry.spec is not None,
+        )
+
+    def _hold(self, entry: Entry, part: Part) -> None:
+        container = part.container
+        entry.parts[container.container_id] = part
+        if (agent := self.agents.get(container.agent_id)) is not None:
+            agent.take(container.container_id, Hold(entry.id, container.slot_ids))
+
+    def _end(self, entry: Entry, part: Part, exit_: ContainerExit) -> None:
+        """Report its end; its slots come back once that is committed."""
+        part.ending = True
+        part.phase = ContainerPhase.TERMINATED
+        if part.stopped_because is not None:
+            exit_ = _failed(part.stopped_because, exit_)
+        event = ResourceChanged(
+            allocation_id=entry.id,
+            container_id=part.container.container_id,
+            phase=ContainerPhase.TERMINATED,
+            exit=exit_,
+            addresses=(part.container.address,),
+        )
+        self._outbox.post(event, partial(self._end_committed, entry, part))
+
+    def _end_committed(self, entry: Entry, part: Part) -> None:
+        container = part.container
+        agent = self.agents.get(container.agent_id)
+        self._end_part(entry, part)
+        if agent is not None:
+            self._send(
+                agent, ForgetContainer(epoch=self._epoch, container_id=container.container_id)
+            )
+
+    def _end_part(self, entry: Entry, part: Part) -> None:
+        """Give its slots back; forget the allocation with its last part."""
+        part.ended = True
+        entry.touched()
+        agent = self.agents.get(part.container.agent_id)
+        if agent is not None:
+            agent.give_back(part.container.container_id)
+        if self.entries.get(entry.id) is entry and next(entry.holding(), None) is None:
+            del self.entries[entry.id]
+            self._outbox.discard(entry.id)
+        self._changed()
+
+    def _lose_part(self, entry: Entry, part: Part, reason: str) -> None:
+        part.lost = True
+        entry.touched()
+        if entry.lost_committed:
+            self._end_part(entry, part)
+        elif not entry.lost:
+            entry.lost = True
+            event = Lost(allocation_id=entry.id, reason=reason)
+            self._outbox.post(event, partial(self._loss_committed, entry))
+        self._changed()
+
+    def _loss_committed(self, entry: Entry) -> None:
+        """Free what was lost, and end the siblings: an allocation does not go on without one of its parts."""
+        entry.lost_committed = True
+        for part in list(entry.holding()):
+            if part.lost:
+                self._end_part(entry, part)
+        if self.entries.get(entry.id) is entry:
+            self.kill(entry)
+
+    def _dismiss(self, agent: Agent, report: ContainerReport) -> None:
+        """A container that nobody expects: forget its exit, or end it."""
+        if report.state is ContainerState.EXITED:
+            message: Message = ForgetContainer(epoch=self._epoch, container_id=report.container_id)
+        else:
+            message = KillContainer(
+                epoch=self._epoch,
+                container_id=report.container_id,
+                allocation_id=report.allocation_id,
+            )
+        self._send(agent, message)
+
+    def _send_start(self, entry: Entry, spec: LaunchSpec, part: Part) -> None:
+        message = StartContainer(epoch=self._epoch, spec=container_spec(spec, part.container))
+        self._send(self.agents.get(part.container.agent_id), message)
+
+    def _send_kill(self, entry: Entry, part: Part) -> None:
+        message = KillContainer(
+            epoch=self._epoch, container_id=part.container.container_id, allocation_id=entry.id
+        )
+        self._send(self.agents.get(part.container.agent_id), message)
+
+    @staticmethod
+    def _send(agent: Agent | None, message: Message) -> None:
+        """To an agent that is not connected nothing is sent: the resync at its return does it."""
+        if agent is not None and agent.link is not None:
+            agent.link.send(message)
+
+
+def _aborted(message: str) -> ContainerExit:
+    return ContainerExit(exit_code=None, failure=FailureKind.ABORTED, message=message)
+
+
+def _failed(message: str, seen: ContainerExit | None = None) -> ContainerExit:
+    return ContainerExit(
+        exit_code=seen.exit_code if seen else None,
+        failure=FailureKind.AGENT_FAILED,
+        message=message,
+        at=seen.at if seen else None,
+    )

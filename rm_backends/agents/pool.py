@@ -1,0 +1,353 @@
+"""One pool: who waits, what the scheduler said last, and how its decisions are carried out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from master.core.reasons import Reason, ReasonKind
+from master.core.scheduler.types import (
+    Decision,
+    Job,
+    Launchable,
+    PoolState,
+    Release,
+    Start,
+    Waiting,
+)
+from provisioner.types import Gang, Node, PoolCapacity, PoolDemand, PoolOutlook
+from rm_backends.agents.agents import Agent, Presence
+from rm_backends.agents.entries import Entry
+from rm_backends.agents.holdings import Holdings
+from rm_backends.agents.limits import PoolShape, fits
+from rm_backends.agents.options import PoolOptions
+from rm_backends.agents.outbox import Outbox
+from rm_backends.base import AllocationRequest, JobOrder, ReleaseAsked
+from windlass.base.clock import Clock
+from windlass.base.ids import Ids
+from windlass.base.loop import Loop
+
+log = logging.getLogger(__name__)
+
+Decide = Callable[[PoolState], Decision]
+
+DEBOUNCE_S = 0.01
+"""Events that come together are decided together."""
+DECIDE_EVERY_S = 5.0
+"""Time alone changes decisions too (preempt_after): look again this often while something waits."""
+INLINE_LIMIT = 500
+"""With more requests and agents than this together, a decision may take longer than the event loop can spare."""
+GRANTS_AT_ONCE = 500
+"""Then others get a turn: an empty cluster may start thousands at a time, at some 15 microseconds each."""
+UNDECIDED = Reason(kind=ReasonKind.QUEUED, text="waits for the scheduler's next look")
+
+
+@dataclass(slots=True)
+class Standing:
+    """The result of the last decision."""
+
+    at: float = float("-inf")
+    """Monotonic seconds."""
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    open_shape: PoolShape | None = None
+    """The agents that were there and in service, whatever ran on them."""
+
+
+class Pool:
+    """Owned by one backend; everything but `decide` runs on its event loop."""
+
+    def __init__(
+        self,
+        options: PoolOptions,
+        *,
+        decide: Decide,
+        outbox: Outbox,
+        clock: Clock,
+        ids: Ids,
+        epoch: int,
+    ) -> None:
+        self.options = options
+        self.waiting: dict[str, Entry] = {}
+        self.jobs: dict[str, Job] = {}
+        self.holdings = Holdings(
+            outbox=outbox, clock=clock, ids=ids, epoch=epoch, changed=self.touch
+        )
+        self.loop = Loop(f"pool {options.name}", self._step, interval_s=DECIDE_EVERY_S)
+        self.capacity: Callable[[str], PoolCapacity | None] | None = None
+        self.demand_changed: Callable[[], None] | None = None
+        self._demand: PoolDemand | None = None
+        self._decide = decide
+        self._outbox = outbox
+        self._clock = clock
+        self._standing = Standing()
+        self._outlook: PoolOutlook | None = None
+        self._outlook_at = 0.0
+        self._dirty = True
+
+    @property
+    def name(self) -> str:
+        return self.options.name
+
+    @property
+    def agents(self) -> dict[str, Agent]:
+        return self.holdings.agents
+
+    def knows(self, allocation_id: str) -> bool:
+        return allocation_id in self.waiting or allocation_id in self.holdings.entries
+
+    def touch(self) -> None:
+        """Something that the scheduler looks at has changed."""
+        self._dirty = True
+        self.loop.wake()
+
+    def add(self, request: AllocationRequest) -> None:
+        """Queue it, unless it is known."""
+        self.note_job(request.job)
+        if not self.knows(request.allocation_id):
+            self.waiting[request.allocation_id] = Entry(request)
+        self.touch()
+
+    def withdraw(self, allocation_id: str) -> bool:
+        """False if it is granted already."""
+        if allocation_id in self.holdings.entries:
+            return False
+        if self.waiting.pop(allocation_id, None) is not None:
+            self.touch()
+        return True
+
+    def note_job(self, order: JobOrder) -> None:
+        self.jobs[order.job_id] = Job(
+            id=order.job_id,
+            submitted=order.submitted.timestamp(),
+            weight=order.weight,
+            max_slots=order.max_slots,
+            priority=order.priority,
+        )
+
+    def update_job(self, order: JobOrder) -> None:
+        """A job that has nothing here is left out: its next request brings its order with it."""
+        if order.job_id in self.jobs:
+            self.note_job(order)
+            self.touch()
+
+    def releasing(self, allocation_id: str) -> None:
+        """Its slots are coming back by themselves."""
+        entry = self.holdings.entries.get(allocation_id)
+        if entry is not None and not entry.releasing:
+            entry.releasing = True
+            entry.touched()
+            self.touch()
+
+    def explain(self, allocation_id: str) -> Reason | None:
+        entry = self.waiting.get(allocation_id)
+        if entry is None:
+            return None
+        waiting = self._standing.waiting.get(allocation_id)
+        if waiting is None:
+            return UNDECIDED
+        if not waiting.needs_capacity:
+            return waiting.reason
+        if self.options.dynamic:
+            planned = self._outlook.reasons.get(allocation_id) if self._outlook else None
+            return planned or waiting.reason
+        return waiting.reason if self._fits_open_agents(entry) else self._no_such_agent(entry)
+
+    def set_outlook(self, outlook: PoolOutlook) -> None:
+        self._outlook = outlook
+        self._outlook_at = self._clock.monotonic()
+        if self.waiting:
+            self.touch()
+
+    def snapshot(self) -> PoolState:
+        """What the scheduler may look at. Frozen: it may be read in another thread."""
+        entries = self.holdings.entries.values()
+        used = {e.request.job.job_id for e in self.waiting.values()}
+        used.update(e.request.job.job_id for e in entries)
+        self.jobs = {job_id: job for job_id, job in self.jobs.items() if job_id in used}
+        running = [entry.as_running() for entry in entries]
+        return PoolState(
+            now=self._clock.now().timestamp(),
+            settings=self.options.scheduler,
+            agents=tuple(
+                a.as_state() for a in self.agents.values() if a.presence is not Presence.AWAY
+            ),
+            jobs=dict(self.jobs),
+            waiting=tuple(entry.as_request for entry in self.waiting.values()),
+            running=tuple(entry for entry in running if entry is not None),
+            launchable=self._launchable(),
+        )
+
+    async def apply(self, state: PoolState, decision: Decision) -> None:
+        """Carry out a decision on `state`. Entries that no longer hold are dropped: their cause woke the loop."""
+        for number, start in enumerate(decision.start, 1):
+            if not self._grant(start):
+                log.info("stale start dropped: %s in pool %s", start.request_id, self.name)
+            if number % GRANTS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        for release in decision.release:
+            self._ask_release(release)
+        seen = {agent.id for agent in state.agents}
+        self._standing = Standing(
+            at=self._clock.monotonic(), waiting=decision.waiting, open_shape=self._open_shape()
+        )
+        if self.options.dynamic:
+            before, self._demand = self._demand, self._demand_now(seen)
+            if self._demand != before and self.demand_changed is not None:
+                self.demand_changed()
+
+    @property
+    def demand(self) -> PoolDemand:
+        """Gangs and nodes as of the last decision: with newer nodes, gangs would be bought what just connected."""
+        return self._demand or self._demand_now(set(self.agents))
+
+    def shape(self, blocked: frozenset[str] = frozenset()) -> PoolShape:
+        """The most this pool could ever be. Agents that are away count: they may come back."""
+        mine = [a for a in self.agents.values() if a.id not in blocked]
+        capacity = self.capacity(self.name) if self.options.dynamic and self.capacity else None
+        if capacity is None:
+            return self._shape_of(mine)
+        standing = self._shape_of([a for a in mine if a.record.instance_id is None])
+        sizes = dict(standing.sizes)
+        for size in capacity.node_slots:
+            if size > 0 and capacity.max_instances > 0:
+                sizes[size] = sizes.get(size, 0) + capacity.max_instances
+        return PoolShape(
+            pool=self.name,
+            sizes=sizes,
+            max_agents=standing.max_agents + capacity.max_instances,
+            launches=True,
+            heterogeneous=self.options.scheduler.allow_heterogeneous_fits,
+        )
+
+    async def _step(self) -> None:
+        old = self._clock.monotonic() - self._standing.at >= DECIDE_EVERY_S
+        if not self._dirty and not (self.waiting and old):
+            return
+        await asyncio.sleep(DEBOUNCE_S)
+        self._dirty = False
+        try:
+            state = self.snapshot()
+            size = len(state.waiting) + len(state.running) + len(state.agents)
+            if size > INLINE_LIMIT:
+                decision = await asyncio.to_thread(self._decide, state)
+            else:
+                decision = self._decide(state)
+            await self.apply(state, decision)
+        except BaseException:
+            self._dirty = True
+            raise
+
+    def _grant(self, start: Start) -> bool:
+        entry = self.waiting.get(start.request_id)
+        if entry is None or not self.holdings.can_place(entry.request, start.placement):
+            return False
+        del self.waiting[start.request_id]
+        self.holdings.reserve(entry, start.placement, backfilled=start.backfilled)
+        return True
+
+    def _ask_release(self, release: Release) -> None:
+        entry = self.holdings.entries.get(release.request_id)
+        if entry is None or entry.releasing or entry.killed or entry.lost:
+            return
+        entry.releasing = True
+        entry.touched()
+        self._outbox.post(ReleaseAsked(allocation_id=entry.id, reason=release.why))
+
+    def _launchable(self) -> tuple[Launchable, ...]:
+        """The provisioner's outlook, aged, without instances whose agents have connected since."""
+        if self._outlook is None:
+            return ()
+        age = self._clock.monotonic() - self._outlook_at
+        booting = tuple(
+            Launchable(
+                slots_per_agent=node.slots,
+                count=1,
+                ready_in_s=max(0.0, node.ready_in_s - age),
+                booting=True,
+            )
+            for node in self._outlook.booting
+            if node.instance_id not in self.agents
+        )
+        return booting + tuple(
+            Launchable(slots_per_agent=node.slots, count=node.count, ready_in_s=node.ready_in_s)
+            for node in self._outlook.launchable
+        )
+
+    def _demand_now(self, seen: set[str]) -> PoolDemand:
+        gangs = tuple(
+            Gang(
+                request_id=entry.id,
+                job_id=entry.as_request.job_id,
+                pool=self.name,
+                slots=entry.as_request.slots,
+                single_agent=entry.as_request.single_agent,
+                since=entry.as_request.requested,
+                blocked_agents=entry.as_request.blocked_agents,
+            )
+            for entry in self.waiting.values()
+            if (waiting := self._standing.waiting.get(entry.id)) and waiting.needs_capacity
+        )
+        nodes = tuple(
+            self._node(agent)
+            for agent in self.agents.values()
+            if agent.id in seen or agent.presence is Presence.AWAY
+        )
+        return PoolDemand(pool=self.name, gangs=gangs, nodes=nodes)
+
+    def _node(self, agent: Agent) -> Node:
+        return Node(
+            agent_id=agent.id,
+            pool=self.name,
+            slots=len(agent.slot_ids),
+            free_slots=len(agent.free_slot_ids()) if agent.is_open else 0,
+            instance_id=agent.record.instance_id,
+            busy=bool(agent.holds),
+            connected=agent.presence is Presence.CONNECTED,
+            schedulable=agent.record.enabled and not agent.record.draining,
+            free_aux=max(0, agent.aux_places - agent.aux_running),
+        )
+
+    def _shape_of(self, agents: list[Agent]) -> PoolShape:
+        sizes: dict[int, int] = {}
+        for agent in agents:
+            if size := len(agent.slot_ids):
+                sizes[size] = sizes.get(size, 0) + 1
+        return PoolShape(
+            pool=self.name,
+            sizes=sizes,
+            max_agents=len(agents),
+            launches=self.options.dynamic,
+            heterogeneous=self.options.scheduler.allow_heterogeneous_fits,
+        )
+
+    def _open_shape(self) -> PoolShape:
+        return self._shape_of(
+            [a for a in self.agents.values() if a.is_open and a.presence is not Presence.AWAY]
+        )
+
+    def _fits_open_agents(self, entry: Entry) -> bool:
+        shape = self._standing.open_shape
+        request = entry.request
+        if entry.request.blocked_agents:
+            open_agents = [
+                a
+                for a in self.agents.values()
+                if a.is_open
+                and a.presence is not Presence.AWAY
+                and a.id not in request.blocked_agents
+            ]
+            shape = self._shape_of(open_agents)
+        if shape is None or shape.max_agents == 0:
+            return False
+        return fits(shape, request.slots, single_agent=request.single_agent)
+
+    def _no_such_agent(self, entry: Entry) -> Reason:
+        what = f"{entry.request.slots} slots" if entry.request.slots else "a task without slots"
+        one = " on one agent" if entry.request.single_agent and entry.request.slots else ""
+        return Reason(
+            kind=ReasonKind.NO_SUCH_AGENT,
+            text=f"no agents in service in resource pool '{self.name}' can hold {what}{one}: "
+            "it starts when such agents connect or are enabled",
+        )

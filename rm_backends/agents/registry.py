@@ -1,0 +1,298 @@
+"""Which agents there are: admitting them, remembering them, giving them up, taking them out of service."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from agent_bootstrap.protocol import (
+    HEARTBEAT_S,
+    PROTOCOL_VERSION,
+    ContainerReport,
+    Heartbeat,
+    Hello,
+    Refused,
+    Welcome,
+)
+from rm_backends.agents.agents import Agent, Link, Presence
+from rm_backends.agents.pool import Pool
+from rm_backends.ports import AgentRecord, AgentStore
+from windlass.base.clock import Clock
+from windlass.base.errors import Conflict, NotFound
+
+log = logging.getLogger(__name__)
+
+SILENT_S = 2 * HEARTBEAT_S
+"""A connection that said nothing for this long gives way to a new one of the same agent."""
+FORGET_AWAY_S = 3600.0
+"""An agent of an instance that is away this long is forgotten: its provisioner did not tell us that it is gone."""
+LOW_DISK_BYTES = 1024**3
+_AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,199}")
+
+
+class Registry:
+    """Every change that must outlive the master is saved before it takes effect."""
+
+    def __init__(
+        self, *, pools: Mapping[str, Pool], store: AgentStore, clock: Clock, welcome: Welcome
+    ) -> None:
+        self._pools = pools
+        self._store = store
+        self._clock = clock
+        self._welcome = welcome
+        self._saving = asyncio.Lock()
+        self._cordoned: set[str] = set()
+        self._note_agent: Callable[[str, bool], None] | None = None
+
+    def watch(self, note_agent: Callable[[str, bool], None]) -> None:
+        """Tell `note_agent` of every agent that connects (True) or is not connected any more (False)."""
+        self._note_agent = note_agent
+        for pool in self._pools.values():
+            for agent in pool.agents.values():
+                self._note(agent)
+
+    def find(self, agent_id: str) -> tuple[Pool, Agent] | None:
+        for pool in self._pools.values():
+            if (agent := pool.agents.get(agent_id)) is not None:
+                return pool, agent
+        return None
+
+    def get(self, agent_id: str) -> tuple[Pool, Agent]:
+        found = self.find(agent_id)
+        if found is None:
+            raise NotFound("agent", agent_id)
+        return found
+
+    async def load(self) -> None:
+        """Agents of the store may come back: they count as reconnecting for one window."""
+        for record in await self._store.load():
+            pool = self._pools.get(record.pool)
+            if pool is None:
+                log.warning("agent %s is of unknown pool %s", record.agent_id, record.pool)
+            elif record.agent_id not in pool.agents:
+                self._add(pool, record).presence = Presence.RECONNECTING
+        self.open_windows()
+
+    def open_windows(self) -> None:
+        """Count every running reconnect window from now: only from now on can agents connect."""
+        now = self._clock.monotonic()
+        for pool in self._pools.values():
+            for agent in pool.agents.values():
+                if agent.presence is Presence.RECONNECTING:
+                    agent.since = now
+
+    async def admit(
+        self, hello: Hello, *, pool_name: str, address: str, link: Link
+    ) -> Agent | Refused:
+        """Save the agent, make `link` the way to it, send its Welcome, and bring it in line."""
+        async with self._saving:
+            if (refused := self._refusal(hello, pool_name)) is not None:
+                return refused
+            pool = self._pools[pool_name]
+            record = self._record(hello, pool)
+            known = pool.agents.get(hello.agent_id)
+            if known is None or known.record != record:
+                await self._store.save(record)
+            if (refused := self._refusal(hello, pool_name)) is not None:
+                return refused
+            agent = self._join(pool, record)
+            self._attach(agent, hello, address)
+        self._resync(pool, agent, hello.containers, link)
+        self._note(agent)
+        return agent
+
+    def detach(self, agent: Agent, link: Link) -> None:
+        """The connection is over. Its agent has a window to come back, unless another connection took over."""
+        found = self.find(agent.id)
+        if found is None or found[1] is not agent or agent.link is not link:
+            return
+        agent.link = None
+        agent.move(Presence.RECONNECTING, self._clock.monotonic())
+        self._note(agent)
+        found[0].touch()
+
+    def report(self, agent: Agent, link: Link, report: ContainerReport) -> None:
+        found = self.find(agent.id)
+        if found is not None and agent.link is link:
+            found[0].holdings.report(agent, report)
+
+    def heartbeat(self, agent: Agent, beat: Heartbeat) -> None:
+        agent.notes = beat.notes or agent.notes
+        low = beat.disk_free_bytes is not None and beat.disk_free_bytes < LOW_DISK_BYTES
+        disk = f"disk nearly full: {(beat.disk_free_bytes or 0) >> 20} MiB left"
+        agent.notes = tuple(n for n in agent.notes if not n.startswith("disk nearly full:"))
+        if low:
+            agent.notes = (*agent.notes, disk)
+
+    async def look(self) -> None:
+        """End reconnect windows that are over, and forget what certainly will not come back."""
+        now = self._clock.monotonic()
+        for pool in self._pools.values():
+            for agent in list(pool.agents.values()):
+                away_s = now - agent.since
+                window_s = pool.options.agent_reconnect_wait_s
+                if agent.presence is Presence.RECONNECTING and away_s >= window_s:
+                    agent.move(Presence.AWAY, now)
+                    reason = f"agent {agent.id} did not come back within {window_s:g} s"
+                    log.warning(reason)
+                    pool.holdings.lose(agent, reason)
+                    pool.touch()
+                elif (
+                    agent.presence is Presence.AWAY
+                    and agent.record.instance_id is not None
+                    and away_s >= FORGET_AWAY_S
+                    and not agent.holds
+                ):
+                    await self.remove(agent.id, "away for too long")
+
+    async def remove(self, agent_id: str, reason: str) -> None:
+        """The agent is gone for good: what it ran is lost now."""
+        self._cordoned.discard(agent_id)
+        found = self.find(agent_id)
+        if found is not None:
+            pool, agent = found
+            if agent.link is not None:
+                agent.link.close(reason)
+                agent.link = None
+                agent.move(Presence.RECONNECTING, self._clock.monotonic())
+                self._note(agent)
+            pool.holdings.lose(agent, f"agent {agent_id} is gone: {reason}")
+            del pool.agents[agent_id]
+            pool.touch()
+        async with self._saving:
+            if self.find(agent_id) is None:
+                await self._store.remove(agent_id)
+
+    async def forget(self, agent_id: str) -> None:
+        """An operator says that it will not come back. Raises Conflict while it is connected."""
+        _, agent = self.get(agent_id)
+        if agent.presence is Presence.CONNECTED:
+            raise Conflict(f"agent '{agent_id}' is connected: stop it first")
+        await self.remove(agent_id, "removed by an operator")
+
+    async def set_service(self, agent_id: str, *, enabled: bool, draining: bool) -> None:
+        """Enable, disable or drain. Disabling without draining stops what runs on it."""
+        async with self._saving:
+            _, agent = self.get(agent_id)
+            record = replace(agent.record, enabled=enabled, draining=draining)
+            await self._store.save(record)
+            found = self.find(agent_id)
+            if found is None:
+                await self._store.remove(agent_id)
+                raise NotFound("agent", agent_id)
+            pool, agent = found
+            agent.record = record
+        self._enforce_service(pool, agent)
+        pool.touch()
+
+    def cordon(self, agent_id: str) -> bool:
+        """False if something is placed on it. An agent not seen yet is cordoned from its first connection on."""
+        found = self.find(agent_id)
+        if found is not None:
+            pool, agent = found
+            if agent.holds:
+                return False
+            agent.cordoned = True
+            pool.touch()
+        self._cordoned.add(agent_id)
+        return True
+
+    def uncordon(self, agent_id: str) -> None:
+        self._cordoned.discard(agent_id)
+        if (found := self.find(agent_id)) is not None:
+            pool, agent = found
+            agent.cordoned = False
+            pool.touch()
+
+    def _refusal(self, hello: Hello, pool_name: str) -> Refused | None:
+        if hello.protocol != PROTOCOL_VERSION:
+            return Refused(
+                reason=f"the agent speaks protocol {hello.protocol}, the master {PROTOCOL_VERSION}: "
+                "install the same version of windlass on both"
+            )
+        if hello.pool != pool_name:
+            return Refused(reason=f"connected for pool '{pool_name}', but says '{hello.pool}'")
+        if _AGENT_ID.fullmatch(hello.agent_id) is None:
+            return Refused(reason="the agent id must be 1 to 200 letters, digits and . _ : @ -")
+        if len({slot.id for slot in hello.slots}) != len(hello.slots):
+            return Refused(reason="two slots have the same number")
+        if hello.highest_epoch > self._welcome.epoch:
+            return Refused(reason="the agent has seen a newer master", retry=True)
+        found = self.find(hello.agent_id)
+        if found is None:
+            return None
+        pool, agent = found
+        if pool.name != pool_name and (agent.link is not None or agent.holds):
+            reason = f"agent '{agent.id}' is in use in pool '{pool.name}'"
+            return Refused(reason=reason, retry=True)
+        if agent.link is not None and agent.boot_id == hello.boot_id and not self._is_silent(agent):
+            return Refused(reason=f"agent '{agent.id}' is connected already", retry=True)
+        return None
+
+    def _is_silent(self, agent: Agent) -> bool:
+        return agent.link is None or self._clock.monotonic() - agent.link.last_heard >= SILENT_S
+
+    def _record(self, hello: Hello, pool: Pool) -> AgentRecord:
+        known = self.find(hello.agent_id)
+        record = known[1].record if known else None
+        return AgentRecord(
+            agent_id=hello.agent_id,
+            pool=pool.name,
+            slots=len(hello.slots),
+            first_seen=record.first_seen if record else self._clock.now(),
+            enabled=record.enabled if record else True,
+            draining=record.draining if record else False,
+            instance_id=hello.instance_id,
+        )
+
+    def _add(self, pool: Pool, record: AgentRecord) -> Agent:
+        agent = Agent(record=record, aux_places=pool.options.max_aux_containers_per_agent)
+        agent.cordoned = agent.id in self._cordoned
+        pool.agents[agent.id] = agent
+        return agent
+
+    def _join(self, pool: Pool, record: AgentRecord) -> Agent:
+        found = self.find(record.agent_id)
+        if found is not None and found[0] is not pool:
+            del found[0].agents[record.agent_id]
+            found[0].touch()
+        agent = pool.agents.get(record.agent_id) or self._add(pool, record)
+        agent.record = record
+        return agent
+
+    def _attach(self, agent: Agent, hello: Hello, address: str) -> None:
+        if agent.link is not None:
+            agent.link.close("another connection of this agent took over")
+            agent.link = None
+        agent.move(Presence.CONNECTED, self._clock.monotonic())
+        agent.boot_id = hello.boot_id
+        agent.version = hello.version
+        agent.notes = hello.notes
+        agent.set_devices(hello.slots)
+        agent.address = address
+
+    def _resync(
+        self, pool: Pool, agent: Agent, listed: Sequence[ContainerReport], link: Link
+    ) -> None:
+        """Nothing may reach the agent before its Welcome: it has its link only from then on."""
+        self._enforce_service(pool, agent)
+        plan = pool.holdings.resync(agent, tuple(listed))
+        kept = set(plan.keep)
+        agent.log_offsets = {c: n for c, n in agent.log_offsets.items() if c in kept}
+        welcome = {"keep": plan.keep, "log_offsets": dict(agent.log_offsets)}
+        agent.link = link
+        link.send(self._welcome.model_copy(update=welcome))
+        pool.holdings.carry_out(agent, plan)
+        pool.touch()
+
+    def _note(self, agent: Agent) -> None:
+        if self._note_agent is not None:
+            self._note_agent(agent.id, agent.presence is Presence.CONNECTED)
+
+    @staticmethod
+    def _enforce_service(pool: Pool, agent: Agent) -> None:
+        if not agent.record.enabled and not agent.record.draining:
+            pool.holdings.stop_work(agent, f"agent {agent.id} was disabled")

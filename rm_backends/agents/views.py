@@ -1,0 +1,152 @@
+"""What screens and the API show of pools of agents: frozen pictures of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from master.core.reasons import Reason, ReasonKind
+from master.core.scheduler.types import Job, SchedulerSettings
+from rm_backends.agents.agents import Agent, Presence
+from rm_backends.agents.entries import Entry, Stage
+from rm_backends.agents.pool import Pool
+from rm_backends.base import AgentView, SlotView
+
+_STARTING = Reason(kind=ReasonKind.STARTING, text="slots are granted; the task is being started")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolView:
+    """One pool. Agents that are away are not counted; slots are those of enabled agents."""
+
+    name: str
+    description: str
+    type: str
+    dynamic: bool
+    agents: int
+    slots: int
+    slots_used: int
+    aux_running: int
+    aux_capacity: int
+    waiting: int
+    running: int
+    settings: SchedulerSettings
+
+
+class QueueState(StrEnum):
+    QUEUED = "queued"
+    SCHEDULED = "scheduled"
+    SCHEDULED_BACKFILLED = "scheduled_backfilled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueEntry:
+    """One allocation in a pool's queue, waiting or holding slots."""
+
+    allocation_id: str
+    task_id: str
+    name: str
+    pool: str
+    job: Job
+    slots: int
+    requested: datetime
+    preemptible: bool
+    state: QueueState
+    placement: Mapping[str, int]
+    """agent id -> slots held there now."""
+    releasing: bool = False
+    reason: Reason | None = None
+    """Why it waits or is not running yet; None once it was started."""
+
+
+def agent_view(pool: Pool, agent: Agent) -> AgentView:
+    kinds = {slot.id: slot for slot in agent.devices}
+    holder = {
+        slot: (container_id, hold.allocation_id)
+        for container_id, hold in agent.holds.items()
+        for slot in hold.slot_ids
+    }
+    slots = []
+    for slot_id in agent.slot_ids:
+        container_id, allocation_id = holder.get(slot_id, (None, None))
+        device = kinds.get(slot_id)
+        slots.append(
+            SlotView(
+                id=slot_id,
+                kind=device.kind if device else "",
+                brand=device.brand if device else "",
+                uuid=device.uuid if device else "",
+                enabled=agent.record.enabled,
+                draining=agent.record.draining,
+                container_id=container_id,
+                allocation_id=allocation_id,
+            )
+        )
+    return AgentView(
+        id=agent.id,
+        pool=pool.name,
+        address=agent.address,
+        registered=agent.record.first_seen,
+        slots=tuple(slots),
+        containers={c: hold.allocation_id for c, hold in agent.holds.items()},
+        enabled=agent.record.enabled,
+        draining=agent.record.draining,
+        connected=agent.presence is Presence.CONNECTED,
+        version=agent.version,
+        instance_id=agent.record.instance_id,
+        notes=agent.notes,
+    )
+
+
+def pool_view(pool: Pool) -> PoolView:
+    agents = [a for a in pool.agents.values() if a.presence is not Presence.AWAY]
+    return PoolView(
+        name=pool.name,
+        description=pool.options.description,
+        type=pool.options.kind,
+        dynamic=pool.options.dynamic,
+        agents=len(agents),
+        slots=sum(agent.as_state().slots for agent in agents),
+        slots_used=sum(agent.used_slots for agent in agents),
+        aux_running=sum(agent.aux_running for agent in agents),
+        aux_capacity=sum(agent.aux_places for agent in agents),
+        waiting=len(pool.waiting),
+        running=len(pool.holdings.entries),
+        settings=pool.options.scheduler,
+    )
+
+
+def queue_view(pool: Pool) -> tuple[QueueEntry, ...]:
+    """In scheduling order without priorities: age of the job, then of the request."""
+    entries = [*pool.waiting.values(), *pool.holdings.entries.values()]
+    entries.sort(key=lambda e: (pool.jobs[e.as_request.job_id].submitted, *_age(e)))
+    return tuple(_queue_entry(pool, entry) for entry in entries)
+
+
+def _age(entry: Entry) -> tuple[float, str]:
+    return entry.as_request.requested, entry.id
+
+
+def _queue_entry(pool: Pool, entry: Entry) -> QueueEntry:
+    request = entry.request
+    state = QueueState.QUEUED
+    if entry.stage is not Stage.WAITING:
+        state = QueueState.SCHEDULED_BACKFILLED if entry.backfilled else QueueState.SCHEDULED
+    return QueueEntry(
+        allocation_id=entry.id,
+        task_id=request.task_id,
+        name=request.name,
+        pool=pool.name,
+        job=pool.jobs[request.job.job_id],
+        slots=request.slots,
+        requested=request.requested,
+        preemptible=request.preemptible,
+        state=state,
+        placement={
+            part.container.agent_id: len(part.container.slot_ids) for part in entry.holding()
+        },
+        releasing=entry.releasing,
+        reason=_STARTING if entry.stage is Stage.RESERVED else pool.explain(entry.id),
+    )

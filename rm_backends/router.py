@@ -1,0 +1,110 @@
+"""Several backends side by side, as one resource manager: each request goes to the backend that has its pool.
+
+A request is known to at most one backend. Moving it (to a pool that it may fall back to) is withdrawing it, and asking
+the other pool only after `Withdrawn`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from master.core.reasons import Reason
+from rm_backends.base import (
+    AllocationRequest,
+    AlreadyGranted,
+    JobOrder,
+    LaunchSpec,
+    ResourceManager,
+    RestoreRecord,
+    Withdrawn,
+)
+from windlass.base.errors import InvalidArgument, NotFound
+
+
+class RoutedBackend(ResourceManager, Protocol):
+    """A backend that the router can ask whose an allocation is."""
+
+    def knows(self, allocation_id: str) -> bool:
+        """Whether it waits or holds something here."""
+        ...
+
+
+class Router:
+    """Keeps nothing of its own about allocations: the backends know what they have."""
+
+    def __init__(self, backends: Sequence[RoutedBackend]) -> None:
+        if not backends:
+            raise InvalidArgument("a cluster needs at least one resource manager")
+        self._backends = tuple(backends)
+        self._by_pool: dict[str, RoutedBackend] = {}
+        for backend in backends:
+            for pool in backend.pools():
+                if pool in self._by_pool:
+                    raise InvalidArgument(f"two resource managers have a pool '{pool}'")
+                self._by_pool[pool] = backend
+
+    def pools(self) -> Sequence[str]:
+        return tuple(self._by_pool)
+
+    def knows(self, allocation_id: str) -> bool:
+        return self._owner(allocation_id) is not None
+
+    def check(self, request: AllocationRequest) -> None:
+        self._backend(request.pool).check(request)
+
+    async def request(self, request: AllocationRequest) -> None:
+        backend = self._owner(request.allocation_id) or self._backend(request.pool)
+        await backend.request(request)
+
+    async def withdraw(self, allocation_id: str) -> Withdrawn | AlreadyGranted:
+        backend = self._owner(allocation_id)
+        if backend is None:
+            return Withdrawn(allocation_id=allocation_id)
+        return await backend.withdraw(allocation_id)
+
+    async def start(self, allocation_id: str, spec: LaunchSpec) -> None:
+        # One that nobody knows goes to any backend, which answers that its reservation is gone.
+        backend = self._owner(allocation_id) or self._backends[0]
+        await backend.start(allocation_id, spec)
+
+    async def release(self, allocation_id: str, reason: str, deadline: datetime | None) -> None:
+        if (backend := self._owner(allocation_id)) is not None:
+            await backend.release(allocation_id, reason, deadline)
+
+    async def kill(self, allocation_id: str) -> None:
+        if (backend := self._owner(allocation_id)) is not None:
+            await backend.kill(allocation_id)
+
+    async def update_job(self, order: JobOrder) -> None:
+        for backend in self._backends:
+            await backend.update_job(order)
+
+    async def restore(self, records: Sequence[RestoreRecord]) -> None:
+        """Records of pools that are gone from the configuration go to the first backend, which reports them lost."""
+        shares: dict[int, list[RestoreRecord]] = {n: [] for n in range(len(self._backends))}
+        for record in records:
+            backend = self._by_pool.get(record.request.pool, self._backends[0])
+            shares[self._backends.index(backend)].append(record)
+        for number, share in shares.items():
+            await self._backends[number].restore(share)
+
+    def explain(self, allocation_id: str) -> Reason | None:
+        backend = self._owner(allocation_id)
+        return backend.explain(allocation_id) if backend is not None else None
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for backend in self._backends:
+                tasks.create_task(backend.run())
+
+    def _backend(self, pool: str) -> RoutedBackend:
+        try:
+            return self._by_pool[pool]
+        except KeyError:
+            raise NotFound("resource pool", pool) from None
+
+    def _owner(self, allocation_id: str) -> RoutedBackend | None:
+        return next((b for b in self._backends if b.knows(allocation_id)), None)

@@ -1,0 +1,299 @@
+"""Everything around pools of agents, in memory on virtual time: stores, a recording master, agents, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from agent_bootstrap.protocol import Channel, ChannelClosed, LogBatch, Message
+from rm_backends.agents.backend import AgentsBackend
+from rm_backends.agents.options import PoolOptions
+from rm_backends.agents.pool import Decide
+from rm_backends.base import (
+    AllocationRequest,
+    ContainerPhase,
+    Granted,
+    JobOrder,
+    LaunchSpec,
+    Lost,
+    ResourceChanged,
+    RestoreRecord,
+    RmEvent,
+)
+from rm_backends.ports import AgentRecord
+from tests.fakes.fake_agent import FakeAgent
+from tests.fakes.first_fit import first_fit
+from tests.fakes.memory_channel import MemoryChannel, memory_channel
+from tests.fakes.virtual_time import LoopClock
+from windlass.base.ids import Ids
+
+SUBMITTED = datetime(2026, 1, 1, tzinfo=UTC)
+TOKEN = "join-token"
+
+
+def allocation(
+    number: int,
+    *,
+    slots: int = 1,
+    pool: str = "default",
+    job: str | None = None,
+    single_agent: bool = False,
+    blocked: frozenset[str] = frozenset(),
+) -> AllocationRequest:
+    """The request number `number`; a higher one is younger."""
+    at = SUBMITTED.replace(microsecond=number)
+    return AllocationRequest(
+        allocation_id=f"task-{number}.1",
+        task_id=f"task-{number}",
+        name=f"Task {number}",
+        pool=pool,
+        slots=slots,
+        job=JobOrder(job_id=job or f"job-{number}", submitted=at),
+        requested=at,
+        single_agent=single_agent,
+        blocked_agents=blocked,
+    )
+
+
+def launch_spec(allocation_id: str) -> LaunchSpec:
+    return LaunchSpec(
+        allocation_id=allocation_id,
+        task_id=allocation_id.rpartition(".")[0],
+        task_type="TRIAL",
+        entrypoint=("{python}", "train.py"),
+        environment={"DET_ALLOCATION_ID": allocation_id},
+    )
+
+
+class MemoryAgentStore:
+    def __init__(self) -> None:
+        self.records: dict[str, AgentRecord] = {}
+        self.failure: Exception | None = None
+
+    async def load(self) -> Sequence[AgentRecord]:
+        return tuple(self.records.values())
+
+    async def save(self, record: AgentRecord) -> None:
+        await asyncio.sleep(0)
+        if self.failure is not None:
+            raise self.failure
+        self.records[record.agent_id] = record
+
+    async def remove(self, agent_id: str) -> None:
+        self.records.pop(agent_id, None)
+
+
+class MemoryLogSink:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.offsets: dict[str, int] = {}
+        self.failures = 0
+
+    async def ingest(self, batch: LogBatch) -> int:
+        if self.failures:
+            self.failures -= 1
+            raise OSError("no space left")
+        if batch.first_offset >= self.offsets.get(batch.container_id, 0):
+            self.lines.extend(entry.log for entry in batch.entries)
+            self.offsets[batch.container_id] = batch.next_offset
+        return self.offsets[batch.container_id]
+
+
+class OneToken:
+    def verify(self, pool: str, token: str) -> bool:
+        return token == TOKEN
+
+
+class RecordingMaster:
+    """Takes every event, once it may: `failures` is how many are refused first, `open` cleared holds them up."""
+
+    def __init__(self) -> None:
+        self.events: list[RmEvent] = []
+        self.failures = 0
+        self.open = asyncio.Event()
+        self.open.set()
+        self.waiting_events: list[RmEvent] = []
+        self._changed = asyncio.Event()
+
+    async def handle(self, event: RmEvent) -> None:
+        self.waiting_events.append(event)
+        self._note()
+        await self.open.wait()
+        if self.failures:
+            self.failures -= 1
+            raise OSError("cannot commit")
+        self.events.append(event)
+        self._note()
+
+    def _note(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            await self._changed.wait()
+
+    def of(self, allocation_id: str) -> list[RmEvent]:
+        return [event for event in self.events if event.allocation_id == allocation_id]
+
+    def grant_of(self, allocation_id: str) -> Granted | None:
+        grants = [e for e in self.of(allocation_id) if isinstance(e, Granted)]
+        return grants[-1] if grants else None
+
+    def losses(self, allocation_id: str) -> list[str]:
+        return [e.reason for e in self.of(allocation_id) if isinstance(e, Lost)]
+
+    def phases(self, allocation_id: str) -> list[ContainerPhase]:
+        return [e.phase for e in self.of(allocation_id) if isinstance(e, ResourceChanged)]
+
+    def exits(self, allocation_id: str) -> list[ResourceChanged]:
+        return [
+            e
+            for e in self.of(allocation_id)
+            if isinstance(e, ResourceChanged) and e.exit is not None
+        ]
+
+    async def granted(self, allocation_id: str) -> Granted:
+        await self.until(lambda: self.grant_of(allocation_id) is not None)
+        grant = self.grant_of(allocation_id)
+        assert grant is not None
+        return grant
+
+    async def running(self, allocation_id: str, count: int = 1) -> None:
+        await self.until(lambda: self.phases(allocation_id).count(ContainerPhase.RUNNING) >= count)
+
+    async def ended(self, allocation_id: str, count: int = 1) -> list[ResourceChanged]:
+        await self.until(lambda: len(self.exits(allocation_id)) >= count)
+        return self.exits(allocation_id)
+
+    async def lost(self, allocation_id: str) -> str:
+        await self.until(lambda: bool(self.losses(allocation_id)))
+        return self.losses(allocation_id)[0]
+
+
+@dataclass(slots=True)
+class AgentsWorld:
+    """One cluster. `backend` is the present master's; `restart` replaces it."""
+
+    tasks: asyncio.TaskGroup
+    pools: Sequence[PoolOptions]
+    decide: Decide = first_fit
+    clock: LoopClock = field(default_factory=LoopClock)
+    ids: Ids = field(default_factory=lambda: Ids.seeded(1))
+    master: RecordingMaster = field(default_factory=RecordingMaster)
+    store: MemoryAgentStore = field(default_factory=MemoryAgentStore)
+    logs: MemoryLogSink = field(default_factory=MemoryLogSink)
+    agents: dict[str, FakeAgent] = field(default_factory=dict)
+    epoch: int = 0
+    channels: list[MemoryChannel] = field(default_factory=list)
+    """The agents' ends, in the order of their connections."""
+    _backend: AgentsBackend | None = None
+    _of_master: list[asyncio.Task[None]] = field(default_factory=list)
+
+    @property
+    def backend(self) -> AgentsBackend:
+        assert self._backend is not None
+        return self._backend
+
+    async def start_master(self, records: Sequence[RestoreRecord] = ()) -> None:
+        self.epoch += 1
+        self._backend = AgentsBackend(
+            pools=self.pools,
+            events=self.master,
+            agent_store=self.store,
+            log_sink=self.logs,
+            join_tokens=OneToken(),
+            clock=self.clock,
+            ids=self.ids,
+            epoch=self.epoch,
+            master_id=f"master-{self.epoch}",
+            cluster_id="cluster",
+            cluster_name="test",
+            decide=self.decide,
+        )
+        await self._backend.restore(records)
+        self._of_master.append(self.tasks.create_task(self._backend.run()))
+
+    async def stop_master(self) -> None:
+        """As by kill -9: connections break, what was in memory is gone."""
+        for task in self._of_master:
+            task.cancel()
+        await asyncio.gather(*self._of_master, return_exceptions=True)
+        self._of_master.clear()
+        for channel in self.channels:
+            channel.cut()
+        self._backend = None
+
+    async def restart(self, records: Sequence[RestoreRecord] = ()) -> None:
+        await self.stop_master()
+        await self.start_master(records)
+
+    def connect(self, *, pool: str, token: str = TOKEN) -> MemoryChannel:
+        """The agent's end of a new connection. Raises ChannelClosed while there is no master."""
+        if self._backend is None:
+            raise ChannelClosed("no master")
+        agent_end, master_end = memory_channel()
+        serving = self._backend.serve(master_end, pool=pool, token=token, peer="10.9.9.9")
+        self._of_master.append(self.tasks.create_task(serving))
+        self.channels.append(agent_end)
+        return agent_end
+
+    def new_agent(self, agent_id: str, *, token: str = TOKEN, **options: Any) -> FakeAgent:
+        """An agent that is not running yet."""
+        pool = options.setdefault("pool", "default")
+
+        async def dial() -> Channel:
+            return self.connect(pool=pool, token=token)
+
+        options.setdefault("address", f"addr-{agent_id}")
+        return FakeAgent(agent_id=agent_id, dial=dial, clock=self.clock, **options)
+
+    async def add_agent(self, agent_id: str, **options: Any) -> FakeAgent:
+        """An agent that is connected."""
+        agent = self.agents[agent_id] = self.new_agent(agent_id, **options)
+        self.tasks.create_task(agent.run())
+        await agent.until(lambda: agent.connected)
+        return agent
+
+    async def run_allocation(self, request: AllocationRequest) -> Granted:
+        """Request, start and wait until every container runs."""
+        await self.backend.request(request)
+        grant = await self.master.granted(request.allocation_id)
+        await self.backend.start(request.allocation_id, launch_spec(request.allocation_id))
+        await self.master.running(request.allocation_id, len(grant.containers))
+        return grant
+
+    async def settle(self, seconds: float = 1.0) -> None:
+        """Let everything happen that happens within `seconds`: virtual ones, so nothing waits."""
+        await asyncio.sleep(seconds)
+
+
+@asynccontextmanager
+async def agents_world(
+    *pools: PoolOptions, decide: Decide = first_fit
+) -> AsyncIterator[AgentsWorld]:
+    """A cluster with a running master; ended with everything in it."""
+
+    class _Over(Exception):
+        pass
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            world = AgentsWorld(tasks, pools or (PoolOptions(name="default"),), decide)
+            await world.start_master()
+            try:
+                yield world
+                raise _Over
+            finally:
+                world._backend = None
+    except* _Over:
+        pass
+
+
+def sent_to(agent: FakeAgent, kind: type[Message]) -> list[Message]:
+    """Messages of one type that the agent has received, oldest first."""
+    return [message for message in agent.received if isinstance(message, kind)]

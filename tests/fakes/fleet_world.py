@@ -1,0 +1,303 @@
+"""A small world around the real provisioner: a host with a naive scheduler, a store in memory, a simulated cloud."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from master.core.reasons import Reason
+from provisioner.providers.base import LaunchIntent, Provider
+from provisioner.providers.simulated import SimulatedInstance, SimulatedProvider
+from provisioner.reconciler import Provisioner
+from provisioner.types import (
+    Gang,
+    Market,
+    Node,
+    Offer,
+    OfferKey,
+    PoolDemand,
+    PoolOutlook,
+    PoolSettings,
+)
+from windlass.base.clock import Clock
+from windlass.base.errors import StoreUnavailable
+from windlass.base.ids import Ids
+
+CLUSTER = "test-cluster"
+
+
+def an_offer(
+    slots: int = 4,
+    usd_per_hour: float = 4.0,
+    *,
+    zone: str = "a",
+    name: str | None = None,
+    market: Market = Market.ON_DEMAND,
+    boot_s: float = 60.0,
+) -> Offer:
+    return Offer(
+        key=OfferKey(
+            provider="cloud", zone=zone, instance_type=name or f"gpu-{slots}", market=market
+        ),
+        slots=slots,
+        usd_per_hour=usd_per_hour,
+        boot_s=boot_s,
+    )
+
+
+def a_gang(request_id: str, slots: int = 4, *, since: float = 0.0, **more: Any) -> Gang:
+    return Gang(
+        request_id=request_id,
+        job_id=f"job-{request_id}",
+        pool="gpu",
+        slots=slots,
+        since=since,
+        **more,
+    )
+
+
+def an_intent(offer: Offer, count: int = 1, *, token: str = "0" * 32, **more: Any) -> LaunchIntent:
+    values: dict[str, Any] = {
+        "intent_id": f"intent-{token[:8]}",
+        "cluster_id": CLUSTER,
+        "pool": "gpu",
+        "generation": 1,
+    }
+    return LaunchIntent(token=token, offer=offer, count=count, **(values | more))
+
+
+@dataclass
+class Documents:
+    intents: Sequence[tuple[str, dict[str, Any]]]
+    instances: Sequence[tuple[str, dict[str, Any]]]
+    memory: dict[str, Any] | None
+
+
+class MemoryFleetStore:
+    """A FleetStore whose documents really go through JSON, and whose commits can fail."""
+
+    def __init__(self) -> None:
+        self.fails = False
+        self.commits = 0
+        self.intents: dict[str, str] = {}
+        self.instances: dict[str, tuple[bool, str]] = {}
+        self.memory: str | None = None
+
+    async def load(self) -> Documents:
+        return Documents(
+            intents=[(id_, json.loads(text)) for id_, text in self.intents.items()],
+            instances=[
+                (id_, json.loads(text)) for id_, (gone, text) in self.instances.items() if not gone
+            ],
+            memory=json.loads(self.memory) if self.memory else None,
+        )
+
+    async def save(
+        self,
+        *,
+        intents: Sequence[tuple[str, dict[str, Any]]] = (),
+        instances: Sequence[tuple[str, str, bool, dict[str, Any]]] = (),
+        memory: dict[str, Any] | None = None,
+    ) -> None:
+        await asyncio.sleep(0)
+        if self.fails:
+            raise StoreUnavailable("disk full")
+        self.commits += 1
+        self.intents |= {id_: json.dumps(document) for id_, document in intents}
+        self.instances |= {id_: (gone, json.dumps(doc)) for id_, _, gone, doc in instances}
+        if memory is not None:
+            self.memory = json.dumps(memory)
+
+    def knows_intent(self, intent_id: str) -> bool:
+        return intent_id in self.intents
+
+
+@dataclass
+class FakeHost:
+    """A NodeHost with one pool and a scheduler that places what fits, oldest first."""
+
+    pool: str = "gpu"
+    waiting: dict[str, Gang] = field(default_factory=dict)
+    placed: dict[str, dict[str, int]] = field(default_factory=dict)
+    """request id -> agent id -> slots"""
+    sizes: dict[str, int] = field(default_factory=dict)
+    silent: set[str] = field(default_factory=set)
+    cordoned: set[str] = field(default_factory=set)
+    gone: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, Reason] = field(default_factory=dict)
+    last_outlook: PoolOutlook | None = None
+    schedules: bool = True
+
+    def demand(self) -> Sequence[PoolDemand]:
+        self.schedule()
+        nodes = tuple(
+            Node(
+                agent_id=agent_id,
+                pool=self.pool,
+                slots=slots,
+                free_slots=self.free(agent_id),
+                instance_id=agent_id,
+                busy=self.is_busy(agent_id),
+                connected=agent_id not in self.silent,
+            )
+            for agent_id, slots in self.sizes.items()
+        )
+        return (PoolDemand(pool=self.pool, gangs=tuple(self.waiting.values()), nodes=nodes),)
+
+    def cordon(self, agent_id: str) -> bool:
+        if self.is_busy(agent_id):
+            return False
+        self.cordoned.add(agent_id)
+        return True
+
+    def uncordon(self, agent_id: str) -> None:
+        self.cordoned.discard(agent_id)
+
+    async def instance_gone(self, agent_id: str, reason: str) -> None:
+        await asyncio.sleep(0)
+        self.gone[agent_id] = reason
+        self.sizes.pop(agent_id, None)
+        for request_id, placement in list(self.placed.items()):
+            if agent_id in placement:  # lost: it runs again
+                slots = sum(placement.values())
+                del self.placed[request_id]
+                self.waiting[request_id] = a_gang(request_id, slots)
+
+    def outlook(self, outlook: PoolOutlook) -> None:
+        self.last_outlook = outlook
+        self.reasons = dict(outlook.reasons)
+
+    def free(self, agent_id: str) -> int:
+        if agent_id in self.cordoned:
+            return 0
+        used = sum(placement.get(agent_id, 0) for placement in self.placed.values())
+        return self.sizes[agent_id] - used
+
+    def is_busy(self, agent_id: str) -> bool:
+        return any(agent_id in placement for placement in self.placed.values())
+
+    def schedule(self) -> None:
+        for gang in list(self.waiting.values()) if self.schedules else ():
+            placement = self._fit(gang)
+            if placement is not None:
+                del self.waiting[gang.request_id]
+                self.placed[gang.request_id] = placement
+
+    def finish(self, request_id: str) -> None:
+        self.waiting.pop(request_id, None)
+        self.placed.pop(request_id, None)
+
+    def _fit(self, gang: Gang) -> dict[str, int] | None:
+        usable = [a for a in self.sizes if a not in self.silent and a not in self.cordoned]
+        fits = [a for a in usable if self.free(a) >= gang.slots]
+        if fits:
+            return {min(fits, key=self.free): gang.slots}
+        whole = [a for a in usable if not self.is_busy(a)]
+        for size in {self.sizes[a] for a in whole}:
+            same = [a for a in whole if self.sizes[a] == size]
+            count, rest = divmod(gang.slots, size)
+            if not gang.single_agent and rest == 0 and len(same) >= count:
+                return dict.fromkeys(same[:count], size)
+        return None
+
+
+class FleetWorld:
+    """Made inside a running loop whose time is the clock's. `start` may be called again after `crash`."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        offers: Iterable[Offer],
+        *,
+        settings: PoolSettings | None = None,
+        list_grace_s: float = 60.0,
+        seed: int = 1,
+    ) -> None:
+        self.clock = clock
+        self.host = FakeHost()
+        self.store = MemoryFleetStore()
+        self.ids = Ids.seeded(seed)
+        self.settings = settings or PoolSettings(pool="gpu", max_instances=10, max_idle_s=120.0)
+        self.cloud = SimulatedProvider(
+            offers=tuple(offers),
+            clock=clock,
+            cluster_id=CLUSTER,
+            list_grace_s=list_grace_s,
+            on_boot=self._booted,
+            on_end=self._ended,
+        )
+        self.generation = 0
+        self.provisioner: Provisioner
+        self._runner: asyncio.Task[None] | None = None
+
+    async def start(self, provider: Provider | None = None) -> Provisioner:
+        self.generation += 1
+        self.provisioner = Provisioner(
+            pools=[self.settings],
+            providers={self.settings.pool: provider or self.cloud},
+            host=self.host,
+            store=self.store,
+            clock=self.clock,
+            ids=self.ids,
+            cluster_id=CLUSTER,
+            generation=self.generation,
+        )
+        await self.provisioner.load()
+        for agent_id in self.host.sizes:
+            if agent_id not in self.host.silent:
+                self.provisioner.note_agent(agent_id, True)
+        self._runner = asyncio.create_task(self.provisioner.run())
+        return self.provisioner
+
+    async def crash(self) -> None:
+        """Stop at whatever line it is; what the cloud was asked for is done or not."""
+        assert self._runner is not None
+        self._runner.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._runner
+        self.host.cordoned.clear()
+
+    async def stop(self) -> None:
+        await self.crash()
+        self.cloud.close()
+
+    async def want(self, *gangs: Gang) -> None:
+        self.host.waiting |= {gang.request_id: gang for gang in gangs}
+        self.provisioner.wake()
+
+    async def until(self, what: Any, limit_s: float = 3600.0) -> None:
+        """Virtual time passes until `what()` is true."""
+        async with asyncio.timeout(limit_s):
+            while not what():  # noqa: ASYNC110 - virtual time: conditions are of many objects, sleeping is free
+                await asyncio.sleep(0.5)
+
+    def go_silent(self, agent_id: str) -> None:
+        self.host.silent.add(agent_id)
+        self.provisioner.note_agent(agent_id, False)
+
+    def come_back(self, agent_id: str) -> None:
+        self.host.silent.discard(agent_id)
+        self.provisioner.note_agent(agent_id, True)
+
+    def living(self) -> list[str]:
+        return [instance.id for instance in self.cloud.living()]
+
+    def states(self) -> list[str]:
+        return sorted(view.state for view in self.provisioner.instances())
+
+    def _booted(self, instance: SimulatedInstance) -> None:
+        self.host.sizes[instance.id] = instance.intent.offer.slots
+        self.provisioner.note_agent(instance.id, True)
+
+    def _ended(self, instance: SimulatedInstance) -> None:
+        if instance.id in self.host.sizes:
+            self.host.silent.add(instance.id)
+            self.provisioner.note_agent(instance.id, False)
+
+
+def blocked(gang: Gang, *agents: str) -> Gang:
+    return replace(gang, blocked_agents=frozenset(agents))

@@ -1,0 +1,627 @@
+"""Who may connect, agents taken out of service, the provisioner's view, reasons, logs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from agent_bootstrap.protocol import (
+    ChannelClosed,
+    Heartbeat,
+    Hello,
+    KillContainer,
+    LogAck,
+    Message,
+    Refused,
+    Slot,
+    SlotKind,
+    Welcome,
+)
+from master.core.reasons import Reason, ReasonKind
+from master.core.scheduler.types import Decision, PoolState, Release, Start, Waiting
+from provisioner.types import BootingNode, LaunchableNode, PoolCapacity, PoolOutlook
+from rm_backends.agents import pool as pool_module
+from rm_backends.agents.options import PoolOptions
+from rm_backends.agents.pool import Decide
+from rm_backends.agents.views import QueueState
+from rm_backends.base import FailureKind, ReleaseAsked
+from tests.fakes.agents_world import (
+    TOKEN,
+    AgentsWorld,
+    agents_world,
+    allocation,
+    launch_spec,
+    sent_to,
+)
+from tests.fakes.first_fit import first_fit
+from tests.fakes.virtual_time import run
+from windlass.base.errors import Conflict, NotFound, StoreUnavailable, Unsatisfiable
+
+ID = "task-1.1"
+CLOUD = PoolOptions(name="default", dynamic=True, kind="embedded")
+Scenario = Callable[[AgentsWorld], Awaitable[None]]
+
+
+def play(scenario: Scenario, *pools: PoolOptions, decide: Decide = first_fit) -> None:
+    async def main() -> None:
+        async with agents_world(*pools, decide=decide) as world:
+            await scenario(world)
+
+    run(main(), limit_s=24 * 3600)
+
+
+HELLO = Hello(version="1", agent_id="a1", pool="default", boot_id="b")
+
+
+@pytest.mark.parametrize(
+    ("pool", "token", "first", "why", "retry"),
+    [
+        ("default", "wrong", HELLO, "join token is not valid", False),
+        ("other", "wrong", HELLO, "join token is not valid", False),
+        ("other", TOKEN, HELLO, "no resource pool 'other'", False),
+        ("default", TOKEN, HELLO.model_copy(update={"pool": "x"}), "says 'x'", False),
+        ("default", TOKEN, HELLO.model_copy(update={"protocol": 9}), "speaks protocol 9", False),
+        ("default", TOKEN, HELLO.model_copy(update={"agent_id": "a 1"}), "agent id must", False),
+        (
+            "default",
+            TOKEN,
+            HELLO.model_copy(update={"slots": (Slot(id=0, kind=SlotKind.CPU),) * 2}),
+            "same number",
+            False,
+        ),
+        ("default", TOKEN, Heartbeat(), "must be Hello", False),
+        ("default", TOKEN, None, "no Hello in time", True),
+    ],
+)
+def test_who_is_refused(
+    pool: str, token: str, first: Message | None, why: str, retry: bool
+) -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        channel = world.connect(pool=pool, token=token)
+        if first is not None:
+            await channel.send(first)
+        answer = await channel.receive()
+        assert isinstance(answer, Refused)
+        assert why in answer.reason
+        assert token not in answer.reason
+        assert answer.retry is retry
+        with pytest.raises(ChannelClosed):
+            await channel.receive()
+        assert world.store.records == {}
+        assert world.backend.agents() == ()
+
+    play(scenario)
+
+
+def test_an_agent_is_saved_before_it_is_welcome() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        world.store.failure = StoreUnavailable("the disk is full")
+        channel = world.connect(pool="default")
+        await channel.send(HELLO)
+        answer = await channel.receive()
+        assert isinstance(answer, Refused)
+        assert answer.retry
+        world.store.failure = None
+        channel = world.connect(pool="default")
+        await channel.send(HELLO)
+        assert isinstance(await channel.receive(), Welcome)
+        assert set(world.store.records) == {"a1"}
+
+    play(scenario)
+
+
+def test_a_connection_that_talks_out_of_place_is_closed() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        channel = world.connect(pool="default")
+        await channel.send(HELLO)
+        await channel.receive()
+        await channel.send(HELLO)
+        with pytest.raises(ChannelClosed):
+            await channel.receive()
+
+    play(scenario)
+
+
+def test_an_agent_moves_to_another_pool_only_without_work() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        agent = await world.add_agent("a1")
+        grant = await world.run_allocation(allocation(1))
+        await agent.unplug()
+        moved = world.new_agent("a1", pool="second", boot_id="boot-2", reconnect_s=5.0)
+        world.tasks.create_task(moved.run())
+        await moved.until(lambda: moved.refused is not None)
+        agent.plug_in()
+        agent.exit(grant.containers[0].container_id)
+        await world.master.ended(ID)
+        await agent.die()
+        await moved.until(lambda: moved.connected)
+        assert [(a.id, a.pool) for a in world.backend.agents()] == [("a1", "second")]
+        assert world.store.records["a1"].pool == "second"
+
+    play(scenario, PoolOptions(name="default"), PoolOptions(name="second"))
+
+
+def test_draining_lets_work_finish_and_disabling_does_not() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        agent = await world.add_agent("a1")
+        first = await world.run_allocation(allocation(1))
+        await world.run_allocation(allocation(2))
+        view = await world.backend.disable_agent("a1", drain=True)
+        assert (view.enabled, view.draining) == (False, True)
+        await world.backend.request(allocation(3))
+        await world.settle(60)
+        assert world.master.grant_of("task-3.1") is None
+        reason = world.backend.explain("task-3.1")
+        assert reason is not None
+        assert reason.kind is ReasonKind.NO_SUCH_AGENT
+        agent.exit(first.containers[0].container_id)
+        await world.master.ended(ID)
+        assert world.master.exits("task-2.1") == []
+
+        await world.backend.disable_agent("a1", drain=False)
+        (ended,) = await world.master.ended("task-2.1")
+        assert ended.exit is not None
+        assert ended.exit.failure is FailureKind.AGENT_FAILED
+        assert ended.exit.message == "agent a1 was disabled"
+
+        await world.backend.enable_agent("a1")
+        await world.master.granted("task-3.1")
+
+    play(scenario)
+
+
+def test_a_disabled_agent_stays_disabled_over_a_restart() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        agent = await world.add_agent("a1")
+        await world.backend.disable_agent("a1", drain=False)
+        await world.restart()
+        await world.settle(5)
+        assert agent.connected
+        await world.backend.request(allocation(1))
+        await world.settle(60)
+        assert world.master.grant_of(ID) is None
+        await world.backend.enable_agent("a1")
+        await world.master.granted(ID)
+
+    play(scenario)
+
+
+def test_disabling_gives_up_reservations_that_were_not_started() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        await world.add_agent("a1")
+        await world.backend.request(allocation(1))
+        await world.master.granted(ID)
+        await world.backend.disable_agent("a1", drain=False)
+        assert await world.master.lost(ID) == "agent a1 was disabled"
+        await world.backend.start(ID, launch_spec(ID))
+        await world.settle(60)
+        assert world.agents["a1"].started == []
+
+    play(scenario)
+
+
+def test_only_absent_agents_can_be_forgotten() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        agent = await world.add_agent("a1")
+        with pytest.raises(Conflict, match="is connected"):
+            await world.backend.forget_agent("a1")
+        await agent.die()
+        await world.settle(30)
+        world.backend.check(allocation(1))
+        await world.backend.forget_agent("a1")
+        assert world.store.records == {}
+        with pytest.raises(NotFound):
+            world.backend.agent("a1")
+        with pytest.raises(Unsatisfiable, match="has ever connected"):
+            world.backend.check(allocation(1))
+
+    play(scenario)
+
+
+def test_a_node_is_cordoned_only_if_nothing_is_placed_on_it() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        await world.add_agent("a1", instance_id="a1")
+        await world.backend.request(allocation(1))
+        await world.master.granted(ID)
+        assert not world.backend.cordon("a1"), "a reservation is enough"
+        await world.backend.kill(ID)
+        assert world.backend.cordon("a1")
+        await world.backend.request(allocation(2))
+        await world.settle(60)
+        assert world.master.grant_of("task-2.1") is None
+        (demand,) = world.backend.demand()
+        assert [gang.request_id for gang in demand.gangs] == ["task-2.1"]
+        world.backend.uncordon("a1")
+        await world.master.granted("task-2.1")
+
+    play(scenario, CLOUD)
+
+
+def test_a_node_cordoned_before_it_connects_gets_nothing() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        assert world.backend.cordon("i-1")
+        await world.add_agent("i-1", instance_id="i-1")
+        await world.backend.request(allocation(1))
+        await world.settle(60)
+        assert world.master.grant_of(ID) is None
+
+    play(scenario, CLOUD)
+
+
+def test_an_instance_that_is_gone_is_lost_without_waiting() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        agent = await world.add_agent("i-1", instance_id="i-1")
+        await world.run_allocation(allocation(1))
+        await agent.die()
+        begin = world.clock.monotonic()
+        for _ in range(2):
+            await world.backend.instance_gone("i-1", "spot reclaim")
+        assert "spot reclaim" in await world.master.lost(ID)
+        assert world.clock.monotonic() - begin < 1
+        assert world.store.records == {}
+        assert world.backend.agents() == ()
+
+    play(scenario, CLOUD)
+
+
+class Provisioner:
+    def __init__(self, world: AgentsWorld, capacity: PoolCapacity) -> None:
+        self.woken = 0
+        self.seen: list[tuple[str, bool]] = []
+        world.backend.set_provisioner(
+            wake=self.wake,
+            capacity=lambda pool: capacity,
+            note_agent=lambda agent_id, connected: self.seen.append((agent_id, connected)),
+        )
+
+    def wake(self) -> None:
+        self.woken += 1
+
+
+def test_demand_is_gangs_and_nodes_of_one_instant() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        provisioner = Provisioner(
+            world, PoolCapacity(pool="default", node_slots=(4,), max_instances=3)
+        )
+        for number in (1, 2, 3):
+            await world.backend.request(allocation(number, slots=4))
+        await world.settle()
+        (demand,) = world.backend.demand()
+        assert [gang.slots for gang in demand.gangs] == [4, 4, 4]
+        assert provisioner.woken == 1
+
+        agent = await world.add_agent("i-1", instance_id="i-1")
+        (demand,) = world.backend.demand()
+        assert provisioner.seen == [("i-1", True)]
+        assert (len(demand.gangs), len(demand.nodes)) == (3, 0), "no node before its gang is placed"
+        await world.settle()
+        (demand,) = world.backend.demand()
+        assert len(demand.gangs) == 2
+        (node,) = demand.nodes
+        assert (node.agent_id, node.instance_id) == ("i-1", "i-1")
+        assert (node.slots, node.free_slots, node.busy, node.connected) == (4, 0, True, True)
+        assert provisioner.woken == 2
+        await world.settle(600)
+        assert provisioner.woken == 2, "unchanged demand wakes nobody"
+        await agent.unplug()
+        await world.settle()
+        assert provisioner.seen == [("i-1", True), ("i-1", False)]
+        (demand,) = world.backend.demand()
+        assert [node.connected for node in demand.nodes] == [False]
+
+    play(scenario, CLOUD)
+
+
+def test_a_dynamic_pool_can_be_what_its_provisioner_could_launch() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        Provisioner(world, PoolCapacity(pool="default", node_slots=(1, 8), max_instances=3))
+        for slots in (0, 2, 8, 16, 24):
+            world.backend.check(allocation(1, slots=slots))
+        for slots, nearest in ((12, "8 and 16"), (100, "24")):
+            with pytest.raises(Unsatisfiable, match=f"{nearest}$"):
+                world.backend.check(allocation(1, slots=slots))
+
+    play(scenario, CLOUD)
+
+
+def test_the_planner_says_why_a_gang_waits() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        await world.backend.request(allocation(1))
+        reason = world.backend.explain(ID)
+        assert reason is not None
+        await world.settle()
+        reason = world.backend.explain(ID)
+        assert reason is not None
+        assert reason.kind is ReasonKind.NEEDS_CAPACITY
+        launching = Reason(kind=ReasonKind.LAUNCHING, text="i-1 boots since 3 s")
+        world.backend.outlook(PoolOutlook(pool="default", reasons={ID: launching}))
+        assert world.backend.explain(ID) == launching
+        assert [entry.reason for entry in world.backend.queue("default")] == [launching]
+
+    play(scenario, CLOUD)
+
+
+def test_the_scheduler_sees_what_boots_and_what_could_be_launched() -> None:
+    states: list[PoolState] = []
+
+    def decide(state: PoolState) -> Decision:
+        states.append(state)
+        return first_fit(state)
+
+    async def scenario(world: AgentsWorld) -> None:
+        await world.backend.request(allocation(1))
+        world.backend.outlook(
+            PoolOutlook(
+                pool="default",
+                booting=(
+                    BootingNode(instance_id="i-1", slots=4, ready_in_s=60),
+                    BootingNode(instance_id="i-2", slots=4, ready_in_s=90),
+                ),
+                launchable=(LaunchableNode(slots=8, count=2, ready_in_s=200),),
+            )
+        )
+        await world.settle(31)
+        booting = [x for x in states[-1].launchable if x.booting]
+        assert [round(x.ready_in_s / 10) for x in booting] == [3, 6]
+        assert [(x.slots_per_agent, x.count) for x in states[-1].launchable if not x.booting] == [
+            (8, 2)
+        ]
+        await world.add_agent("i-1", instance_id="i-1")
+        await world.settle()
+        assert [x.booting for x in states[-1].launchable] == [True, False]
+
+    play(scenario, CLOUD, decide=decide)
+
+
+def test_a_release_is_asked_once_and_counts_as_coming_back() -> None:
+    states: list[PoolState] = []
+
+    def decide(state: PoolState) -> Decision:
+        states.append(state)
+        decision = first_fit(state)
+        if not state.waiting:
+            return decision
+        release = tuple(
+            Release(request_id=r.request.id, why="task-2 is due") for r in state.running
+        )
+        return Decision(start=decision.start, release=release, waiting=decision.waiting)
+
+    async def scenario(world: AgentsWorld) -> None:
+        agent = await world.add_agent("a1")
+        grant = await world.run_allocation(allocation(1, slots=4))
+        await world.backend.request(allocation(2, slots=4))
+        await world.settle(60)
+        asked = [e for e in world.master.of(ID) if isinstance(e, ReleaseAsked)]
+        assert asked == [ReleaseAsked(allocation_id=ID, reason="task-2 is due")]
+        assert [r.releasing for r in states[-1].running] == [True]
+        agent.exit(grant.containers[0].container_id)
+        await world.master.granted("task-2.1")
+
+    play(scenario, decide=decide)
+
+
+@pytest.mark.parametrize(
+    "placement",
+    [{"a1": 3}, {"nowhere": 2}, {"blocked": 2}, {}, {"a1": 2, "a2": 0}, {"full": 2}, {"away": 2}],
+)
+def test_decisions_that_do_not_hold_are_dropped(placement: dict[str, int]) -> None:
+    def decide(state: PoolState) -> Decision:
+        if not any(request.id == ID for request in state.waiting):
+            return first_fit(state)
+        return Decision(start=(Start(request_id=ID, placement=placement),))
+
+    async def scenario(world: AgentsWorld) -> None:
+        await world.add_agent("full", slots=2)
+        await world.run_allocation(allocation(9, slots=2))
+        for agent_id in ("a1", "a2", "blocked", "away"):
+            await world.add_agent(agent_id)
+        await world.agents["away"].unplug()
+        await world.backend.request(allocation(1, slots=2, blocked=frozenset({"blocked"})))
+        await world.settle(20)
+        assert world.master.of(ID) == []
+        assert world.backend.explain(ID) is not None
+
+    play(scenario, decide=decide)
+
+
+def test_a_failing_scheduler_is_tried_again() -> None:
+    calls = 0
+
+    def decide(state: PoolState) -> Decision:
+        nonlocal calls
+        calls += 1
+        if calls < 4:
+            raise RuntimeError("bug")
+        return first_fit(state)
+
+    async def scenario(world: AgentsWorld) -> None:
+        await world.add_agent("a1")
+        await world.backend.request(allocation(1))
+        await world.master.granted(ID)
+
+    play(scenario, decide=decide)
+
+
+def test_a_large_pool_is_decided_in_a_thread_and_what_changed_meanwhile_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pool_module, "INLINE_LIMIT", 3)
+    threads: set[str] = set()
+    meanwhile: list[Callable[[], object]] = []
+
+    def decide(state: PoolState) -> Decision:
+        if len(state.waiting) >= 4:
+            threads.add(threading.current_thread().name)
+            meanwhile.pop()()
+        return first_fit(state)
+
+    async def scenario(world: AgentsWorld) -> None:
+        loop = asyncio.get_running_loop()
+        await world.add_agent("a1", slots=8)
+
+        def withdraw() -> None:
+            world.tasks.create_task(world.backend.kill(ID))
+
+        meanwhile.append(lambda: loop.call_soon_threadsafe(withdraw))
+        for number in range(1, 5):
+            await world.backend.request(allocation(number))
+        await world.settle()
+        assert threading.current_thread().name not in threads
+        assert meanwhile == []
+        assert world.master.of(ID) == []
+        assert len(world.master.events) == 3
+        assert sum(s.container_id is not None for s in world.backend.agent("a1").slots) == 3
+
+    play(scenario, decide=decide)
+
+
+def test_zero_slot_tasks_have_places_of_their_own() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        await world.add_agent("a1", slots=2)
+        await world.run_allocation(allocation(1, slots=2))
+        await world.run_allocation(allocation(2, slots=0))
+        await world.run_allocation(allocation(3, slots=0))
+        await world.backend.request(allocation(4, slots=0))
+        await world.settle(20)
+        assert world.master.grant_of("task-4.1") is None
+        (pool,) = world.backend.pools_view()
+        assert (pool.slots, pool.slots_used, pool.aux_running, pool.aux_capacity) == (2, 2, 2, 2)
+        assert (pool.running, pool.waiting, pool.type) == (3, 1, "static")
+
+    play(scenario, PoolOptions(name="default", max_aux_containers_per_agent=2))
+
+
+def test_the_queue_shows_what_holds_and_what_waits() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        await world.add_agent("a1", slots=2)
+        await world.run_allocation(allocation(1))
+        await world.backend.request(allocation(2))
+        await world.master.granted("task-2.1")
+        await world.backend.request(allocation(3))
+        await world.settle()
+        rows = world.backend.queue("default")
+        assert [(r.allocation_id, r.state, dict(r.placement)) for r in rows] == [
+            (ID, QueueState.SCHEDULED, {"a1": 1}),
+            ("task-2.1", QueueState.SCHEDULED, {"a1": 1}),
+            ("task-3.1", QueueState.QUEUED, {}),
+        ]
+        kinds = [r.reason.kind if r.reason else None for r in rows]
+        assert kinds == [None, ReasonKind.STARTING, ReasonKind.NEEDS_CAPACITY]
+        with pytest.raises(NotFound):
+            world.backend.queue("nowhere")
+
+    play(scenario)
+
+
+def test_a_changed_job_order_reaches_the_scheduler() -> None:
+    states: list[PoolState] = []
+
+    def decide(state: PoolState) -> Decision:
+        states.append(state)
+        return first_fit(state)
+
+    async def scenario(world: AgentsWorld) -> None:
+        request = allocation(1, job="j")
+        await world.backend.request(request)
+        order = type(request.job)(
+            job_id="j", submitted=datetime(2026, 1, 1, tzinfo=UTC), weight=3.0, max_slots=2
+        )
+        await world.backend.update_job(order)
+        await world.settle()
+        assert (states[-1].jobs["j"].weight, states[-1].jobs["j"].max_slots) == (3.0, 2)
+        await world.backend.withdraw(ID)
+        await world.settle()
+        assert states[-1].jobs == {}
+
+    play(scenario, decide=decide)
+
+
+def test_logs_are_stored_once_and_survive_failures_and_reconnects() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        agent = await world.add_agent("a1")
+        (container,) = (await world.run_allocation(allocation(1))).containers
+        world.logs.failures = 2
+        agent.log(container.container_id, "one", "two")
+        await agent.until(lambda: not agent.unacked)
+        await agent.unplug()
+        agent.log(container.container_id, "three")
+        agent.plug_in()
+        await agent.until(lambda: not agent.unacked)
+        assert world.logs.lines == ["one", "two", "three"]
+        welcome = sent_to(agent, Welcome)[-1]
+        assert isinstance(welcome, Welcome)
+        assert welcome.log_offsets == {container.container_id: 8}
+        assert [m.next_offset for m in sent_to(agent, LogAck)] == [8, 14]  # type: ignore[attr-defined]
+
+    play(scenario)
+
+
+def test_a_slow_log_store_delays_no_exit() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        agent = await world.add_agent("a1")
+        (container,) = (await world.run_allocation(allocation(1))).containers
+        world.logs.failures = 10**6
+        agent.log(container.container_id, "one")
+        agent.exit(container.container_id)
+        await world.master.ended(ID)
+        world.logs.failures = 0
+        await agent.until(lambda: not agent.unacked)
+        assert world.logs.lines == ["one"]
+
+    play(scenario)
+
+
+def test_an_agent_is_shown_with_its_slots_and_notes() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        agent = await world.add_agent("a1", slots=2, address="")
+        (container,) = (await world.run_allocation(allocation(1))).containers
+        agent.beat(Heartbeat(disk_free_bytes=1 << 20, notes=("no namespaces",)))
+        await world.settle()
+        view = world.backend.agent("a1")
+        assert view.address == "10.9.9.9", "the peer's address if it does not tell one"
+        assert view.notes == ("no namespaces", "disk nearly full: 1 MiB left")
+        assert [(s.id, s.kind, s.container_id, s.allocation_id) for s in view.slots] == [
+            (0, "artificial", container.container_id, ID),
+            (1, "artificial", None, None),
+        ]
+        agent.beat(Heartbeat(disk_free_bytes=1 << 40))
+        await world.settle()
+        assert world.backend.agent("a1").notes == ("no namespaces",)
+
+    play(scenario)
+
+
+def test_kills_are_repeated_as_often_as_asked() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        agent = await world.add_agent("a1")
+        await world.run_allocation(allocation(1))
+        world.master.open.clear()
+        await world.backend.kill(ID)
+        await world.settle()
+        await world.backend.kill(ID)
+        await world.settle()
+        assert len(sent_to(agent, KillContainer)) == 1, "its end is on the way already"
+        world.master.open.set()
+        await world.master.ended(ID)
+
+    play(scenario)
+
+
+def test_waiting_reasons_of_the_scheduler_come_through() -> None:
+    queued = Reason(kind=ReasonKind.QUEUED, text="behind 3 others")
+
+    def decide(state: PoolState) -> Decision:
+        waiting: dict[str, Any] = {r.id: Waiting(reason=queued) for r in state.waiting}
+        return Decision(waiting=waiting)
+
+    async def scenario(world: AgentsWorld) -> None:
+        await world.backend.request(allocation(1))
+        await world.settle()
+        assert world.backend.explain(ID) == queued
+
+    play(scenario, decide=decide)

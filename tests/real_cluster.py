@@ -50,7 +50,12 @@ def eventually(what: str, look: Callable[[], T | None], *, patience_s: float = P
 
 def embedded_pool(**settings: Any) -> Json:
     """A pool section whose instances are processes on this machine."""
-    provider = {"type": "embedded", "slots_per_instance": 2, "boot_time": "300ms", "usd_per_hour": 2.0}
+    provider = {
+        "type": "embedded",
+        "slots_per_instance": 2,
+        "boot_time": "300ms",
+        "usd_per_hour": 2.0,
+    }
     pool = {
         "pool_name": "compute",
         "max_instances": 2,
@@ -150,7 +155,7 @@ class RealCluster:
     def hosts(self) -> dict[str, psutil.Process]:
         """Instance id -> its living host process."""
         found = {}
-        for state in self.data_dir.glob("instances/*/host.state"):
+        for state in self.data_dir.glob("instances/*/*/host.state"):
             with suppress(OSError, ValueError, psutil.NoSuchProcess):
                 found[state.parent.name] = psutil.Process(json.loads(state.read_text())["pid"])
         return {k: p for k, p in found.items() if p.is_running() and p.status() != "zombie"}
@@ -185,7 +190,9 @@ class RealCluster:
         return self.client.session.get(path)
 
     def submit(self, config: Mapping[str, Any], model: Path) -> int:
-        created = self.client.create_experiment(yaml.safe_dump(dict(config)), pack_directory(model).files)
+        created = self.client.create_experiment(
+            yaml.safe_dump(dict(config)), pack_directory(model).files
+        )
         return int(created["experiment"]["id"])
 
     def experiment(self, experiment_id: int) -> Json:
@@ -225,5 +232,3 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-

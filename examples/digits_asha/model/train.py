@@ -30,8 +30,8 @@ def build(hparams: dict[str, Any], seed: int) -> MLPClassifier:
 
 def save(context: core.Context, network: MLPClassifier, epoch: int) -> None:
     with context.checkpoint.store_path({"steps_completed": epoch}) as (path, _):
-        with (path / "network.pkl").open("wb") as file:
-            pickle.dump({"network": network, "epoch": epoch}, file)
+        state = pickle.dumps({"network": network, "epoch": epoch})
+        (path / "network.pkl").write_bytes(state)
 
 
 def restore(path: Path) -> tuple[MLPClassifier, int]:

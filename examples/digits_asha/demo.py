@@ -1,0 +1,163 @@
+"""Starts a master, runs the digits search on its elastic pool, shows it live, and leaves nothing behind.
+
+Everything it knows it asks the REST API, as any user's program would.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.live import Live
+
+sys.path.insert(0, str(Path(__file__).parent))
+from screen import Snapshot, best_first, draw, metric, word
+
+from windlass.base.errors import WindlassError
+from windlass.sdk.client import Client
+from windlass.sdk.context_dir import pack_directory
+from windlass.sdk.session import Session
+
+HERE = Path(__file__).parent
+WINDLASS = str(Path(sys.executable).with_name("windlass"))
+PATIENCE_S = 170.0
+ENDS = ("STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR")
+Json = dict[str, Any]
+
+
+class Demo:
+    """The demo's master in a temporary folder."""
+
+    def __init__(self, folder: Path, console: Console) -> None:
+        self.folder = folder
+        self.data = folder / "master"
+        self.console = console
+        self.port = _free_port()
+        self.log = folder / "master.log"
+        self.started = time.monotonic()
+        self._master: subprocess.Popen[bytes] | None = None
+        self.client = Client(Session(f"http://127.0.0.1:{self.port}"))
+
+    def start(self) -> None:
+        config = yaml.safe_load((HERE / "master.yaml").read_text())
+        path = self.folder / "master.yaml"
+        path.write_text(yaml.safe_dump({**config, "port": self.port}))
+        with self.log.open("wb") as log:
+            self._master = subprocess.Popen(
+                [WINDLASS, "master", "run", "-c", str(path), "--data-dir", str(self.data)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        while not self._answers():
+            if self._master.poll() is not None:
+                raise SystemExit(f"the master ended:\n{self.log.read_text()[-2000:]}")
+            time.sleep(0.1)
+        self.client.session.login("determined", "")
+
+    def _answers(self) -> bool:
+        with suppress(WindlassError):
+            return bool(self.client.info())
+        return False
+
+    def stop(self) -> None:
+        """End the master, then every instance it may have left, whatever state they are in."""
+        if self._master is None:
+            return
+        with self.console.status("cleaning up"):
+            self._master.send_signal(signal.SIGTERM)
+            try:
+                self._master.wait(timeout=15)
+            except subprocess.TimeoutExpired:
+                self._master.kill()
+            command = [WINDLASS, "master", "end-instances", "--data-dir", str(self.data)]
+            subprocess.run(command, check=False, capture_output=True)
+
+    def submit(self) -> int:
+        files = pack_directory(HERE / "model").files
+        created = self.client.create_experiment((HERE / "search.yaml").read_text(), files)
+        return int(created["experiment"]["id"])
+
+    def look(self, experiment_id: int) -> Snapshot:
+        get = self.client.session.get
+        return Snapshot(
+            experiment=self.client.experiment(experiment_id)["experiment"],
+            trials=self.client.trials(experiment_id),
+            fleet=get("/api/v1/windlass/fleet"),
+            pool=get("/api/v1/windlass/pools")["pools"][0],
+            rungs=get(f"/api/v1/windlass/experiments/{experiment_id}/searcher")["rungs"],
+            elapsed_s=time.monotonic() - self.started,
+        )
+
+
+def watch(demo: Demo, experiment_id: int) -> Snapshot:
+    """Show the cluster until the search is over and the pool is empty again."""
+    with Live(console=demo.console, auto_refresh=False, vertical_overflow="crop") as live:
+        while True:
+            now = demo.look(experiment_id)
+            live.update(draw(now), refresh=True)
+            if now.experiment["state"] in ENDS and not now.fleet["instances"]:
+                return now
+            if now.elapsed_s > PATIENCE_S:
+                raise SystemExit(f"the demo did not end within {PATIENCE_S:.0f} s")
+            time.sleep(0.25 if demo.console.is_terminal else 1.0)
+
+
+def report(console: Console, end: Snapshot) -> bool:
+    """Print the result; whether the demo did its job."""
+    best = best_first(end.trials)[0]
+    value = metric(best)
+    done = end.experiment["state"] == "STATE_COMPLETED" and value is not None
+    console.print()
+    console.print(f"search: [b]{word(end.experiment['state'])}[/b], {len(end.trials)} trials")
+    if value is not None:
+        chosen = {k: v for k, v in best["hparams"].items() if k != "epochs"}
+        console.print(
+            f"best trial: [b]{best['id']}[/b], validation error [b]{value:.4f}[/b] "
+            f"after {best['totalBatchesProcessed']} epochs"
+        )
+        for name, setting in sorted(chosen.items()):
+            console.print(
+                f"  {name}: {setting:.4g}" if isinstance(setting, float) else f"  {name}: {setting}"
+            )
+    fleet = end.fleet
+    console.print(f"instances left: {len(fleet['instances'])}")
+    console.print(
+        f"cost: [b]${fleet['usd']:.4f}[/b]; an always-on fleet of the same peak "
+        f"({fleet['peakInstances']} instances): ${fleet['alwaysOnUsd']:.4f}"
+    )
+    return done
+
+
+def main() -> int:
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="windlass-demo-") as folder:
+        demo = Demo(Path(folder), console)
+        try:
+            demo.start()
+            return 0 if report(console, watch(demo, demo.submit())) else 1
+        except KeyboardInterrupt:
+            console.print("stopping")
+            return 130
+        finally:
+            demo.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""One terminal view of a search on an elastic pool, drawn from what the REST API answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+Json = dict[str, Any]
+TRIALS_SHOWN = 12
+_STATE_STYLE = {
+    "booting": "yellow",
+    "busy": "green",
+    "idle": "cyan",
+    "COMPLETED": "dim",
+    "RUNNING": "green",
+    "ERROR": "red",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One look at the cluster."""
+
+    experiment: Json
+    trials: list[Json]
+    fleet: Json
+    pool: Json
+    rungs: list[Json] = field(default_factory=list)
+    elapsed_s: float = 0.0
+
+
+def draw(now: Snapshot) -> RenderableType:
+    return Group(_head(now), _fleet(now), _trials(now), _rungs(now))
+
+
+def best_first(trials: list[Json]) -> list[Json]:
+    """Trials by their best validation error; those without one last."""
+    return sorted(trials, key=lambda t: (metric(t) is None, metric(t) or 0.0, t["id"]))
+
+
+def metric(trial: Json) -> float | None:
+    value = trial.get("searcherMetricValue")
+    return float(value) if value is not None else None
+
+
+def word(state: str) -> str:
+    return state.removeprefix("STATE_")
+
+
+def _head(now: Snapshot) -> RenderableType:
+    e, pool, fleet = now.experiment, now.pool, now.fleet
+    progress = float(e.get("progress") or 0.0)
+    line = Table.grid(padding=(0, 2), expand=True)
+    line.add_column(ratio=1)
+    line.add_column(ratio=1, justify="right")
+    waiting = sum(int(w["slots"]) for w in pool["waiting"])
+    line.add_row(
+        f"[b]{e['name']}[/b]  {word(e['state'])}  {now.elapsed_s:.0f} s",
+        f"slots: [b]{waiting}[/b] waiting, [b]{pool['slotsUsed']}[/b] of {pool['slotsTotal']} used"
+        f"   money: [b]${fleet['usd']:.4f}[/b]",
+    )
+    return Panel(Group(line, ProgressBar(total=1.0, completed=progress)), padding=(0, 1))
+
+
+def _fleet(now: Snapshot) -> RenderableType:
+    table = Table(expand=True, box=None, title="instances", title_justify="left", pad_edge=False)
+    for name in ("instance", "state", "age", "slots", "$/h", "why"):
+        table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=48)
+    for i in now.fleet["instances"]:
+        table.add_row(
+            i["id"],
+            Text(i["activity"], _STATE_STYLE.get(i["activity"], "")),
+            f"{i['ageS']:.0f} s",
+            str(i["slots"]),
+            f"{i['usdPerHour']:.2f}",
+            i.get("reason") or "",
+        )
+    if not now.fleet["instances"]:
+        table.add_row("[dim]none[/dim]")
+    return table
+
+
+def _trials(now: Snapshot) -> RenderableType:
+    table = Table(
+        expand=True, box=None, title="trials, best first", title_justify="left", pad_edge=False
+    )
+    for name in ("trial", "state", "error", "epochs", "learning rate", "hidden", "waits for"):
+        table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=40)
+    for t in best_first(now.trials)[:TRIALS_SHOWN]:
+        value, state = metric(t), word(t["state"])
+        table.add_row(
+            str(t["id"]),
+            Text(state, _STATE_STYLE.get(state, "")),
+            "" if value is None else f"{value:.4f}",
+            str(t["totalBatchesProcessed"]),
+            f"{t['hparams']['learning_rate']:.2g}",
+            f"{t['hparams']['hidden']} x {t['hparams']['layers']}",
+            t.get("waitingReason") or "",
+        )
+    more = len(now.trials) - TRIALS_SHOWN
+    if more > 0:
+        table.add_row(f"[dim]and {more} more[/dim]")
+    return table
+
+
+def _rungs(now: Snapshot) -> RenderableType:
+    table = Table(expand=True, box=None, title="rungs", title_justify="left", pad_edge=False)
+    for name in ("bracket", "rung", "epochs", "reached it", "went on", "best error"):
+        table.add_column(name)
+    for r in now.rungs:
+        entries = r["entries"]
+        values = [e["metric"] for e in entries if e["metric"] is not None]
+        table.add_row(
+            str(r["bracket"]),
+            str(r["rung"]),
+            str(r["units"]),
+            str(len(entries)),
+            str(sum(1 for e in entries if e["promoted"])),
+            f"{min(values):.4f}" if values else "",
+        )
+    return table

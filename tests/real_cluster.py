@@ -88,6 +88,8 @@ class RealCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._client is not None:
+            self._client.session.close()
         for agent in self._agents.values():
             _stop(agent)
         if self.master is not None:

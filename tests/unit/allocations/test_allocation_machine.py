@@ -78,7 +78,11 @@ def test_quiet_life() -> None:
         ("nothing", OK, OutcomeKind.FINISHED),
         ("nothing", BAD, OutcomeKind.FAILED),
         ("nothing", AGENT_DIED, OutcomeKind.TRANSIENT),
-        ("nothing", ContainerExit(exit_code=None, failure=FailureKind.ABORTED), OutcomeKind.TRANSIENT),
+        (
+            "nothing",
+            ContainerExit(exit_code=None, failure=FailureKind.ABORTED),
+            OutcomeKind.TRANSIENT,
+        ),
         ("nothing", ContainerExit(exit_code=1, failure=FailureKind.TASK_ERROR), OutcomeKind.FAILED),
         ("preempt", OK, OutcomeKind.FINISHED),
         ("preempt", BAD, OutcomeKind.FAILED),

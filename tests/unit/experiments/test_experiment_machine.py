@@ -93,15 +93,11 @@ class World:
         if ready:
             self.on_run(trial, lambda s: (allocation.marked_ready(s), ()))
 
-    def report(
-        self, index: int, phase: ContainerPhase, exit_: ContainerExit | None = None
-    ) -> None:
+    def report(self, index: int, phase: ContainerPhase, exit_: ContainerExit | None = None) -> None:
         trial = self.trial(index)
         self.on_run(
             trial,
-            lambda s: allocation.container_changed(
-                s, f"c-{trial.id}", phase, exit_, now=self.now
-            ),
+            lambda s: allocation.container_changed(s, f"c-{trial.id}", phase, exit_, now=self.now),
         )
 
     def exit(self, index: int = 0, code: int | None = 0, **more: Any) -> None:
@@ -259,7 +255,18 @@ def test_late_events_of_an_old_run_raise_key_error_for_the_caller() -> None:
 
 choices = st.tuples(
     st.sampled_from(
-        ["start", "exit0", "exit1", "lost", "ack", "validate", "pause", "activate", "invalid", "tick"]
+        [
+            "start",
+            "exit0",
+            "exit1",
+            "lost",
+            "ack",
+            "validate",
+            "pause",
+            "activate",
+            "invalid",
+            "tick",
+        ]
     ),
     st.integers(0, 11),
     st.floats(0, 1),
@@ -324,9 +331,7 @@ def act(world: World, name: str, index: int, value: float) -> None:
         world.validate(index, loss=value, epochs=int(value * 8) + 1)
     elif name == "invalid":
         request_id = trial.request_id
-        world.do(
-            lambda s, e: machine.early_exit_reported(s, e, request_id, ExitReason.INVALID_HP)
-        )
+        world.do(lambda s, e: machine.early_exit_reported(s, e, request_id, ExitReason.INVALID_HP))
 
 
 def check(world: World) -> None:

@@ -50,7 +50,13 @@ def test_a_contradiction_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("group", "steps", "rolls_back"),
-    [("training", 4, False), ("training", 3, True), ("training", 2, True), ("validation", 3, False), ("validation", 2, True)],
+    [
+        ("training", 4, False),
+        ("training", 3, True),
+        ("training", 2, True),
+        ("validation", 3, False),
+        ("validation", 2, True),
+    ],
 )
 def test_a_later_run_rolls_back_what_it_overtakes(group: str, steps: int, rolls_back: bool) -> None:
     metrics = folded(report(1, loss=3), report(2, loss=2), report(3, loss=1))

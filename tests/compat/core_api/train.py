@@ -1,0 +1,42 @@
+"""A Core API experiment of the published package: counts to `steps`, slowly enough to be preempted."""
+
+import json
+import logging
+import time
+
+import determined
+from determined import core
+
+STEPS = 12
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format=determined.LOG_FORMAT)
+    info = determined.get_cluster_info()
+    assert info is not None
+    assert info.trial is not None
+    done = 0
+    with core.init(tensorboard_mode=core.TensorboardMode.MANUAL) as context:
+        if info.latest_checkpoint is not None:
+            with context.checkpoint.restore_path(info.latest_checkpoint) as path:
+                done = json.loads((path / "state.json").read_text())["done"]
+            print(f"resumed at step {done}", flush=True)
+        for step in range(done + 1, STEPS + 1):
+            time.sleep(0.2)
+            context.train.report_training_metrics(
+                step, {"loss": info.trial.hparams["scale"] / step}
+            )
+            context.train.report_progress(step / STEPS)
+            print(f"step {step} of {STEPS}", flush=True)
+            stop = context.preempt.should_preempt()
+            if stop or step == STEPS:
+                context.train.report_validation_metrics(step, {"val_loss": 1.0 / step})
+                with context.checkpoint.store_path({"steps_completed": step}) as (path, _):
+                    (path / "state.json").write_text(json.dumps({"done": step}))
+            if stop:
+                print("preempted", flush=True)
+                return
+
+
+if __name__ == "__main__":
+    main()

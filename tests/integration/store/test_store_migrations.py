@@ -1,0 +1,98 @@
+"""Tables and migrations say the same, on both databases, in one piece."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic import command
+from sqlalchemy import column, inspect, table, text
+
+from master.logs.tables import LOGS
+from master.store.database import Database, open_database
+from master.store.migrate import STATE, Migrations, config_for, differences, upgrade
+from windlass.base.errors import StoreUnavailable
+
+
+@pytest.fixture
+async def database(db_url: str) -> AsyncIterator[Database]:
+    database = open_database(db_url)
+    yield database
+    await database.close()
+
+
+@pytest.fixture(params=[STATE, LOGS], ids=["state", "logs"])
+def migrations(request: pytest.FixtureRequest) -> Migrations:
+    found: Migrations = request.param
+    return found
+
+
+async def test_migrating_makes_exactly_the_tables_of_the_code(database: Database) -> None:
+    for migrations in (STATE, LOGS):
+        await database.write(lambda connection, m=migrations: upgrade(connection, m))  # type: ignore[misc]
+    for migrations in (STATE, LOGS):
+        found = await database.write(lambda connection, m=migrations: differences(connection, m))  # type: ignore[misc]
+        assert found == [], "run python -m master.store.revise"
+    names = await database.read(lambda connection: inspect(connection).get_table_names())
+    expected = {*STATE.metadata.tables, *LOGS.metadata.tables}
+    assert set(names) == expected | {STATE.version_table, LOGS.version_table}
+
+
+async def test_a_difference_is_noticed(database: Database, migrations: Migrations) -> None:
+    name = "job" if migrations is STATE else "log_more"
+
+    def change(connection: Any) -> list[Any]:
+        upgrade(connection, migrations)
+        connection.execute(text(f"CREATE TABLE {name} (id INTEGER)"))
+        return differences(connection, migrations)
+
+    (difference,) = await database.write(change)
+    assert difference[0] == "remove_table"
+
+
+async def test_migrating_twice_changes_nothing(database: Database, migrations: Migrations) -> None:
+    for _ in range(2):
+        await database.write(lambda connection: upgrade(connection, migrations))
+
+
+async def test_a_migration_that_fails_leaves_nothing(
+    database: Database, migrations: Migrations
+) -> None:
+    def interrupted(connection: Any) -> None:
+        upgrade(connection, migrations)
+        raise RuntimeError("killed here")
+
+    with pytest.raises(RuntimeError):
+        await database.write(interrupted)
+    assert await database.read(lambda connection: inspect(connection).get_table_names()) == []
+    await database.write(lambda connection: upgrade(connection, migrations))
+
+
+async def test_a_database_of_a_newer_release_is_refused(
+    database: Database, migrations: Migrations
+) -> None:
+    def newer(connection: Any) -> None:
+        upgrade(connection, migrations)
+        connection.execute(
+            table(migrations.version_table, column("version_num"))
+            .update()
+            .values(version_num="9999")
+        )
+
+    await database.write(newer)
+    with pytest.raises(StoreUnavailable, match="newer Windlass"):
+        await database.write(lambda connection: upgrade(connection, migrations))
+
+
+def test_revisions_are_one_line(migrations: Migrations, tmp_path: Path) -> None:
+    from alembic.script import ScriptDirectory
+    from sqlalchemy import create_engine
+
+    with create_engine("sqlite://").begin() as connection:
+        scripts = ScriptDirectory.from_config(config_for(migrations, connection))
+        command.heads(config_for(migrations, connection))
+    assert len(scripts.get_heads()) == 1
+    files = list((migrations.directory / "versions").glob("*.py"))
+    assert len(list(scripts.walk_revisions())) == len(files)

@@ -1,0 +1,56 @@
+"""What agents and the fleet need remembered comes back as it was saved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from master.store.agents_repository import AgentsRepository
+from master.store.fleet_repository import FleetRepository
+from master.store.store import Store
+from provisioner.ports import FleetStore
+from rm_backends.ports import AgentRecord, AgentStore
+from windlass.base.errors import WindlassError
+
+
+async def test_agents_are_saved_replaced_and_removed(store: Store) -> None:
+    agents: AgentStore = AgentsRepository(store)
+    assert list(await agents.load()) == []
+    seen = datetime(2026, 1, 1, tzinfo=UTC)
+    first = AgentRecord(agent_id="a", pool="gpu", slots=8, first_seen=seen)
+    second = AgentRecord(
+        agent_id="b", pool="gpu", slots=0, first_seen=seen, draining=True, instance_id="i-1"
+    )
+    for record in (second, first, replace(first, enabled=False, slots=4)):
+        await agents.save(record)
+    assert list(await agents.load()) == [replace(first, enabled=False, slots=4), second]
+    await agents.remove("a")
+    await agents.remove("a")
+    assert list(await agents.load()) == [second]
+
+
+async def test_the_fleet_loads_what_is_not_finished(store: Store) -> None:
+    fleet: FleetStore = FleetRepository(store)
+    loaded = await fleet.load()
+    assert (list(loaded.intents), list(loaded.instances), loaded.memory) == ([], [], None)
+    await fleet.save(
+        intents=[("n1", {"a": 1}), ("n2", {"finished": False})],
+        instances=[("i1", "gpu", False, {"b": 2}), ("i2", "gpu", False, {})],
+        memory={"offers": []},
+    )
+    await fleet.save(
+        intents=[("n1", {"finished": True})], instances=[("i2", "gpu", True, {"x": 1})]
+    )
+    loaded = await fleet.load()
+    assert list(loaded.intents) == [("n2", {"finished": False})]
+    assert list(loaded.instances) == [("i1", {"b": 2})]
+    assert loaded.memory == {"offers": []}
+
+
+async def test_a_save_is_all_or_nothing(store: Store) -> None:
+    fleet = FleetRepository(store)
+    with pytest.raises(WindlassError):
+        await fleet.save(intents=[("n", {})], memory={"not json": object()})
+    assert list((await fleet.load()).intents) == []

@@ -1,0 +1,176 @@
+"""What goes wrong in a simulation, and when: drawn from the seed before anything runs."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.simulation.world import OFFERS
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+STRIKES_UNTIL_S = 150.0
+"""Later, nearly every search is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`draw` in [0, 1) settles what the moment of the strike leaves open."""
+
+    kind: str
+    at_s: float
+    lasts_s: float
+    draw: float
+
+    async def strike(self, world: World) -> None:
+        await asyncio.sleep(self.at_s)
+        world.note(f"fault: {self}")
+        await STRIKES[self.kind](world, self)
+
+    def pick(self, names: list[str]) -> str | None:
+        return sorted(names)[int(self.draw * len(names))] if names else None
+
+
+def draw_faults(rng: random.Random) -> tuple[Fault, ...]:
+    kinds = rng.choices(list(WEIGHTS), weights=list(WEIGHTS.values()), k=rng.randint(2, 4))
+    return tuple(
+        Fault(
+            kind=kind,
+            at_s=round(rng.uniform(0.0, STRIKES_UNTIL_S), 3),
+            lasts_s=round(rng.choice((rng.uniform(0.1, 5), rng.uniform(5, 70))), 3),
+            draw=rng.random(),
+        )
+        for kind in kinds
+    )
+
+
+# --- the master ---------------------------------------------------------------------------------------------------
+
+
+async def _kill_master(world: World, fault: Fault) -> None:
+    world.restart_after_s = fault.lasts_s
+    if world.master is not None:
+        world.master.kill()
+
+
+async def _kill_master_before_commit(world: World, fault: Fault) -> None:
+    world.restart_after_s = fault.lasts_s
+    world.invariants.kill_before = world.invariants.commits + 1 + int(fault.draw * 10)
+
+
+async def _kill_master_after_commit(world: World, fault: Fault) -> None:
+    world.restart_after_s = fault.lasts_s
+    world.invariants.kill_after = world.invariants.commits + 1 + int(fault.draw * 10)
+
+
+async def _fill_disk(world: World, fault: Fault) -> None:
+    world.invariants.disk_is_full = True
+    await asyncio.sleep(fault.lasts_s)
+    world.invariants.disk_is_full = False
+
+
+# --- machines -----------------------------------------------------------------------------------------------------
+
+
+async def _kill_agent(world: World, fault: Fault) -> None:
+    """The daemon ends and is started again; what it ran goes on."""
+    name = fault.pick(list(world.agents))
+    if name is not None:
+        agent = world.agents[name]
+        await agent.unplug()
+        await asyncio.sleep(fault.lasts_s)
+        agent.plug_in()
+
+
+async def _silence_agent(world: World, fault: Fault) -> None:
+    """Packets are lost without a word, until the master gives up the connection."""
+    name = fault.pick(list(world.lines))
+    if name is not None:
+        world.lines[name].stall()
+
+
+async def _kill_host(world: World, fault: Fault) -> None:
+    """An instance is gone for good; without one, a machine of the rack reboots."""
+    name = fault.pick([instance.id for instance in world.provider.living()])
+    if name is not None:
+        world.provider.kill(name)
+        return
+    rack = fault.pick(list(world.agents))
+    if rack is not None:
+        await world.agents[rack].lose_memory(boot_id=f"boot-{fault.draw}")
+
+
+async def _kill_task(world: World, fault: Fault) -> None:
+    """The training program fails."""
+    running = {
+        container.id: agent
+        for agent in world.agents.values()
+        for container in agent.containers.values()
+        if container.exit is None
+    }
+    name = fault.pick(list(running))
+    if name is not None:
+        running[name].exit(name, 1)
+
+
+# --- the provider -------------------------------------------------------------------------------------------------
+
+
+async def _stock_out(world: World, fault: Fault) -> None:
+    keys = {offer.key for offer in OFFERS[: 1 + round(fault.draw)]}
+    world.provider.faults.stock_out |= keys
+    await asyncio.sleep(fault.lasts_s)
+    world.provider.faults.stock_out -= keys
+
+
+async def _lose_reply(world: World, fault: Fault) -> None:
+    world.provider.faults.lost_replies += 1
+
+
+async def _no_answer(world: World, fault: Fault) -> None:
+    world.provider.faults.unanswered += 1
+
+
+async def _fail_lists(world: World, fault: Fault) -> None:
+    world.provider.faults.list_fails = True
+    await asyncio.sleep(fault.lasts_s)
+    world.provider.faults.list_fails = False
+
+
+async def _fail_terminations(world: World, fault: Fault) -> None:
+    world.provider.faults.terminate_failures += 2
+
+
+async def _dead_boots(world: World, fault: Fault) -> None:
+    keys = {OFFERS[0].key}
+    faults = world.provider.faults
+    broken = faults.never_boot if fault.draw < 0.5 else faults.dies_at_boot
+    broken |= keys
+    await asyncio.sleep(fault.lasts_s)
+    broken -= keys
+
+
+STRIKES: dict[str, Callable[[World, Fault], Awaitable[None]]] = {
+    "master killed": _kill_master,
+    "master killed before a commit": _kill_master_before_commit,
+    "master killed after a commit": _kill_master_after_commit,
+    "disk full": _fill_disk,
+    "agent killed": _kill_agent,
+    "agent silent": _silence_agent,
+    "host killed": _kill_host,
+    "task failed": _kill_task,
+    "stock-out": _stock_out,
+    "launch reply lost": _lose_reply,
+    "launch unanswered": _no_answer,
+    "lists fail": _fail_lists,
+    "terminations fail": _fail_terminations,
+    "machines do not boot": _dead_boots,
+}
+WEIGHTS = {
+    kind: 4 if kind.startswith("master") else 3 if kind in ("agent killed", "host killed") else 1
+    for kind in STRIKES
+}

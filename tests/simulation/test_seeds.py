@@ -1,0 +1,147 @@
+"""Searches survive whatever a seed throws at them, and end as on a quiet day.
+
+One seed alone: `WINDLASS_SIM_SEED=17 pytest tests/simulation`. More of them: `WINDLASS_SIM_SEEDS=1000`, `-m slow`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import structlog
+
+from master.core.searcher.event_json import action_to_json, event_from_json
+from master.core.searcher.search import Search, replay
+from tests.simulation.scenario import ASHA_TRIALS, SEARCH_SEEDS, Outcome, SearchEnd, simulate
+
+SEEDS = int(os.environ.get("WINDLASS_SIM_SEEDS", "100"))
+SEEDS_ALWAYS = 25
+"""Seeds of the normal run; the others are marked slow."""
+ONE_SEED = os.environ.get("WINDLASS_SIM_SEED")
+RAM = Path("/dev/shm")
+
+
+def seeds() -> list[object]:
+    if ONE_SEED is not None:
+        return [int(ONE_SEED)]
+    return [
+        seed if seed < SEEDS_ALWAYS else pytest.param(seed, marks=pytest.mark.slow)
+        for seed in range(SEEDS)
+    ]
+
+
+@pytest.fixture(autouse=True)
+def quiet_logs() -> Iterator[None]:
+    """Masters that are killed have much to say."""
+    with structlog.testing.capture_logs():
+        yield
+
+
+def run_seed(seed: int, *, quiet: bool = False) -> Outcome:
+    with TemporaryDirectory(dir=RAM if RAM.is_dir() else None) as folder:
+        return simulate(seed, Path(folder), quiet=quiet)
+
+
+_quiet_days: dict[int, Outcome] = {}
+
+
+def quiet_day(seed: int) -> Outcome:
+    """The run without faults of the same two searches."""
+    key = seed % SEARCH_SEEDS
+    if key not in _quiet_days:
+        _quiet_days[key] = run_seed(key, quiet=True)
+    return _quiet_days[key]
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_searches_end_as_on_a_quiet_day(seed: int) -> None:
+    quiet = quiet_day(seed)
+    try:
+        outcome = run_seed(seed)
+        plain, asha = outcome.searches
+        quiet_plain, quiet_asha = quiet.searches
+        assert [search.state for search in outcome.searches] == ["COMPLETED", "COMPLETED"]
+        assert plain.trials == quiet_plain.trials
+        assert asks(asha) == asks(quiet_asha)
+        for search in outcome.searches:
+            assert_replays(search)
+    except BaseException as error:
+        error.add_note(f"alone: WINDLASS_SIM_SEED={seed} pytest tests/simulation/test_seeds.py")
+        raise
+
+
+def asks(search: SearchEnd) -> list[tuple[str, object]]:
+    """Which trials were asked for, in order, with what."""
+    return [(trial.request_id, trial.hparams) for trial in search.trials]
+
+
+def assert_replays(search: SearchEnd) -> None:
+    """The stored events give the stored actions."""
+    config = search.config
+    rule = Search.from_config(
+        config["searcher"],
+        config["hyperparameters"],
+        config["reproducibility"]["experiment_seed"],
+    )
+    _, answers = replay(rule, [event_from_json(event) for event, _ in search.events])
+    assert [[action_to_json(a) for a in actions] for actions in answers] == [
+        actions for _, actions in search.events
+    ]
+
+
+def test_a_quiet_day_is_worth_comparing_with() -> None:
+    """Otherwise the seeds above would prove little."""
+    for seed in range(SEARCH_SEEDS):
+        outcome = quiet_day(seed)
+        plain, asha = outcome.searches
+        assert {trial.state for s in outcome.searches for trial in s.trials} == {"COMPLETED"}
+        assert len(asha.trials) >= ASHA_TRIALS
+        lengths = {len(trial.metrics) for trial in asha.trials}
+        assert len(lengths) > 1, "ASHA stopped nobody early"
+        assert outcome.masters == 1
+    assert any(
+        len(search.trials) > ASHA_TRIALS
+        for seed in range(SEARCH_SEEDS)
+        for search in quiet_day(seed).searches
+    ), "no invalid trial was replaced"
+
+
+def digest(outcome: Outcome) -> str:
+    return hashlib.sha256("\n".join(outcome.trace).encode()).hexdigest()
+
+
+REPLAYED = 4
+"""A seed with several restarts of the master."""
+
+
+def test_a_seed_replays_exactly() -> None:
+    """In another process too, whose hashes of strings are others."""
+    first = digest(run_seed(REPLAYED))
+    assert digest(run_seed(REPLAYED)) == first
+    for hash_seed in ("1", "2"):
+        code = (
+            "from tests.simulation.test_seeds import REPLAYED, digest, run_seed\n"
+            "import structlog\n"
+            "structlog.configure(processors=[], wrapper_class="
+            "structlog.make_filtering_bound_logger(100))\n"
+            "print(digest(run_seed(REPLAYED)))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.split()[-1] == first
+
+
+def test_seeds_differ() -> None:
+    assert digest(run_seed(REPLAYED)) != digest(run_seed(REPLAYED + SEARCH_SEEDS))

@@ -1,0 +1,283 @@
+"""The real master in a world made of nothing: simulated machines, agents and training programs, on virtual time.
+
+    World ── MasterProcess (one at a time; killed and started again)
+      ├── SimulatedProvider ── instances ── FakeAgent ── Training
+      └── rack (a static pool) ──────────── FakeAgent ── Training
+
+Everything comes from one seed. What the master's process owns dies with it; provider, machines and programs live on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from agent_bootstrap.protocol import Channel, ChannelClosed, ContainerSpec
+from master.app import MasterOptions
+from master.auth.join_tokens import SECRET_BYTES, JoinTokenSigner
+from master.config import MasterConfig
+from master.experiments.service import NewExperiment
+from provisioner.providers.base import FoundInstance, LaunchIntent, LaunchResult
+from provisioner.providers.simulated import SimulatedInstance, SimulatedProvider
+from provisioner.types import Offer, OfferKey
+from tests.fakes.fake_agent import FakeAgent
+from tests.fakes.memory_channel import MemoryChannel, memory_channel
+from tests.fakes.virtual_time import LoopClock
+from tests.simulation.invariants import Invariants
+from tests.simulation.process import Handler, MasterProcess, Unreachable
+from tests.simulation.training import Gang, Training
+from windlass.base.ids import Ids
+
+T = TypeVar("T")
+
+SECRET = bytes(range(SECRET_BYTES))
+ELASTIC, RACK = "elastic", "rack"
+MAX_INSTANCES = 3
+SLOTS = 2
+RECONNECT_WAIT_S = 25.0
+CONFIG: Mapping[str, Any] = {
+    "resource_manager": {
+        "type": "agent",
+        "default_compute_resource_pool": ELASTIC,
+        "default_aux_resource_pool": ELASTIC,
+    },
+    "resource_pools": [
+        {
+            "pool_name": ELASTIC,
+            "max_instances": MAX_INSTANCES,
+            "max_idle_agent_period": "40s",
+            "agent_reconnect_wait": f"{RECONNECT_WAIT_S:g}s",
+            "provider": {"type": "embedded", "slots_per_instance": SLOTS},
+        },
+        {"pool_name": RACK, "agent_reconnect_wait": f"{RECONNECT_WAIT_S:g}s"},
+    ],
+}
+ZONES = ("a", "b")
+OFFERS = tuple(
+    Offer(
+        key=OfferKey(provider=ELASTIC, zone=zone, instance_type="two"),
+        slots=SLOTS,
+        usd_per_hour=1.0 + 0.1 * n,
+        boot_s=15.0 + n,
+        boot_deadline_s=90.0,
+    )
+    for n, zone in enumerate(ZONES)
+)
+LIST_GRACE_S = 20.0
+
+
+class World:
+    """Made inside a running virtual loop, inside `processes()`."""
+
+    def __init__(self, seed: int, folder: Path, tasks: asyncio.TaskGroup) -> None:
+        self.seed = seed
+        self.folder = folder
+        self.clock = LoopClock()
+        self.tasks = tasks
+        self.storage: dict[str, int] = {}
+        self.gangs: dict[str, Gang] = {}
+        self.agents: dict[str, FakeAgent] = {}
+        """Every machine that has not been taken away, by agent id."""
+        self.lines: dict[str, MemoryChannel] = {}
+        """Each agent's end of its latest connection."""
+        self.trace: list[str] = []
+        self.provider = SimulatedProvider(
+            offers=OFFERS,
+            clock=self.clock,
+            cluster_id="simulation",
+            name=ELASTIC,
+            list_grace_s=LIST_GRACE_S,
+            on_boot=self._booted,
+            on_end=self._ended,
+        )
+        self.invariants = Invariants(self)
+        self.master: MasterProcess | None = None
+        self.restart_after_s = 1.0
+        self.closing = False
+        self.generation = 0
+        self._random = random.Random(f"world {seed}")
+        self._context = contextvars.copy_context()
+        self._join_tokens = JoinTokenSigner(SECRET)
+        secret = folder / "secret"
+        secret.touch(mode=0o600)
+        secret.write_text(SECRET.hex())
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "windlass.db"
+
+    def note(self, what: str) -> None:
+        """One line of the trace by which two runs of a seed are compared."""
+        self.trace.append(f"{asyncio.get_running_loop().time():.6f} {what}")
+
+    # --- the master ------------------------------------------------------------------------------------------------
+
+    async def supervise(self) -> None:
+        """Start the master again whenever it has ended, as an init system does."""
+        while not self.closing:
+            self.generation += 1
+            self.note(f"master {self.generation} starts")
+            process = self.master = MasterProcess(self._options, self.invariants)
+            await process.buried()
+            self.note(f"master {self.generation} is gone: {process.failure!r}")
+            if process.failure is not None and not self.invariants.disk_is_full:
+                self.invariants.broken.append(f"the master ended by itself: {process.failure!r}")
+            await asyncio.sleep(self.restart_after_s)
+
+    def _options(self, process: MasterProcess) -> MasterOptions:
+        return MasterOptions(
+            config=MasterConfig.model_validate(CONFIG),
+            data_dir=self.folder,
+            master_url="http://master:8080",
+            clock=self.clock,
+            ids=Ids.seeded(self.seed * 1_000 + self.generation),
+            inline_store=True,
+            provider=lambda *_: WiredProvider(self, process),
+        )
+
+    async def request(self, handler: Handler[T]) -> T:
+        if self.master is None:
+            raise Unreachable
+        return await self.master.call(handler)
+
+    async def eventually(self, handler: Handler[T]) -> T:
+        """Like `request`, until there is an answer. For what may be asked twice."""
+        while True:
+            try:
+                return await self.request(handler)
+            except Unreachable:
+                await asyncio.sleep(0.1)
+
+    async def submit(self, config: str) -> int:
+        new = NewExperiment(config=config, owner_id=2, owner_name="determined")
+        created = await self.eventually(lambda services: services.experiments.create(new))
+        return created.experiment_id
+
+    async def end(self, supervising: asyncio.Task[None]) -> None:
+        """Take everything down: the master, then all machines."""
+        self.closing = True
+        if self.master is not None:
+            self.master.kill()
+        supervising.cancel()
+        if self.master is not None:
+            await self.master.buried()
+        for agent in list(self.agents.values()):
+            await agent.die()
+        self.provider.close()
+
+    # --- machines --------------------------------------------------------------------------------------------------
+
+    async def start_rack(self, count: int) -> None:
+        """Returns when they are connected: work for a pool without agents is refused."""
+        for n in range(count):
+            self._power_on(f"rack-{n}", RACK, instance_id=None)
+        for agent in list(self.agents.values()):
+            await agent.until(lambda agent=agent: agent.connected)
+
+    def _booted(self, instance: SimulatedInstance) -> None:
+        self._power_on(instance.id, ELASTIC, instance_id=instance.id)
+
+    def _ended(self, instance: SimulatedInstance) -> None:
+        self.note(f"instance {instance.id} ends")
+        agent = self.agents.pop(instance.id, None)
+        if agent is not None:
+            self.tasks.create_task(agent.die())
+
+    def _power_on(self, agent_id: str, pool: str, *, instance_id: str | None) -> None:
+        self.note(f"machine {agent_id} is up")
+        agent = FakeAgent(
+            agent_id=agent_id,
+            dial=self._dialler(agent_id, pool),
+            clock=self.clock,
+            pool=pool,
+            slots=SLOTS,
+            address=f"host-{agent_id}",
+            instance_id=instance_id,
+            program=self._program,
+            start_s=0.5,
+        )
+        self.agents[agent_id] = agent
+        self.tasks.create_task(agent.run())
+
+    def _dialler(self, agent_id: str, pool: str) -> Callable[[], Awaitable[Channel]]:
+        token = self._join_tokens.token(pool)
+
+        async def dial() -> Channel:
+            await asyncio.sleep(0.01)
+            agent_end, master_end = memory_channel()
+            try:
+                if self.master is None:
+                    raise Unreachable
+                self.master.serve_agent(master_end, pool=pool, token=token)
+            except Unreachable:
+                raise ChannelClosed("connection refused") from None
+            self.lines[agent_id] = agent_end
+            return agent_end
+
+        return dial
+
+    async def _program(self, spec: ContainerSpec) -> int:
+        self.note(f"{spec.allocation_id} starts, rank {spec.rank}")
+        code = await Training(self, spec).run()
+        self.note(f"{spec.allocation_id} leaves with {code}, rank {spec.rank}")
+        return code
+
+    # --- the wire to the provider ----------------------------------------------------------------------------------
+
+    async def over_the_wire(self, call: Coroutine[Any, Any, T]) -> T:
+        """Carried out whether or not the caller still lives."""
+
+        async def carried_out() -> T:
+            await asyncio.sleep(self._random.uniform(0.05, 1.0))
+            return await call
+
+        # In the world's own context: what was sent is carried out even if the process that sent it is killed.
+        task = self.tasks.create_task(self._outcome(carried_out()), context=self._context)
+        answer = await asyncio.shield(task)
+        await asyncio.sleep(self._random.uniform(0.05, 1.0))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    @staticmethod
+    async def _outcome(call: Coroutine[Any, Any, T]) -> T | Exception:
+        try:
+            return await call
+        except Exception as error:  # noqa: BLE001 - travels back as an answer
+            return error
+
+
+class WiredProvider:
+    """The provider as one process of the master reaches it."""
+
+    def __init__(self, world: World, process: MasterProcess) -> None:
+        self._world = world
+        self._process = process
+
+    @property
+    def name(self) -> str:
+        return self._world.provider.name
+
+    @property
+    def list_grace_s(self) -> float:
+        return self._world.provider.list_grace_s
+
+    def offers(self) -> Sequence[Offer]:
+        return self._world.provider.offers()
+
+    async def launch(self, intent: LaunchIntent) -> LaunchResult:
+        self._process.touch_outside()
+        self._world.invariants.before_launch(intent)
+        return await self._world.over_the_wire(self._world.provider.launch(intent))
+
+    async def list(self) -> Sequence[FoundInstance]:
+        self._process.touch_outside()
+        return await self._world.over_the_wire(self._world.provider.list())
+
+    async def terminate(self, instance_ids: Sequence[str]) -> None:
+        self._process.touch_outside()
+        await self._world.over_the_wire(self._world.provider.terminate(instance_ids))

@@ -1,0 +1,99 @@
+"""What a task finds in its environment."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent_bootstrap.agent.container_dir import ContainerDir
+from agent_bootstrap.agent.environment import Layout, Node, task_environment
+from agent_bootstrap.protocol import Bind, ContainerSpec, Slot, SlotKind
+
+PLACE = ContainerDir(Path("/agent/containers/c"))
+ARTIFICIAL = tuple(Slot(id=i, kind=SlotKind.ARTIFICIAL) for i in range(2))
+CUDA = tuple(Slot(id=i, kind=SlotKind.CUDA, uuid=f"GPU-{i}") for i in range(4))
+
+
+def build(
+    *,
+    private_root: bool = True,
+    slots: tuple[Slot, ...] = ARTIFICIAL,
+    slot_ids: tuple[int, ...] = (),
+    environment: dict[str, str] | None = None,
+    proxies: tuple[tuple[str, str], ...] = (),
+) -> dict[str, str]:
+    spec = ContainerSpec(
+        container_id="c",
+        allocation_id="t.1",
+        task_id="t",
+        task_type="TRIAL",
+        slot_ids=slot_ids,
+        entrypoint=("true",),
+        environment=environment or {},
+        binds=(Bind(source="/data", target="/determined_shared_fs"),),
+    )
+    node = Node(
+        master_url="http://10.0.0.1:8080",
+        agent_id="n1",
+        cluster_id="cl",
+        master_id="ma",
+        slots=slots,
+        instance_id="i-1",
+        proxies=proxies,
+    )
+    return task_environment(spec, node, Layout(PLACE, private_root))
+
+
+def test_the_agents_own_environment_does_not_leak(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    assert "AWS_SECRET_ACCESS_KEY" not in build()
+
+
+def test_facts_cannot_be_overridden_but_defaults_can() -> None:
+    found = build(environment={"DET_AGENT_ID": "liar", "HOME": "/h", "PATH": "/p", "LANG": "de"})
+    assert (found["DET_AGENT_ID"], found["HOME"], found["PATH"], found["LANG"]) == (
+        "n1",
+        "/h",
+        "/p",
+        "de",
+    )
+    assert (found["DET_MASTER_ADDR"], found["DET_MASTER_PORT"]) == ("10.0.0.1", "8080")
+    assert found["WINDLASS_INSTANCE_ID"] == "i-1"
+
+
+def test_the_agents_interpreter_is_first_on_the_path() -> None:
+    assert build()["PATH"].split(":")[0] == str(Path(sys.executable).parent)
+
+
+@pytest.mark.parametrize(
+    ("slot_ids", "shown", "devices"), [((), "[]", ""), ((1, 3), "[1, 3]", "GPU-1,GPU-3")]
+)
+def test_a_task_sees_only_its_gpus(slot_ids: tuple[int, ...], shown: str, devices: str) -> None:
+    found = build(slots=CUDA, slot_ids=slot_ids)
+    assert (found["DET_SLOT_IDS"], found["CUDA_VISIBLE_DEVICES"]) == (shown, devices)
+    assert "OMP_NUM_THREADS" not in found
+
+
+def test_fractions_of_a_machine_use_one_thread_each() -> None:
+    assert build()["OMP_NUM_THREADS"] == "1"
+    assert build(environment={"OMP_NUM_THREADS": "4"})["OMP_NUM_THREADS"] == "4"
+
+
+def test_without_a_private_root_paths_are_the_real_ones() -> None:
+    given = {"PYTHONUSERBASE": "/run/determined/pythonuserbase", "X": "/run/determinedly"}
+    found = build(private_root=False, environment=given)
+    assert found["DET_RUN_DIR"] == "/agent/containers/c/rundet"
+    assert found["DET_WORKDIR"] == found["HOME"] == "/agent/containers/c/rundet/workdir"
+    assert found["PYTHONUSERBASE"] == "/agent/containers/c/rundet/pythonuserbase"
+    assert (found["X"], found["TMPDIR"]) == ("/run/determinedly", "/agent/containers/c/tmp")
+    assert found["WINDLASS_SHARED_FS"] == "/data"
+    assert "WINDLASS_SHARED_FS" not in build()
+
+
+def test_proxies_are_given_unless_the_task_has_its_own() -> None:
+    proxies = (("HTTP_PROXY", "p"), ("NO_PROXY", "n"))
+    found = build(environment={"http_proxy": "mine"}, proxies=proxies)
+    assert "HTTP_PROXY" not in found
+    assert found["NO_PROXY"] == "n"

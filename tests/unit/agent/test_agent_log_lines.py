@@ -1,0 +1,105 @@
+"""Output through the supervisor's framing and back: no line is lost, doubled or reordered, however it was chunked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_bootstrap.agent.log_lines import MAX_BATCH_LINES, parse_record, read_lines
+from agent_bootstrap.supervisor.supervisor import MAX_LINE_BYTES, LineSplitter, OutputFile
+
+chunks = st.lists(st.binary(max_size=60) | st.sampled_from([b"\n", b"\r", b"\r\n", b"a\r", b"\nb"]))
+
+
+def texts(framed: bytes) -> list[bytes]:
+    return [record.split(b" ", 2)[2] for record in framed.split(b"\n")[:-1]]
+
+
+@given(chunks)
+def test_lines_do_not_depend_on_how_the_stream_was_cut(pieces: list[bytes]) -> None:
+    splitter = LineSplitter(b"o")
+    framed = b"".join([splitter.feed(piece, 7) for piece in pieces if piece]) + splitter.end(7)
+    expected = re.split(rb"\r\n|\r|\n", b"".join(pieces))
+    if not expected[-1]:
+        expected.pop()
+    assert texts(framed) == expected
+
+
+def test_a_progress_bar_is_seen_before_its_next_update() -> None:
+    assert texts(LineSplitter(b"o").feed(b"50%\r", 1)) == [b"50%"]
+
+
+def test_long_lines_are_cut_and_held_memory_is_bounded() -> None:
+    splitter = LineSplitter(b"e")
+    framed = b"".join(splitter.feed(b"x" * 5000, 1) for _ in range(10)) + splitter.end(1)
+    pieces = texts(framed)
+    assert b"".join(pieces) == b"x" * 50000
+    assert max(map(len, pieces)) == MAX_LINE_BYTES
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n\r", codec="utf-8"), max_size=30)))
+def test_a_file_is_read_back_in_batches_without_loss(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str]
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "output.log"
+    splitter = LineSplitter(b"o")
+    path.write_bytes(splitter.feed("".join(f"x{line}\n" for line in lines).encode() or b"", 5))
+    got: list[str] = []
+    offset = 0
+    while (batch := read_lines(path, offset, complete=False)).entries:
+        got += [entry.log for entry in batch.entries]
+        offset = batch.next_offset
+    assert got == [f"x{line}".replace("\0", "\ufffd") for line in lines]
+    assert offset == path.stat().st_size
+
+
+def test_batches_hold_a_thousand_lines_and_wait_for_the_end_of_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "output.log"
+    path.write_bytes(b"1 o line\n" * 2500 + b"1 o unfinis")
+    sizes, offset = [], 0
+    while (batch := read_lines(path, offset, complete=False)).entries:
+        sizes.append(len(batch.entries))
+        offset = batch.next_offset
+    assert sizes == [MAX_BATCH_LINES, MAX_BATCH_LINES, 500]
+    assert read_lines(path, offset, complete=False).next_offset == offset
+    assert read_lines(path, offset, complete=True).next_offset == path.stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("raw", "rank", "level", "text"),
+    [
+        (b"plain", None, None, "plain"),
+        (b"[rank=3] INFO: hello", 3, "INFO", "hello"),
+        (b" [rank=0] x", 0, None, "x"),
+        (b"ERROR: boom", None, "ERROR", "boom"),
+        (b"ERRORS: no level", None, None, "ERRORS: no level"),
+        (b"[rank=x] no", None, None, "[rank=x] no"),
+        (b"info: lower case is text", None, None, "info: lower case is text"),
+        (b"not \xff utf-8", None, None, "not \ufffd utf-8"),
+        (b"", None, None, ""),
+    ],
+)
+def test_prefixes_become_fields(raw: bytes, rank: int | None, level: str | None, text: str) -> None:
+    entry = parse_record(b"1700000000000001 e " + raw)
+    assert entry is not None
+    assert (entry.rank_id, entry.level, entry.log) == (rank, level, text)
+    assert (entry.stdtype, entry.timestamp.microsecond) == ("stderr", 1)
+
+
+@pytest.mark.parametrize("torn", [b"", b"17", b"17 o", b"x o text", b"17 z text"])
+def test_torn_records_are_skipped(torn: bytes) -> None:
+    assert parse_record(torn) is None
+
+
+def test_a_full_disk_costs_lines_and_says_how_much(tmp_path: Path) -> None:
+    path = tmp_path / "output.log"
+    output = OutputFile("/dev/full")
+    output.write(b"1 o lost\n")
+    output._fd = OutputFile(str(path))._fd
+    output.write(b"2 o kept\n")
+    notes = [entry.log for entry in read_lines(path, 0, complete=True).entries]
+    assert notes == ["9 bytes of output were lost: they could not be written to disk", "kept"]

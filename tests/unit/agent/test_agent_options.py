@@ -1,0 +1,97 @@
+"""Options: which layer wins, and what a wrong one is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent_bootstrap.agent.options import load_options, parse_options
+from agent_bootstrap.agent.websocket import agents_url
+from windlass.base.errors import InvalidConfig
+
+
+def write(tmp_path: Path, text: str, mode: int = 0o600) -> Path:
+    path = tmp_path / "agent.yaml"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_flags_beat_variables_beat_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path, "master_host: file\nmaster_port: 1\nagent_id: file\nresource_pool: file")
+    environ = {"DET_AGENT_ID": "env", "DET_MASTER": "http://env:2", "HOME": "/x"}
+    options = load_options(path, {"agent_id": "flag"}, environ)
+    assert (options.agent_id, options.resource_pool, options.url) == (
+        "flag",
+        "file",
+        "http://env:2",
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "url"),
+    [
+        ({"master_host": "m"}, "http://m:80"),
+        ({"master_host": "m", "master_port": 8080}, "http://m:8080"),
+        ({"master_host": "m", "security": {"tls": {"enabled": True}}}, "https://m:443"),
+        ({"master_url": "http://m:8080/"}, "http://m:8080"),
+    ],
+)
+def test_where_the_master_is(settings: dict[str, object], url: str) -> None:
+    assert parse_options(settings).url == url
+
+
+def test_tasks_may_reach_the_master_elsewhere() -> None:
+    options = parse_options({"master_url": "http://m:8080", "container_master_host": "inner"})
+    assert options.container_url == "http://inner:8080"
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"master_hots": "m"}, 'master_hots: unknown key, did you mean "master_host"?'),
+        (
+            {"master_host": "m", "security": {"tls": {"skipverify": True}}},
+            'security.tls.skipverify: unknown key, did you mean "skip_verify"?',
+        ),
+        ({}, "where is the master?"),
+        ({"master_url": "m:8080"}, '"m:8080" is not a URL of a master'),
+        ({"master_host": "m", "agent_id": "a b"}, "agent_id"),
+        ({"master_host": "m", "slot_type": "tpu"}, "slot_type"),
+        ({"master_host": "m", "artificial_slots": -1}, "artificial_slots"),
+    ],
+)
+def test_wrong_settings_are_named(settings: dict[str, object], told: str) -> None:
+    with pytest.raises(InvalidConfig, match=r".") as caught:
+        parse_options(settings)
+    assert any(told in problem for problem in caught.value.problems)
+
+
+def test_keys_of_other_agents_files_are_accepted() -> None:
+    options = parse_options({"master_host": "m", "agent_reconnect_attempts": 3, "slot_type": "gpu"})
+    assert options.slot_type == "cuda"
+
+
+@pytest.mark.parametrize("text", ["- a list", "a: [", "join_token: secret\nmaster_host: m"])
+def test_unusable_files_are_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        load_options(write(tmp_path, text, 0o644))
+    assert "secret" not in str(caught.value).replace("holds a secret", "")
+
+
+def test_a_token_that_everybody_can_read_is_refused(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("t0ken\n")
+    token.chmod(0o644)
+    options = parse_options({"master_host": "m", "join_token_file": str(token)})
+    with pytest.raises(InvalidConfig, match="chmod 600"):
+        options.token()
+    token.chmod(0o600)
+    assert options.token() == "t0ken"
+
+
+def test_the_token_is_in_no_text_of_the_options_and_in_no_url() -> None:
+    options = parse_options({"master_host": "m", "join_token": "t0ken", "resource_pool": "a b"})
+    assert "t0ken" not in repr(options) + str(options) + agents_url(options)
+    assert agents_url(options).startswith("ws://m:80/agents?pool=a%20b&agent_id=")

@@ -1,0 +1,294 @@
+"""Logins, sessions, tokens and users."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from argon2 import PasswordHasher
+from sqlmodel import select
+
+from master.auth.passwords import Passwords, client_hash
+from master.auth.principal import Principal
+from master.auth.service import SESSION_LENGTH, AuthService
+from master.auth.throttle import FREE_FAILURES, LoginThrottled
+from master.store.store import Store
+from master.store.tables import User, UserSession
+from windlass.base.clock import ManualClock
+from windlass.base.errors import (
+    Conflict,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    StoreUnavailable,
+    Unauthenticated,
+)
+from windlass.base.ids import Ids, token_hash
+
+CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+
+
+class LiveAllocations:
+    def __init__(self) -> None:
+        self.owners: dict[str, tuple[int, str, str]] = {}
+
+    def owner_of(self, token_hash: str) -> tuple[int, str, str] | None:
+        return self.owners.get(token_hash)
+
+
+def service(store: Store, clock: ManualClock, seed: int = 1) -> AuthService:
+    return AuthService(store, clock, Ids.seeded(seed), passwords=Passwords(CHEAP))
+
+
+@pytest.fixture
+async def auth(memory_store: Store, clock: ManualClock) -> AuthService:
+    auth = service(memory_store, clock)
+    await auth.ensure_users()
+    return auth
+
+
+async def login(auth: AuthService, name: str = "admin", password: str = "") -> str:
+    token, _ = await auth.login(name, password, is_hashed=False, loopback=True, address="x")
+    return token
+
+
+async def test_the_first_start_makes_the_two_users_once(
+    auth: AuthService, memory_store: Store, clock: ManualClock
+) -> None:
+    assert [(user.id, user.username, user.admin) for user in auth.users()] == [
+        (1, "admin", True),
+        (2, "determined", False),
+    ]
+    again = service(memory_store, clock)
+    await again.ensure_users("other password")
+    assert again.users() == auth.users()
+
+
+async def test_an_initial_password_is_needed_from_then_on(
+    memory_store: Store, clock: ManualClock
+) -> None:
+    auth = service(memory_store, clock)
+    await auth.ensure_users("first")
+    with pytest.raises(Unauthenticated):
+        await login(auth)
+    assert await login(auth, password="first")
+
+
+async def test_a_session_lasts_until_logout_or_seven_days(
+    auth: AuthService, clock: ManualClock
+) -> None:
+    token, user = await auth.login("Admin ", "", is_hashed=True, loopback=True)
+    assert user.last_auth_at == clock.now()
+    assert await auth.authenticate(token) == Principal(user_id=1, name="admin", admin=True)
+    other = await login(auth, "determined")
+    await auth.logout(other)
+    with pytest.raises(Unauthenticated):
+        await auth.authenticate(other)
+    with pytest.raises(Unauthenticated):
+        await auth.logout(other)
+    clock.advance(SESSION_LENGTH.total_seconds() - 1)
+    await auth.authenticate(token)
+    clock.advance(1)
+    with pytest.raises(Unauthenticated):
+        await auth.authenticate(token)
+
+
+async def test_sessions_survive_a_restart_and_their_tokens_are_not_stored(
+    auth: AuthService, memory_store: Store, clock: ManualClock
+) -> None:
+    token = await login(auth)
+    (row,) = await memory_store.rows(select(UserSession))
+    assert token not in str(dict(row))
+    assert row["token_hash"] == token_hash(token)
+    again = service(memory_store, clock, seed=2)
+    await again.load()
+    assert (await again.authenticate(token)).name == "admin"
+
+
+@pytest.mark.parametrize("password", ["", "wrong"])
+@pytest.mark.parametrize("name", ["admin", "nobody", "remote"])
+async def test_the_empty_password_works_on_loopback_only(
+    auth: AuthService, name: str, password: str
+) -> None:
+    await auth.create_user("remote", remote=True)
+    with pytest.raises(Unauthenticated) as refused:
+        await auth.login(name, password, is_hashed=True, loopback=False)
+    with pytest.raises(Unauthenticated) as nobody:
+        await auth.login("nobody", password, is_hashed=True, loopback=False)
+    assert refused.value.message == nobody.value.message, "a refusal tells who exists"
+
+
+@pytest.mark.parametrize("name", ["nobody", "remote"])
+async def test_unknown_and_remote_users_cannot_log_in(auth: AuthService, name: str) -> None:
+    await auth.create_user("remote", remote=True)
+    with pytest.raises(Unauthenticated, match="invalid credentials"):
+        await login(auth, name)
+
+
+async def test_a_login_needs_a_name(auth: AuthService) -> None:
+    with pytest.raises(InvalidArgument, match="username"):
+        await auth.login("", "x", is_hashed=True, loopback=True)
+
+
+@pytest.mark.parametrize("token", ["", "x", "ä"])
+async def test_no_such_token(auth: AuthService, token: str) -> None:
+    for authenticate in (auth.authenticate, auth.authenticate_allocation):
+        with pytest.raises(Unauthenticated):
+            await authenticate(token)
+
+
+async def test_guessing_is_slowed_down(auth: AuthService, clock: ManualClock) -> None:
+    await auth.create_user("alice", password="right", is_hashed=False)
+    for _ in range(FREE_FAILURES):
+        with pytest.raises(Unauthenticated):
+            await login(auth, "alice", "wrong")
+    with pytest.raises(LoginThrottled):
+        await login(auth, "alice", "right")
+    assert await login(auth, "determined")
+    clock.advance(2)
+    assert await login(auth, "alice", "right")
+    with pytest.raises(Unauthenticated):
+        await login(auth, "alice", "wrong")
+
+
+async def test_an_allocation_token_acts_for_its_owner_while_it_lives(auth: AuthService) -> None:
+    live = LiveAllocations()
+    live.owners[token_hash("secret")] = (2, "1.abc.1", "1.abc")
+    with pytest.raises(Unauthenticated):
+        await auth.authenticate_allocation("secret")
+    auth.register_allocation_tokens(live)
+    assert await auth.authenticate_allocation("secret") == Principal(
+        user_id=2, name="determined", admin=False, allocation_id="1.abc.1", task_id="1.abc"
+    )
+    with pytest.raises(Unauthenticated):
+        await auth.authenticate("secret")
+    with pytest.raises(InvalidArgument):
+        await auth.logout("secret")
+    await auth.set_active(2, False)
+    with pytest.raises(PermissionDenied):
+        await auth.authenticate_allocation("secret")
+    live.owners.clear()
+    with pytest.raises(Unauthenticated):
+        await auth.authenticate_allocation("secret")
+
+
+async def test_a_new_password_ends_the_sessions_of_that_user(auth: AuthService) -> None:
+    admin, determined = await login(auth), await login(auth, "determined")
+    await auth.change_password(2, client_hash("new"), is_hashed=True)
+    with pytest.raises(Unauthenticated):
+        await auth.authenticate(determined)
+    await auth.authenticate(admin)
+    with pytest.raises(Unauthenticated):
+        await login(auth, "determined")
+    assert await login(auth, "determined", "new")
+
+
+async def test_an_inactive_user_is_out_until_active_again(auth: AuthService) -> None:
+    token = await login(auth, "determined")
+    await auth.set_active(2, False)
+    with pytest.raises(Unauthenticated):
+        await auth.authenticate(token)
+    with pytest.raises(PermissionDenied, match="user is not active"):
+        await login(auth, "determined")
+    await auth.set_active(2, True)
+    assert await login(auth, "determined")
+
+
+async def test_a_password_changed_during_a_login_refuses_it(
+    auth: AuthService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await auth.create_user("alice", password="old", is_hashed=False)
+    real = auth._passwords.verify
+
+    async def verify(stored: str | None, password: str, *, is_hashed: bool) -> bool:
+        verified = await real(stored, password, is_hashed=is_hashed)
+        await auth.change_password(3, "new", is_hashed=False)
+        return verified
+
+    monkeypatch.setattr(auth._passwords, "verify", verify)
+    with pytest.raises(Unauthenticated):
+        await login(auth, "alice", "old")
+
+
+@pytest.mark.parametrize("name", ["a", " a ", "", "äää", "a\nb", "x" * 256])
+async def test_odd_names_are_refused(auth: AuthService, name: str) -> None:
+    with pytest.raises(InvalidArgument, match="username"):
+        await auth.create_user(name)
+
+
+async def test_names_are_unique_in_any_case(auth: AuthService) -> None:
+    results = await asyncio.gather(
+        *(auth.create_user(name) for name in ("Alice", "alice ", "ALICE")), return_exceptions=True
+    )
+    assert [isinstance(result, Conflict) for result in results] == [False, True, True]
+    assert "user already exists" in str(results[1])
+    assert auth.user_by_name("aLiCe").username == "alice"
+
+
+async def test_a_remote_user_has_no_password(auth: AuthService) -> None:
+    with pytest.raises(InvalidArgument, match="remote"):
+        await auth.create_user("remote", remote=True, password="x")
+
+
+async def test_unknown_users_are_not_found(auth: AuthService) -> None:
+    for change in (
+        auth.change_password(99, "", is_hashed=True),
+        auth.set_active(99, True),
+        auth.set_admin(99, True),
+    ):
+        with pytest.raises(NotFound, match="user '99' not found"):
+            await change
+
+
+async def test_changes_are_stored(auth: AuthService, memory_store: Store) -> None:
+    await auth.set_admin(2, True)
+    await auth.set_display_name(2, "Det")
+    row = await memory_store.row(select(User).where(User.id == 2))
+    assert row is not None
+    assert (row["admin"], row["display_name"]) == (True, "Det")
+    assert auth.user(2).admin
+
+
+async def test_a_failed_commit_changes_nothing_in_memory(
+    auth: AuthService, memory_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(_: object) -> None:
+        raise StoreUnavailable("disk full")
+
+    token = await login(auth)
+    before = auth.users()
+    monkeypatch.setattr(memory_store, "commit", full)
+    for change in (
+        auth.create_user("alice"),
+        auth.set_active(1, False),
+        login(auth, "determined"),
+        auth.logout(token),
+    ):
+        with pytest.raises(StoreUnavailable):
+            await change
+    assert auth.users() == before
+    await auth.authenticate(token)
+
+
+async def test_expired_sessions_are_removed(
+    auth: AuthService, memory_store: Store, clock: ManualClock
+) -> None:
+    await login(auth)
+    await login(auth)
+    clock.advance(timedelta(days=4).total_seconds())
+    fresh = await login(auth)
+    clock.advance(timedelta(days=4).total_seconds())
+    assert await auth.remove_expired_sessions() == 2
+    assert await auth.remove_expired_sessions() == 0
+    assert len(await memory_store.rows(select(UserSession))) == 1
+    await auth.authenticate(fresh)
+
+
+def test_a_password_hash_is_not_printed(clock: ManualClock) -> None:
+    from master.auth.users import User as LiveUser
+
+    user = LiveUser(
+        id=1, username="a", password_hash="HASH", created_at=clock.now(), modified_at=clock.now()
+    )
+    assert "HASH" not in repr(user)

@@ -1,0 +1,226 @@
+"""The life of one instance, as tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provisioner.fleet import (
+    ALLOWED,
+    EndKind,
+    InstanceRecord,
+    InstanceState,
+    IntentRecord,
+    IntentState,
+    Listing,
+    Observation,
+    Rules,
+    instance_document,
+    instance_from_document,
+    intent_document,
+    intent_from_document,
+    launch_token,
+    may_end_lost,
+    move,
+    step,
+    terminating,
+)
+from provisioner.types import Market
+from tests.fakes.fleet_world import an_offer
+from windlass.base.errors import Conflict
+
+S, L = InstanceState, Listing
+RULES = Rules(boot_deadline_s=300.0, list_grace_s=60.0)
+
+
+def record(state: InstanceState = S.BOOTING, **more: Any) -> InstanceRecord:
+    values: dict[str, Any] = {"created_at": 0.0, "intent_id": "i", "generation": 1} | more
+    return InstanceRecord(id="m", pool="gpu", offer=an_offer(), state=state, **values)
+
+
+@pytest.mark.parametrize(
+    ("start", "seen", "now", "end", "wish"),
+    [
+        (record(S.PENDING), Observation(listing=L.PENDING), 10, S.PENDING, None),
+        (record(S.PENDING), Observation(listing=L.RUNNING), 10, S.BOOTING, None),
+        (record(S.PENDING), Observation(connected=True), 10, S.READY, None),
+        (record(S.PENDING), Observation(listing=L.PENDING), 301, S.PENDING, EndKind.BOOT),
+        (record(S.BOOTING), Observation(connected=True), 50, S.READY, None),
+        (record(S.BOOTING), Observation(), 299, S.BOOTING, None),
+        (record(S.BOOTING), Observation(), 301, S.BOOTING, EndKind.BOOT),
+        (record(S.BOOTING), Observation(listing=L.ENDED), 1, S.GONE, None),
+        (record(S.READY), Observation(connected=True), 9999, S.READY, None),
+        (record(S.READY, silent_since=0.0), Observation(), 599, S.READY, None),
+        (record(S.READY, silent_since=0.0), Observation(), 601, S.LOST, EndKind.LOST),
+        (record(S.LOST, silent_since=0.0), Observation(), 700, S.LOST, EndKind.LOST),
+        (record(S.LOST, silent_since=0.0), Observation(connected=True), 700, S.READY, None),
+        (record(S.LOST), Observation(listing=L.ENDED), 700, S.GONE, None),
+        (
+            record(S.ORPHAN, first_look_at=0.0, looks=1),
+            Observation(listing=L.RUNNING, looked_at=61.0),
+            61,
+            S.ORPHAN,
+            EndKind.ORPHAN,
+        ),
+        (record(S.ORPHAN, first_look_at=0.0, looks=1), Observation(), 61, S.ORPHAN, None),
+        (
+            record(S.ORPHAN, first_look_at=0.0, looks=2),
+            Observation(connected=True, busy=True),
+            61,
+            S.READY,
+            None,
+        ),
+        (record(S.TERMINATING), Observation(listing=L.RUNNING), 9999, S.TERMINATING, None),
+        (record(S.TERMINATING), Observation(listing=L.ENDED), 10, S.GONE, None),
+        (record(S.GONE, ended_at=5.0), Observation(listing=L.RUNNING), 10, S.GONE, None),
+    ],
+)
+def test_steps(
+    start: InstanceRecord, seen: Observation, now: float, end: InstanceState, wish: EndKind | None
+) -> None:
+    result = step(start, seen, float(now), RULES)
+    assert result.record.state is end
+    assert (result.wish.kind if result.wish else None) is wish
+
+
+def test_spot_machines_are_given_up_sooner() -> None:
+    spot = replace(record(S.READY, silent_since=0.0), offer=an_offer(market=Market.SPOT))
+    assert step(spot, Observation(), 121.0, RULES).record.state is S.LOST
+
+
+@pytest.mark.parametrize(
+    ("created", "looks", "gone"),
+    [
+        (0.0, [100.0, 102.0], True),
+        (0.0, [100.0], False),
+        (60.0, [100.0, 102.0], False),  # young: a list may omit it
+        (101.0, [100.0, 102.0], False),  # the first list was begun before it was made
+    ],
+)
+def test_r4_absent_is_gone_after_the_grace_and_two_lists(
+    created: float, looks: list[float], gone: bool
+) -> None:
+    now_record = record(S.READY, created_at=created)
+    for at in looks:
+        seen = Observation(listing=L.ABSENT, looked_at=at)
+        now_record = step(now_record, seen, at + 1, RULES).record
+    assert (now_record.state is S.GONE) is gone
+
+
+def test_r4_a_list_that_shows_it_again_starts_the_count_anew_and_a_connected_agent_is_no_ghost() -> (
+    None
+):
+    absent = Observation(listing=L.ABSENT, looked_at=100.0)
+    once = step(record(S.READY), absent, 100.0, RULES).record
+    shown = step(once, Observation(listing=L.RUNNING, looked_at=101.0), 101.0, RULES).record
+    again = step(shown, replace(absent, looked_at=102.0), 102.0, RULES).record
+    assert again.state is S.READY
+    connected = replace(absent, looked_at=104.0, connected=True)
+    assert step(again, connected, 104.0, RULES).record.state is S.READY
+
+
+def test_r12_unknown_listings_never_end_anything() -> None:
+    now_record = record(S.READY)
+    for at in range(100, 400, 2):
+        seen = Observation(listing=L.UNKNOWN, looked_at=float(at), connected=True)
+        now_record = step(now_record, seen, float(at), RULES).record
+    assert now_record.state is S.READY
+
+
+def test_idle_time_starts_when_work_ends_and_not_while_silent() -> None:
+    at_work = step(record(S.READY), Observation(connected=True, busy=True), 10.0, RULES).record
+    assert at_work.idle_since is None
+    idle = step(at_work, Observation(connected=True, busy=False), 20.0, RULES).record
+    still = step(idle, Observation(connected=True, busy=False), 30.0, RULES).record
+    assert still.idle_since == 20.0
+    assert still is idle
+    silent = step(still, Observation(connected=False, busy=False), 40.0, RULES).record
+    assert (silent.idle_since, silent.silent_since) == (None, 40.0)
+
+
+@given(
+    seen=st.lists(
+        st.builds(
+            Observation,
+            listing=st.sampled_from(Listing),
+            looked_at=st.floats(0, 5000),
+            connected=st.booleans(),
+            busy=st.sampled_from([None, True, False]),
+        ),
+        max_size=30,
+    ),
+    gaps=st.lists(st.floats(0.1, 400), min_size=30, max_size=30),
+    start=st.sampled_from([S.PENDING, S.ORPHAN, S.READY, S.TERMINATING]),
+)
+def test_no_observation_breaks_the_table(
+    seen: list[Observation], gaps: list[float], start: InstanceState
+) -> None:
+    now, current = 0.0, record(start)
+    for observation, gap in zip(seen, gaps, strict=False):
+        now += gap
+        before = current
+        current = step(current, observation, now, RULES).record
+        path = before.state is current.state or current.state in ALLOWED[before.state]
+        # PENDING may be seen running and connected between two looks.
+        assert path or (before.state, current.state) == (S.PENDING, S.READY)
+        assert current.usd(now) >= before.usd(now) - 1e-9
+        if before.state is S.GONE:
+            assert current == before
+
+
+def test_the_table_refuses_what_it_does_not_list() -> None:
+    with pytest.raises(Conflict, match="cannot go from terminating to ready"):
+        move(terminating(record(S.READY), "idle", 5.0), S.READY)
+
+
+def test_cost_runs_from_the_launch_to_the_end() -> None:
+    machine = record(S.READY, created_at=100.0)
+    assert machine.usd(100.0 + 1800) == pytest.approx(2.0)
+    gone = move(machine, S.GONE, ended_at=100.0 + 3600)
+    assert gone.usd(1e9) == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    ("recent", "fleet", "more"), [(0, 4, 3), (2, 4, 1), (3, 4, 0), (0, 100, 20), (25, 100, 0)]
+)
+def test_r16_limit(recent: int, fleet: int, more: int) -> None:
+    assert may_end_lost(recent, fleet) == more
+
+
+def test_documents_bring_back_what_counts() -> None:
+    machine = record(S.READY, ready_at=5.0, claims=("a",), silent_since=3.0, looks=2)
+    back = instance_from_document(instance_document(machine))
+    assert back == replace(machine, silent_since=None, looks=0)
+    intent = IntentRecord(
+        id="i",
+        pool="gpu",
+        offer=an_offer(),
+        token="t",
+        generation=3,
+        created_at=1.0,
+        claims=(("a",), ("b", "c")),
+        tries=2,
+    )
+    restored = intent_from_document(intent_document(intent))
+    assert restored == replace(intent, state=IntentState.CALLED, tries=0)
+    assert intent_from_document(intent_document(replace(intent, state=IntentState.FAILED))) is None
+    assert intent_document(replace(intent, state=IntentState.ANSWERED))["finished"] is True
+
+
+def test_r1_the_token_stands_for_all_parameters() -> None:
+    base: tuple[Any, ...] = ("c", "i", "p", an_offer(), 2)
+    others: list[tuple[Any, ...]] = [
+        ("d", *base[1:]),
+        ("c", "j", *base[2:]),
+        ("c", "i", "q", *base[3:]),
+        (*base[:3], an_offer(zone="z"), 2),
+        (*base[:4], 3),
+    ]
+    tokens = {launch_token(*each) for each in [base, *others]}
+    assert len(tokens) == 6
+    assert launch_token(*base) == launch_token(*base)
+    assert all(len(token) == 32 for token in tokens)

@@ -1,0 +1,546 @@
+"""The rules of elasticity that hold from the start, one test each, on the real provisioner in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import pytest
+
+from master.core.reasons import ReasonKind
+from provisioner.fleet import LOST_AFTER_S, ORPHAN_GRACE_S
+from provisioner.providers.base import FoundInstance, LaunchIntent, LaunchResult
+from provisioner.providers.simulated import SimulatedProvider
+from provisioner.reconciler import Provisioner
+from provisioner.types import Offer, PoolSettings
+from tests.fakes.fleet_world import FleetWorld, a_gang, an_intent, an_offer
+from tests.fakes.virtual_time import LoopClock, run
+from windlass.base.errors import ProviderError, QuotaError
+from windlass.base.ids import Ids
+
+
+def in_world(
+    story: Callable[[FleetWorld], Awaitable[None]],
+    *,
+    offers: Iterable[Offer] = (an_offer(),),
+    **settings: Any,
+) -> None:
+    """Run `story` in a started world, and stop it afterwards."""
+
+    async def main() -> None:
+        keys = {"max_instances": 10, "max_idle_s": 120.0} | settings
+        world = FleetWorld(LoopClock(), offers, settings=PoolSettings(pool="gpu", **keys))
+        await world.start()
+        try:
+            await story(world)
+        finally:
+            await world.stop()
+
+    run(main(), limit_s=100_000)
+
+
+def test_from_waiting_gang_to_machine_and_back_to_nothing() -> None:
+    async def story(world: FleetWorld) -> None:
+        await world.want(a_gang("a", 8))
+        await world.until(lambda: "a" in world.host.placed)
+        assert len(world.living()) == 2
+        world.host.finish("a")
+        await world.until(lambda: not world.living())
+        await world.until(lambda: not world.provisioner.instances())
+        assert "idle for" in next(iter(world.host.gone.values()))
+        cost = world.provisioner.cost()
+        assert cost.peak_instances == 2
+        assert cost.spent_usd == pytest.approx(world.cloud.usd(), rel=0.1)
+        assert cost.spent_usd >= world.cloud.usd() - 1e-9
+        assert cost.always_on_usd >= cost.spent_usd
+
+    in_world(story)
+
+
+def test_r1_the_intent_is_committed_before_the_call() -> None:
+    async def story(world: FleetWorld) -> None:
+        launch_now = world.cloud.launch_now
+
+        def checked(intent: LaunchIntent) -> LaunchResult:
+            assert world.store.knows_intent(intent.intent_id)
+            return launch_now(intent)
+
+        world.cloud.launch_now = checked  # type: ignore[method-assign]
+        await world.want(a_gang("a"), a_gang("b"))
+        await world.until(lambda: {"a", "b"} <= set(world.host.placed))
+
+    in_world(story)
+
+
+def test_r1_nothing_is_asked_for_when_the_commit_fails() -> None:
+    async def story(world: FleetWorld) -> None:
+        await world.until(lambda: "list" in world.cloud.calls)
+        world.store.fails = True
+        await world.want(a_gang("a"))
+        await asyncio.sleep(60)
+        assert "launch" not in world.cloud.calls
+        world.store.fails = False
+        await world.until(lambda: "a" in world.host.placed)
+
+    in_world(story)
+
+
+@pytest.mark.parametrize("fault", ["lost_replies", "unanswered"])
+def test_r1_a_launch_without_reply_is_repeated_with_the_same_token(fault: str) -> None:
+    async def story(world: FleetWorld) -> None:
+        setattr(world.cloud.faults, fault, 1)
+        await world.want(a_gang("a", 16))
+        await world.until(lambda: "a" in world.host.placed)
+        assert len(world.cloud.instances) == 4
+
+    in_world(story)
+
+
+@pytest.mark.parametrize("before_the_call", [True, False])
+def test_r1_a_crash_around_the_call_makes_no_second_machine(before_the_call: bool) -> None:
+    async def story(world: FleetWorld) -> None:
+        world.cloud.faults.hang = {"launch"} if before_the_call else set()
+        world.cloud.faults.lost_replies = 1
+        await world.want(a_gang("a", 16))
+        await world.until(lambda: "launch" in world.cloud.calls)
+        await world.crash()
+        world.cloud.faults.hang.clear()
+        await world.start()
+        await world.until(lambda: "a" in world.host.placed)
+        assert len(world.cloud.instances) == 4
+
+    in_world(story)
+
+
+def test_r3_machines_are_found_by_the_tags_of_their_launch() -> None:
+    """The book is lost: what another generation launched is adopted by its tags, with the price of its offer."""
+
+    async def story(world: FleetWorld) -> None:
+        await world.want(a_gang("a"))
+        await world.until(lambda: "a" in world.host.placed)
+        await world.crash()
+        world.store.__init__()  # type: ignore[misc]
+        await world.start()
+        await world.until(lambda: world.states() == ["ready"])
+        (view,) = world.provisioner.instances()
+        assert (view.pool, view.slots, view.usd_per_hour) == ("gpu", 4, 4.0)
+        world.host.finish("a")
+        await world.until(lambda: not world.living())
+
+    in_world(story)
+
+
+def test_r4_young_machines_missing_from_lists_are_not_gone() -> None:
+    async def story(world: FleetWorld) -> None:
+        world.cloud.faults.hide_young_s = 55.0
+        await world.want(a_gang("a"))
+        await world.until(lambda: "a" in world.host.placed)
+        assert len(world.cloud.instances) == 1
+        assert not world.host.gone
+
+    in_world(story)
+
+
+def test_r4_a_machine_that_vanished_is_gone_after_two_lists() -> None:
+    async def story(world: FleetWorld) -> None:
+        await world.want(a_gang("a"))
+        await world.until(lambda: "a" in world.host.placed)
+        (first,) = world.living()
+        await asyncio.sleep(60)
+        world.cloud.kill(first)
+        await world.until(lambda: first in world.host.gone, limit_s=10)
+        await world.until(lambda: "a" in world.host.placed)
+        assert first not in world.living()
+
+    in_world(story)
+
+
+def test_r4_strays_of_our_generation_go_and_those_with_work_are_adopted() -> None:
+    async def story(world: FleetWorld) -> None:
+        lonely, working = world.cloud.add_stray(an_intent(an_offer(), 2))
+        world.host.sizes[working] = 4
+        world.host.placed["x"] = {working: 4}
+        world.provisioner.note_agent(working, True)
+        await asyncio.sleep(ORPHAN_GRACE_S - 5)
+        assert lonely in world.living()
+        await world.until(lambda: lonely not in world.living(), limit_s=30)
+        await asyncio.sleep(300)
+        assert world.living() == [working]
+        assert world.states() == ["ready"]
+
+    in_world(story)
+
+
+def test_r4_machines_of_another_generation_are_adopted_not_killed() -> None:
+    async def story(world: FleetWorld) -> None:
+        theirs = an_offer(boot_s=200.0)
+        (machine,) = world.cloud.add_stray(an_intent(theirs, 1, generation=99))
+        await asyncio.sleep(ORPHAN_GRACE_S + 60)
+        assert world.living() == [machine]
+        await world.want(a_gang("a"))
+        await asyncio.sleep(100)
+        world.cloud.boot_due()
+        await world.until(lambda: "a" in world.host.placed)
+        assert set(world.cloud.instances) == {machine}
+
+    in_world(story, offers=[an_offer(boot_s=200.0)])
+
+
+def test_r10_r25_a_hanging_call_stops_nothing_but_itself() -> None:
+    async def story(world: FleetWorld) -> None:
+        world.cloud.faults.hang = {"launch"}
+        await world.want(a_gang("slow"))
+        await world.until(lambda: "launch" in world.cloud.calls)
+        lists = world.cloud.calls.count("list")
+        await world.want(a_gang("late"))
+        await asyncio.sleep(10)
+        assert world.cloud.calls.count("list") > lists
+        assert "late" in world.host.reasons
+        world.cloud.faults.hang = set()
+        await world.until(lambda: {"slow", "late"} <= set(world.host.placed))
+        assert len(world.cloud.instances) == 2
+
+    in_world(story)
+
+
+def test_r12_a_failed_list_ends_nothing_and_launches_nothing() -> None:
+    async def story(world: FleetWorld) -> None:
+        await world.want(a_gang("a"))
+        await world.until(lambda: "a" in world.host.placed)
+        world.cloud.faults.list_fails = True
+        await asyncio.sleep(300)
+        assert not world.host.gone
+        await world.want(a_gang("b"))
+        await asyncio.sleep(30)
+        assert len(world.cloud.instances) == 1
+        assert "list failed" in world.host.reasons["b"].text
+        world.cloud.faults.list_fails = False
+        await world.until(lambda: "b" in world.host.placed)
+
+    in_world(story)
+
+
+def test_r13_no_second_launch_in_a_hundred_turns_of_booting() -> None:
+    async def story(world: FleetWorld) -> None:
+        await world.want(*(a_gang(f"g{i}", slots) for i, slots in enumerate((3, 3, 2, 5, 8, 1))))
+        await world.until(lambda: len(world.cloud.instances) > 0)
+        bought = len(world.cloud.instances)
+        await asyncio.sleep(220)  # more than a hundred turns
+        assert len(world.cloud.instances) == bought
+        assert world.cloud.calls.count("list") >= 100
+        assert {r.kind for r in world.host.reasons.values()} == {ReasonKind.LAUNCHING}
+        (text,) = {r.text for r in world.host.reasons.values() if r is world.host.reasons["g5"]}
+        assert "booting for" in text
+
+    in_world(story, offers=[an_offer(8, 8.0, boot_s=280.0), an_offer(5, 6.0, boot_s=280.0)])
+
+
+def test_r14_three_failed_boots_in_a_row_quarantine_the_offer() -> None:
+    bad, good = an_offer(4, 1.0, zone="bad"), an_offer(4, 2.0, zone="good")
+
+    async def story(world: FleetWorld) -> None:
+        world.cloud.faults.never_boot = {bad.key}
+        await world.want(a_gang("a"))
+        await world.until(lambda: "a" in world.host.placed)
+        launched = [i.intent.offer.key.zone for i in world.cloud.instances.values()]
+        assert launched == ["bad", "bad", "bad", "good"]
+        await world.until(lambda: len(world.living()) == 1)
+
+    in_world(story, offers=[bad, good])
+
+
+def test_r15_a_node_with_work_is_not_ended_and_an_end_is_repeated_until_confirmed() -> None:
+    async def story(world: FleetWorld) -> None:
+        world.cloud.faults.terminate_failures = 3
+        await world.want(a_gang("a"))
+        await world.until(lambda: "a" in world.host.placed)
+        await asyncio.sleep(600)
+        assert "terminate" not in world.cloud.calls
+        world.host.finish("a")
+        await world.until(lambda: "terminating" in world.states())
+        await asyncio.sleep(30)
+        assert world.states() == ["terminating"]  # it is on the bill, so it is on the screen
+        await world.until(lambda: not world.provisioner.instances(), limit_s=300)
+        assert world.cloud.calls.count("terminate") == 4
+        assert not world.living()
+
+    in_world(story)
+
+
+def test_r15_work_that_arrives_first_wins_over_the_cordon() -> None:
+    async def story(world: FleetWorld) -> None:
+        await world.want(a_gang("a"))
+        await world.until(lambda: "a" in world.host.placed)
+        (machine,) = world.living()
+        world.host.finish("a")
+        world.host.cordon = lambda agent_id: False  # type: ignore[method-assign]
+        await asyncio.sleep(600)
+        assert world.living() == [machine]
+        assert world.states() == ["ready"]
+
+    in_world(story)
+
+
+def test_r16_when_every_agent_falls_silent_at_most_three_machines_go_in_ten_minutes() -> None:
+    async def story(world: FleetWorld) -> None:
+        await world.want(*(a_gang(f"g{i}") for i in range(10)))
+        await world.until(lambda: len(world.host.placed) == 10)
+        world.host.placed.clear()  # the resource manager gave the work up
+        world.host.schedules = False
+        for agent_id in list(world.host.sizes):
+            world.go_silent(agent_id)
+        await asyncio.sleep(LOST_AFTER_S + 300)
+        assert len(world.living()) == 7
+        assert any("too many at once" in view.reason for view in world.provisioner.instances())
+        survivors = world.living()
+        for agent_id in survivors:
+            world.come_back(agent_id)
+        await asyncio.sleep(60)
+        assert world.living() == survivors
+        assert world.states() == ["ready"] * 7
+
+    in_world(story, max_idle_s=100_000.0)
+
+
+def test_r24_an_idle_node_that_the_plan_counts_on_is_kept() -> None:
+    async def story(world: FleetWorld) -> None:
+        await world.want(a_gang("a"))
+        await world.until(lambda: "a" in world.host.placed)
+        (machine,) = world.living()
+        world.host.schedules = (
+            False  # the scheduler is slow: the gang waits although the node is free
+        )
+        world.host.finish("a")
+        await world.want(a_gang("b"))
+        await asyncio.sleep(600)
+        assert world.living() == [machine]
+        assert world.host.reasons["b"].kind is ReasonKind.QUEUED
+        world.host.finish("b")
+        await world.until(lambda: not world.living())
+
+    in_world(story)
+
+
+def test_stock_outs_are_waited_out_and_named() -> None:
+    a, b = an_offer(4, 1.0, zone="a"), an_offer(4, 2.0, zone="b")
+
+    async def story(world: FleetWorld) -> None:
+        world.cloud.faults.stock_out = {a.key, b.key}
+        await world.want(a_gang("x"))
+        await asyncio.sleep(60)
+        assert world.cloud.calls.count("launch") == 2
+        reason = world.host.reasons["x"]
+        assert reason.kind is ReasonKind.NO_CAPACITY
+        assert "gpu-4 in a" in reason.text
+        assert "gpu-4 in b" in reason.text
+        assert reason.retry_at is not None
+        await asyncio.sleep(1200)
+        assert world.cloud.calls.count("launch") <= 12
+        world.cloud.faults.stock_out = {a.key}
+        await world.until(lambda: "x" in world.host.placed)
+
+    in_world(story, offers=[a, b])
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "text"),
+    [
+        (QuotaError("8 vCPUs allowed"), ReasonKind.QUOTA, "8 vCPUs allowed"),
+        (ProviderError("Flux capacitor"), ReasonKind.NO_CAPACITY, "Flux capacitor"),
+        (RuntimeError("bug"), ReasonKind.NO_CAPACITY, "bug"),
+    ],
+)
+def test_refusals_reach_the_gang_verbatim(error: Exception, kind: ReasonKind, text: str) -> None:
+    async def story(world: FleetWorld) -> None:
+        world.cloud.faults.refuse[an_offer().key] = error
+        await world.want(a_gang("x"))
+        await asyncio.sleep(20)
+        assert world.host.reasons["x"].kind is kind
+        assert text in world.host.reasons["x"].text
+        assert world.cloud.calls.count("launch") == 1
+
+    in_world(story)
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_shutdown_ends_everything_even_what_works(running: bool) -> None:
+    async def story(world: FleetWorld) -> None:
+        await world.want(a_gang("a"), a_gang("b"))
+        await world.until(lambda: len(world.host.placed) == 2)
+        await world.want(a_gang("c"))
+        if not running:
+            await world.crash()
+        await world.provisioner.shutdown(terminate=True)
+        assert not world.living()
+        assert not world.provisioner.instances()
+
+    in_world(story)
+
+
+def test_r9_a_recovering_offer_is_probed_by_one_call_at_a_time() -> None:
+    async def story(world: FleetWorld) -> None:
+        offer = an_offer()
+        world.cloud.faults.stock_out = {offer.key}
+        await world.want(*(a_gang(f"g{i}", 8) for i in range(4)))
+        await world.until(lambda: "launch" in world.cloud.calls)
+        await asyncio.sleep(10)
+        world.cloud.faults.hang = {"launch"}
+        world.cloud.calls.clear()
+        await asyncio.sleep(130)  # the block is over, the probe hangs
+        probes = world.cloud.calls.count("launch")
+        tokens = {view.id.split("/")[0] for view in world.provisioner.instances()}
+        assert probes >= 1
+        assert len(tokens) == 1
+        world.cloud.faults = type(world.cloud.faults)()
+        await world.until(lambda: len(world.host.placed) == 4)
+
+    in_world(story)
+
+
+def test_a_commit_that_fails_leaves_no_node_cordoned() -> None:
+    async def story(world: FleetWorld) -> None:
+        await world.want(a_gang("a"))
+        await world.until(lambda: "a" in world.host.placed)
+        world.host.finish("a")
+        world.store.fails = True
+        await asyncio.sleep(300)
+        assert not world.host.cordoned
+        assert "terminate" not in world.cloud.calls
+        world.store.fails = False
+        await world.until(lambda: not world.living())
+
+    in_world(story)
+
+
+def test_a_machine_being_ended_stays_cordoned_over_a_restart() -> None:
+    async def story(world: FleetWorld) -> None:
+        world.cloud.faults.terminate_failures = 1
+        await world.want(a_gang("a"))
+        await world.until(lambda: "a" in world.host.placed)
+        (machine,) = world.living()
+        world.host.finish("a")
+        await world.until(lambda: "terminating" in world.states())
+        await world.crash()
+        assert not world.host.cordoned
+        await world.start()
+        assert world.host.cordoned == {machine}
+        await world.until(lambda: not world.living())
+
+    in_world(story)
+
+
+def test_money_and_memory_survive_a_restart() -> None:
+    bad, good = an_offer(4, 1.0, zone="bad"), an_offer(4, 2.0, zone="good")
+
+    async def story(world: FleetWorld) -> None:
+        world.cloud.faults.stock_out = {bad.key}
+        await world.want(a_gang("a"))
+        await world.until(lambda: "a" in world.host.placed)
+        world.host.finish("a")
+        await world.until(lambda: not world.provisioner.instances())
+        before = world.provisioner.cost()
+        await world.crash()
+        await world.start()
+        after = world.provisioner.cost()
+        assert after.spent_usd == before.spent_usd > 0
+        assert (after.peak_instances, after.first_launch_at) == (1, before.first_launch_at)
+        await world.want(a_gang("b"))
+        await world.until(lambda: "b" in world.host.reasons)
+        assert (
+            world.cloud.calls.count("launch") == 3
+        )  # two for a, one for b: the stock-out is remembered
+
+    in_world(story, offers=[bad, good], max_idle_s=30.0)
+
+
+def test_r10_one_dead_region_does_not_stop_another_pool() -> None:
+    async def main() -> None:
+        clock = LoopClock()
+        world = FleetWorld(clock, [an_offer()])
+        dead = SimulatedProvider(
+            offers=[an_offer(zone="x")], clock=clock, cluster_id="test-cluster"
+        )
+        dead.faults.hang = {"list", "launch", "terminate"}
+        provisioner = Provisioner(
+            pools=[PoolSettings(pool="dead", min_instances=1), PoolSettings(pool="gpu")],
+            providers={"dead": dead, "gpu": world.cloud},
+            host=world.host,
+            store=world.store,
+            clock=clock,
+            ids=Ids.seeded(1),
+            cluster_id="test-cluster",
+            generation=1,
+        )
+        world.provisioner = provisioner
+        runner = asyncio.create_task(provisioner.run())
+        await world.want(a_gang("a"))
+        await world.until(lambda: "a" in world.host.placed, limit_s=70)
+        runner.cancel()
+        await asyncio.gather(runner, return_exceptions=True)
+        world.cloud.close()
+
+    run(main(), limit_s=10_000)
+
+
+def test_shutdown_without_ending_waits_for_calls_and_starts_none() -> None:
+    async def story(world: FleetWorld) -> None:
+        await world.want(a_gang("a"))
+        await world.until(lambda: "a" in world.host.placed)
+        await world.provisioner.shutdown(terminate=False)
+        await world.want(a_gang("b"))
+        await asyncio.sleep(60)
+        assert len(world.cloud.instances) == 1
+
+    in_world(story)
+
+
+def test_capacity_tells_sizes_and_limit() -> None:
+    async def story(world: FleetWorld) -> None:
+        capacity = world.provisioner.capacity("gpu")
+        assert capacity.node_slots == (2, 8)
+        assert capacity.max_instances == 10
+
+    in_world(story, offers=[an_offer(8), an_offer(2), an_offer(8, zone="b")])
+
+
+def test_the_host_is_told_again_until_it_listens() -> None:
+    async def story(world: FleetWorld) -> None:
+        await world.want(a_gang("a"))
+        await world.until(lambda: "a" in world.host.placed)
+        (machine,) = world.living()
+        told = world.host.instance_gone
+        failures = [RuntimeError("busy"), RuntimeError("busy")]
+
+        async def deaf(agent_id: str, reason: str) -> None:
+            if failures:
+                raise failures.pop()
+            await told(agent_id, reason)
+
+        world.host.instance_gone = deaf  # type: ignore[method-assign]
+        world.cloud.kill(machine)
+        await world.until(lambda: machine in world.host.gone)
+        assert not failures
+
+    in_world(story)
+
+
+def test_a_provider_that_lists_other_pools_and_clusters_confuses_nobody() -> None:
+    async def story(world: FleetWorld) -> None:
+        world.cloud.add_stray(an_intent(an_offer(), 1, pool="other"))
+        world.cloud.add_stray(an_intent(an_offer(), 1, cluster_id="theirs"))
+        await asyncio.sleep(300)
+        assert len(world.living()) == 2
+        assert not world.provisioner.instances()
+
+    in_world(story)
+
+
+def test_found_instances_are_plain_values() -> None:
+    async def story(world: FleetWorld) -> None:
+        world.cloud.add_stray(an_intent(an_offer(), 1))
+        (found,) = world.cloud.list_now()
+        assert isinstance(found, FoundInstance)
+        assert (found.cluster_id, found.pool, found.generation) == ("test-cluster", "gpu", 1)
+
+    in_world(story)

@@ -1,0 +1,238 @@
+"""A random life of the whole provisioner: work comes and goes, the cloud fails in every way, the master crashes.
+
+The real planner, fleet, capacity memory and reconciler run on virtual time against the simulated provider.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from provisioner.providers.simulated import Faults
+from provisioner.types import PoolSettings
+from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
+from tests.fakes.virtual_time import LoopClock, VirtualTimeLoop
+from windlass.base.errors import QuotaError, StoreUnavailable
+
+OFFERS = (
+    an_offer(1, 1.0, boot_s=30.0),
+    an_offer(4, 3.0, boot_s=60.0),
+    an_offer(4, 2.0, zone="b", boot_s=90.0),
+    an_offer(8, 8.0, zone="b", boot_s=60.0),
+)
+MOST = 12
+SLOTS = st.sampled_from([0, 1, 1, 2, 3, 4, 8, 16])
+
+
+class Failures(logging.Handler):
+    """Collects failing turns; those of a broken disk are expected."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.seen: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, StoreUnavailable):
+            self.seen.append(f"{record.getMessage()}: {error!r}")
+
+
+class FleetLife(RuleBasedStateMachine):
+    """Rules act on the world; every rule lets a little time pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = VirtualTimeLoop()
+        self.runner = asyncio.Runner(loop_factory=lambda: self.loop)
+        self.next_gang = 0
+        self.failures = Failures()
+        logging.getLogger().addHandler(self.failures)
+
+    def wait(self, work: Coroutine[Any, Any, Any]) -> None:
+        self.runner.run(work)
+
+    @initialize(budget=st.sampled_from([None, 20.0]), least=st.sampled_from([0, 0, 1]))
+    def begin(self, budget: float | None, least: int) -> None:
+        async def start() -> None:
+            self.world = FleetWorld(
+                LoopClock(),
+                OFFERS,
+                settings=PoolSettings(
+                    pool="gpu",
+                    max_instances=MOST,
+                    min_instances=least,
+                    max_idle_s=90.0,
+                    usd_per_hour_limit=budget,
+                ),
+            )
+            await self.world.start()
+
+        self.wait(start())
+
+    @rule(slots=st.lists(SLOTS, min_size=1, max_size=6))
+    def submit(self, slots: list[int]) -> None:
+        gangs = [a_gang(f"g{self.next_gang + i}", size) for i, size in enumerate(slots)]
+        self.next_gang += len(gangs)
+
+        async def work() -> None:
+            await self.world.want(*gangs)
+            await asyncio.sleep(1)
+
+        self.wait(work())
+
+    @rule(seconds=st.sampled_from([1, 5, 30, 200, 700]))
+    def pass_time(self, seconds: int) -> None:
+        self.wait(asyncio.sleep(seconds))
+
+    @precondition(lambda self: self.world.host.placed or self.world.host.waiting)
+    @rule(data=st.data())
+    def end_work(self, data: st.DataObject) -> None:
+        known = sorted({*self.world.host.placed, *self.world.host.waiting})
+        self.world.host.finish(data.draw(st.sampled_from(known)))
+        self.wait(asyncio.sleep(1))
+
+    @precondition(lambda self: self.world.living())
+    @rule(data=st.data())
+    def lose_machine(self, data: st.DataObject) -> None:
+        self.world.cloud.kill(data.draw(st.sampled_from(self.world.living())))
+        self.wait(asyncio.sleep(1))
+
+    @precondition(lambda self: self.world.host.sizes)
+    @rule(data=st.data())
+    def agent_flaps(self, data: st.DataObject) -> None:
+        living = [a for a in self.world.host.sizes if a in self.world.living()]
+        for agent_id in living[: data.draw(st.integers(0, 3))]:
+            if agent_id in self.world.host.silent:
+                self.world.come_back(agent_id)
+            else:
+                self.world.go_silent(agent_id)
+        self.wait(asyncio.sleep(1))
+
+    @rule(
+        stock_out=st.sets(st.sampled_from([offer.key for offer in OFFERS])),
+        lost=st.integers(0, 2),
+        unanswered=st.integers(0, 2),
+        hang=st.sets(st.sampled_from(["launch", "list", "terminate"]), max_size=1),
+        list_fails=st.booleans(),
+        hide=st.sampled_from([0.0, 30.0, 55.0]),
+        stuck=st.sets(st.sampled_from([offer.key for offer in OFFERS]), max_size=2),
+    )
+    def break_cloud(
+        self,
+        stock_out: set[Any],
+        lost: int,
+        unanswered: int,
+        hang: set[str],
+        list_fails: bool,
+        hide: float,
+        stuck: set[Any],
+    ) -> None:
+        self.world.cloud.faults = Faults(
+            stock_out=stock_out,
+            lost_replies=lost,
+            unanswered=unanswered,
+            hang=hang,
+            list_fails=list_fails,
+            hide_young_s=hide,
+            terminate_failures=lost,
+            never_boot=stuck,
+            refuse={OFFERS[0].key: QuotaError("limit 0")} if lost else {},
+            dies_at_boot={OFFERS[3].key} if unanswered == 2 else set(),
+        )
+        self.wait(asyncio.sleep(1))
+
+    @rule()
+    def mend_cloud(self) -> None:
+        self.world.cloud.faults = Faults()
+
+    @rule(broken=st.booleans())
+    def disk(self, broken: bool) -> None:
+        self.world.store.fails = broken
+
+    @rule(after=st.sampled_from([0.0, 0.2, 0.2001, 1.0]))
+    def crash(self, after: float) -> None:
+        async def work() -> None:
+            await asyncio.sleep(after)
+            await self.world.crash()
+            await self.world.start()
+            await asyncio.sleep(1)
+
+        self.wait(work())
+
+    @invariant()
+    def never_above_the_maximum(self) -> None:
+        if hasattr(self, "world"):
+            assert len(self.world.living()) <= MOST
+
+    @invariant()
+    def none_without_a_committed_intent(self) -> None:
+        if hasattr(self, "world"):
+            for instance in self.world.cloud.instances.values():
+                assert self.world.store.knows_intent(instance.intent.intent_id)
+
+    @invariant()
+    def every_waiting_gang_has_a_reason(self) -> None:
+        if hasattr(self, "world") and not self.world.store.fails:
+            self.wait(asyncio.sleep(3))
+            if not self.world.store.fails:
+                missing = set(self.world.host.waiting) - set(self.world.host.reasons)
+                assert not missing
+
+    @invariant()
+    def no_turn_fails(self) -> None:
+        assert not self.failures.seen
+
+    def teardown(self) -> None:
+        try:
+            if hasattr(self, "world"):
+                self.wait(self.mend_and_end())
+        finally:
+            self.runner.close()
+            logging.getLogger().removeHandler(self.failures)
+        self.no_turn_fails()
+
+    async def mend_and_end(self) -> None:
+        """With the faults gone everything that can run runs, idle machines go, and the books agree with the bill."""
+        world = self.world
+        world.cloud.faults = Faults()
+        world.store.fails = False
+        for agent_id in list(world.host.silent & set(world.living())):
+            world.come_back(agent_id)
+        for request_id in [*world.host.placed, *world.host.waiting]:
+            world.host.finish(request_id)
+        least = world.settings.min_instances
+        await world.until(lambda: len(world.living()) == least, limit_s=20_000)
+        await world.want(a_gang("last", 4))
+        await world.until(lambda: "last" in world.host.placed, limit_s=20_000)
+        world.host.finish("last")
+        await world.provisioner.shutdown(terminate=True)
+        assert not world.living()
+        assert not world.provisioner.instances()
+        assert world.provisioner.cost().spent_usd >= world.cloud.usd() - 1e-6
+        await world.stop()
+
+
+FleetLife.TestCase.settings = settings(
+    max_examples=25,
+    stateful_step_count=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+@pytest.mark.timeout(240)
+class TestFleetLife(FleetLife.TestCase):  # type: ignore[misc,valid-type]
+    pass

@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Protocol, TypeVar
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import NullPool, create_engine, select
+from sqlmodel import SQLModel
 
 from master.store.store import Store
 from windlass.base.clock import ManualClock
@@ -41,3 +45,13 @@ async def leading_store(
     await store.take_lease("test-master")
     async with running(store):
         yield store
+
+
+def read_rows(database: Path, table: str, order: str) -> list[dict[str, Any]]:
+    """All rows of a table of a SQLite store, while its master may be running."""
+    engine = create_engine(f"sqlite:///{database}", poolclass=NullPool)
+    found = SQLModel.metadata.tables[table]
+    with engine.connect() as connection:
+        rows = connection.execute(select(found).order_by(found.c[order])).mappings().all()
+    engine.dispose()
+    return [dict(row) for row in rows]

@@ -1,0 +1,24 @@
+"""On whose behalf a call is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    user_id: int
+    name: str
+    admin: bool
+    allocation_id: str | None = None
+    """Set when the caller is a task: it acts for the user who owns it."""
+    task_id: str | None = None
+
+
+class AllocationTokens(Protocol):
+    """Whose token this is, from the live state of allocations; None once the allocation has ended."""
+
+    def owner_of(self, token_hash: str) -> tuple[int, str, str] | None:
+        """(user id, allocation id, task id)."""
+        ...

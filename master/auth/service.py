@@ -1,0 +1,310 @@
+"""Logins and users. All of them live in memory; a change is committed before it shows.
+
+Only the hash of a session token is kept anywhere: whoever reads the database cannot log in with what it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlmodel import select
+
+from master.auth.passwords import Passwords
+from master.auth.principal import AllocationTokens, Principal
+from master.auth.throttle import LoginThrottle
+from master.auth.users import (
+    ADMIN,
+    DETERMINED,
+    MAX_NAME,
+    User,
+    normalise_username,
+    user_from_row,
+)
+from master.store import tables
+from master.store.mailbox import Mailbox
+from master.store.store import Store
+from master.store.unit_of_work import UnitOfWork
+from windlass.base.clock import Clock
+from windlass.base.errors import (
+    Conflict,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    Unauthenticated,
+)
+from windlass.base.ids import Ids, token_hash
+
+SESSION_LENGTH = timedelta(days=7)
+_INVALID = "invalid credentials"
+_INVALID_EMPTY = "invalid credentials (an empty password works only on the master's own machine)"
+_TOKEN_MISSING = "token missing"  # noqa: S105
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    id: int
+    user_id: int
+    expires_at: datetime
+
+
+class AuthService:
+    """One mailbox serialises all changes; authenticating is a look into a dictionary."""
+
+    def __init__(
+        self, store: Store, clock: Clock, ids: Ids, *, passwords: Passwords | None = None
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._passwords = passwords or Passwords()
+        self._throttle = LoginThrottle(clock)
+        self._mailbox = Mailbox("auth")
+        self._users: dict[int, User] = {}
+        self._sessions: dict[str, Session] = {}
+        self._allocation_tokens: AllocationTokens | None = None
+
+    def register_allocation_tokens(self, tokens: AllocationTokens) -> None:
+        """Who can say which allocation a token belongs to. Until then no allocation token is valid."""
+        self._allocation_tokens = tokens
+
+    async def load(self) -> None:
+        """Read users and sessions. Once, after the lease was taken."""
+        users = await self._store.rows(select(tables.User))
+        sessions = await self._store.rows(select(tables.UserSession))
+        self._users = {row["id"]: user_from_row(row) for row in users}
+        self._sessions = {
+            row["token_hash"]: Session(row["id"], row["user_id"], row["expires_at"])
+            for row in sessions
+        }
+
+    async def ensure_users(self, initial_password: str = "") -> None:
+        """Load, and at the first start make `admin` (1) and `determined` (2) with this password in plain text."""
+        await self.load()
+        for name in (ADMIN, DETERMINED):
+            if self._by_name(name) is None:
+                await self._insert_user(
+                    name, admin=name == ADMIN, password=initial_password, is_hashed=False
+                )
+
+    # Sessions
+
+    async def login(
+        self,
+        username: str,
+        password: str,
+        *,
+        is_hashed: bool,
+        loopback: bool,
+        address: str = "",
+    ) -> tuple[str, User]:
+        """A new session's token. `loopback`: the caller is on this machine, so that an empty password will do.
+
+        Raises Unauthenticated, PermissionDenied (inactive), LoginThrottled, InvalidArgument (no username).
+        """
+        if not username:
+            raise InvalidArgument("username: missing")
+        name = username.strip().lower()
+        if not password and not loopback:
+            raise Unauthenticated(_INVALID_EMPTY)
+        guess = (name[:MAX_NAME], address)
+        self._throttle.begin(guess)
+        user = self._by_name(name)
+        stored = user.password_hash if user is not None and not user.remote else None
+        if not await self._passwords.verify(stored, password, is_hashed=is_hashed):
+            raise Unauthenticated(_INVALID)
+        self._throttle.succeeded(guess)
+        assert user is not None  # noqa: S101  (nobody has no password that verifies)
+        return await self._mailbox.run(lambda: self._open_session(user, stored))
+
+    async def logout(self, token: str) -> None:
+        """End the session. Raises InvalidArgument for an allocation's token, Unauthenticated for an unknown one."""
+        hashed = token_hash(token)
+        if self._allocation_owner(hashed) is not None:
+            raise InvalidArgument(
+                "the token of an allocation cannot log out: it ends with its task"
+            )
+        session = self._sessions.get(hashed)
+        if session is None:
+            raise Unauthenticated(_INVALID)
+        await self._mailbox.run(lambda: self._end_sessions([hashed]))
+
+    async def authenticate(self, token: str) -> Principal:
+        """Whose session it is. Raises Unauthenticated, or PermissionDenied for an inactive user."""
+        if not token:
+            raise Unauthenticated(_TOKEN_MISSING)
+        session = self._sessions.get(token_hash(token))
+        if session is None or session.expires_at <= self._clock.now():
+            raise Unauthenticated(_INVALID)
+        return self._principal(session.user_id)
+
+    async def authenticate_allocation(self, token: str) -> Principal:
+        """The task whose token it is, acting for its owner. Errors as `authenticate`."""
+        if not token:
+            raise Unauthenticated(_TOKEN_MISSING)
+        owner = self._allocation_owner(token_hash(token))
+        if owner is None:
+            raise Unauthenticated(_INVALID)
+        user_id, allocation_id, task_id = owner
+        return replace(self._principal(user_id), allocation_id=allocation_id, task_id=task_id)
+
+    async def remove_expired_sessions(self) -> int:
+        """Clean-up, to be run now and then; how many there were."""
+
+        async def remove() -> int:
+            now = self._clock.now()
+            old = [hashed for hashed, s in self._sessions.items() if s.expires_at <= now]
+            await self._end_sessions(old)
+            return len(old)
+
+        return await self._mailbox.run(remove)
+
+    # Users
+
+    def users(self) -> Sequence[User]:
+        """By id."""
+        return sorted(self._users.values(), key=lambda user: user.id)
+
+    def user(self, user_id: int) -> User:
+        if (user := self._users.get(user_id)) is None:
+            raise NotFound("user", user_id)
+        return user
+
+    def user_by_name(self, username: str) -> User:
+        if (user := self._by_name(username.strip().lower())) is None:
+            raise NotFound("user", username)
+        return user
+
+    async def create_user(
+        self,
+        username: str,
+        *,
+        password: str = "",
+        is_hashed: bool = True,
+        admin: bool = False,
+        active: bool = True,
+        remote: bool = False,
+        display_name: str = "",
+    ) -> User:
+        """Raises InvalidArgument (odd name, remote with a password) or Conflict (it exists)."""
+        name = normalise_username(username)
+        if remote and password:
+            raise InvalidArgument("password: a remote user logs in elsewhere and must not have one")
+        return await self._insert_user(
+            name,
+            admin=admin,
+            active=active,
+            remote=remote,
+            display_name=display_name,
+            password=password,
+            is_hashed=is_hashed,
+        )
+
+    async def change_password(self, user_id: int, password: str, *, is_hashed: bool) -> User:
+        """Ends all sessions of the user."""
+        self.user(user_id)
+        hashed = await self._passwords.hash(password, is_hashed=is_hashed)
+        return await self._change(user_id, end_sessions=True, password_hash=hashed)
+
+    async def set_active(self, user_id: int, active: bool) -> User:
+        """An inactive user cannot log in, and its sessions end."""
+        return await self._change(user_id, end_sessions=not active, active=active)
+
+    async def set_admin(self, user_id: int, admin: bool) -> User:
+        return await self._change(user_id, end_sessions=False, admin=admin)
+
+    async def set_display_name(self, user_id: int, display_name: str) -> User:
+        return await self._change(user_id, end_sessions=False, display_name=display_name)
+
+    # Inside the mailbox
+
+    async def _open_session(self, user: User, verified_hash: str | None) -> tuple[str, User]:
+        user = self.user(user.id)
+        if user.password_hash != verified_hash:
+            raise Unauthenticated(_INVALID)
+        if not user.active:
+            raise PermissionDenied("user is not active")
+        now = self._clock.now()
+        token = self._ids.token()
+        session = Session(self._store.next_id(tables.UserSession), user.id, now + SESSION_LENGTH)
+        unit = UnitOfWork()
+        unit.insert(
+            tables.UserSession,
+            {
+                "id": session.id,
+                "user_id": user.id,
+                "token_hash": token_hash(token),
+                "created_at": now,
+                "expires_at": session.expires_at,
+            },
+        )
+        unit.update(tables.User, {"id": user.id}, {"last_auth_at": now}, expect=1)
+        await self._store.commit(unit)
+        self._sessions[token_hash(token)] = session
+        self._users[user.id] = replace(user, last_auth_at=now)
+        return token, self._users[user.id]
+
+    async def _end_sessions(self, hashes: Iterable[str]) -> None:
+        unit, ended = UnitOfWork(), [h for h in hashes if h in self._sessions]
+        for hashed in ended:
+            unit.delete(tables.UserSession, {"id": self._sessions[hashed].id})
+        await self._store.commit(unit)
+        for hashed in ended:
+            self._sessions.pop(hashed, None)
+
+    async def _insert_user(
+        self, name: str, *, password: str, is_hashed: bool, **fields: Any
+    ) -> User:
+        password_hash = await self._passwords.hash(password, is_hashed=is_hashed)
+
+        async def insert() -> User:
+            if self._by_name(name) is not None:
+                raise Conflict(f"user already exists: {name}")
+            now = self._clock.now()
+            user = User(
+                id=self._store.next_id(tables.User),
+                username=name,
+                password_hash=password_hash,
+                created_at=now,
+                modified_at=now,
+                **fields,
+            )
+            unit = UnitOfWork()
+            unit.insert(tables.User, {key: getattr(user, key) for key in User.__slots__})
+            await self._store.commit(unit)
+            self._users[user.id] = user
+            return user
+
+        return await self._mailbox.run(insert)
+
+    async def _change(self, user_id: int, *, end_sessions: bool, **changes: Any) -> User:
+        async def change() -> User:
+            changes["modified_at"] = self._clock.now()
+            user = replace(self.user(user_id), **changes)
+            unit = UnitOfWork()
+            unit.update(tables.User, {"id": user_id}, changes, expect=1)
+            if end_sessions:
+                unit.delete(tables.UserSession, {"user_id": user_id})
+            await self._store.commit(unit)
+            self._users[user_id] = user
+            if end_sessions:
+                self._sessions = {h: s for h, s in self._sessions.items() if s.user_id != user_id}
+            return user
+
+        return await self._mailbox.run(change)
+
+    def _by_name(self, name: str) -> User | None:
+        return next((user for user in self._users.values() if user.username == name), None)
+
+    def _principal(self, user_id: int) -> Principal:
+        user = self._users.get(user_id)
+        if user is None:
+            raise Unauthenticated(_INVALID)
+        if not user.active:
+            raise PermissionDenied("user does not have permission")
+        return Principal(user_id=user.id, name=user.username, admin=user.admin)
+
+    def _allocation_owner(self, hashed: str) -> tuple[int, str, str] | None:
+        return self._allocation_tokens.owner_of(hashed) if self._allocation_tokens else None

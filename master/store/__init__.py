@@ -1,0 +1,1 @@
+"""The durable state: tables, migrations, one writer, one leader."""

@@ -1,0 +1,93 @@
+"""Files by their content: model definitions and the like, in a folder, named by SHA-256."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from windlass.base.errors import NotFound, StoreUnavailable
+
+T = TypeVar("T")
+_ID = re.compile(r"[0-9a-f]{64}")
+
+
+class BlobStore:
+    """Blobs are private to the master's user (0600), written whole or not at all, and stored once.
+
+    `inline` does the work on the event loop's own thread, for simulations.
+    """
+
+    def __init__(self, root: Path, *, inline: bool = False) -> None:
+        self._root = root
+        self._inline = inline
+
+    async def put(self, content: bytes) -> str:
+        """The id of the content, durable when this returns. Raises StoreUnavailable (full disk)."""
+        return await self._do(lambda: self._put(content))
+
+    async def get(self, blob_id: str) -> bytes:
+        """Raises NotFound."""
+        return await self._do(lambda: self._get(blob_id))
+
+    async def delete(self, blob_id: str) -> None:
+        """Gone is gone: an unknown id is no error. Only for blobs that no row names any more."""
+
+        def unlink() -> None:
+            with suppress(NotFound):
+                self._path(blob_id).unlink(missing_ok=True)
+
+        await self._do(unlink)
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        try:
+            return work() if self._inline else await asyncio.to_thread(work)
+        except OSError as error:
+            raise StoreUnavailable(f"cannot use {self._root}: {error.strerror}") from error
+
+    def _path(self, blob_id: str) -> Path:
+        if not _ID.fullmatch(blob_id):
+            raise NotFound("blob", blob_id)
+        return self._root / blob_id[:2] / blob_id[2:]
+
+    def _get(self, blob_id: str) -> bytes:
+        try:
+            return self._path(blob_id).read_bytes()
+        except FileNotFoundError:
+            raise NotFound("blob", blob_id) from None
+
+    def _put(self, content: bytes) -> str:
+        blob_id = hashlib.sha256(content).hexdigest()
+        path = self._path(blob_id)
+        if path.exists():
+            return blob_id
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).replace(path)
+        except BaseException:
+            with suppress(OSError):
+                Path(temporary).unlink(missing_ok=True)
+            raise
+        for directory in (path.parent, self._root):
+            _sync_directory(directory)
+        return blob_id
+
+
+def _sync_directory(path: Path) -> None:
+    """A rename is durable once its directory is."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,69 @@
+"""What went wrong in a database, in the store's words: whose fault it is, and which error the caller gets."""
+
+from __future__ import annotations
+
+import sqlite3
+from enum import Enum
+
+from sqlalchemy import exc
+
+from windlass.base.errors import Conflict, InvalidArgument, StoreUnavailable, WindlassError
+
+
+class OutcomeUnknown(StoreUnavailable):
+    """The connection broke during COMMIT and nobody can say what happened: only a restart from the store is safe."""
+
+
+class Fault(Enum):
+    UNIT = "unit"
+    """Something in the batch: alone, the others may pass."""
+    DATABASE = "database"
+    """The database is locked or away: retrying the parts would only take longer."""
+
+
+def fault_of(error: Exception) -> Fault:
+    if isinstance(error, WindlassError):
+        return Fault.UNIT
+    locked = isinstance(error, exc.OperationalError) and "locked" in _text(error)
+    if is_disconnect(error) or locked:
+        return Fault.DATABASE
+    return Fault.UNIT
+
+
+def is_disconnect(error: Exception) -> bool:
+    """The connection is gone (or never came up), as opposed to a statement that was refused."""
+    if isinstance(error, exc.DBAPIError):
+        return error.connection_invalidated
+    return isinstance(error, _AWAY) or _sqlstate(error).startswith("08")
+
+
+def as_windlass_error(error: Exception) -> WindlassError:
+    """The error a caller of the store gets; `error` itself goes along as its cause."""
+    if isinstance(error, WindlassError):
+        return error
+    state_class = _sqlstate(error)[:2]
+    if isinstance(error, exc.IntegrityError) or state_class == "23":
+        return Conflict(_text(error))
+    if isinstance(error, exc.DataError) or state_class == "22":
+        return InvalidArgument(f"the database cannot hold a value: {_text(error)}")
+    if isinstance(error, exc.ProgrammingError | sqlite3.ProgrammingError):
+        return WindlassError(f"a statement of the store is wrong: {_text(error)}")
+    if isinstance(error, exc.DBAPIError | _AWAY) or state_class:
+        return StoreUnavailable(f"the database cannot commit now: {_text(error)}")
+    return WindlassError(f"the store failed: {_text(error)}")
+
+
+_AWAY = OSError | TimeoutError | exc.TimeoutError
+
+
+def _sqlstate(error: Exception) -> str:
+    """PostgreSQL's five characters; empty for SQLite. COPY raises the driver's own errors."""
+    original = error.orig if isinstance(error, exc.DBAPIError) else error
+    return str(getattr(original, "sqlstate", None) or "")
+
+
+def _text(error: Exception) -> str:
+    """One line, without the statement and its parameters: those may hold secrets."""
+    original = error.orig if isinstance(error, exc.StatementError) and error.orig else error
+    text = str(original) or type(original).__name__
+    return text.splitlines()[0].removeprefix("<class 'asyncpg.exceptions.").replace("'>", "")

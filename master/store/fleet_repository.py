@@ -1,0 +1,66 @@
+"""What the provisioner decided and launched, across restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlmodel import col, select
+
+from master.store.store import Store
+from master.store.tables import FleetInstance, FleetIntent, Meta
+from master.store.unit_of_work import UnitOfWork
+
+MEMORY_KEY = "fleet.capacity_memory"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFleet:
+    """Implements `provisioner.ports.FleetDocuments`."""
+
+    intents: Sequence[tuple[str, dict[str, Any]]]
+    instances: Sequence[tuple[str, dict[str, Any]]]
+    memory: dict[str, Any] | None
+
+
+class FleetRepository:
+    """Implements `provisioner.ports.FleetStore`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def load(self) -> LoadedFleet:
+        intents = await self._store.rows(
+            select(FleetIntent).where(col(FleetIntent.finished).is_(False)).order_by(FleetIntent.id)
+        )
+        instances = await self._store.rows(
+            select(FleetInstance)
+            .where(col(FleetInstance.gone).is_(False))
+            .order_by(FleetInstance.id)
+        )
+        memory = await self._store.row(select(Meta).where(Meta.key == MEMORY_KEY))
+        return LoadedFleet(
+            intents=[(row["id"], row["document"]) for row in intents],
+            instances=[(row["id"], row["document"]) for row in instances],
+            memory=memory["value"] if memory else None,
+        )
+
+    async def save(
+        self,
+        *,
+        intents: Sequence[tuple[str, dict[str, Any]]] = (),
+        instances: Sequence[tuple[str, str, bool, dict[str, Any]]] = (),
+        memory: dict[str, Any] | None = None,
+    ) -> None:
+        """One commit. An intent whose document says `"finished": true` is not loaded again."""
+        unit = UnitOfWork()
+        for intent_id, document in intents:
+            finished = document.get("finished") is True
+            unit.upsert(FleetIntent, {"id": intent_id, "document": document, "finished": finished})
+        for instance_id, pool, gone, document in instances:
+            row = {"id": instance_id, "pool": pool, "gone": gone, "document": document}
+            unit.upsert(FleetInstance, row)
+        if memory is not None:
+            unit.upsert(Meta, {"key": MEMORY_KEY, "value": memory})
+        await self._store.commit(unit)

@@ -1,0 +1,121 @@
+"""From the operations of a unit of work to SQL. Statements are built once per shape: thousands run each second."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Connection, Executable, Table, bindparam, delete, insert, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from master.store import unit_of_work
+from master.store.unit_of_work import Delete, Execute, Insert, Operation, UnitOfWork, Update, Upsert
+from windlass.base.errors import Conflict
+
+SHAPES = 2048
+"""How many statement shapes are remembered: the code base has some hundreds."""
+
+
+def table_of(model: unit_of_work.Table) -> Table:
+    table: Table = model.__table__  # type: ignore[attr-defined]
+    return table
+
+
+def apply_units(connection: Connection, units: Sequence[UnitOfWork]) -> Sequence[None]:
+    for unit in units:
+        for operation in unit.operations:
+            _apply(connection, operation)
+    return [None] * len(units)
+
+
+def count_rows(unit: UnitOfWork) -> int:
+    """How much work a unit is: one for each row written or statement run, and one for itself."""
+    return 1 + sum(len(op.rows) if isinstance(op, Insert) else 1 for op in unit.operations)
+
+
+BulkRows = tuple[unit_of_work.Table, Sequence[Mapping[str, Any]]]
+
+
+def apply_bulk(connection: Connection, bulk: Sequence[BulkRows]) -> Sequence[None]:
+    """Rows of the same table and keys become one statement, whoever sent them."""
+    merged: dict[tuple[unit_of_work.Table, frozenset[str]], list[Mapping[str, Any]]] = {}
+    for table, rows in bulk:
+        for row in rows:
+            merged.setdefault((table, frozenset(row)), []).append(row)
+    for (table, _), rows in merged.items():
+        connection.execute(_insert(table_of(table)), rows)
+    return [None] * len(bulk)
+
+
+def _apply(connection: Connection, operation: Operation) -> None:
+    match operation:
+        case Insert(table, rows):
+            connection.execute(_insert(table_of(table)), rows)
+        case Upsert(table, row):
+            statement = _upsert(table_of(table), tuple(row), connection.dialect.name)
+            connection.execute(statement, row)
+        case Update(table, where, values, expect):
+            statement = _update(table_of(table), _shape(where), tuple(values))
+            parameters = _where(where) | {f"v_{key}": value for key, value in values.items()}
+            changed = connection.execute(statement, parameters).rowcount
+            if expect is not None and changed != expect:
+                raise Conflict(
+                    f"{table_of(table).name} {dict(where)}: {changed} rows match, not {expect}"
+                )
+        case Delete(table, where):
+            connection.execute(_delete(table_of(table), _shape(where)), _where(where))
+        case Execute(statement):
+            connection.execute(statement)
+
+
+Shape = tuple[tuple[str, bool], ...]
+"""Columns of a condition, each with whether it is compared with NULL."""
+
+
+def _shape(where: Mapping[str, Any]) -> Shape:
+    return tuple((key, value is None) for key, value in where.items())
+
+
+def _where(where: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"w_{key}": value for key, value in where.items() if value is not None}
+
+
+def _conditions(table: Table, shape: Shape) -> list[Any]:
+    return [
+        table.c[key].is_(None) if is_null else table.c[key] == bindparam(f"w_{key}")
+        for key, is_null in shape
+    ]
+
+
+@lru_cache(SHAPES)
+def _insert(table: Table) -> Executable:
+    return insert(table)
+
+
+@lru_cache(SHAPES)
+def _upsert(table: Table, keys: tuple[str, ...], dialect: str) -> Executable:
+    """Both dialects check NOT NULL before they look for a conflict: the row must be complete but for defaults."""
+    new: Any = (postgresql if dialect == "postgresql" else sqlite).insert(table)
+    primary = [column.name for column in table.primary_key.columns]
+    changes = {key: new.excluded[key] for key in keys if key not in primary}
+    statement: Executable = (
+        new.on_conflict_do_update(index_elements=primary, set_=changes)
+        if changes
+        else new.on_conflict_do_nothing(index_elements=primary)
+    )
+    return statement
+
+
+@lru_cache(SHAPES)
+def _update(table: Table, where: Shape, keys: tuple[str, ...]) -> Executable:
+    return (
+        update(table)
+        .where(*_conditions(table, where))
+        .values({key: bindparam(f"v_{key}", type_=table.c[key].type) for key in keys})
+    )
+
+
+@lru_cache(SHAPES)
+def _delete(table: Table, where: Shape) -> Executable:
+    return delete(table).where(*_conditions(table, where))

@@ -1,0 +1,147 @@
+"""The state of the cluster: what is committed here has happened.
+
+store = await Store.open(url, clock=clock)
+epoch = await store.take_lease(master_id)
+async with asyncio.TaskGroup() as group:
+    group.create_task(store.run())
+    await store.commit(unit)          # durable when it returns; another master's lease ends run() instead
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Executable, Integer, RowMapping, func, select
+from sqlmodel import SQLModel
+
+from master.store import lease, unit_of_work
+from master.store.database import Database, open_database
+from master.store.faults import as_windlass_error
+from master.store.migrate import STATE, upgrade
+from master.store.statements import BulkRows, apply_bulk, apply_units, count_rows, table_of
+from master.store.unit_of_work import UnitOfWork
+from master.store.writer import Lane, Writer
+from windlass.base.clock import Clock
+from windlass.base.errors import LeaseLost
+
+T = TypeVar("T")
+
+UNIT_ROWS = 2_000
+"""Rows of state in one transaction: some ten milliseconds."""
+BULK_ROWS = 500
+"""Rows of bulk data in one transaction: what a state commit may have to wait for."""
+MAX_WAITING_ROWS = 200_000
+
+
+class Store:
+    def __init__(self, database: Database, *, clock: Clock) -> None:
+        """Use `open`."""
+        self._database = database
+        self._clock = clock
+        self._epoch = 0
+        self._last_ids: dict[str, int] = {}
+        self._units: Lane[UnitOfWork, None] = Lane(
+            apply_units, weigh=count_rows, batch_weight=UNIT_ROWS, max_waiting=MAX_WAITING_ROWS
+        )
+        self._bulk: Lane[BulkRows, None] = Lane(
+            apply_bulk,
+            weigh=lambda bulk: len(bulk[1]),
+            batch_weight=BULK_ROWS,
+            max_waiting=MAX_WAITING_ROWS,
+        )
+        self._writer = Writer(database, (self._units, self._bulk), guard=self._check_lease)
+
+    @classmethod
+    async def open(cls, url: str, *, clock: Clock, inline: bool = False) -> Store:
+        """Connect and bring the tables up to date. `inline`: see `open_database`."""
+        store = cls(open_database(url, inline=inline), clock=clock)
+        try:
+            await store._write(lambda connection: upgrade(connection, STATE))
+            await store._load_last_ids()
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    @property
+    def epoch(self) -> int:
+        """Of the lease this master took; 0 before."""
+        return self._epoch
+
+    async def take_lease(self, master_id: str) -> int:
+        """Lead from now on. Raises LeaseLost if another master does the same at this moment."""
+        now = self._clock.now()
+        self._epoch = await self._write(lambda c: lease.take_lease(c, master_id, now))
+        await self._load_last_ids()
+        return self._epoch
+
+    async def commit(self, unit: UnitOfWork) -> None:
+        """All of it or nothing, durable when this returns.
+
+        Raises Conflict (a constraint, or an Update that matched other than `expect` rows), StoreUnavailable
+        (nothing was changed), LeaseLost (stop: another master leads).
+        """
+        if unit:
+            self._require_lease()
+            await self._writer.submit(self._units, unit)
+
+    async def insert_bulk(
+        self, table: unit_of_work.Table, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """As durable as `commit`, for high volumes: merged with the rows of others, and behind state commits."""
+        if rows:
+            self._require_lease()
+            await self._writer.submit(self._bulk, (table, rows))
+
+    def next_id(self, table: unit_of_work.Table) -> int:
+        """A fresh value for the table's integer `id`. Only the leader may ask; gaps are normal."""
+        name = table_of(table).name
+        self._last_ids[name] += 1
+        return self._last_ids[name]
+
+    async def rows(self, statement: Executable) -> list[RowMapping]:
+        """What a SELECT finds, at one point in time and including every commit that has returned."""
+
+        def fetch(connection: Connection) -> list[RowMapping]:
+            return list(connection.execute(statement).mappings())
+
+        try:
+            return await self._database.read(fetch)
+        except Exception as error:
+            raise as_windlass_error(error) from error
+
+    async def row(self, statement: Executable) -> RowMapping | None:
+        """The only row of a SELECT, or None."""
+        found = await self.rows(statement)
+        if len(found) > 1:
+            raise ValueError(f"{len(found)} rows where one was expected")
+        return found[0] if found else None
+
+    async def run(self) -> None:
+        """The writer, owned by a task group. Without it commits wait for ever."""
+        await self._writer.run()
+
+    async def close(self) -> None:
+        """After `run` has ended."""
+        await self._database.close()
+
+    def _require_lease(self) -> None:
+        if not self._epoch:
+            raise LeaseLost("this master does not lead: take_lease() comes first")
+
+    def _check_lease(self, connection: Connection) -> None:
+        lease.check_lease(connection, self._epoch)
+
+    async def _load_last_ids(self) -> None:
+        for table in SQLModel.metadata.sorted_tables:
+            if "id" in table.c and isinstance(table.c.id.type, Integer):
+                found = await self.row(select(func.max(table.c.id).label("last")))
+                last: int = (found["last"] if found else None) or 0
+                self._last_ids[table.name] = max(last, self._last_ids.get(table.name, 0))
+
+    async def _write(self, work: Callable[[Connection], T]) -> T:
+        try:
+            return await self._database.write(work)
+        except Exception as error:
+            raise as_windlass_error(error) from error

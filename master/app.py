@@ -56,7 +56,8 @@ TICK_S = 1.0
 """How exactly deadlines of tasks are kept."""
 HOUSEKEEPING_S = 3600.0
 
-ProviderFactory = Callable[[ResolvedPool], Provider]
+ProviderFactory = Callable[[ResolvedPool, str], Provider]
+"""(pool, cluster id) -> where its machines come from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +241,7 @@ class Master:
         make = options.provider or self._embedded
         return Provisioner(
             pools=[_pool_settings(p) for p in elastic],
-            providers={p.name: make(p) for p in elastic},
+            providers={p.name: make(p, info.cluster_id) for p in elastic},
             host=agents,
             store=FleetRepository(self._store),
             clock=options.clock,
@@ -250,7 +251,7 @@ class Master:
             interval_s=options.provision_every_s,
         )
 
-    def _embedded(self, pool: ResolvedPool) -> Provider:
+    def _embedded(self, pool: ResolvedPool, cluster_id: str) -> Provider:
         options = self._options
         section = pool.providers[0]
         if len(pool.providers) > 1:
@@ -260,13 +261,14 @@ class Master:
             )
         return EmbeddedProvider(
             pool=pool.name,
-            root=options.data_dir / "instances",
-            master_url=options.master_url,
-            join_token=JoinTokenSigner(self.secret).token(pool.name),
-            slots=section.slots_per_instance,
+            root=instances_folder(options.data_dir) / pool.name,
+            cluster_id=cluster_id,
+            clock=options.clock,
+            slots_per_instance=section.slots_per_instance,
             boot_s=section.boot_time.total_seconds(),
             usd_per_hour=section.usd_per_hour,
-            clock=options.clock,
+            master_url=options.master_url,
+            join_token=lambda: JoinTokenSigner(self.secret).token(pool.name),
         )
 
     def _housekeeping(self, auth: AuthService) -> Loop:
@@ -294,6 +296,35 @@ class Master:
             version=DETERMINED_VERSION,
             windlass_version=__version__,
         )
+
+
+def instances_folder(data_dir: Path) -> Path:
+    """Where embedded pools keep their instances, a folder per pool."""
+    return data_dir / "instances"
+
+
+async def end_embedded_instances(data_dir: Path) -> int:
+    """End every instance that embedded pools of this data folder still have; how many there were.
+
+    For a cluster that is taken down for good: its master must not run.
+    """
+    ended = 0
+    for folder in sorted(instances_folder(data_dir).glob("*")):
+        names = [instance.name for instance in folder.iterdir() if instance.is_dir()]
+        provider = EmbeddedProvider(
+            pool=folder.name,
+            root=folder,
+            cluster_id="",
+            clock=SystemClock(),
+            slots_per_instance=1,
+            boot_s=0,
+            usd_per_hour=0,
+            master_url="",
+            join_token=str,
+        )
+        await provider.terminate(names)
+        ended += len(names)
+    return ended
 
 
 def _pool_options(pool: ResolvedPool) -> PoolOptions:

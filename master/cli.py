@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 import yaml
@@ -110,6 +110,17 @@ def show_config(config_file: ConfigOption = None) -> None:
     typer.echo(yaml.safe_dump(masked(config), sort_keys=False), nl=False)
 
 
+@app.command("end-instances")
+def end_instances(data_dir: DataDirOption = None) -> None:
+    """End every instance that the embedded pools of a stopped master still have, and all tasks on them."""
+    import asyncio
+
+    from master.app import end_embedded_instances
+
+    ended = asyncio.run(end_embedded_instances(_data_dir(data_dir)))
+    typer.echo(f"ended {ended} instance{'' if ended == 1 else 's'}")
+
+
 def _load(path: Path | None, overrides: dict[str, Any]) -> Any:
     from master.config import load
 
@@ -126,7 +137,7 @@ def _data_dir(given: Path | None) -> Path:
     return Path.home() / ".local" / "share" / "windlass" / "master"
 
 
-def _fail(error: Exception) -> Any:
+def _fail(error: Exception) -> NoReturn:
     """One line for people, and exit code 1."""
     from windlass.base.errors import InvalidConfig
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -56,17 +55,8 @@ MAX_POLL_S = 600.0
 """No long poll is held longer, whatever the caller asks for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenOwner:
-    """Whom an allocation token stands for."""
-
-    user_id: int
-    allocation_id: str
-    task_id: str
-
-
 class AllocationService:
-    """Implements `rm_backends.base.RmEvents`."""
+    """Implements `rm_backends.base.RmEvents` and `master.auth.principal.AllocationTokens`."""
 
     def __init__(
         self,
@@ -120,16 +110,13 @@ class AllocationService:
             ),
         )
 
-    def token_owner(self, token_hash: str) -> TokenOwner | None:
+    def owner_of(self, token_hash: str) -> tuple[int, str, str] | None:
+        """(user id, allocation id, task id) that a token stands for; None once the allocation has ended."""
         allocation_id = self._by_token.get(token_hash)
         owner = self._owners.get(allocation_id) if allocation_id is not None else None
         if allocation_id is None or owner is None:
             return None
-        return TokenOwner(
-            user_id=owner.owner_id(allocation_id),
-            allocation_id=allocation_id,
-            task_id=allocation_id.rpartition(".")[0],
-        )
+        return owner.owner_id(allocation_id), allocation_id, allocation_id.rpartition(".")[0]
 
     def state(self, allocation_id: str) -> AllocationState:
         """The live state of a current run. Raises NotFound."""

@@ -98,7 +98,7 @@ class LiveExperiment:
             before = old.trials.get(request_id) if old is not None else None
             if run is not None and (before is None or before.allocation is not run):
                 self._parts.allocations.adopt(run, self)
-        await self._parts.narrator.tell(old, step.state)
+        await self._parts.narrator.tell(old, step)
         await self._parts.allocations.run_effects(step.effects)
         async with self._changed:
             self._changed.notify_all()

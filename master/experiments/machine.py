@@ -70,6 +70,8 @@ class Step:
     state: ExperimentState
     events: tuple[LoggedEvent, ...] = ()
     effects: tuple[Effect, ...] = ()
+    replaced: Mapping[str, AllocationState] = field(default_factory=dict)
+    """Request id -> the ended run whose place a new one took: the state does not show how it ended."""
 
 
 @dataclass(slots=True)
@@ -80,12 +82,13 @@ class _Draft:
     env: Env
     events: list[LoggedEvent] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
+    replaced: dict[str, AllocationState] = field(default_factory=dict)
 
     def put(self, trial: TrialState) -> None:
         self.state = replace(self.state, trials={**self.state.trials, trial.request_id: trial})
 
     def done(self) -> Step:
-        return Step(self.state, tuple(self.events), tuple(self.effects))
+        return Step(self.state, tuple(self.events), tuple(self.effects), self.replaced)
 
 
 # --- what users do ------------------------------------------------------------------------------------------------
@@ -487,5 +490,7 @@ def _request_run(draft: _Draft, trial: TrialState) -> None:
         requested_at=draft.env.now,
         preemption_timeout_s=settings.preemption_timeout_s,
     )
+    if trial.allocation is not None:
+        draft.replaced[trial.request_id] = trial.allocation
     draft.put(replace(trial, run_id=run_id, allocation=run))
     draft.effects.append(allocation.AskResources(run.id))

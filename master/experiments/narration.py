@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from master.allocations.machine import AllocationPhase, AllocationState
+from master.experiments.machine import Step
 from master.experiments.state import ExperimentState, TrialState
 
 
@@ -24,17 +25,16 @@ class Narrator:
     def __init__(self, log: TaskLog) -> None:
         self._log = log
 
-    async def tell(self, old: ExperimentState | None, new: ExperimentState) -> None:
+    async def tell(self, old: ExperimentState | None, step: Step) -> None:
         before = old.trials if old is not None else {}
-        for request_id, trial in new.trials.items():
+        for request_id, trial in step.state.trials.items():
             previous = before.get(request_id)
-            if trial is previous or trial.allocation is None:
-                continue
             last = previous.allocation if previous is not None else None
-            if trial.allocation is last:
-                continue
-            for level, line in lines(new, trial, last, trial.allocation):
-                await self._log.say(trial.task_id, trial.allocation.id, line, level=level)
+            for run in (step.replaced.get(request_id), trial.allocation):
+                if run is not None and run is not last:
+                    for level, line in lines(step.state, trial, last, run):
+                        await self._log.say(trial.task_id, run.id, line, level=level)
+                    last = run
 
 
 def lines(

@@ -35,6 +35,7 @@ def changes(old: ExperimentState | None, step: Step, now: datetime) -> UnitOfWor
         previous = before.get(request_id)
         if trial is not previous:
             _trial_changes(uow, new, previous, trial)
+            _run_changes(uow, previous, trial, step.replaced.get(request_id))
     _searcher_changes(uow, old, step, now)
     return uow
 
@@ -73,8 +74,17 @@ def _trial_changes(
             uow.update(tables.Trial, {"id": new.id}, changed, expect=1)
         if new.ended_at is not None and old.ended_at is None:
             uow.update(tables.Task, {"id": new.task_id}, {"ended_at": new.ended_at})
-    if new.allocation is not None and new.allocation is not (old and old.allocation):
-        allocation_changes(uow, old.allocation if old else None, new.allocation)
+
+
+def _run_changes(
+    uow: UnitOfWork, old: TrialState | None, new: TrialState, replaced: AllocationState | None
+) -> None:
+    """The end of the run that was replaced, then the run that is."""
+    last = old.allocation if old is not None else None
+    for run in (replaced, new.allocation):
+        if run is not None and run is not last:
+            allocation_changes(uow, last, run)
+            last = run
 
 
 def _trial_key(experiment: ExperimentState, trial: TrialState) -> dict[str, Any]:

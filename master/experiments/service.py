@@ -8,7 +8,7 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 from sqlalchemy import RowMapping, select
@@ -38,6 +38,9 @@ from windlass.base.ids import Ids
 
 log = structlog.get_logger(__name__)
 
+Listing: TypeAlias = list[dict[str, Any]]
+"""Path, size, mode and mtime of each file of a model definition."""
+
 MAX_CONTEXT_BYTES = 96 * 1024 * 1024
 """Decoded size of a model definition; the published client refuses at 95 MiB."""
 DEFAULT_PREEMPTION_TIMEOUT_S = 3600.0
@@ -62,6 +65,8 @@ class NewExperiment:
     owner_id: int
     owner_name: str
     files: tuple[ContextFile, ...] = ()
+    blob_of: int | None = None
+    """Without files of its own it gets those of this experiment."""
     activate: bool = True
     parent_id: int | None = None
     project_id: int = 1
@@ -149,7 +154,7 @@ class ExperimentService:
     async def create(self, new: NewExperiment) -> Created:
         """Check, store the context, then write experiment, first trials and their requests in one commit."""
         checked = await asyncio.to_thread(self.check, new.config)
-        blob = await self._store_context(new.files)
+        blob, listing = await self._context(new)
         now = self._clock.now()
         document = checked.config.to_json()
         state = ExperimentState(
@@ -165,13 +170,20 @@ class ExperimentService:
         live = LiveExperiment(self._parts, state, checked.config, new.owner_name)
         step = machine.begin(state, live.env())
         uow = UnitOfWork()
-        uow.insert(tables.Experiment, _experiment_row(step.state, new, document, blob))
+        uow.insert(tables.Experiment, _experiment_row(step.state, new, document, blob, listing))
         uow.extend(changes(None, step, now))
         await self._store.commit(uow)
         live.state = step.state
         self._learn(live)
         await live.after_commit(None, step)
         return Created(experiment_id=state.id, config=checked.config, warnings=checked.warnings)
+
+    async def _context(self, new: NewExperiment) -> tuple[str | None, Listing]:
+        """The blob of the model definition and what is in it. Raises NotFound for an unknown `blob_of`."""
+        if new.files or new.blob_of is None:
+            return await self._store_context(new.files), [_listed(f) for f in new.files]
+        row = await self._require_row(tables.Experiment, new.blob_of, "experiment")
+        return row["model_definition"], row["model_files"]
 
     async def _store_context(self, files: Sequence[ContextFile]) -> str | None:
         if not files:
@@ -423,7 +435,11 @@ def _quiet(state: ExperimentState, now: datetime) -> bool:
 
 
 def _experiment_row(
-    state: ExperimentState, new: NewExperiment, document: Mapping[str, Any], blob: str | None
+    state: ExperimentState,
+    new: NewExperiment,
+    document: Mapping[str, Any],
+    blob: str | None,
+    listing: Listing,
 ) -> dict[str, Any]:
     return {
         "id": state.id,
@@ -442,15 +458,21 @@ def _experiment_row(
         "config": dict(document),
         "original_config": new.config,
         "model_definition": blob,
-        "model_files": [
-            {"path": f.path, "size": len(f.content), "mode": f.mode, "mtime": f.mtime}
-            for f in new.files
-        ],
+        "model_files": listing,
         "resource_pool": state.settings.pool,
         "progress": state.progress,
         "error": state.error,
         "created_at": state.created_at,
         "ended_at": state.ended_at,
+    }
+
+
+def _listed(file: ContextFile) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "size": len(file.content),
+        "mode": file.mode,
+        "mtime": file.mtime,
     }
 
 

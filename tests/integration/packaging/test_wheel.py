@@ -7,7 +7,6 @@ import subprocess
 import sys
 import venv
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bare_client(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def bare_client(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with nothing but the wheel and what it asks for."""
     home = tmp_path_factory.mktemp("bare-client")
     venv.create(home)
@@ -45,7 +44,7 @@ def bare_client(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         if done.returncode == 0:
             break
     assert done.returncode == 0, done.stderr.decode()
-    yield home / "bin"
+    return home / "bin"
 
 
 def installed(bin_: Path) -> set[str]:

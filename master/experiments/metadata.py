@@ -1,0 +1,132 @@
+"""What people write on an experiment: name, description, notes, labels, and whether it is archived.
+
+These columns are written here only, one change at a time; nothing of them matters to what runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import select
+from sqlmodel import col
+
+from master.core.expconf import ExperimentConfig
+from master.experiments.live import LiveExperiment
+from master.experiments.machine import Env, Step
+from master.experiments.paging import Row
+from master.experiments.service import ExperimentService
+from master.experiments.state import ExperimentState, Phase
+from master.store import tables
+from master.store.mailbox import Mailbox
+from master.store.statements import table_of
+from master.store.store import Store
+from master.store.unit_of_work import UnitOfWork
+from windlass.base.errors import InvalidArgument, InvalidState, NotFound
+
+_IN_CONFIG = ("name", "description", "labels")
+"""Also keys of the experiment's configuration, which shows the newest."""
+
+Change = Callable[[Row], Mapping[str, Any]]
+"""From the present row to the columns that change; it may refuse."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataPatch:
+    """None leaves a field as it is. `labels` replaces all of them."""
+
+    name: str | None = None
+    description: str | None = None
+    notes: str | None = None
+    labels: Sequence[str] | None = None
+
+
+class ExperimentMetadata:
+    """Changes the row of an experiment, and the live one with it. All raise NotFound."""
+
+    def __init__(self, *, store: Store, experiments: ExperimentService) -> None:
+        self._store = store
+        self._experiments = experiments
+        self._mailbox = Mailbox("experiment metadata")
+
+    async def patch(self, experiment_id: int, patch: MetadataPatch) -> None:
+        """Raises InvalidArgument for a blank name."""
+        if patch.name is not None and not patch.name.strip():
+            raise InvalidArgument("name: must not be blank")
+        values: dict[str, Any] = {
+            key: value
+            for key in ("name", "description", "notes")
+            if (value := getattr(patch, key)) is not None
+        }
+        if patch.labels is not None:
+            values["labels"] = list(dict.fromkeys(patch.labels))
+        await self._change(experiment_id, lambda row: values)
+
+    async def add_label(self, experiment_id: int, label: str) -> list[str]:
+        """All labels there are now."""
+        return await self._relabel(experiment_id, lambda labels: [*labels, label])
+
+    async def remove_label(self, experiment_id: int, label: str) -> list[str]:
+        """All labels there are now."""
+        return await self._relabel(
+            experiment_id, lambda labels: [known for known in labels if known != label]
+        )
+
+    async def set_archived(self, experiment_id: int, archived: bool) -> None:
+        """Raises InvalidState if it runs, or is archived (or not) already."""
+
+        def change(row: Row) -> Mapping[str, Any]:
+            if archived and not Phase(row["state"]).is_terminal:
+                raise InvalidState("Experiment is not in terminal state.")
+            if row["archived"] == archived:
+                raise InvalidState(f"Experiment is {'already' if archived else 'not'} archived.")
+            return {"archived": archived}
+
+        await self._change(experiment_id, change)
+
+    async def _relabel(
+        self, experiment_id: int, edit: Callable[[Sequence[str]], Sequence[str]]
+    ) -> list[str]:
+        labels: list[str] = []
+
+        def change(row: Row) -> Mapping[str, Any]:
+            labels[:] = dict.fromkeys(edit(row["labels"]))
+            return {"labels": list(labels)}
+
+        await self._change(experiment_id, change)
+        return labels
+
+    async def _change(self, experiment_id: int, change: Change) -> None:
+        await self._mailbox.run(lambda: self._apply(experiment_id, change))
+
+    async def _apply(self, experiment_id: int, change: Change) -> None:
+        experiment = tables.Experiment
+        row = await self._store.row(
+            select(table_of(experiment)).where(col(experiment.id) == experiment_id)
+        )
+        if row is None:
+            raise NotFound("experiment", experiment_id)
+        values = dict(change(row))
+        if not values:
+            return
+        config = {**row["config"], **{k: v for k, v in values.items() if k in _IN_CONFIG}}
+        uow = UnitOfWork()
+        uow.update(experiment, {"id": experiment_id}, {**values, "config": config}, expect=1)
+        live = self._experiments.live(experiment_id)
+        if live is None:
+            await self._store.commit(uow)
+        else:
+            await _rename(live, uow, str(config["name"]), config)
+
+
+async def _rename(
+    live: LiveExperiment, uow: UnitOfWork, name: str, config: Mapping[str, Any]
+) -> None:
+    """Commit through the mailbox of the live experiment, so that memory and row agree."""
+
+    async def prepare(state: ExperimentState, env: Env) -> tuple[Step, UnitOfWork]:
+        return Step(replace(state, name=name)), uow
+
+    await live.transact(prepare)
+    live.config = ExperimentConfig.from_json(config)

@@ -1,0 +1,57 @@
+"""Reads of tasks, their runs and what they run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import select
+from sqlmodel import col
+
+from master.experiments.paging import Row
+from master.store import tables
+from master.store.statements import table_of
+from master.store.store import Store
+from windlass.base.errors import NotFound
+
+
+class TaskQueries:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def task(self, task_id: str) -> Row:
+        row = await self._store.row(
+            select(table_of(tables.Task)).where(col(tables.Task.id) == task_id)
+        )
+        if row is None:
+            raise NotFound("task", task_id)
+        return row
+
+    async def runs(self, task_id: str) -> Sequence[Row]:
+        """Allocations of a task, newest first."""
+        run = tables.Allocation
+        return await self._store.rows(
+            select(table_of(run))
+            .where(col(run.task_id) == task_id)
+            .order_by(col(run.run_id).desc())
+        )
+
+    async def task_of_trial(self, trial_id: int) -> str:
+        """Its current task."""
+        row = await self._store.row(
+            select(col(tables.Trial.task_id)).where(col(tables.Trial.id) == trial_id)
+        )
+        if row is None:
+            raise NotFound("trial", trial_id)
+        return str(row["task_id"])
+
+    async def context_of_task(self, task_id: str) -> str | None:
+        """The blob of the files that the task runs; None if it has none."""
+        row = await self._store.row(
+            select(col(tables.Experiment.model_definition))
+            .join(tables.Task, col(tables.Task.experiment_id) == col(tables.Experiment.id))
+            .where(col(tables.Task.id) == task_id)
+        )
+        if row is None:
+            await self.task(task_id)
+            return None
+        return None if row["model_definition"] is None else str(row["model_definition"])

@@ -71,14 +71,15 @@ def embedded_pool(**settings: Any) -> Json:
 class RealCluster:
     """Start, crash and restart the processes of one cluster. A context manager that leaves nothing behind."""
 
-    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, config: Mapping[str, Any], *, password: str = "") -> None:
         self.folder = folder
+        self._password = password
         self.data_dir = folder / "master"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._config = folder / "master.yaml"
+        self.config_file = folder / "master.yaml"
         folder.mkdir(parents=True, exist_ok=True)
-        self._config.write_text(yaml.safe_dump({"port": self.port, **config}))
+        self.config_file.write_text(yaml.safe_dump({"port": self.port, **config}))
         self.master: subprocess.Popen[bytes] | None = None
         self._agents: dict[str, subprocess.Popen[bytes]] = {}
         self._client: Client | None = None
@@ -105,7 +106,15 @@ class RealCluster:
     def start_master(self) -> None:
         log = (self.folder / "master.log").open("ab")
         self.master = subprocess.Popen(
-            [WINDLASS, "master", "run", "-c", str(self._config), "--data-dir", str(self.data_dir)],
+            [
+                WINDLASS,
+                "master",
+                "run",
+                "-c",
+                str(self.config_file),
+                "--data-dir",
+                str(self.data_dir),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -154,6 +163,11 @@ class RealCluster:
         self._agents[agent_id].kill()
         self._agents[agent_id].wait()
 
+    @property
+    def master_pid(self) -> int:
+        assert self.master is not None
+        return self.master.pid
+
     def hosts(self) -> dict[str, psutil.Process]:
         """Instance id -> its living host process."""
         found = {}
@@ -184,7 +198,7 @@ class RealCluster:
     def client(self) -> Client:
         if self._client is None:
             session = Session(self.url)
-            session.login("determined", "")
+            session.login("determined", self._password)
             self._client = Client(session)
         return self._client
 

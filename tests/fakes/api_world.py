@@ -16,7 +16,7 @@ from argon2 import PasswordHasher
 from fastapi import FastAPI
 
 from agent_bootstrap.protocol import Channel
-from master.allocations.machine import AllocationState
+from master.allocations.machine import AllocationPhase, AllocationState
 from master.allocations.service import AllocationService
 from master.allocations.tokens import AllocationTokenMint
 from master.allocations.unique_ports import UniquePorts
@@ -203,7 +203,7 @@ class ApiWorld:
 
         def runs(_: object) -> bool:
             found = run()
-            return found is not None and found.started_at is not None
+            return found is not None and found.phase is AllocationPhase.RUNNING
 
         await live.wait_until(runs)
         found = run()

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy.exc import OperationalError
+
 from master.store import tables
 from master.store.unit_of_work import Execute, UnitOfWork
 from provisioner.providers.base import LaunchIntent
@@ -59,7 +61,8 @@ class Invariants(Watch):
 
     def before_commit(self, process: MasterProcess) -> None:
         if self.disk_is_full:
-            raise sqlite3.OperationalError("database or disk is full")
+            full = sqlite3.OperationalError("database or disk is full")
+            raise OperationalError("COMMIT", {}, full)
         if self.kill_before is not None and self.commits + 1 >= self.kill_before:
             self.kill_before = None
             self._world.note("killed before a commit")

@@ -142,7 +142,7 @@ async def _simulate(seed: int, folder: Path, *, quiet: bool) -> Outcome:
 
 
 async def _until(world: World, reached: Callable[[World], bool]) -> None:
-    while not reached(world):  # noqa: ASYNC110 - the store is looked at from outside: nobody tells
+    while not reached(world):
         world.invariants.check()
         await asyncio.sleep(1.0)
 
@@ -165,9 +165,12 @@ def _nothing_is_left(world: World) -> bool:
 def _read_searches(world: World) -> list[SearchEnd]:
     query = world.invariants.query
     ends = []
-    for id_, name, state, config in query("SELECT id, name, state, config FROM experiment ORDER BY id"):
+    for id_, name, state, config in query(
+        "SELECT id, name, state, config FROM experiment ORDER BY id"
+    ):
         trials = query(
-            "SELECT id, request_id, hparams, state FROM trial WHERE experiment_id = ? ORDER BY id", id_
+            "SELECT id, request_id, hparams, state FROM trial WHERE experiment_id = ? ORDER BY id",
+            id_,
         )
         events = query(
             "SELECT event, actions FROM searcherevent WHERE experiment_id = ? ORDER BY seq", id_

@@ -129,7 +129,7 @@ def test_a_seed_replays_exactly() -> None:
             "from tests.simulation.test_seeds import REPLAYED, digest, run_seed\n"
             "import structlog\n"
             "structlog.configure(processors=[], wrapper_class="
-            "structlog.make_filtering_bound_logger(100))\n"
+            "structlog.make_filtering_bound_logger(50))\n"
             "print(digest(run_seed(REPLAYED)))"
         )
         done = subprocess.run(

@@ -210,7 +210,7 @@ class World:
             await asyncio.sleep(0.01)
             agent_end, master_end = memory_channel()
             try:
-                if self.master is None:
+                if self.master is None or agent_id not in self.agents:
                     raise Unreachable
                 self.master.serve_agent(master_end, pool=pool, token=token)
             except Unreachable:
@@ -228,12 +228,12 @@ class World:
 
     # --- the wire to the provider ----------------------------------------------------------------------------------
 
-    async def over_the_wire(self, call: Coroutine[Any, Any, T]) -> T:
+    async def over_the_wire(self, call: Callable[[], Awaitable[T]]) -> T:
         """Carried out whether or not the caller still lives."""
 
         async def carried_out() -> T:
             await asyncio.sleep(self._random.uniform(0.05, 1.0))
-            return await call
+            return await call()
 
         # In the world's own context: what was sent is carried out even if the process that sent it is killed.
         task = self.tasks.create_task(self._outcome(carried_out()), context=self._context)
@@ -272,12 +272,13 @@ class WiredProvider:
     async def launch(self, intent: LaunchIntent) -> LaunchResult:
         self._process.touch_outside()
         self._world.invariants.before_launch(intent)
-        return await self._world.over_the_wire(self._world.provider.launch(intent))
+        return await self._world.over_the_wire(lambda: self._world.provider.launch(intent))
 
     async def list(self) -> Sequence[FoundInstance]:
         self._process.touch_outside()
-        return await self._world.over_the_wire(self._world.provider.list())
+        return await self._world.over_the_wire(self._world.provider.list)
 
     async def terminate(self, instance_ids: Sequence[str]) -> None:
         self._process.touch_outside()
-        await self._world.over_the_wire(self._world.provider.terminate(instance_ids))
+        provider = self._world.provider
+        await self._world.over_the_wire(lambda: provider.terminate(instance_ids))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,10 @@ async def test_the_small_calls_of_containers(world: ApiWorld) -> None:
     assert await world.ok("POST", f"{url}/notify_container_running", {}, token=token) == {
         "data": []
     }
-    for path in ("proxy_address", "waiting", "signals/pending_preemption"):
+    for path in ("proxy_address", "waiting", "ready", "signals/pending_preemption"):
         assert await world.ok("POST", f"{url}/{path}", token=token) == {}
+    signal = f"{url}/signals/preemption?timeout_seconds=0"
+    assert await world.ok("GET", signal, token=token) == {"preempt": True}
     container = run.containers[0].container.container_id
     await world.ok("POST", f"{url}/resources/{container}/daemon", token=token)
     await world.refused(404, "POST", f"{url}/resources/other/daemon", token=token)
@@ -84,10 +87,15 @@ async def test_the_small_calls_of_containers(world: ApiWorld) -> None:
 async def test_a_held_request_ends_when_its_client_goes(world: ApiWorld) -> None:
     await world.add_agent()
     run = await world.run_of(await world.create())
-    received: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-    sent: list[dict[str, Any]] = []
+    sent: list[MutableMapping[str, Any]] = []
+    watching, gone = asyncio.Event(), asyncio.Event()
 
-    async def send(message: dict[str, Any]) -> None:
+    async def receive() -> MutableMapping[str, Any]:
+        watching.set()
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
         sent.append(message)
 
     scope = {
@@ -103,12 +111,10 @@ async def test_a_held_request_ends_when_its_client_goes(world: ApiWorld) -> None
         "scheme": "http",
         "http_version": "1.1",
     }
-    await received.put({"type": "http.request", "body": b"", "more_body": False})
-    held = asyncio.create_task(world.app(scope, received.get, send))
-    while not received.empty():
-        await asyncio.sleep(0)
+    held = asyncio.create_task(world.app(scope, receive, send))
+    await watching.wait()
     assert not held.done()
-    await received.put({"type": "http.disconnect"})
+    gone.set()
     await held
     assert sent[0]["status"] == 503
 

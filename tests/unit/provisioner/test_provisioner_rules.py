@@ -403,6 +403,7 @@ def test_a_commit_that_fails_leaves_no_node_cordoned() -> None:
         await world.want(a_gang("a"))
         await world.until(lambda: "a" in world.host.placed)
         world.host.finish("a")
+        await world.until(lambda: world.provisioner.instances()[0].idle_since is not None)
         world.store.fails = True
         await asyncio.sleep(300)
         assert not world.host.cordoned

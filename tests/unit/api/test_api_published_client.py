@@ -1,0 +1,149 @@
+"""Every reply goes through the `from_json` of the published client, in that client's own Python."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.api_world import ASHA, SINGLE, ApiWorld, api_world, file
+
+PYTHON = Path(__file__).parents[3] / ".compat" / "bin" / "python"
+READER = """
+import json, sys, traceback
+from determined.common.api import bindings
+failures = []
+for path, name, document in json.load(sys.stdin):
+    try:
+        read = getattr(bindings, name).from_json(document)
+        read.to_json(True)
+    except Exception:
+        failures.append(f"{path} as {name}: " + traceback.format_exc(limit=-2))
+print("\\n".join(failures))
+"""
+Reply = tuple[str, str, Any]
+
+
+async def gather(world: ApiWorld) -> list[Reply]:
+    """A reply of every endpoint that has a type in the client, from a cluster where much has happened."""
+    await world.add_agent(slots=2)
+    id_ = await world.create(SINGLE, modelDefinition=[file("train.py", b"x = 1\n")])
+    run, trial = await world.run_of(id_), world.trial_id(id_)
+    token = world.task_token(run)
+    await world.report(trial, "training", 1, loss=1.5)
+    await world.report(trial, "validation", 1, loss="NaN")
+    await world.report(trial, "validation", 2, loss=0.5)
+    await world.checkpoint(run, "c-1", 2)
+    line = {"taskId": run.task_id, "log": "x", "level": "LOG_LEVEL_INFO", "rankId": 0}
+    await world.ok("POST", "/api/v1/task/logs", {"logs": [line]})
+    search = await world.create(ASHA)
+    other = await world.create(SINGLE, activate=False)
+    allocation, experiment = f"/api/v1/allocations/{run.id}", f"/api/v1/experiments/{id_}"
+    container = run.containers[0].container.container_id
+    replies: list[Reply] = []
+
+    async def note(name: str, method: str, path: str, body: Any = None, **options: Any) -> None:
+        replies.append((path, f"v1{name}", await world.ok(method, path, body, **options)))
+
+    login = {"username": "admin", "password": "", "isHashed": True}
+    await note("LoginResponse", "POST", "/api/v1/auth/login", login, token="")
+    await note("GetMeResponse", "GET", "/api/v1/me")
+    await note("GetMasterResponse", "GET", "/api/v1/master")
+    await note("GetMasterConfigResponse", "GET", "/api/v1/master/config")
+    create = {"config": SINGLE, "activate": False, "parentId": id_}
+    await note("CreateExperimentResponse", "POST", "/api/v1/experiments", create)
+    await note("GetExperimentResponse", "GET", f"/api/v1/experiments/{search}")
+    await note("GetExperimentsResponse", "GET", "/api/v1/experiments?showTrialData=true")
+    await note("GetExperimentTrialsResponse", "GET", f"{experiment}/trials")
+    await note("GetExperimentTrialsResponse", "GET", f"/api/v1/experiments/{other}/trials")
+    await note("PatchExperimentResponse", "PATCH", experiment, {"name": "new"})
+    await note("PutExperimentLabelResponse", "PUT", f"{experiment}/labels/x")
+    await note("DeleteExperimentLabelResponse", "DELETE", f"{experiment}/labels/x")
+    await note("GetModelDefResponse", "GET", f"{experiment}/model_def")
+    await note("GetExperimentCheckpointsResponse", "GET", f"{experiment}/checkpoints")
+    await note("GetTrialCheckpointsResponse", "GET", f"/api/v1/trials/{trial}/checkpoints")
+    await note("GetCheckpointResponse", "GET", "/api/v1/checkpoints/c-1")
+    await note("GetTrialResponse", "GET", f"/api/v1/trials/{trial}")
+    await note(
+        "GetTrialWorkloadsResponse",
+        "GET",
+        f"/api/v1/trials/{trial}/workloads?includeBatchMetrics=true",
+    )
+    task = f"/api/v1/tasks/{run.task_id}"
+    await note("GetTaskResponse", "GET", task)
+    await note("GetTaskContextDirectoryResponse", "GET", f"{task}/context_directory")
+    await note("GetTasksResponse", "GET", "/api/v1/tasks")
+    await note(
+        "AllocationRendezvousInfoResponse",
+        "GET",
+        f"{allocation}/resources/{container}/rendezvous",
+        token=token,
+    )
+    body = {"requestUuid": "u", "numPeers": 1, "data": {"a": 1}}
+    await note("AllocationAllGatherResponse", "POST", f"{allocation}/all_gather", body)
+    await note("NotifyContainerRunningResponse", "POST", f"{allocation}/notify_container_running")
+    storage = {"runId": trial, "checkpointStorage": {"type": "shared_fs"}}
+    await note("RunPrepareForReportingResponse", "POST", "/api/v1/runs/start", storage)
+    metadata = f"/api/v1/runs/{trial}/metadata"
+    await note("PostRunMetadataResponse", "POST", metadata, {"metadata": {"a": 1}})
+    await note("GetRunMetadataResponse", "GET", metadata)
+    await note("GetAgentsResponse", "GET", "/api/v1/agents")
+    await note("GetAgentResponse", "GET", "/api/v1/agents/node-1")
+    await note("DisableAgentResponse", "POST", "/api/v1/agents/node-1/disable", {"drain": True})
+    await note("EnableAgentResponse", "POST", "/api/v1/agents/node-1/enable")
+    await note("GetResourcePoolsResponse", "GET", "/api/v1/resource-pools")
+    await note("GetJobsV2Response", "GET", "/api/v1/job-queues-v2")
+    await note("GetUsersResponse", "GET", "/api/v1/users")
+    await note("GetUserResponse", "GET", "/api/v1/users/2")
+    await note("GetUserByUsernameResponse", "GET", "/api/v1/users/admin/by-username")
+    new = {"user": {"username": "eve", "active": True}, "isHashed": True}
+    await note("PostUserResponse", "POST", "/api/v1/users", new)
+    await note("PatchUserResponse", "PATCH", "/api/v1/users/2", {"displayName": "D"})
+    await note("GetWorkspacesResponse", "GET", "/api/v1/workspaces")
+    await note("GetWorkspaceResponse", "GET", "/api/v1/workspaces/1")
+    await note("GetWorkspaceProjectsResponse", "GET", "/api/v1/workspaces/1/projects")
+    await note("GetProjectResponse", "GET", "/api/v1/projects/1")
+    for name, path in (
+        ("TrialLogsResponse", f"/api/v1/trials/{trial}/logs"),
+        ("TaskLogsResponse", f"{task}/logs"),
+        ("GetTrainingMetricsResponse", f"/api/v1/trials/metrics/training_metrics?trialIds={trial}"),
+        (
+            "GetValidationMetricsResponse",
+            f"/api/v1/trials/metrics/validation_metrics?trialIds={trial}",
+        ),
+        (
+            "GetMetricsResponse",
+            f"/api/v1/trials/metrics/trial_metrics?group=training&trialIds={trial}",
+        ),
+    ):
+        lines = await world.lines(path)
+        assert lines, path
+        replies += [(path, f"v1{name}", item) for item in lines]
+    validate = {"config": SINGLE, "validateOnly": True}
+    await note("CreateExperimentResponse", "POST", "/api/v1/experiments", validate)
+    await world.finish(run)
+    await note("GetExperimentResponse", "GET", experiment)
+    await note("GetTrialResponse", "GET", f"/api/v1/trials/{trial}")
+    await note("GetTaskResponse", "GET", task)
+    return replies
+
+
+@pytest.mark.skipif(not PYTHON.exists(), reason="the published client is not installed (.compat)")
+async def test_the_published_client_reads_every_reply(tmp_path: Path) -> None:
+    async with api_world(tmp_path) as world:
+        await world.login()
+        replies = await gather(world)
+    read = await asyncio.to_thread(
+        subprocess.run,
+        [str(PYTHON), "-c", READER],
+        input=json.dumps(replies),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert read.returncode == 0, read.stderr
+    assert read.stdout.strip() == ""

@@ -1,0 +1,127 @@
+"""Over a real server and real sockets: the agents' WebSocket, and long polls when the server stops."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx2
+import uvicorn
+from pydantic import SecretStr
+
+from agent_bootstrap.agent.options import AgentOptions
+from agent_bootstrap.agent.websocket import connect
+from agent_bootstrap.protocol import Channel
+from master.api.application import begin_shutdown
+from tests.fakes.agents_world import TOKEN
+from tests.fakes.api_world import ApiWorld
+from tests.fakes.fake_agent import FakeAgent
+
+
+class Served:
+    """The application on a port of this machine."""
+
+    def __init__(self, world: ApiWorld) -> None:
+        self._world = world
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        config = uvicorn.Config(
+            world.app, lifespan="off", log_config=None, access_log=False, ws="websockets-sansio"
+        )
+        config.load()
+        self._server = uvicorn.Server(config)
+        self._server.lifespan = config.lifespan_class(config)
+
+    async def start(self) -> None:
+        await self._server.startup(sockets=[self._socket])
+
+    async def stop(self) -> None:
+        begin_shutdown(self._world.app)
+        await self._server.shutdown(sockets=[self._socket])
+
+
+@asynccontextmanager
+async def served(world: ApiWorld) -> AsyncIterator[Served]:
+    server = Served(world)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+def an_agent(world: ApiWorld, url: str, token: str) -> FakeAgent:
+    options = AgentOptions(
+        master_url=url, agent_id="node-1", resource_pool="default", join_token=SecretStr(token)
+    )
+
+    async def dial() -> Channel:
+        return await connect(options)
+
+    agent = FakeAgent(agent_id="node-1", dial=dial, clock=world.clock)
+    world.agents[agent.agent_id] = agent
+    return agent
+
+
+async def test_an_agent_connects_with_its_join_token_and_runs_a_task(world: ApiWorld) -> None:
+    async with served(world) as server:
+        agent = an_agent(world, server.url, TOKEN)
+        life = world.tasks.create_task(agent.run())
+        run = await world.run_of(await world.create())
+        assert run.containers[0].container.agent_id == "node-1"
+        (view,) = (await world.ok("GET", "/api/v1/agents"))["agents"]
+        assert view["connected"] is True
+        await world.finish(run)
+        await agent.die()
+        await life
+
+
+async def test_an_agent_with_another_token_is_refused(world: ApiWorld) -> None:
+    async with served(world) as server:
+        agent = an_agent(world, server.url, "wrong")
+        life = world.tasks.create_task(agent.run())
+        await agent.until(lambda: agent.refused is not None)
+        assert agent.refused is not None
+        assert "join token" in agent.refused.reason
+        await agent.die()
+        await life
+    assert (await world.ok("GET", "/api/v1/agents"))["agents"] == []
+
+
+async def test_stopping_the_server_answers_who_waits(world: ApiWorld) -> None:
+    await world.add_agent()
+    id_ = await world.create()
+    run, trial = await world.run_of(id_), world.trial_id(id_)
+    await world.ok("POST", "/api/v1/task/logs", {"logs": [{"taskId": run.task_id, "log": "x"}]})
+    headers = {"Authorization": f"Bearer {world.token}"}
+    server = Served(world)
+    await server.start()
+    async with httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=30) as client:
+        poll = f"/api/v1/allocations/{run.id}/signals/preemption?timeout_seconds=600"
+        polling = asyncio.create_task(client.get(poll))
+        async with client.stream("GET", f"/api/v1/trials/{trial}/logs?follow=true") as stream:
+            lines = stream.aiter_lines()
+            assert "result" in await anext(lines)
+            stopping = asyncio.create_task(server.stop())
+            rest = [line async for line in lines]
+        assert '"httpCode":503' in rest[-1]
+        assert (await polling).status_code == 503
+        await stopping
+
+
+async def test_a_client_that_leaves_a_followed_log_is_not_served_any_more(world: ApiWorld) -> None:
+    await world.add_agent()
+    id_ = await world.create()
+    run, trial = await world.run_of(id_), world.trial_id(id_)
+    await world.ok("POST", "/api/v1/task/logs", {"logs": [{"taskId": run.task_id, "log": "x"}]})
+    headers = {"Authorization": f"Bearer {world.token}"}
+    async with served(world) as server:
+        async with (
+            httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=30) as client,
+            client.stream("GET", f"/api/v1/trials/{trial}/logs?follow=true") as stream,
+        ):
+            assert "result" in await anext(stream.aiter_lines())
+            (serving,) = server._server.server_state.tasks
+        await serving

@@ -11,7 +11,8 @@ from provisioner.types import PoolDemand, PoolOutlook
 class FleetStore(Protocol):
     """Durable memory of what we decided to launch and of what we launched. One call is one commit.
 
-    Documents are JSON objects made by `provisioner.fleet`; the store does not look inside.
+    Documents are JSON objects made by `provisioner.fleet`. The store looks at one key only: an intent whose document
+    says `"finished": true` need not be loaded again (if it is, it is dropped).
     """
 
     async def load(self) -> FleetDocuments: ...
@@ -23,7 +24,10 @@ class FleetStore(Protocol):
         instances: Sequence[tuple[str, str, bool, dict[str, Any]]] = (),
         memory: dict[str, Any] | None = None,
     ) -> None:
-        """Upsert intents (id, document), instances (id, pool, gone, document), and the capacity memory, all or nothing."""
+        """Upsert intents (id, document), instances (id, pool, gone, document) and the capacity memory.
+
+        All or nothing.
+        """
         ...
 
 

@@ -8,6 +8,9 @@ from enum import StrEnum
 
 from master.core.reasons import Reason
 
+AUX_PLACES = 100
+"""Zero-slot tasks a node holds at once unless it says otherwise; the default of the agents."""
+
 
 class Market(StrEnum):
     RESERVED = "reserved"
@@ -65,6 +68,10 @@ class Node:
     busy: bool = False
     """Something is placed on it, zero-slot tasks included."""
     connected: bool = True
+    schedulable: bool = True
+    """False while an operator disabled or drains it: it keeps its work and is no capacity."""
+    free_aux: int = AUX_PLACES
+    """How many more zero-slot tasks it could hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,3 +131,38 @@ class PoolSettings:
     max_instances: int = 1
     max_idle_s: float = 300.0
     usd_per_hour_limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceView:
+    """One machine, or one machine being asked for, for the API and screens."""
+
+    id: str
+    pool: str
+    offer: OfferKey
+    slots: int
+    usd_per_hour: float
+    state: str
+    """A value of `provisioner.fleet.InstanceState`, or `asking` for one that the provider has not answered for."""
+    created_at: float
+    ready_at: float | None = None
+    idle_since: float | None = None
+    usd: float = 0.0
+    """What it has cost so far, from its launch."""
+    reason: str = ""
+    """Why it is being ended, or what is unusual about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostView:
+    """What the fleet has cost, beside a fleet of the same peak that never sleeps."""
+
+    spent_usd: float
+    """Since the first launch, machines that are gone included."""
+    usd_per_hour: float
+    """Of what exists now."""
+    peak_instances: int
+    peak_usd_per_hour: float
+    first_launch_at: float | None
+    always_on_usd: float
+    """The peak fleet kept from the first launch until now."""

@@ -1,0 +1,166 @@
+"""How long one `plan()` takes, against the budgets of the design.
+
+Ten instance types in six zone-markets, a pool of 1,000 nodes (a tenth booting, most of the rest busy), and waiting
+gangs whose sizes follow the mix of a public trace: mostly 1 slot, then 8, 4, 2 and several nodes. `shapes` is how many
+different gangs there are: sizes, one-agent gangs, gangs that must avoid some agents.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import random
+import statistics
+import time
+
+from provisioner.capacity import BlockKind, CapacityMemory
+from provisioner.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
+from provisioner.planner import plan
+from provisioner.types import Gang, Market, Node, Offer, OfferKey, PoolDemand, PoolSettings
+
+TYPES = [
+    ("g4-1", 1, 0.53),
+    ("g4-4", 4, 3.91),
+    ("g5-1", 1, 1.01),
+    ("g5-4", 4, 5.67),
+    ("g5-8", 8, 16.29),
+    ("p3-1", 1, 3.06),
+    ("p3-4", 4, 12.24),
+    ("p3-8", 8, 24.48),
+    ("p4-8", 8, 21.96),
+    ("g6-2", 2, 2.30),
+]
+ZONE_MARKETS = [(zone, market) for zone in "abc" for market in (Market.ON_DEMAND, Market.SPOT)]
+SIZES = [1] * 62 + [2] * 7 + [4] * 12 + [8] * 13 + [16] * 4 + [32] * 2
+NOW = 1_000_000.0
+CASES = [(1_000, 100, 1_000, 10.0), (10_000, 100, 1_000, 60.0), (10_000, 500, 1_000, 300.0)]
+"""gangs, shapes, nodes, budget in ms."""
+
+
+def make_offers() -> tuple[Offer, ...]:
+    return tuple(
+        Offer(
+            key=OfferKey(
+                provider="cloud", region="r1", zone=zone, instance_type=name, market=market
+            ),
+            slots=slots,
+            usd_per_hour=price * (0.35 if market is Market.SPOT else 1.0),
+            boot_s=180.0,
+        )
+        for name, slots, price in TYPES
+        for zone, market in ZONE_MARKETS
+    )
+
+
+def make_gangs(rng: random.Random, count: int, shapes: int, agents: list[str]) -> tuple[Gang, ...]:
+    """Gangs of exactly `shapes` shapes; the plain ones are the most frequent."""
+    plain = [(size, False, frozenset[str]()) for size in SIZES]
+    special = [(8 * nodes, False, frozenset[str]()) for nodes in range(5, 5 + shapes // 3)]
+    while len(special) < shapes - len(set(plain)):
+        avoid = frozenset(rng.sample(agents, 2))
+        special.append((rng.choice(SIZES[:94]), rng.random() < 0.5, avoid))
+    gangs = []
+    for i in range(count):
+        odd = i < len(special) or rng.random() < 0.05
+        slots, single, avoid = special[i % len(special)] if odd else rng.choice(plain)
+        gangs.append(
+            Gang(
+                request_id=f"r{i}",
+                job_id=f"j{i % 97}",
+                pool="gpu",
+                slots=slots,
+                single_agent=single,
+                blocked_agents=avoid,
+                since=NOW - rng.random() * 3600,
+            )
+        )
+    return tuple(gangs)
+
+
+def make_input(gangs: int, shapes: int, nodes: int, seed: int = 1) -> PlanInput:
+    rng = random.Random(seed)
+    offers = make_offers()
+    machines, seen = [], []
+    for i in range(nodes):
+        offer = rng.choice(offers)
+        booting = rng.random() < 0.1
+        used = (
+            0 if booting else (offer.slots if rng.random() < 0.7 else rng.randint(0, offer.slots))
+        )
+        machines.append(
+            Machine(
+                name=f"i{i}",
+                offer=offer,
+                phase=Phase.COMING if booting else Phase.UP,
+                age_s=60.0,
+                ready_in_s=120.0 if booting else 0.0,
+                idle_s=None if booting or used else rng.choice([0.0, 30.0, 600.0]),
+            )
+        )
+        if not booting:
+            free = offer.slots - used
+            seen.append(
+                Node(
+                    agent_id=f"i{i}",
+                    pool="gpu",
+                    slots=offer.slots,
+                    free_slots=free,
+                    instance_id=f"i{i}",
+                    busy=used > 0,
+                )
+            )
+    memory = CapacityMemory()
+    for offer in rng.sample(offers, 12):
+        memory = memory.refused(offer.key, BlockKind.CAPACITY, "none left", now=NOW)
+    waiting = make_gangs(rng, gangs, shapes, [node.agent_id for node in seen])
+    pool = PoolInput(
+        settings=PoolSettings(pool="gpu", max_instances=200_000, max_idle_s=300.0),
+        offers=offers,
+        demand=PoolDemand(pool="gpu", gangs=waiting, nodes=tuple(seen)),
+        machines=tuple(machines),
+    )
+    return PlanInput(now=NOW, pools=(pool,), memory=memory)
+
+
+def measure(state: PlanInput, rounds: int = 7) -> tuple[float, Plan]:
+    """Median CPU milliseconds of one plan."""
+    took = []
+    result = plan(state)
+    for _ in range(rounds):
+        gc.collect()
+        start = time.process_time()
+        result = plan(state)
+        took.append((time.process_time() - start) * 1000)
+    return statistics.median(took), result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    arguments = parser.parse_args()
+    if not arguments.json:
+        print(f"{'gangs':>7} {'shapes':>7} {'nodes':>6} {'ms':>8} {'budget':>7} {'ratio':>6}")
+    for gangs, shapes, nodes, budget_ms in CASES:
+        state = make_input(gangs, shapes, nodes)
+        found = {(g.slots, g.single_agent, g.blocked_agents) for g in state.pools[0].demand.gangs}
+        ms, result = measure(state)
+        assert len(result.reasons) == gangs
+        row = {
+            "gangs": gangs,
+            "shapes": len(found),
+            "nodes": nodes,
+            "ms": round(ms, 2),
+            "budget_ms": budget_ms,
+            "ratio": round(ms / budget_ms, 2),
+        }
+        if arguments.json:
+            print(json.dumps({"bench": "plan", **row}))
+        else:
+            print(
+                f"{gangs:>7} {len(found):>7} {nodes:>6} {ms:>8.2f} {budget_ms:>7.0f} {ms / budget_ms:>6.2f}"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Which offers to buy for gangs that nothing existing can hold: greedy weighted set cover on counts.
+
+One node of an offer is filled with the largest gangs that fit; its price divided by what those gangs would cost at
+their cheapest is its score. The best score is bought as often as the same filling repeats, then the rest is looked at
+again. Big machines win only where they are cheaper than the small ones they replace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from provisioner.types import Offer
+
+Filling = Mapping[int, int]
+"""Slots of a gang -> how many such gangs share one node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Purchase:
+    """`count` nodes of one offer, each with the same filling."""
+
+    offer: Offer
+    filling: Filling
+    count: int
+
+
+def cheapest_by_size(offers: Sequence[Offer]) -> list[Offer]:
+    """For each size the cheapest offer, then the fastest to boot; largest size first."""
+    best: dict[int, Offer] = {}
+    for offer in offers:
+        known = best.get(offer.slots)
+        rank = (offer.usd_per_hour, offer.boot_s, offer.key)
+        if known is None or rank < (known.usd_per_hour, known.boot_s, known.key):
+            best[offer.slots] = offer
+    return [best[size] for size in sorted(best, reverse=True)]
+
+
+def slot_share(slots: int, offers: Sequence[Offer]) -> float:
+    """What a gang of `slots` costs per hour at the least: its share of the cheapest node that can hold it."""
+    return min(
+        (offer.usd_per_hour * slots / offer.slots for offer in offers if offer.slots >= slots > 0),
+        default=float("inf"),
+    )
+
+
+def fill(node_slots: int, counts: Mapping[int, int]) -> dict[int, int]:
+    """Fill one node with waiting gangs, largest first. `counts` is ordered by size, descending."""
+    free = node_slots
+    filling: dict[int, int] = {}
+    for slots, count in counts.items():
+        if count and slots <= free:
+            fits = min(count, free // slots)
+            filling[slots] = fits
+            free -= fits * slots
+    return filling
+
+
+def next_purchase(
+    counts: Mapping[int, int], offers: Sequence[Offer], share: Mapping[int, float]
+) -> Purchase | None:
+    """The best purchase for what is left, repeated as often as its filling repeats. None if nothing fits.
+
+    `counts`: gangs by slots, sizes descending; `share`: `slot_share` of each size.
+    """
+    best: tuple[float, int, Purchase] | None = None
+    for offer in cheapest_by_size(offers):
+        filling = fill(offer.slots, counts)
+        if not filling:
+            continue
+        value = sum(share[slots] * fits for slots, fits in filling.items())
+        # Free offers (price 0) make every value 0: then the node that holds most is best.
+        score = round(offer.usd_per_hour / value, 9) if value else 0.0
+        held = sum(slots * fits for slots, fits in filling.items())
+        if best is None or (score, -held) < best[:2]:
+            repeats = min(counts[slots] // fits for slots, fits in filling.items())
+            best = (score, -held, Purchase(offer, filling, repeats))
+    return best[2] if best else None

@@ -1,0 +1,83 @@
+"""What of a fleet's state is written down, and how it comes back after a restart."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from provisioner.capacity import CapacityMemory
+from provisioner.fleet import (
+    instance_document,
+    instance_from_document,
+    intent_document,
+    intent_from_document,
+)
+from provisioner.fleet_state import FleetState
+from provisioner.ports import FleetDocuments
+from provisioner.prices import Ledger
+
+_LEDGER = TypeAdapter(Ledger)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsaved:
+    """The difference between two states, as `FleetStore.save` takes it."""
+
+    intents: tuple[tuple[str, dict[str, Any]], ...] = ()
+    instances: tuple[tuple[str, str, bool, dict[str, Any]], ...] = ()
+    memory: dict[str, Any] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.intents or self.instances or self.memory is not None)
+
+
+def unsaved(old: FleetState, new: FleetState) -> Unsaved:
+    intents = []
+    for intent in new.intents.values():
+        known = old.intents.get(intent.id)
+        if known is not intent:
+            document = intent_document(intent)
+            if known is None or document != intent_document(known):
+                intents.append((intent.id, document))
+    instances = []
+    for record in new.instances.values():
+        before = old.instances.get(record.id)
+        if before is not record:
+            written = instance_document(record)
+            if before is None or written != instance_document(before):
+                instances.append((record.id, record.pool, record.told, written))
+    old_memory = (old.memory, old.ledger, old.ended_lost)
+    memory = None
+    if (new.memory, new.ledger, new.ended_lost) != old_memory:
+        memory = {
+            "offers": new.memory.to_document(),
+            "ledger": asdict(new.ledger),
+            "ended_lost": list(new.ended_lost),
+        }
+    return Unsaved(intents=tuple(intents), instances=tuple(instances), memory=memory)
+
+
+def forget_finished(state: FleetState) -> FleetState:
+    """The state without what needs nothing more. After the commit that says so."""
+    return replace(
+        state,
+        intents={id_: intent for id_, intent in state.intents.items() if not intent.is_finished},
+        instances={id_: record for id_, record in state.instances.items() if not record.told},
+    )
+
+
+def restored(empty: FleetState, documents: FleetDocuments) -> FleetState:
+    """The state after a restart: intents count as called, nothing has been seen yet."""
+    intents = [intent_from_document(document) for _, document in documents.intents]
+    instances = [instance_from_document(document) for _, document in documents.instances]
+    memory = documents.memory or {}
+    return replace(
+        empty,
+        intents={intent.id: intent for intent in intents if intent is not None},
+        instances={record.id: record for record in instances},
+        memory=CapacityMemory.from_document(memory.get("offers", [])),
+        ledger=_LEDGER.validate_python(memory.get("ledger", {})),
+        ended_lost=tuple(memory.get("ended_lost", ())),
+    )

@@ -1,0 +1,138 @@
+"""Why a gang waits, in words its user can act on. Every gang that a plan sees gets one of these."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+
+from master.core.reasons import Reason, ReasonKind
+from provisioner.capacity import BlockKind, CapacityMemory
+from provisioner.demand import nodes_needed
+from provisioner.plan_types import Machine
+from provisioner.types import Offer, OfferKey, PoolSettings
+
+MOST_NAMES = 4
+"""Instances or offers named in one reason before the rest is counted."""
+
+
+def offer_name(offer: Offer) -> str:
+    """`p4d.24xlarge in us-east-1a (spot)`, without the parts that say nothing."""
+    key = offer.key
+    place = key.zone or key.region
+    name = key.instance_type or f"{offer.slots} slots"
+    return f"{name}{f' in {place}' if place else ''}{f' ({key.market})' if key.market != 'on_demand' else ''}"
+
+
+def asking_now(offer: Offer, count: int) -> Reason:
+    return Reason(kind=ReasonKind.LAUNCHING, text=f"launching {count} x {offer_name(offer)}")
+
+
+def claimed(names: Sequence[str], coming: Sequence[Machine]) -> Reason:
+    """For a gang that has free or coming nodes to itself."""
+    if not coming:
+        return Reason(
+            kind=ReasonKind.QUEUED, text=f"fits the free slots of {_listed(names)}; it starts next"
+        )
+    asking = [machine for machine in coming if machine.asking]
+    if asking:
+        first = asking[0]
+        text = f"launching {len(asking)} x {offer_name(first.offer)}: asked {first.age_s:.0f} s ago"
+    else:
+        oldest = max(machine.age_s for machine in coming)
+        ready = max(machine.ready_in_s for machine in coming)
+        listed = _listed([machine.name for machine in coming])
+        text = f"{listed} booting for {oldest:.0f} s, ready in about {ready:.0f} s"
+    return Reason(kind=ReasonKind.LAUNCHING, text=text)
+
+
+def unserved(
+    slots: int,
+    single_agent: bool,
+    *,
+    pool: PoolSettings,
+    offers: Sequence[Offer],
+    memory: CapacityMemory,
+    open_keys: Collection[OfferKey],
+    hold: str | None,
+    places_left: int,
+    now: float,
+) -> Reason:
+    """For a gang that the plan could do nothing for: impossible, held, blocked, or cut by a limit, in that order."""
+    able = [offer for offer in offers if nodes_needed(slots, single_agent, offer.slots)]
+    if not able:
+        return _impossible(slots, single_agent, offers)
+    fewest = min(nodes_needed(slots, single_agent, offer.slots) or 0 for offer in able)
+    if fewest > pool.max_instances:
+        return Reason(
+            kind=ReasonKind.AT_LIMIT,
+            text=f"needs {fewest} instances; max_instances of pool {pool.pool} is {pool.max_instances}",
+        )
+    if hold is not None:
+        return Reason(kind=ReasonKind.NO_CAPACITY, text=hold)
+    usable = [offer for offer in able if offer.key in open_keys]
+    if not usable:
+        return _blocked(able, memory, now)
+    if not any((nodes_needed(slots, single_agent, o.slots) or 0) <= places_left for o in usable):
+        return Reason(
+            kind=ReasonKind.AT_LIMIT,
+            text=f"pool {pool.pool} is at max_instances ({pool.max_instances}); waiting for slots to free up",
+        )
+    limit = pool.usd_per_hour_limit
+    if limit is None:  # only a probe allows less than a limit does: the next one follows its answer
+        return _blocked(usable, memory, now)
+    return Reason(
+        kind=ReasonKind.OVER_BUDGET,
+        text=f"would exceed the budget of pool {pool.pool} ({limit:.2f} USD per hour)",
+    )
+
+
+def _impossible(slots: int, single_agent: bool, offers: Sequence[Offer]) -> Reason:
+    sizes = sorted({offer.slots for offer in offers})
+    if not sizes:
+        return Reason(kind=ReasonKind.NO_SUCH_AGENT, text="the pool has no instance type to launch")
+    nearest = nearest_fit(slots, single_agent, sizes)
+    return Reason(
+        kind=ReasonKind.NO_SUCH_AGENT,
+        text=f"no instance type of the pool fits {slots} slots{' on one agent' if single_agent else ''} "
+        f"(sizes: {', '.join(map(str, sizes))}); the nearest that fits is {nearest}",
+    )
+
+
+def nearest_fit(slots: int, single_agent: bool, sizes: Sequence[int]) -> int:
+    """The gang size closest to `slots` that nodes of `sizes` can hold; the smaller of two equally close ones."""
+    largest = max(sizes)
+    if single_agent or largest == 0:
+        return min(slots, largest)
+    candidates = {largest}
+    for size in sizes:
+        if size:
+            candidates |= {max(size, slots // size * size), -(-slots // size) * size}
+    return min(candidates, key=lambda fit: (abs(fit - slots), fit))
+
+
+def _blocked(offers: Sequence[Offer], memory: CapacityMemory, now: float) -> Reason:
+    known = [(memory.of(offer.key), offer) for offer in offers]
+    known.sort(key=lambda pair: (pair[0].blocked_until, pair[1].key))
+    waiting = [(entry, offer) for entry, offer in known if entry.is_blocked(now)]
+    if len(waiting) < len(known):
+        entry, offer = next(pair for pair in known if not pair[0].is_blocked(now))
+        return Reason(
+            kind=ReasonKind.NO_CAPACITY,
+            text=f"{offer_name(offer)} is being tried again after: {entry.message or entry.kind}",
+            retry_at=now,
+        )
+    retry_at = waiting[0][0].blocked_until
+    parts = [f"{offer_name(offer)}: {entry.message or entry.kind}" for entry, offer in waiting]
+    kind = ReasonKind.NO_CAPACITY
+    if all(entry.kind is BlockKind.QUOTA for entry, _ in waiting):
+        kind = ReasonKind.QUOTA
+    at = datetime.fromtimestamp(retry_at, UTC).strftime("%H:%M:%S")
+    return Reason(
+        kind=kind, text=f"{_listed(parts, '; ')}; next try at {at} UTC", retry_at=retry_at
+    )
+
+
+def _listed(names: Sequence[str], separator: str = ", ") -> str:
+    shown = separator.join(names[:MOST_NAMES])
+    rest = len(names) - MOST_NAMES
+    return f"{shown} and {rest} more" if rest > 0 else shown

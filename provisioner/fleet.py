@@ -1,0 +1,362 @@
+"""The life of an instance, from the decision to launch it until it is certainly gone. Pure.
+
+    intent:    INTENT --> CALLED --> ANSWERED | FAILED
+    instance:  PENDING --> BOOTING --> READY <--> LOST --> TERMINATING --> GONE
+               ORPHAN (ours by tag, no intent) --> READY (adopted: work runs on it) | TERMINATING
+
+Any state may become GONE when the provider says so; any living state may become TERMINATING. An instance that was
+seen running and that the provider still lists is never believed gone; one that is not listed is believed gone only
+after the provider's grace and two lists in a row (a list may omit what is young, and a list that failed says nothing).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from provisioner.prices import usd_for
+from provisioner.types import Market, Offer
+from windlass.base.errors import Conflict
+
+PENDING_DEADLINE_S = 300.0
+"""The provider says "pending" for longer: ended, and counted against the offer."""
+LOST_CORDON_S = 30.0
+"""An agent silent for longer is no capacity any more."""
+LOST_AFTER_S = 600.0
+LOST_SPOT_AFTER_S = 120.0
+"""An agent silent for so long on a machine that is still listed: the machine is lost."""
+ORPHAN_GRACE_S = 60.0
+"""From the first look at an unknown machine of ours until it is ended; a second look must confirm it."""
+LOOKS_UNTIL_GONE = 2
+TERMINATE_RETRY_S = 60.0
+STILL_BILLING_S = 900.0
+"""Being ended for longer than this is worth an alarm."""
+UNHEALTHY_WINDOW_S = 600.0
+UNHEALTHY_AT_LEAST = 3
+UNHEALTHY_SHARE = 0.2
+"""At most so many, or that share of the fleet, are ended as lost in one window: beyond that we are the fault."""
+
+
+class IntentState(StrEnum):
+    INTENT = "intent"
+    """Written down; the provider was certainly not asked yet."""
+    CALLED = "called"
+    """Asked, or perhaps asked (a restart cannot tell); no answer known."""
+    ANSWERED = "answered"
+    FAILED = "failed"
+
+
+class InstanceState(StrEnum):
+    PENDING = "pending"
+    BOOTING = "booting"
+    READY = "ready"
+    LOST = "lost"
+    ORPHAN = "orphan"
+    TERMINATING = "terminating"
+    GONE = "gone"
+
+
+_S = InstanceState
+ALLOWED: Mapping[InstanceState, frozenset[InstanceState]] = {
+    _S.PENDING: frozenset({_S.BOOTING, _S.READY, _S.TERMINATING, _S.GONE}),
+    _S.BOOTING: frozenset({_S.READY, _S.TERMINATING, _S.GONE}),
+    _S.READY: frozenset({_S.LOST, _S.TERMINATING, _S.GONE}),
+    _S.LOST: frozenset({_S.READY, _S.TERMINATING, _S.GONE}),
+    _S.ORPHAN: frozenset({_S.READY, _S.TERMINATING, _S.GONE}),
+    _S.TERMINATING: frozenset({_S.GONE}),
+    _S.GONE: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntentRecord:
+    """One launch we decided: written before the call, until its answer is written."""
+
+    id: str
+    pool: str
+    offer: Offer
+    token: str
+    """What makes the call repeatable: the provider answers the same token with the same machines."""
+    generation: int
+    created_at: float
+    claims: tuple[tuple[str, ...], ...]
+    """For each machine the gangs it is bought for."""
+    state: IntentState = IntentState.INTENT
+    called_at: float | None = None
+    tries: int = 0
+    next_try_at: float = 0.0
+    """When to ask (again); infinite while a call is under way."""
+    last_reply_at: float = 0.0
+    """When the last call ended without an answer that settles it."""
+    message: str = ""
+
+    @property
+    def count(self) -> int:
+        return len(self.claims)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state in (IntentState.ANSWERED, IntentState.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRecord:
+    """One machine of ours. `id` is the agent id of the agent that runs on it."""
+
+    id: str
+    pool: str
+    offer: Offer
+    intent_id: str
+    generation: int
+    created_at: float
+    """When the provider was asked for it: billing starts here."""
+    state: InstanceState = InstanceState.PENDING
+    claims: tuple[str, ...] = ()
+    ready_at: float | None = None
+    ended_at: float | None = None
+    reason: str = ""
+    """Why it is being ended, or is gone."""
+    told: bool = False
+    """Everybody who must know that it is gone knows."""
+    idle_since: float | None = None
+    silent_since: float | None = None
+    """Since when its agent is not connected; None while it is."""
+    first_look_at: float | None = None
+    looks: int = 0
+    """How often it was listed."""
+    missed_looks: int = 0
+    """Lists in a row that should have shown it and did not."""
+    terminate_since: float | None = None
+    terminate_called_at: float | None = None
+    terminate_acked_at: float | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        return self.state is not InstanceState.GONE
+
+    def usd(self, now: float) -> float:
+        """What it has cost so far."""
+        end = now if self.ended_at is None else self.ended_at
+        return usd_for(self.offer.usd_per_hour, end - self.created_at)
+
+
+# Rebuilt by looking; not worth a commit when they change.
+_VOLATILE_INTENT = {"state", "called_at", "tries", "next_try_at", "last_reply_at"}
+_VOLATILE_INSTANCE = {
+    "idle_since",
+    "silent_since",
+    "first_look_at",
+    "looks",
+    "missed_looks",
+    "terminate_called_at",
+    "terminate_acked_at",
+}
+_INTENTS = TypeAdapter(IntentRecord)
+_INSTANCES = TypeAdapter(InstanceRecord)
+
+
+def intent_document(intent: IntentRecord) -> dict[str, Any]:
+    document: dict[str, Any] = _INTENTS.dump_python(intent, mode="json", exclude=_VOLATILE_INTENT)
+    return {**document, "finished": intent.is_finished}
+
+
+def intent_from_document(document: Mapping[str, Any]) -> IntentRecord | None:
+    """None for a finished one. After a restart nobody knows whether the call was made: it counts as made."""
+    if document.get("finished"):
+        return None
+    return replace(_INTENTS.validate_python(dict(document)), state=IntentState.CALLED)
+
+
+def instance_document(instance: InstanceRecord) -> dict[str, Any]:
+    document: dict[str, Any] = _INSTANCES.dump_python(
+        instance, mode="json", exclude=_VOLATILE_INSTANCE
+    )
+    return document
+
+
+def instance_from_document(document: Mapping[str, Any]) -> InstanceRecord:
+    return _INSTANCES.validate_python(dict(document))
+
+
+def launch_token(cluster_id: str, intent_id: str, pool: str, offer: Offer, count: int) -> str:
+    """The idempotency token of a launch: the same for the same intent and parameters, different for any other."""
+    key = offer.key
+    what = [cluster_id, intent_id, pool, key.provider, key.region, key.zone, key.instance_type]
+    text = json.dumps([*what, key.market.value, offer.slots, count])
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+class Listing(StrEnum):
+    """What the newest list says about one instance."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    ENDED = "ended"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+    """No new list, or it failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What is known about one instance at one instant."""
+
+    listing: Listing = Listing.UNKNOWN
+    looked_at: float = 0.0
+    """When that list was begun."""
+    detail: str = ""
+    """What the provider says about its end."""
+    connected: bool = False
+    busy: bool | None = None
+    """None: the pool does not show its agent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What differs between offers and providers."""
+
+    boot_deadline_s: float = 300.0
+    list_grace_s: float = 60.0
+    """How long after its creation a living instance may be missing from a list."""
+
+
+class EndKind(StrEnum):
+    BOOT = "boot"
+    LOST = "lost"
+    ORPHAN = "orphan"
+    IDLE = "idle"
+    CLOSING = "closing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """This instance should be ended. Carried out only after its node was cordoned."""
+
+    instance_id: str
+    kind: EndKind
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    record: InstanceRecord
+    wish: Wish | None = None
+
+
+def move(record: InstanceRecord, state: InstanceState, **changes: Any) -> InstanceRecord:
+    """The record in its new state; raises `Conflict` if the table forbids it."""
+    if state not in ALLOWED[record.state]:
+        raise Conflict(f"instance {record.id} cannot go from {record.state} to {state}")
+    return replace(record, state=state, **changes)
+
+
+def step(record: InstanceRecord, seen: Observation, now: float, rules: Rules) -> Step:
+    """Take in one observation: the new record, and whether the instance should be ended."""
+    if not record.is_alive:
+        return Step(record=record)
+    record = _note(record, seen, now)
+    gone = _gone_because(record, seen, now, rules)
+    if gone is not None:
+        reason = f"{record.reason}; {gone}" if record.reason else gone
+        return Step(record=move(record, _S.GONE, ended_at=now, reason=reason))
+    match record.state:
+        case _S.PENDING | _S.BOOTING:
+            return _step_booting(record, seen, now, rules)
+        case _S.READY | _S.LOST:
+            return _step_ready(record, seen, now)
+        case _S.ORPHAN:
+            return _step_orphan(record, seen, now)
+        case _:
+            return Step(record=record)
+
+
+def terminating(record: InstanceRecord, why: str, now: float) -> InstanceRecord:
+    """Decided and about to be written: from here on it is only ever ended."""
+    return move(record, _S.TERMINATING, reason=why, terminate_since=now, claims=())
+
+
+def may_end_lost(recent: int, fleet: int) -> int:
+    """How many more instances may be ended as lost, when `recent` were in the last `UNHEALTHY_WINDOW_S`."""
+    return max(0, max(UNHEALTHY_AT_LEAST, int(UNHEALTHY_SHARE * fleet)) - recent)
+
+
+def _note(record: InstanceRecord, seen: Observation, now: float) -> InstanceRecord:
+    """Count looks and remember since when the agent is idle or silent."""
+    idle_since = record.idle_since
+    if seen.busy is not None:
+        idle_since = None if seen.busy else (now if idle_since is None else idle_since)
+    silent_since = None
+    if not seen.connected:
+        silent_since = now if record.silent_since is None else record.silent_since
+        idle_since = None
+    looks, missed, first = record.looks, record.missed_looks, record.first_look_at
+    if seen.listing is Listing.ABSENT:
+        since = record.terminate_acked_at or record.created_at
+        missed += seen.looked_at > since
+    elif seen.listing is not Listing.UNKNOWN:
+        looks, missed = min(looks + 1, LOOKS_UNTIL_GONE), 0
+        first = seen.looked_at if first is None else first
+    noted = replace(
+        record,
+        idle_since=idle_since,
+        silent_since=silent_since,
+        looks=looks,
+        missed_looks=missed,
+        first_look_at=first,
+    )
+    return record if noted == record else noted  # identity tells the commit that nothing changed
+
+
+def _gone_because(
+    record: InstanceRecord, seen: Observation, now: float, rules: Rules
+) -> str | None:
+    if seen.listing is Listing.ENDED:
+        return seen.detail or "the provider says it ended"
+    old_enough = now - record.created_at >= rules.list_grace_s
+    if record.missed_looks >= LOOKS_UNTIL_GONE and old_enough and not seen.connected:
+        return "the provider does not list it any more"
+    return None
+
+
+def _step_booting(record: InstanceRecord, seen: Observation, now: float, rules: Rules) -> Step:
+    if seen.connected:
+        return Step(record=move(record, _S.READY, ready_at=now))
+    if record.state is _S.PENDING and seen.listing is Listing.RUNNING:
+        record = move(record, _S.BOOTING)
+    age = now - record.created_at
+    if record.state is _S.PENDING and age > max(PENDING_DEADLINE_S, rules.boot_deadline_s):
+        return _wish(record, EndKind.BOOT, f"still pending after {age:.0f} s")
+    if record.state is _S.BOOTING and age > rules.boot_deadline_s:
+        return _wish(record, EndKind.BOOT, f"no agent connected within {age:.0f} s")
+    return Step(record=record)
+
+
+def _step_ready(record: InstanceRecord, seen: Observation, now: float) -> Step:
+    if seen.connected:
+        return Step(record=move(record, _S.READY) if record.state is _S.LOST else record)
+    silent = now - (now if record.silent_since is None else record.silent_since)
+    spot = record.offer.key.market is Market.SPOT
+    if silent < (LOST_SPOT_AFTER_S if spot else LOST_AFTER_S):
+        return Step(record=record)
+    if record.state is _S.READY:
+        record = move(record, _S.LOST)
+    return _wish(record, EndKind.LOST, f"its agent was silent for {silent:.0f} s")
+
+
+def _step_orphan(record: InstanceRecord, seen: Observation, now: float) -> Step:
+    if seen.connected and seen.busy:
+        return Step(record=move(record, _S.READY, ready_at=now))
+    age = now - (now if record.first_look_at is None else record.first_look_at)
+    if record.looks >= LOOKS_UNTIL_GONE and age >= ORPHAN_GRACE_S:
+        return _wish(record, EndKind.ORPHAN, "carries our tag, but nobody asked for it")
+    return Step(record=record)
+
+
+def _wish(record: InstanceRecord, kind: EndKind, why: str) -> Step:
+    return Step(record=record, wish=Wish(instance_id=record.id, kind=kind, why=why))

@@ -1,0 +1,109 @@
+"""What the provisioner knows, and the events that change it, as frozen data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from provisioner.capacity import BlockKind, CapacityMemory
+from provisioner.fleet import InstanceRecord, IntentRecord
+from provisioner.prices import Ledger
+from provisioner.providers.base import FoundInstance
+from provisioner.types import Node, Offer, PoolSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSetup:
+    """What one pool is made of."""
+
+    settings: PoolSettings
+    offers: tuple[Offer, ...]
+    list_grace_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetState:
+    """Everything the provisioner knows. Replaced as a whole, after its changes are committed."""
+
+    cluster_id: str
+    generation: int
+    intents: Mapping[str, IntentRecord] = field(default_factory=dict)
+    instances: Mapping[str, InstanceRecord] = field(default_factory=dict)
+    memory: CapacityMemory = field(default_factory=CapacityMemory)
+    ledger: Ledger = field(default_factory=Ledger)
+    ended_lost: tuple[float, ...] = ()
+    """When instances were ended as lost, within the last window."""
+    unseen: Mapping[str, str] = field(default_factory=dict)
+    """Pool -> why its machines are unknown. Nothing is launched there; nothing is believed gone either."""
+    frozen: str = ""
+    """Set while so many agents are silent that the fault is likelier ours: lost machines are kept."""
+    closing: bool = False
+    """Nothing more is launched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """A list of one pool. `found` None: it failed, which says nothing about what exists."""
+
+    pool: str
+    started_at: float
+    found: tuple[FoundInstance, ...] | None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    intent: IntentRecord
+    instance_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRefused:
+    """Nothing was made."""
+
+    intent: IntentRecord
+    kind: BlockKind
+    message: str
+    """What the provider said, verbatim."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchUnanswered:
+    """Nobody knows whether something was made."""
+
+    intent: IntentRecord
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminateAnswered:
+    instance_ids: tuple[str, ...]
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """The host took note that the machine is gone."""
+
+    instance_id: str
+
+
+Event: TypeAlias = Looked | Launched | LaunchRefused | LaunchUnanswered | TerminateAnswered | Told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agents:
+    """What the host shows of agents at one instant."""
+
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    connected: frozenset[str] = frozenset()
+    """Agents that were announced and may not be nodes yet."""
+
+    def is_connected(self, agent_id: str) -> bool:
+        node = self.nodes.get(agent_id)
+        return node.connected if node is not None else agent_id in self.connected
+
+    def is_busy(self, agent_id: str) -> bool | None:
+        node = self.nodes.get(agent_id)
+        return None if node is None else node.busy

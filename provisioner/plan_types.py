@@ -1,0 +1,90 @@
+"""What planning reads and what it answers, as frozen data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from master.core.reasons import Reason
+from provisioner.capacity import CapacityMemory
+from provisioner.types import Offer, PoolDemand, PoolOutlook, PoolSettings
+
+
+class Phase(StrEnum):
+    COMING = "coming"
+    """Asked for or booting: capacity soon."""
+    UP = "up"
+    """Its agent is a node of the pool."""
+    OUT = "out"
+    """Counts against limits, is no capacity: lost, orphaned, being ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One instance, or one that was asked for, as planning sees it."""
+
+    name: str
+    offer: Offer
+    phase: Phase
+    group: str = ""
+    """The intent it belongs to."""
+    age_s: float = 0.0
+    ready_in_s: float = 0.0
+    asking: bool = False
+    """The provider has not answered yet."""
+    idle_s: float | None = None
+    """How long it has been connected without work; None while it has any, or is not up."""
+    claims: tuple[str, ...] = ()
+    """Gangs it was bought for that may still count on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolInput:
+    settings: PoolSettings
+    offers: tuple[Offer, ...]
+    demand: PoolDemand
+    machines: tuple[Machine, ...] = ()
+    hold: str | None = None
+    """Why nothing may be launched now (its machines are unknown, the pool is closing)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanInput:
+    """One immutable snapshot of everything a plan may look at."""
+
+    now: float
+    pools: tuple[PoolInput, ...]
+    memory: CapacityMemory = field(default_factory=CapacityMemory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One group of machines to ask for, all or nothing."""
+
+    pool: str
+    offer: Offer
+    claims: tuple[tuple[str, ...], ...]
+    """For each machine the gangs it is bought for; a gang over several machines is in each of theirs."""
+
+    @property
+    def count(self) -> int:
+        return len(self.claims)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Termination:
+    pool: str
+    instance_id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    launches: tuple[Launch, ...] = ()
+    terminations: tuple[Termination, ...] = ()
+    reasons: Mapping[str, Reason] = field(default_factory=dict)
+    """request id -> why it waits; every gang of the input has one."""
+    outlooks: tuple[PoolOutlook, ...] = ()
+    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Coming machine -> the gangs that claim it from now on."""

@@ -1,0 +1,420 @@
+"""The decision: what to launch, what to end, and why each gang waits. Pure: one snapshot in, one plan out.
+
+All pools are planned at once, because capacity memory and probes are shared. Per pool, in this order:
+
+1. gangs claim what exists or is coming (`provisioner.rooms`), old claims first;
+2. gangs over several nodes buy whole, on one offer, topping up free whole nodes of that size;
+3. the rest is covered greedily by price (`provisioner.cover`);
+4. the pool's minimum is kept; idle nodes that nobody claimed go;
+5. every gang gets a reason, the pool an outlook.
+
+Work is done on classes of equal gangs with counts, so ten thousand gangs cost little more than their shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from master.core.reasons import Reason
+from provisioner import explain
+from provisioner.cover import Purchase, cheapest_by_size, next_purchase, slot_share
+from provisioner.demand import GangClass, gang_classes, nodes_needed
+from provisioner.plan_types import Launch, Phase, Plan, PlanInput, PoolInput, Termination
+from provisioner.prices import usd_per_slot_hour
+from provisioner.rooms import Room, Rooms
+from provisioner.types import (
+    AUX_PLACES,
+    BootingNode,
+    LaunchableNode,
+    Offer,
+    OfferKey,
+    PoolOutlook,
+)
+
+MAX_INDEPENDENT_GROUP = 8
+"""Machines per launch when they do not belong to one gang: one refused call costs at most so many at once."""
+
+
+def plan(state: PlanInput) -> Plan:
+    """Plan all pools on one snapshot. Same input, same plan."""
+    market = _Market(state)
+    launches: list[Launch] = []
+    terminations: list[Termination] = []
+    reasons: dict[str, Reason] = {}
+    outlooks: list[PoolOutlook] = []
+    claims: dict[str, tuple[str, ...]] = {}
+    for pool in state.pools:
+        planned = _PoolPlan(pool, market, state.now)
+        planned.run()
+        launches += planned.launches
+        terminations += planned.terminations
+        reasons |= planned.reasons
+        outlooks.append(planned.outlook())
+        claims |= planned.claims()
+    return Plan(
+        launches=tuple(launches),
+        terminations=tuple(terminations),
+        reasons=reasons,
+        outlooks=tuple(outlooks),
+        claims=claims,
+    )
+
+
+class _Market:
+    """What may be bought now, over all pools: blocked offers, and how many probes each recovering offer may have."""
+
+    def __init__(self, state: PlanInput) -> None:
+        self.now = state.now
+        self.memory = state.memory
+        self.version = 0
+        """Changes whenever an offer closes."""
+        asking: dict[OfferKey, set[str]] = {}
+        booting: dict[OfferKey, int] = {}
+        for pool in state.pools:
+            for machine in pool.machines:
+                key = machine.offer.key
+                if machine.asking:
+                    asking.setdefault(key, set()).add(machine.group)
+                if machine.phase is Phase.COMING:
+                    booting[key] = booting.get(key, 0) + 1
+        self._probed = {
+            key
+            for key, known in state.memory.offers.items()
+            if (known.needs_launch_probe and asking.get(key))
+            or (known.needs_boot_probe and booting.get(key))
+        }
+
+    def is_open(self, offer: Offer) -> bool:
+        return not self.memory.of(offer.key).is_blocked(self.now) and offer.key not in self._probed
+
+    def most(self, offer: Offer) -> int | None:
+        """How many machines that belong together in no gang one purchase may have; None: as many as wanted.
+
+        Not None means that the offer is being probed: one purchase, then it is closed until the answer is known.
+        """
+        known = self.memory.of(offer.key)
+        if known.needs_boot_probe:
+            return 1
+        return MAX_INDEPENDENT_GROUP if known.needs_launch_probe else None
+
+    def bought(self, offer: Offer) -> None:
+        if self.most(offer) is not None:
+            self._probed.add(offer.key)
+            self.version += 1
+
+
+class _PoolPlan:
+    """The working state of planning one pool. Lives for one call of `plan`."""
+
+    def __init__(self, pool: PoolInput, market: _Market, now: float) -> None:
+        self.pool = pool
+        self.market = market
+        self.now = now
+        self.launches: list[Launch] = []
+        self.terminations: list[Termination] = []
+        self.reasons: dict[str, Reason] = {}
+        self._machines = {machine.name: machine for machine in pool.machines}
+        self._rooms = Rooms(_rooms(pool))
+        settings = pool.settings
+        self._places = max(0, settings.max_instances - len(pool.machines))
+        spent = sum(machine.offer.usd_per_hour for machine in pool.machines)
+        limit = settings.usd_per_hour_limit
+        self._open: list[Offer] = []
+        self._open_version = -1
+        self._usd_left = float("inf") if limit is None else max(0.0, limit - spent)
+
+    def run(self) -> None:
+        gangs = self.pool.demand.gangs
+        self._rooms.honour_old_claims(gangs)
+        self._rooms.index()
+        classes = gang_classes(gangs, without=self._rooms.claimed.by_request)
+        for gang_class in classes:
+            self._rooms.place(gang_class)
+        if self.pool.hold is None:
+            waiting = [gang_class for gang_class in classes if gang_class.left]
+            for gang_class in waiting:
+                self._buy_over_nodes(gang_class)
+            self._buy_single(waiting)
+            self._buy_aux(waiting)
+            self._keep_minimum()
+        self._explain(classes)
+        self._end_idle()
+
+    def claims(self) -> dict[str, tuple[str, ...]]:
+        return {
+            room.name: tuple(room.claims)
+            for room in self._rooms.all
+            if room.coming and tuple(room.claims) != room.old_claims
+        }
+
+    def _open_offers(self) -> list[Offer]:
+        """Of each size the cheapest offer that is not blocked; largest first."""
+        if self._open_version != self.market.version:
+            self._open_version = self.market.version
+            self._open = cheapest_by_size([o for o in self.pool.offers if self.market.is_open(o)])
+        return self._open
+
+    def _buyable(self) -> list[Offer]:
+        return [offer for offer in self._open_offers() if self._affordable(offer)]
+
+    def _affordable(self, offer: Offer) -> int:
+        """How many more of that offer the pool's limits allow."""
+        if offer.usd_per_hour <= 0 or self._usd_left == float("inf"):
+            return self._places
+        return min(self._places, int((self._usd_left + 1e-9) // offer.usd_per_hour))
+
+    def _buy(
+        self, offer: Offer, groups: Sequence[tuple[tuple[str, ...], ...]], ids: Iterable[str]
+    ) -> None:
+        """Ask for groups of machines: for each group, for each machine, its claims. `ids`: all gangs in them, once."""
+        pool = self.pool.settings.pool
+        self.launches += [Launch(pool=pool, offer=offer, claims=claims) for claims in groups]
+        machines = sum(map(len, groups))
+        self._places -= machines
+        self._usd_left -= offer.usd_per_hour * machines
+        self.market.bought(offer)
+        self.reasons.update(dict.fromkeys(ids, explain.asking_now(offer, len(groups[0]))))
+
+    def _buy_over_nodes(self, gangs: GangClass) -> None:
+        """Gangs that take several nodes: whole, on one offer, free whole nodes of that size counted in."""
+        if gangs.single_agent or gangs.slots == 0:
+            return
+        while gangs.left:
+            choice = self._cheapest_over_nodes(gangs)
+            if choice is None:
+                return
+            offer, rooms, missing = choice
+            times = 1 if rooms else min(gangs.left, self._affordable(offer) // missing)
+            if self.market.most(offer) is not None:
+                times = 1
+            ids = gangs.take(times)
+            if rooms:
+                self._rooms.take_whole(rooms, ids)
+            self._buy(offer, [((request_id,),) * missing for request_id in ids], ids)
+
+    def _cheapest_over_nodes(self, gangs: GangClass) -> tuple[Offer, list[Room], int] | None:
+        """Offer, free nodes to use beside it, machines to buy. None: one bigger node is no dearer, or nothing fits."""
+        offers = self._buyable()
+        best: tuple[float, int, Offer, list[Room], int] | None = None
+        whole = {size: self._rooms.whole(size, gangs.blocked) for size in self._rooms.whole_sizes()}
+        for offer in offers:
+            count = nodes_needed(gangs.slots, False, offer.slots)
+            if count is None or count == 1:
+                continue
+            free = whole.get(offer.slots, [])
+            missing = max(1, count - len(free))
+            rooms = free[len(free) - (count - missing) :] if count > missing else []
+            if missing > self._affordable(offer):
+                continue
+            cost = missing * offer.usd_per_hour
+            if best is None or (cost, missing) < best[:2]:
+                best = (cost, missing, offer, rooms, missing)
+        if best is None or best[0] >= slot_share(gangs.slots, offers):
+            return None
+        return best[2:]
+
+    def _buy_single(self, classes: Sequence[GangClass]) -> None:
+        """Gangs that fit one node: greedy cover, many gangs to a node where that is cheaper."""
+        by_slots: dict[int, list[GangClass]] = {}
+        for gang_class in classes:
+            if gang_class.slots and gang_class.left:
+                by_slots.setdefault(gang_class.slots, []).append(gang_class)
+        counts = {
+            slots: sum(c.left for c in by_slots[slots]) for slots in sorted(by_slots, reverse=True)
+        }
+        offers = self._buyable()
+        share = {slots: slot_share(slots, offers) for slots in counts}
+        while offers and (purchase := next_purchase(counts, offers, share)):
+            bought = min(purchase.count, self._affordable(purchase.offer))
+            most = self.market.most(purchase.offer)
+            bought = bought if most is None else min(bought, most)
+            self._buy_filled(purchase, bought, by_slots)
+            for slots, fits in purchase.filling.items():
+                counts[slots] -= fits * bought
+            offers = self._buyable()
+
+    def _buy_filled(
+        self, purchase: Purchase, count: int, by_slots: Mapping[int, list[GangClass]]
+    ) -> None:
+        columns = [
+            (fits, _take(by_slots[slots], fits * count)) for slots, fits in purchase.filling.items()
+        ]
+        nodes = [
+            tuple(chain.from_iterable(ids[i * fits : (i + 1) * fits] for fits, ids in columns))
+            for i in range(count)
+        ]
+        step = MAX_INDEPENDENT_GROUP
+        groups = [tuple(nodes[start : start + step]) for start in range(0, count, step)]
+        self._buy(purchase.offer, groups, chain.from_iterable(nodes))
+
+    def _buy_aux(self, classes: Sequence[GangClass]) -> None:
+        """Zero-slot tasks ride on what is bought anyway, else on the cheapest machine."""
+        for gang_class in classes:
+            if gang_class.slots:
+                continue
+            for number, launch in enumerate(self.launches):
+                ids = gang_class.take(AUX_PLACES)
+                if not ids:
+                    break
+                self.launches[number] = _also_for(launch, ids)
+                asked = explain.asking_now(launch.offer, launch.count)
+                self.reasons.update(dict.fromkeys(ids, asked))
+            while gang_class.left and (offer := self._cheapest_machine()):
+                ids = gang_class.take(AUX_PLACES)
+                self._buy(offer, [(tuple(ids),)], ids)
+
+    def _cheapest_machine(self) -> Offer | None:
+        return min(self._buyable(), key=lambda o: (o.usd_per_hour, o.boot_s, o.key), default=None)
+
+    def _keep_minimum(self) -> None:
+        kept = sum(machine.phase is not Phase.OUT for machine in self.pool.machines)
+        missing = self.pool.settings.min_instances - kept - sum(x.count for x in self.launches)
+        while missing > 0:
+            offer = min(
+                self._buyable(),
+                key=lambda o: (usd_per_slot_hour(o), o.usd_per_hour, o.key),
+                default=None,
+            )
+            if offer is None:
+                return
+            most = self.market.most(offer) or MAX_INDEPENDENT_GROUP
+            count = min(missing, self._affordable(offer), most)
+            self._buy(offer, [((),) * count], ())
+            missing -= count
+
+    def _end_idle(self) -> None:
+        """Idle long enough, claimed by nobody in this plan, not needed for the minimum; the dearest per slot first.
+
+        Above max_instances (the limit was lowered) idle nodes go at once.
+        """
+        settings = self.pool.settings
+        claimed = {room.name for room in self._rooms.all if room.claims}
+        kept = [machine for machine in self.pool.machines if machine.phase is not Phase.OUT]
+        spare = len(kept) - settings.min_instances
+        above = len(kept) - settings.max_instances
+        idle = [m for m in kept if m.idle_s is not None and m.name not in claimed]
+        idle.sort(key=lambda m: (-usd_per_slot_hour(m.offer), -(m.idle_s or 0.0), m.name))
+        for machine in idle:
+            if spare <= 0:
+                return
+            idle_s = machine.idle_s or 0.0
+            if above > 0:
+                why = f"more instances than max_instances ({settings.max_instances})"
+            elif idle_s >= settings.max_idle_s:
+                why = f"idle for {idle_s:.0f} s (limit {settings.max_idle_s:.0f} s)"
+            else:
+                continue
+            self.terminations.append(
+                Termination(pool=settings.pool, instance_id=machine.name, why=why)
+            )
+            spare -= 1
+            above -= 1
+
+    def _explain(self, classes: Sequence[GangClass]) -> None:
+        texts: dict[tuple[str, ...], Reason] = {}
+        for request_id, rooms in self._rooms.claimed.by_request.items():
+            if request_id in self.reasons:
+                continue  # it tops up free nodes with machines being bought: the purchase is the reason
+            names = tuple(room.name for room in rooms)
+            reason = texts.get(names)
+            if reason is None:
+                coming = [self._machines[room.name] for room in rooms if room.coming]
+                reason = texts[names] = explain.claimed(names, coming)
+            self.reasons[request_id] = reason
+        open_keys = frozenset(o.key for o in self.pool.offers if self.market.is_open(o))
+        for gang_class in classes:
+            if not gang_class.left:
+                continue
+            reason = explain.unserved(
+                gang_class.slots,
+                gang_class.single_agent,
+                pool=self.pool.settings,
+                offers=self.pool.offers,
+                memory=self.market.memory,
+                open_keys=open_keys,
+                hold=self.pool.hold,
+                places_left=self._places,
+                now=self.now,
+            )
+            self.reasons.update(dict.fromkeys(gang_class.remaining_ids(), reason))
+
+    def outlook(self) -> PoolOutlook:
+        """What is coming; and what could come, machines bought in this very plan counted among it."""
+        booting = tuple(
+            BootingNode(instance_id=m.name, slots=m.offer.slots, ready_in_s=m.ready_in_s)
+            for m in self.pool.machines
+            if m.phase is Phase.COMING
+        )
+        return PoolOutlook(
+            pool=self.pool.settings.pool,
+            booting=booting,
+            launchable=tuple(self._launchable()),
+            reasons=self.reasons,
+        )
+
+    def _launchable(self) -> Iterator[LaunchableNode]:
+        bought: dict[OfferKey, tuple[Offer, int]] = {}
+        for launch in self.launches:
+            known = bought.get(launch.offer.key, (launch.offer, 0))
+            bought[launch.offer.key] = (launch.offer, known[1] + launch.count)
+        could = [(offer, self._still(offer)) for offer in self._open_offers()]
+        for offer, count in [*bought.values(), *could]:
+            if count > 0:
+                ready_in_s = self.market.memory.boot_p50_s(offer)
+                yield LaunchableNode(slots=offer.slots, count=count, ready_in_s=ready_in_s)
+
+    def _still(self, offer: Offer) -> int:
+        """How many of that offer could be bought after this plan."""
+        if self.pool.hold is not None:
+            return 0
+        most = self.market.most(offer)
+        return self._affordable(offer) if most is None else min(self._affordable(offer), most)
+
+
+def _rooms(pool: PoolInput) -> list[Room]:
+    """Nodes that can take work, and machines that will."""
+    machines = {machine.name: machine for machine in pool.machines}
+    rooms = []
+    for node in pool.demand.nodes:
+        machine = machines.get(node.agent_id)
+        if not node.schedulable or (machine is not None and machine.phase is not Phase.UP):
+            continue
+        claims = machine.claims if machine is not None else ()
+        rooms.append(
+            Room(
+                node.agent_id,
+                slots=node.slots,
+                free=node.free_slots,
+                aux=node.free_aux,
+                old_claims=claims,
+            )
+        )
+    for machine in pool.machines:
+        if machine.phase is Phase.COMING:
+            rooms.append(
+                Room(
+                    machine.name,
+                    slots=machine.offer.slots,
+                    free=machine.offer.slots,
+                    coming=True,
+                    ready_in_s=machine.ready_in_s,
+                    old_claims=machine.claims,
+                )
+            )
+    return rooms
+
+
+def _take(classes: Sequence[GangClass], count: int) -> list[str]:
+    """`count` request ids from classes that differ only in what no new node is blocked for."""
+    ids: list[str] = []
+    for gang_class in classes:
+        if len(ids) == count:
+            break
+        ids += gang_class.take(count - len(ids))
+    return ids
+
+
+def _also_for(launch: Launch, request_ids: Sequence[str]) -> Launch:
+    first, *rest = launch.claims
+    return Launch(pool=launch.pool, offer=launch.offer, claims=((*first, *request_ids), *rest))

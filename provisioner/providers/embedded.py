@@ -1,0 +1,370 @@
+"""Instances that are directories with a process on this machine: an elastic pool without a cloud.
+
+    <root>/<instance_id>/instance.json   what it is (the tags), written before the process starts
+                        /host.json       what the host process is told; holds the join token, so only the owner reads it
+                        /host.state      which process it is, written by the host as its first act
+                        /host.log        what the host printed
+                        /agent/          the agent's own directory
+
+The directories are the truth that `list` reads, so everything survives a restart of the master. An instance ends when
+its host process does: whatever still carries its id in the environment is then killed, and the directory goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from provisioner.providers.base import FoundInstance, FoundState, LaunchIntent, LaunchResult
+from provisioner.providers.processes import (
+    ProcessName,
+    any_with,
+    is_running,
+    send,
+    sweep,
+    wait_gone,
+)
+from provisioner.types import Market, Offer, OfferKey
+from windlass.base.clock import Clock
+
+ID_VARIABLE = "WINDLASS_INSTANCE_ID"
+HOST_ARGV = (sys.executable, "-P", "-m", "agent_bootstrap.host")
+STOP_GRACE_S = 10.0
+"""From SIGTERM to SIGKILL of a host: it ends its agent and all tasks meanwhile."""
+SPAWN_GRACE_S = 5.0
+"""A directory without a host process for longer than this is an instance that died."""
+BOOT_ALLOWANCE_S = 3.0
+"""What starting two Python processes and connecting takes on top of the configured boot time."""
+LOG_TAIL_BYTES = 2_000
+THREADS = 8
+_ENDING_PREFIX = ".ending-"
+_PASSED_ON = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM"),
+        *("VIRTUAL_ENV", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHASHSEED", "OMP_NUM_THREADS"),
+        *("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "XDG_RUNTIME_DIR"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
+        *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
+    }
+)
+"""The master's other variables may hold its secrets: tasks inherit only these (and LC_*, NVIDIA_*)."""
+
+
+_M = TypeVar("_M", bound=BaseModel)
+_T = TypeVar("_T")
+
+
+class _Instance(BaseModel):
+    """`instance.json`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    instance_id: str
+    cluster_id: str
+    pool: str
+    intent_id: str
+    generation: int
+    created_at: float
+    offer_key: OfferKey
+
+
+class _HostState(BaseModel):
+    """`host.state`."""
+
+    pid: int
+    start_time: int
+    boot_id: str
+
+
+class EmbeddedProvider:
+    """One pool's instances under one directory. Process and file work happens in threads."""
+
+    list_grace_s = 0.0
+
+    def __init__(
+        self,
+        *,
+        root: Path,
+        pool: str,
+        cluster_id: str,
+        clock: Clock,
+        slots_per_instance: int,
+        boot_s: float,
+        usd_per_hour: float,
+        master_url: str,
+        join_token: Callable[[], str],
+        host_argv: Sequence[str] = HOST_ARGV,
+    ) -> None:
+        self._root = root
+        self._pool = pool
+        self._cluster_id = cluster_id
+        self._clock = clock
+        self._boot_s = boot_s
+        self._master_url = master_url
+        self._join_token = join_token
+        self._host_argv = tuple(host_argv)
+        key = OfferKey(
+            provider=pool,
+            region="local",
+            instance_type=f"embedded-{slots_per_instance}",
+            market=Market.ON_DEMAND,
+        )
+        self._offer = Offer(
+            key=key,
+            slots=slots_per_instance,
+            usd_per_hour=usd_per_hour,
+            boot_s=boot_s + BOOT_ALLOWANCE_S,
+        )
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._ending: set[str] = set()
+        # Threads of its own: ending hosts may take seconds each and must not starve anybody else.
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"embedded-{pool}")
+        # Between the directory and the process of a launch, `list` must not take the instance for dead.
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return self._pool
+
+    def offers(self) -> Sequence[Offer]:
+        return (self._offer,)
+
+    async def launch(self, intent: LaunchIntent) -> LaunchResult:
+        return await self._in_thread(lambda: self._launch(intent))
+
+    async def list(self) -> Sequence[FoundInstance]:
+        return await self._in_thread(self._list)
+
+    async def terminate(self, instance_ids: Sequence[str]) -> None:
+        await asyncio.gather(
+            *(self._in_thread(partial(self._terminate, id_)) for id_ in instance_ids)
+        )
+
+    async def _in_thread(self, call: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    def _launch(self, intent: LaunchIntent) -> LaunchResult:
+        ids = tuple(f"{intent.pool}-{intent.token[:8]}-{i}" for i in range(intent.count))
+        with self._lock:
+            made: list[str] = []
+            try:
+                for instance_id in ids:
+                    if self._make(instance_id, intent):
+                        made.append(instance_id)
+            except BaseException:
+                for instance_id in made:  # all or none
+                    self._remove(instance_id)
+                raise
+        return LaunchResult(instance_ids=ids)
+
+    def _make(self, instance_id: str, intent: LaunchIntent) -> bool:
+        """Directory, then process; each only if a call with this token has not made it before."""
+        directory = self._root / instance_id
+        tags = directory / "instance.json"
+        if tags.exists() and (self._host_is_up(instance_id) or instance_id in self._ending):
+            return False
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        directory.mkdir(exist_ok=True, mode=0o700)
+        self._write_host_config(directory, instance_id, intent.offer.slots)
+        instance = _Instance(
+            instance_id=instance_id,
+            cluster_id=intent.cluster_id,
+            pool=intent.pool,
+            intent_id=intent.intent_id,
+            generation=intent.generation,
+            created_at=self._clock.now().timestamp(),
+            offer_key=intent.offer.key,
+        )
+        _write_atomically(tags, instance.model_dump_json(), mode=0o644)
+        self._spawn(directory, instance_id)
+        return True
+
+    def _write_host_config(self, directory: Path, instance_id: str, slots: int) -> None:
+        config: dict[str, Any] = {
+            "instance_id": instance_id,
+            "boot_s": self._boot_s,
+            "agent": {
+                "master_url": self._master_url,
+                "agent_id": instance_id,
+                "resource_pool": self._pool,
+                "join_token": self._join_token(),
+                "work_dir": str(directory / "agent"),
+                "artificial_slots": slots,
+                "instance_id": instance_id,
+            },
+        }
+        _write_atomically(directory / "host.json", json.dumps(config), mode=0o600)
+
+    def _spawn(self, directory: Path, instance_id: str) -> None:
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if name in _PASSED_ON or name.startswith(("LC_", "NVIDIA_"))
+        }
+        with (directory / "host.log").open("ab") as log:
+            self._children[instance_id] = subprocess.Popen(
+                [*self._host_argv, "--dir", str(directory)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**kept, ID_VARIABLE: instance_id},
+                cwd=directory,
+                start_new_session=True,
+            )
+
+    def _list(self) -> Sequence[FoundInstance]:
+        found = []
+        with self._lock:
+            self._reap_forgotten()
+            directories = sorted(self._root.iterdir()) if self._root.exists() else []
+            for directory in directories:
+                if directory.name.startswith(_ENDING_PREFIX):
+                    shutil.rmtree(directory, ignore_errors=True)
+                    continue
+                instance = _read(directory / "instance.json", _Instance)
+                if instance is None:
+                    self._drop_unfinished(directory)
+                elif instance.cluster_id == self._cluster_id:
+                    found.append(self._found(instance))
+        return found
+
+    def _reap_forgotten(self) -> None:
+        """Children whose directory is gone were ended by somebody else: collect them once they are dead."""
+        for instance_id, child in list(self._children.items()):
+            if not (self._root / instance_id).exists() and child.poll() is not None:
+                del self._children[instance_id]
+
+    def _found(self, instance: _Instance) -> FoundInstance:
+        instance_id = instance.instance_id
+        state, detail = FoundState.RUNNING, ""
+        if not self._host_is_up(instance_id) and instance_id not in self._ending:
+            if self._may_be_starting(instance_id):
+                state = FoundState.PENDING
+            else:
+                state = FoundState.ENDED
+                detail = self._last_words(instance_id)
+                self._remove(instance_id)
+        return FoundInstance(
+            instance_id=instance_id,
+            state=state,
+            cluster_id=instance.cluster_id,
+            pool=instance.pool,
+            intent_id=instance.intent_id,
+            generation=instance.generation,
+            created_at=instance.created_at,
+            offer_key=instance.offer_key,
+            detail=detail,
+        )
+
+    def _host_is_up(self, instance_id: str) -> bool:
+        """The host process lives: the child we started, or the process that `host.state` names."""
+        child = self._children.get(instance_id)
+        if child is not None:
+            return child.poll() is None
+        host = self._host(instance_id)
+        return host is not None and is_running(host)
+
+    def _may_be_starting(self, instance_id: str) -> bool:
+        """A master died right after it started the host, which has not written its state yet."""
+        if instance_id in self._children or self._host(instance_id) is not None:
+            return False
+        written = (self._root / instance_id / "instance.json").stat().st_mtime
+        return time.time() - written < SPAWN_GRACE_S and any_with(ID_VARIABLE, instance_id)
+
+    def _host(self, instance_id: str) -> ProcessName | None:
+        state = _read(self._root / instance_id / "host.state", _HostState)
+        if state is None:
+            return None
+        return ProcessName(state.pid, state.start_time, state.boot_id)
+
+    def _last_words(self, instance_id: str) -> str:
+        try:
+            with (self._root / instance_id / "host.log").open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
+                lines = log.read().decode(errors="replace").split("\n")
+        except OSError:
+            lines = []
+        words = [line.strip() for line in lines if line.strip()]
+        return f"its host process ended: {words[-1]}" if words else "its host process ended"
+
+    def _drop_unfinished(self, directory: Path) -> None:
+        """A launch died before the tags were written: no process was started, nobody knows of it."""
+        with suppress(OSError):
+            if time.time() - directory.stat().st_mtime > SPAWN_GRACE_S:
+                shutil.rmtree(directory)
+
+    def _terminate(self, instance_id: str) -> None:
+        if "/" in instance_id or instance_id.startswith(".") or instance_id in self._ending:
+            return
+        with self._lock:
+            if not (self._root / instance_id).exists():
+                return
+            self._ending.add(instance_id)
+        try:
+            self._stop_host(instance_id)
+            with self._lock:
+                self._remove(instance_id)
+        finally:
+            self._ending.discard(instance_id)
+
+    def _stop_host(self, instance_id: str) -> None:
+        child = self._children.get(instance_id)
+        if child is not None:
+            child.terminate()
+            try:
+                child.wait(STOP_GRACE_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+            return
+        host = self._host(instance_id)
+        if host is not None:
+            send(host, signal.SIGTERM)
+            if not wait_gone(host, STOP_GRACE_S):
+                send(host, signal.SIGKILL)
+
+    def _remove(self, instance_id: str) -> None:
+        """Kill what carries its id, then let the directory vanish in one step: no list sees half of it."""
+        sweep(ID_VARIABLE, instance_id)
+        child = self._children.pop(instance_id, None)
+        if child is not None:
+            child.wait()
+        grave = self._root / f"{_ENDING_PREFIX}{instance_id}"
+        shutil.rmtree(grave, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            (self._root / instance_id).rename(grave)
+        shutil.rmtree(grave, ignore_errors=True)
+
+
+def _write_atomically(path: Path, text: str, *, mode: int) -> None:
+    """Whole or not at all, and never readable by more than `mode` says."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _read(path: Path, model: type[_M]) -> _M | None:
+    """None if the file is not there or not whole."""
+    try:
+        return model.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None

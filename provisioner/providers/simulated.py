@@ -1,0 +1,221 @@
+"""A provider made of nothing, with every fault that real ones have. For tests, simulation and planning ahead.
+
+Machines are entries in a dictionary; time is the injected clock. The plain methods (`launch_now`, `list_now`,
+`terminate_now`, `boot_due`) are the provider; the async ones add hanging calls and boot timers of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from provisioner.prices import usd_for
+from provisioner.providers.base import FoundInstance, FoundState, LaunchIntent, LaunchResult
+from provisioner.types import Offer, OfferKey
+from windlass.base.clock import Clock
+from windlass.base.errors import CapacityError, ProviderError
+
+
+@dataclass(slots=True)
+class Faults:
+    """What goes wrong, changed by tests at any time."""
+
+    stock_out: set[OfferKey] = field(default_factory=set)
+    refuse: dict[OfferKey, Exception] = field(default_factory=dict)
+    """Raised instead of launching that offer."""
+    lost_replies: int = 0
+    """So many launches are carried out and then answered with a time-out."""
+    unanswered: int = 0
+    """So many launches are not carried out and answered with a time-out."""
+    hang: set[str] = field(default_factory=set)
+    """Calls ("launch", "list", "terminate") that do not return until cancelled."""
+    list_fails: bool = False
+    hide_young_s: float = 0.0
+    """Lists omit machines younger than this."""
+    terminate_failures: int = 0
+    never_boot: set[OfferKey] = field(default_factory=set)
+    dies_at_boot: set[OfferKey] = field(default_factory=set)
+
+
+@dataclass(slots=True, kw_only=True)
+class SimulatedInstance:
+    id: str
+    intent: LaunchIntent
+    created_at: float
+    booted: bool = False
+    ended_at: float | None = None
+
+
+class SimulatedProvider:
+    """Every launch call that succeeds makes its machines at once; they boot `offer.boot_s` later."""
+
+    def __init__(
+        self,
+        *,
+        offers: Sequence[Offer],
+        clock: Clock,
+        cluster_id: str,
+        name: str = "simulated",
+        list_grace_s: float = 60.0,
+        on_boot: Callable[[SimulatedInstance], None] | None = None,
+        on_end: Callable[[SimulatedInstance], None] | None = None,
+    ) -> None:
+        self.faults = Faults()
+        self.instances: dict[str, SimulatedInstance] = {}
+        """Everything that ever was."""
+        self.calls: list[str] = []
+        """Names of the calls that arrived, in order."""
+        self._name = name
+        self._offers = tuple(offers)
+        self._clock = clock
+        self._cluster_id = cluster_id
+        self._list_grace_s = list_grace_s
+        self._on_boot = on_boot
+        self._on_end = on_end
+        self._tokens: dict[str, LaunchResult] = {}
+        self._timers: set[asyncio.TimerHandle] = set()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def list_grace_s(self) -> float:
+        return self._list_grace_s
+
+    def offers(self) -> Sequence[Offer]:
+        return self._offers
+
+    async def launch(self, intent: LaunchIntent) -> LaunchResult:
+        await self._arrive("launch")
+        result = self.launch_now(intent)
+        loop = asyncio.get_running_loop()
+        self._timers = {timer for timer in self._timers if timer.when() > loop.time()}
+        self._timers.add(loop.call_later(intent.offer.boot_s, self.boot_due))
+        return result
+
+    async def list(self) -> Sequence[FoundInstance]:
+        await self._arrive("list")
+        return self.list_now()
+
+    async def terminate(self, instance_ids: Sequence[str]) -> None:
+        await self._arrive("terminate")
+        self.terminate_now(instance_ids)
+
+    def close(self) -> None:
+        """Drop the boot timers."""
+        for timer in self._timers:
+            timer.cancel()
+
+    def launch_now(self, intent: LaunchIntent) -> LaunchResult:
+        faults, key = self.faults, intent.offer.key
+        known = self._tokens.get(intent.token)
+        if known is not None:
+            return known
+        if faults.unanswered > 0:
+            faults.unanswered -= 1
+            raise TimeoutError("no reply")
+        if key in faults.refuse:
+            raise faults.refuse[key]
+        if key in faults.stock_out:
+            raise CapacityError(f"no {key.instance_type or 'machine'} left in {key.zone or 'here'}")
+        result = self._make(intent)
+        if faults.lost_replies > 0:
+            faults.lost_replies -= 1
+            raise TimeoutError("reply lost")
+        return result
+
+    def list_now(self) -> Sequence[FoundInstance]:
+        if self.faults.list_fails:
+            raise ProviderError("list failed")
+        now = self._now()
+        oldest_hidden = now - self.faults.hide_young_s
+        return [
+            _found(instance)
+            for instance in self.instances.values()
+            if instance.ended_at is None and instance.created_at <= oldest_hidden
+        ]
+
+    def terminate_now(self, instance_ids: Iterable[str]) -> None:
+        if self.faults.terminate_failures > 0:
+            self.faults.terminate_failures -= 1
+            raise ProviderError("terminate failed")
+        for instance_id in instance_ids:
+            self.kill(instance_id)
+
+    def kill(self, instance_id: str) -> None:
+        """The machine ends, by whoever's will. Unknown and ended ones are left alone."""
+        instance = self.instances.get(instance_id)
+        if instance is not None and instance.ended_at is None:
+            instance.ended_at = self._now()
+            if self._on_end is not None:
+                self._on_end(instance)
+
+    def boot_due(self) -> Sequence[SimulatedInstance]:
+        """Boot what is due by the clock: `on_boot` is called for each."""
+        now = self._now()
+        booted = []
+        for instance in list(self.instances.values()):
+            offer = instance.intent.offer
+            due = instance.created_at + offer.boot_s <= now + 1e-6
+            if instance.booted or instance.ended_at is not None or not due:
+                continue
+            if offer.key in self.faults.never_boot:
+                continue
+            if offer.key in self.faults.dies_at_boot:
+                self.kill(instance.id)
+                continue
+            instance.booted = True
+            booted.append(instance)
+            if self._on_boot is not None:
+                self._on_boot(instance)
+        return booted
+
+    def living(self) -> Sequence[SimulatedInstance]:
+        return [instance for instance in self.instances.values() if instance.ended_at is None]
+
+    def usd(self) -> float:
+        """What the bill says."""
+        now = self._now()
+        lives = [
+            (instance.intent.offer.usd_per_hour, (instance.ended_at or now) - instance.created_at)
+            for instance in self.instances.values()
+        ]
+        return sum(usd_for(usd_per_hour, seconds) for usd_per_hour, seconds in lives)
+
+    def add_stray(self, intent: LaunchIntent) -> Sequence[str]:
+        """Machines that carry our tags though nobody of ours called."""
+        return self._make(replace(intent, token=f"stray-{len(self.instances)}")).instance_ids
+
+    def _make(self, intent: LaunchIntent) -> LaunchResult:
+        ids = tuple(f"{intent.pool}-{intent.token[:8]}-{i}" for i in range(intent.count))
+        for instance_id in ids:
+            self.instances[instance_id] = SimulatedInstance(
+                id=instance_id, intent=intent, created_at=self._now()
+            )
+        self._tokens[intent.token] = LaunchResult(instance_ids=ids)
+        return self._tokens[intent.token]
+
+    async def _arrive(self, call: str) -> None:
+        self.calls.append(call)
+        await asyncio.sleep(0)
+        if call in self.faults.hang:
+            await asyncio.Event().wait()
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()
+
+
+def _found(instance: SimulatedInstance) -> FoundInstance:
+    intent = instance.intent
+    return FoundInstance(
+        instance_id=instance.id,
+        state=FoundState.RUNNING,
+        cluster_id=intent.cluster_id,
+        pool=intent.pool,
+        intent_id=intent.intent_id,
+        generation=intent.generation,
+        created_at=instance.created_at,
+        offer_key=intent.offer.key,
+    )

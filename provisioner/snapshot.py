@@ -1,0 +1,196 @@
+"""Read-only pictures of a fleet: for the planner, for the calls that are due, for screens. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import inf
+
+from provisioner.fleet import (
+    LOST_CORDON_S,
+    STILL_BILLING_S,
+    TERMINATE_RETRY_S,
+    InstanceRecord,
+    InstanceState,
+    IntentRecord,
+    IntentState,
+)
+from provisioner.fleet_state import Agents, FleetState, PoolSetup
+from provisioner.plan_types import Machine, Phase, PlanInput, PoolInput
+from provisioner.prices import usd_for
+from provisioner.types import CostView, InstanceView, PoolDemand
+
+CLAIM_SETTLE_S = 10.0
+"""After its agent connected, a machine stays claimed for so long: time for the scheduler to place the gangs."""
+SOON_S = 1.0
+"""Expected wait for something that should have happened already."""
+
+
+def plan_input(
+    state: FleetState,
+    demand: Sequence[PoolDemand],
+    setups: Mapping[str, PoolSetup],
+    agents: Agents,
+    now: float,
+) -> PlanInput:
+    """One immutable snapshot for `plan`; pools without demand are planned for their minimum and idle nodes."""
+    by_pool = {each.pool: each for each in demand}
+    pools = [
+        PoolInput(
+            settings=setup.settings,
+            offers=setup.offers,
+            demand=by_pool.get(pool, PoolDemand(pool=pool)),
+            machines=tuple(_machines(state, pool, agents, now)),
+            hold="the provisioner is shutting down" if state.closing else state.unseen.get(pool),
+        )
+        for pool, setup in setups.items()
+    ]
+    return PlanInput(now=now, pools=tuple(pools), memory=state.memory)
+
+
+def _machines(state: FleetState, pool: str, agents: Agents, now: float) -> Iterator[Machine]:
+    for intent in state.intents.values():
+        if intent.pool == pool and not intent.is_finished:
+            for number, claims in enumerate(intent.claims):
+                yield Machine(
+                    name=f"{intent.id}/{number}",
+                    offer=intent.offer,
+                    phase=Phase.COMING,
+                    group=intent.id,
+                    age_s=now - intent.created_at,
+                    ready_in_s=state.memory.boot_p50_s(intent.offer),
+                    asking=True,
+                    claims=claims,
+                )
+    for record in state.instances.values():
+        if record.pool == pool and record.is_alive:
+            yield _machine(state, record, agents, now)
+
+
+def _machine(state: FleetState, record: InstanceRecord, agents: Agents, now: float) -> Machine:
+    age = now - record.created_at
+    phase = Phase.OUT
+    ready_in_s = 0.0
+    claims: tuple[str, ...] = ()
+    if record.state in (InstanceState.PENDING, InstanceState.BOOTING):
+        phase, claims = Phase.COMING, record.claims
+        ready_in_s = max(SOON_S, state.memory.boot_p50_s(record.offer) - age)
+    elif record.state is InstanceState.READY:
+        silent = 0.0 if record.silent_since is None else now - record.silent_since
+        if silent <= LOST_CORDON_S:
+            shown = record.id in agents.nodes
+            phase = Phase.UP if shown else Phase.COMING
+            ready_in_s = 0.0 if shown else SOON_S
+        ready_at = now if record.ready_at is None else record.ready_at
+        claims = record.claims if now - ready_at < CLAIM_SETTLE_S else ()
+    return Machine(
+        name=record.id,
+        offer=record.offer,
+        phase=phase,
+        group=record.intent_id,
+        age_s=age,
+        ready_in_s=ready_in_s,
+        idle_s=None
+        if record.idle_since is None or phase is not Phase.UP
+        else now - record.idle_since,
+        claims=claims,
+    )
+
+
+def due_launches(state: FleetState, now: float) -> list[IntentRecord]:
+    """Committed intents whose call, first or repeated, is due."""
+    if state.closing:
+        return []
+    return [x for x in state.intents.values() if not x.is_finished and x.next_try_at <= now]
+
+
+def called(state: FleetState, intents: Sequence[IntentRecord], now: float) -> FleetState:
+    """The state with these calls under way."""
+    changed = {
+        intent.id: replace(
+            intent,
+            state=IntentState.CALLED,
+            called_at=now if intent.called_at is None else intent.called_at,
+            tries=intent.tries + 1,
+            next_try_at=inf,
+        )
+        for intent in intents
+    }
+    return replace(state, intents={**state.intents, **changed})
+
+
+def due_terminations(state: FleetState, now: float) -> dict[str, list[str]]:
+    """Pool -> instances whose end is committed and must be asked for, first or again."""
+    due: dict[str, list[str]] = {}
+    for record in state.instances.values():
+        if record.state is InstanceState.TERMINATING:
+            last = record.terminate_called_at
+            if last is None or now - last >= TERMINATE_RETRY_S:
+                due.setdefault(record.pool, []).append(record.id)
+    return due
+
+
+def asked_to_end(state: FleetState, instance_ids: Sequence[str], now: float) -> FleetState:
+    """The state with these terminate calls under way."""
+    changed = {id_: replace(state.instances[id_], terminate_called_at=now) for id_ in instance_ids}
+    return replace(state, instances={**state.instances, **changed})
+
+
+def to_tell(state: FleetState) -> list[InstanceRecord]:
+    """Machines that are gone and whose host may not know yet."""
+    return [record for record in state.instances.values() if not record.is_alive]
+
+
+def instance_views(state: FleetState, now: float) -> list[InstanceView]:
+    views = [
+        InstanceView(
+            id=f"{intent.id}/{number}",
+            pool=intent.pool,
+            offer=intent.offer.key,
+            slots=intent.offer.slots,
+            usd_per_hour=intent.offer.usd_per_hour,
+            state="asking",
+            created_at=intent.created_at,
+            reason=intent.message,
+        )
+        for intent in state.intents.values()
+        if not intent.is_finished
+        for number in range(intent.count)
+    ]
+    return views + [
+        InstanceView(
+            id=record.id,
+            pool=record.pool,
+            offer=record.offer.key,
+            slots=record.offer.slots,
+            usd_per_hour=record.offer.usd_per_hour,
+            state=record.state.value,
+            created_at=record.created_at,
+            ready_at=record.ready_at,
+            idle_since=record.idle_since,
+            usd=record.usd(now),
+            reason=_remark(state, record, now),
+        )
+        for record in state.instances.values()
+    ]
+
+
+def _remark(state: FleetState, record: InstanceRecord, now: float) -> str:
+    if record.state is InstanceState.LOST:
+        return state.frozen or "its agent is silent"
+    since = record.terminate_since
+    if record.state is InstanceState.TERMINATING and since and now - since > STILL_BILLING_S:
+        return f"still billing {now - since:.0f} s after it was to end: {record.reason}"
+    return record.reason
+
+
+def cost_view(state: FleetState, now: float) -> CostView:
+    records = state.instances.values()
+    rate = sum(record.offer.usd_per_hour for record in records if record.is_alive)
+    living = sum(record.usd(now) for record in records)
+    view = state.ledger.view(living_usd=living, usd_per_hour=rate, now=now)
+    first = view.first_launch_at
+    if first is None:
+        return view
+    earliest = min([first, *(record.created_at for record in records)])
+    return replace(view, always_on_usd=usd_for(view.peak_usd_per_hour, now - earliest))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from contextlib import suppress
+from typing import cast
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 
-from master.api.application import build_app
+from agent_bootstrap.protocol import MAX_MESSAGE_BYTES
+from master.api.application import begin_shutdown, build_app
 from master.app import Master, MasterOptions
 from windlass.base.errors import LeaseLost, WindlassError
 
@@ -43,10 +47,11 @@ async def _serve(options: MasterOptions) -> None:
             access_log=False,
             backlog=BACKLOG,
             timeout_graceful_shutdown=GRACE_S,
-            ws_max_size=128 * 1024 * 1024,
+            ws="websockets-sansio",
+            ws_max_size=MAX_MESSAGE_BYTES,
             server_header=False,
         )
-        server = uvicorn.Server(config)
+        server = _Server(config)
 
         def stop_serving(_: asyncio.Task[None]) -> None:
             server.should_exit = True
@@ -56,6 +61,14 @@ async def _serve(options: MasterOptions) -> None:
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
+
+
+class _Server(uvicorn.Server):
+    """Answers long polls before it waits for its connections to end."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        begin_shutdown(cast("FastAPI", self.config.app))
+        await super().shutdown(sockets)
 
 
 async def _ready_or_failed(master: Master, running: asyncio.Task[None]) -> None:
@@ -83,7 +96,10 @@ def set_up_logging(level: str, *, color: bool) -> None:
     """Structured events on stderr: readable on a terminal, JSON lines elsewhere."""
     number = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
     renderer: structlog.types.Processor = (
-        structlog.dev.ConsoleRenderer() if color else structlog.processors.JSONRenderer()
+        # Plain tracebacks: others show local variables, and those hold tokens.
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        if color
+        else structlog.processors.JSONRenderer()
     )
     shared: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,

@@ -55,7 +55,9 @@ async def read_page(
     return Paged(rows=rows, total=total, offset=offset, limit=limit)
 
 
-def in_order(statement: Statement, sorts: Sorts, page: Page, tie: SQLColumnExpression[Any]) -> Statement:
+def in_order(
+    statement: Statement, sorts: Sorts, page: Page, tie: SQLColumnExpression[Any]
+) -> Statement:
     """Nulls last in either direction. Raises InvalidArgument for an unknown word."""
     key = sorts.get(page.sort)
     if key is None:

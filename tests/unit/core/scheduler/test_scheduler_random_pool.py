@@ -302,8 +302,11 @@ class LivingPool(RuleBasedStateMachine):
             return
         later = let_leave(after)
         starts = decide(later).start
-        kind = {request.id: (request.job_id, request.slots) for request in later.waiting}
-        started = {kind[start.request_id] for start in starts}
+        asked = {request.id: request for request in (*self.pool.waiting, *later.waiting)}
+        kind = {one: (request.job_id, request.slots) for one, request in asked.items()}
+        started = {kind[start.request_id] for start in (*decision.start, *starts)}
+        if any(asked[s.request_id].slots and not asked[s.request_id].preemptible for s in starts):
+            return  # a new floor moves the shares that the releases were made for
         placed = {agent for start in starts for agent in start.placement}
         victims = {one.request.id: set(one.placement) for one in self.pool.running}
         for release in decision.release:

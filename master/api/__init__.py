@@ -1,0 +1,1 @@
+"""REST: parse, authorise, call one service method, shape the answer. Nothing else."""

@@ -1,0 +1,144 @@
+"""Errors as the published client reads them: the one place that knows HTTP codes.
+
+Body: {"error": {"code": <grpc code>, "reason": <its name>, "error": <message>}, "message": <message>}
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from windlass.base.errors import WindlassError
+
+log = structlog.get_logger(__name__)
+
+
+class Unimplemented(WindlassError):
+    """A part of the published API that this master does not have."""
+
+    code = "unimplemented"
+
+
+class Stopping(WindlassError):
+    """The server is going down; whoever waits should ask the next one."""
+
+    code = "stopping"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    http: int
+    grpc: int
+    reason: str
+
+
+INVALID = Status(400, 3, "InvalidArgument")
+INTERNAL = Status(500, 13, "Internal")
+UNAVAILABLE = Status(503, 14, "Unavailable")
+NOT_FOUND = Status(404, 5, "NotFound")
+UNIMPLEMENTED = Status(501, 12, "Unimplemented")
+STATUS_OF_CODE: Mapping[str, Status] = {
+    "invalid_argument": INVALID,
+    "invalid_config": INVALID,
+    "unsatisfiable": INVALID,
+    "failed_precondition": Status(400, 9, "FailedPrecondition"),
+    "unauthenticated": Status(401, 16, "Unauthenticated"),
+    "permission_denied": Status(403, 7, "PermissionDenied"),
+    "not_found": NOT_FOUND,
+    "conflict": Status(409, 6, "AlreadyExists"),
+    "no_capacity": Status(429, 8, "ResourceExhausted"),
+    "quota": Status(429, 8, "ResourceExhausted"),
+    "store_unavailable": UNAVAILABLE,
+    "lease_lost": UNAVAILABLE,
+    "agent_lost": UNAVAILABLE,
+    "stopping": UNAVAILABLE,
+    "unimplemented": UNIMPLEMENTED,
+}
+_STATUS_OF_HTTP: Mapping[int, Status] = {
+    400: INVALID,
+    401: STATUS_OF_CODE["unauthenticated"],
+    403: STATUS_OF_CODE["permission_denied"],
+    404: NOT_FOUND,
+    405: UNIMPLEMENTED,
+    413: Status(413, 8, "ResourceExhausted"),
+}
+"""Errors that the framework raises by itself."""
+
+
+def status_of(error: WindlassError) -> Status:
+    return STATUS_OF_CODE.get(error.code, INTERNAL)
+
+
+def error_response(status: Status, message: str) -> Response:
+    body = {
+        "error": {"code": status.grpc, "reason": status.reason, "error": message},
+        "message": message,
+    }
+    return JSONResponse(body, status_code=status.http)
+
+
+def stream_error(error: WindlassError) -> dict[str, Any]:
+    """An error as a line of a stream."""
+    status = status_of(error)
+    return {
+        "error": {
+            "grpcCode": status.grpc,
+            "httpCode": status.http,
+            "message": error.message,
+            "httpStatus": HTTPStatus(status.http).phrase,
+            "details": [],
+        }
+    }
+
+
+def plain_traceback(error: BaseException) -> str:
+    """Without local variables, which some log renderers add: those of a request hold its token."""
+    return "".join(traceback.format_exception(error))
+
+
+def install(app: FastAPI) -> None:
+    """Register the handlers."""
+
+    @app.exception_handler(WindlassError)
+    async def known(request: Request, error: WindlassError) -> Response:
+        status = status_of(error)
+        if status is INTERNAL:
+            log.error("request failed", path=request.url.path, error=error.message)
+        return error_response(status, error.message)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        return error_response(INVALID, "; ".join(_line(e) for e in error.errors()))
+
+    @app.exception_handler(HTTPException)
+    async def framework(request: Request, error: HTTPException) -> Response:
+        status = _STATUS_OF_HTTP.get(error.status_code, INTERNAL)
+        if status is NOT_FOUND and request.url.path.startswith("/api/v1/"):
+            status = UNIMPLEMENTED
+        message = "Not Implemented" if status is UNIMPLEMENTED else str(error.detail)
+        return error_response(status, message)
+
+    @app.exception_handler(Exception)
+    async def unknown(request: Request, error: Exception) -> Response:
+        log.error("request crashed", path=request.url.path, traceback=plain_traceback(error))
+        return error_response(INTERNAL, "internal error; the master's log has the details")
+
+
+def _line(error: Mapping[str, object]) -> str:
+    """One problem of a request, by field and without echoing the input (it may be a secret, or not be JSON)."""
+    location = error.get("loc")
+    parts = location if isinstance(location, list | tuple) else ()
+    if error.get("type") == "json_invalid":
+        return "the body is not valid JSON"
+    path = ".".join(str(p) for p in parts if p not in ("body", "query", "path"))
+    message = str(error.get("msg", "is invalid")).removeprefix("Value error, ")
+    return f"{path or 'body'}: {message}"

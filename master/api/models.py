@@ -1,0 +1,115 @@
+"""What requests are made of: bodies, query parameters, and the types of their fields.
+
+Keys are accepted in camelCase and snake_case, unknown ones are ignored, and null is the same as nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeAlias
+
+from fastapi import Path
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from master.api.bodies import camel
+from master.experiments.paging import Page
+
+MAX_ID = 2**31 - 1
+MAX_DEPTH = 64
+"""Nesting of free JSON (metrics, metadata): what is stored must be readable again."""
+
+RowId: TypeAlias = Annotated[int, Path(ge=0, le=MAX_ID)]
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(alias_generator=camel, populate_by_name=True, extra="ignore")
+
+
+class Body(_Wire):
+    """A JSON object."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_unset(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            return {key: value for key, value in data.items() if value is not None}
+        return data
+
+
+class Query(_Wire):
+    """Query parameters."""
+
+
+def word(prefix: str, words: Collection[str]) -> Callable[[str], str]:
+    """A validator: an enum member of the wire, answered without its prefix; empty if UNSPECIFIED."""
+
+    def check(value: str) -> str:
+        name = value.removeprefix(prefix)
+        if name == "UNSPECIFIED" or not value:
+            return ""
+        if name not in words or not value.startswith(prefix):
+            raise ValueError(
+                f"{value[:80]!r} is not one of " + ", ".join(prefix + w for w in words)
+            )
+        return name
+
+    return check
+
+
+def _plain(value: Any) -> Any:
+    """Refuses what could be stored but not be read again."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return value
+    raise ValueError(f"is nested deeper than {MAX_DEPTH} levels")
+
+
+def _aware(value: datetime) -> datetime:
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _no_nul(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("must not contain NUL characters")
+    return value
+
+
+Text: TypeAlias = Annotated[str, AfterValidator(_no_nul)]
+FreeObject: TypeAlias = Annotated[dict[str, Any], AfterValidator(_plain)]
+"""A JSON object of the user's own making."""
+Time: TypeAlias = Annotated[datetime, AfterValidator(_aware)]
+"""Always aware; a naive one is UTC."""
+Int32: TypeAlias = Annotated[int, Field(ge=-(2**31), le=MAX_ID)]
+Int64: TypeAlias = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+Order: TypeAlias = Annotated[str, AfterValidator(word("ORDER_BY_", ("ASC", "DESC")))]
+
+
+def _empty_is_unset(value: Any) -> Any:
+    return None if value == "" else value
+
+
+OptionalTime: TypeAlias = Annotated[Time | None, BeforeValidator(_empty_is_unset)]
+
+
+class Paging(Query):
+    """`limit` 0: everything, unless the list says otherwise."""
+
+    offset: Int32 = 0
+    limit: Int32 = 0
+    order_by: Order = ""
+
+    def page(self, *, sort: str = "id", default_limit: int | None = None) -> Page:
+        return Page(
+            offset=self.offset,
+            limit=self.limit or default_limit,
+            descending=self.order_by == "DESC",
+            sort=sort,
+        )

@@ -1,0 +1,131 @@
+"""Answers: one JSON object, or a stream of lines, each a JSON object; and waiting that ends when nobody waits.
+
+A held request ends when its client has gone or the server stops, whichever server runs the application.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+import orjson
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from master.api.errors import (
+    Stopping,
+    error_response,
+    plain_traceback,
+    status_of,
+    stream_error,
+)
+from windlass.base.errors import WindlassError
+
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
+Document = Mapping[str, Any]
+_STOPPING = "the master is stopping: ask again in a moment"
+
+
+def encode(content: Any) -> bytes:
+    """JSON. What orjson refuses (half of a surrogate pair in a name from YAML) is escaped instead."""
+    try:
+        return orjson.dumps(content)
+    except TypeError:
+        return json.dumps(content).encode()
+
+
+def reply(content: Document | None = None) -> Response:
+    return Response(encode(content or {}), media_type="application/json")
+
+
+async def hold(request: Request, closing: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
+    """Await `work` for as long as somebody waits for it. Raises Stopping when it was given up."""
+    return await _first(work, _gone(request.receive), closing.wait())
+
+
+async def _first(work: Coroutine[Any, Any, T], *ends: Coroutine[Any, Any, object]) -> T:
+    """The result of `work`; raises Stopping, with `work` cancelled and over, if one of `ends` comes first."""
+    main = asyncio.ensure_future(work)
+    others = [asyncio.ensure_future(end) for end in ends]
+    try:
+        await asyncio.wait([main, *others], return_when=asyncio.FIRST_COMPLETED)
+        if main.done():
+            return main.result()
+        raise Stopping(_STOPPING)
+    finally:
+        for task in (main, *others):
+            task.cancel()
+        await asyncio.gather(main, *others, return_exceptions=True)
+
+
+async def _gone(receive: Receive) -> None:
+    """Returns when the client has disconnected."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class Lines(Response):
+    """Newline-delimited JSON: `{"result": ...}` for each item, and `{"error": ...}` last if it fails on the way.
+
+    `eager` waits for the first items before it answers at all, so that their error sets the status.
+    """
+
+    media_type = "application/json"
+
+    def __init__(
+        self,
+        pages: AsyncGenerator[Sequence[Document], None],
+        closing: asyncio.Event,
+        *,
+        eager: bool = True,
+    ) -> None:
+        self.status_code = 200
+        self.background = None
+        self.body = b""
+        self._pages = pages
+        self._closing = closing
+        self._eager = eager
+        self.raw_headers = [(b"content-type", b"application/json")]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self._pages):
+            first: Sequence[Document] = ()
+            if self._eager:
+                try:
+                    first = await anext(self._pages)
+                except StopAsyncIteration:
+                    pass
+                except WindlassError as error:
+                    await error_response(status_of(error), error.message)(scope, receive, send)
+                    return
+            start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+            await send(start)
+            try:
+                await _first(self._send(first, send), _gone(receive), self._closing.wait())
+            except WindlassError as error:
+                await _chunk(send, encode(stream_error(error)) + b"\n")
+            except Exception as error:  # noqa: BLE001 - headers are out: the stream has to say it
+                log.error("stream crashed", path=scope["path"], traceback=plain_traceback(error))
+                failure = WindlassError("internal error; the master's log has the details")
+                await _chunk(send, encode(stream_error(failure)) + b"\n")
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send(self, first: Sequence[Document], send: Send) -> None:
+        await _page(send, first)
+        async for page in self._pages:
+            await _page(send, page)
+
+
+async def _page(send: Send, page: Sequence[Document]) -> None:
+    if page:
+        await _chunk(send, b"".join(encode({"result": item}) + b"\n" for item in page))
+
+
+async def _chunk(send: Send, body: bytes) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": True})

@@ -1,0 +1,167 @@
+"""What the containers of an allocation ask and tell: who they are, who is there, when to leave."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+
+from master.api.access import Caller, require_allocation
+from master.api.bodies import ApiRoute
+from master.api.models import Body, FreeObject, Text
+from master.api.models import Query as QueryModel
+from master.api.replies import hold, reply
+from master.api.services import Api, TheApi
+from master.auth.principal import Principal
+
+router = APIRouter(
+    prefix="/api/v1/allocations/{allocation_id}", route_class=ApiRoute, tags=["allocations"]
+)
+
+DEFAULT_POLL_S = 60.0
+
+
+class AcceleratorData(Body):
+    container_id: Text = ""
+    node_name: Text = ""
+    accelerator_type: Text = ""
+    accelerator_uuids: tuple[Text, ...] = ()
+
+
+class PostAcceleratorData(Body):
+    accelerator_data: AcceleratorData = Field(default_factory=AcceleratorData)
+
+
+@router.post("/acceleratorData")
+async def accelerator_data(
+    allocation_id: str,
+    body: PostAcceleratorData,
+    principal: Caller,
+    api: TheApi,
+) -> Response:
+    require_allocation(principal, allocation_id)
+    data = body.accelerator_data
+    await api.services.allocations.record_accelerators(
+        allocation_id,
+        data.container_id,
+        data.node_name,
+        data.accelerator_type,
+        list(data.accelerator_uuids),
+    )
+    return reply()
+
+
+@router.get("/resources/{resources_id}/rendezvous")
+async def rendezvous(
+    request: Request,
+    allocation_id: str,
+    resources_id: str,
+    principal: Caller,
+    api: TheApi,
+) -> Response:
+    require_allocation(principal, allocation_id)
+    work = api.services.allocations.rendezvous(allocation_id, resources_id)
+    info = await hold(request, api.closing, work)
+    return reply(
+        {
+            "rendezvousInfo": {
+                "addresses": list(info.addresses),
+                "slots": list(info.slots),
+                "rank": info.rank,
+            }
+        }
+    )
+
+
+class AllGather(Body):
+    request_uuid: Annotated[Text, Field(min_length=1, max_length=200)]
+    num_peers: Annotated[int, Field(ge=1, le=100_000)] = 1
+    data: FreeObject = Field(default_factory=dict)
+
+
+@router.post("/all_gather")
+async def all_gather(
+    request: Request,
+    allocation_id: str,
+    body: AllGather,
+    principal: Caller,
+    api: TheApi,
+) -> Response:
+    require_allocation(principal, allocation_id)
+    work = api.services.allocations.all_gather(
+        allocation_id, body.request_uuid, body.num_peers, body.data
+    )
+    return reply({"data": await hold(request, api.closing, work)})
+
+
+@router.post("/notify_container_running")
+async def container_running(allocation_id: str, principal: Caller, api: TheApi) -> Response:
+    """Agents tell what runs; the call exists for containers that do not have one."""
+    return _noted(allocation_id, principal, api, {"data": []})
+
+
+@router.post("/proxy_address")
+async def proxy_address(allocation_id: str, principal: Caller, api: TheApi) -> Response:
+    return _noted(allocation_id, principal, api, {})
+
+
+@router.post("/waiting")
+async def waiting(allocation_id: str, principal: Caller, api: TheApi) -> Response:
+    return _noted(allocation_id, principal, api, {})
+
+
+def _noted(allocation_id: str, principal: Principal, api: Api, answer: dict[str, Any]) -> Response:
+    """For what changes nothing here: the caller must still be the allocation, and that must still run."""
+    require_allocation(principal, allocation_id)
+    api.services.allocations.state(allocation_id)
+    return reply(answer)
+
+
+@router.post("/ready")
+async def ready(allocation_id: str, principal: Caller, api: TheApi) -> Response:
+    require_allocation(principal, allocation_id)
+    await api.services.allocations.mark_ready(allocation_id)
+    return reply()
+
+
+@router.post("/resources/{resources_id}/daemon")
+async def daemon(
+    allocation_id: str,
+    resources_id: str,
+    principal: Caller,
+    api: TheApi,
+) -> Response:
+    require_allocation(principal, allocation_id)
+    await api.services.allocations.mark_daemon(allocation_id, resources_id)
+    return reply()
+
+
+class Poll(QueryModel):
+    timeout_seconds: Annotated[float, Field(ge=0)] = DEFAULT_POLL_S
+
+
+@router.get("/signals/preemption")
+async def preemption(
+    request: Request,
+    allocation_id: str,
+    query: Annotated[Poll, Query()],
+    principal: Caller,
+    api: TheApi,
+) -> Response:
+    work = api.services.allocations.preemption_signal(allocation_id, query.timeout_seconds)
+    return reply({"preempt": await hold(request, api.closing, work)})
+
+
+@router.post("/signals/ack_preemption")
+async def acknowledge(allocation_id: str, principal: Caller, api: TheApi) -> Response:
+    require_allocation(principal, allocation_id)
+    await api.services.allocations.acknowledge_preemption(allocation_id)
+    return reply()
+
+
+@router.post("/signals/pending_preemption")
+async def pending(allocation_id: str, principal: Caller, api: TheApi) -> Response:
+    require_allocation(principal, allocation_id)
+    await api.services.allocations.preempt(allocation_id, "its slots were announced to go away")
+    return reply()

@@ -1,0 +1,60 @@
+"""Who this master is. Readable by anybody: every client asks this before it logs in."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from master.api.access import Admin
+from master.api.bodies import ApiRoute
+from master.api.replies import reply
+from master.api.services import TheApi
+from master.config import masked
+
+router = APIRouter(route_class=ApiRoute, tags=["master"])
+
+
+@router.get("/info")
+async def info(api: TheApi) -> Response:
+    who = api.services.info
+    return reply(
+        {
+            "version": who.version,
+            "windlass_version": who.windlass_version,
+            "master_id": who.master_id,
+            "cluster_id": who.cluster_id,
+            "cluster_name": who.cluster_name,
+            "telemetry": {"enabled": False, "otel_enabled": False, "otel_endpoint": ""},
+            "sso_providers": None,
+        }
+    )
+
+
+@router.get("/api/v1/master")
+async def get_master(api: TheApi) -> Response:
+    who = api.services.info
+    return reply(
+        {
+            "version": who.version,
+            "windlassVersion": who.windlass_version,
+            "masterId": who.master_id,
+            "clusterId": who.cluster_id,
+            "clusterName": who.cluster_name,
+            "telemetryEnabled": False,
+            "ssoProviders": [],
+            "externalLoginUri": "",
+            "externalLogoutUri": "",
+            "branding": "determined",
+            "rbacEnabled": False,
+            "product": "PRODUCT_UNSPECIFIED",
+            "featureSwitches": list(api.services.config.feature_switches),
+            "userManagementEnabled": True,
+            "strictJobQueueControl": False,
+            "hasCustomLogo": False,
+            "clusterMessage": None,
+        }
+    )
+
+
+@router.get("/api/v1/master/config")
+async def config(principal: Admin, api: TheApi) -> Response:
+    return reply({"config": masked(api.services.config)})

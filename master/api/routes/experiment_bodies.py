@@ -1,0 +1,166 @@
+"""What creating and listing experiments takes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, ValidationError, field_validator
+
+from master.api.models import Body, Int32, Int64, Paging, Text, word
+from master.experiments.service import ContextFile
+from windlass.base.errors import InvalidArgument
+
+EXPERIMENT_STATES = (
+    "ACTIVE",
+    "PAUSED",
+    "STOPPING_COMPLETED",
+    "STOPPING_CANCELED",
+    "STOPPING_ERROR",
+    "STOPPING_KILLED",
+    "COMPLETED",
+    "CANCELED",
+    "ERROR",
+    "DELETED",
+    "DELETING",
+    "DELETE_FAILED",
+    "QUEUED",
+    "PULLING",
+    "STARTING",
+    "RUNNING",
+)
+EXPERIMENT_SORTS = (
+    "ID",
+    "DESCRIPTION",
+    "START_TIME",
+    "END_TIME",
+    "STATE",
+    "NUM_TRIALS",
+    "PROGRESS",
+    "USER",
+    "NAME",
+    "FORKED_FROM",
+    "RESOURCE_POOL",
+    "PROJECT_ID",
+    "CHECKPOINT_SIZE",
+    "CHECKPOINT_COUNT",
+    "SEARCHER_METRIC_VAL",
+)
+TRIAL_SORTS = (
+    "ID",
+    "START_TIME",
+    "END_TIME",
+    "STATE",
+    "BEST_VALIDATION_METRIC",
+    "LATEST_VALIDATION_METRIC",
+    "BATCHES_PROCESSED",
+    "RESTARTS",
+    "CHECKPOINT_SIZE",
+)
+DEFAULT_LIMIT = 100
+"""Of the list of experiments, when none is asked for."""
+_DIRECTORY = ord("5")
+"""The type of a directory in tar archives; `0` is a file."""
+
+State = Annotated[str, AfterValidator(word("STATE_", EXPERIMENT_STATES))]
+
+
+class FileBody(Body):
+    """One file of a model definition."""
+
+    path: Text
+    type: Int32 = ord("0")
+    content: str = ""
+    mtime: Int64 = 0
+    mode: Int32 = 0o644
+
+    def context_file(self) -> ContextFile:
+        try:
+            content = base64.b64decode(self.content, validate=True)
+        except (binascii.Error, ValueError):
+            raise InvalidArgument(f"modelDefinition: {self.path} is not valid base64") from None
+        return ContextFile(
+            path=self.path,
+            content=content,
+            is_directory=self.type == _DIRECTORY,
+            mode=self.mode & 0o7777,
+            mtime=max(0, self.mtime),
+        )
+
+
+class CreateExperiment(Body):
+    config: str = ""
+    activate: bool = False
+    model_definition: tuple[FileBody, ...] = ()
+    parent_id: Int32 = 0
+    project_id: Int32 = 0
+    template: str = ""
+    unmanaged: bool = False
+    validate_only: bool = False
+
+
+def read_create(body: bytes) -> tuple[CreateExperiment, tuple[ContextFile, ...]]:
+    """Parse a large body; for a thread. Raises InvalidArgument that names the field."""
+    try:
+        request = CreateExperiment.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        path = ".".join(str(part) for part in first["loc"])
+        raise InvalidArgument(f"{path or 'body'}: {first['msg']}") from None
+    return request, tuple(file.context_file() for file in request.model_definition)
+
+
+class PatchExperiment(Body):
+    name: Text | None = None
+    description: Text | None = None
+    notes: Text | None = None
+    labels: list[Text] | None = None
+    resources: dict[str, object] | None = None
+    checkpoint_storage: dict[str, object] | None = None
+
+
+class ListExperiments(Paging):
+    name: str = ""
+    description: str = ""
+    labels: tuple[str, ...] = ()
+    archived: bool | None = None
+    states: tuple[State, ...] = ()
+    users: tuple[str, ...] = ()
+    user_ids: tuple[Int32, ...] = ()
+    project_id: Int32 = 0
+    show_trial_data: bool = False
+    sort_by: Annotated[str, AfterValidator(word("SORT_BY_", EXPERIMENT_SORTS))] = ""
+    gt: Int32 | None = Field(None, alias="experimentIdFilter.gt")
+    gte: Int32 | None = Field(None, alias="experimentIdFilter.gte")
+    lt: Int32 | None = Field(None, alias="experimentIdFilter.lt")
+    lte: Int32 | None = Field(None, alias="experimentIdFilter.lte")
+    incl: tuple[Int32, ...] = Field((), alias="experimentIdFilter.incl")
+    not_in: tuple[Int32, ...] = Field((), alias="experimentIdFilter.notIn")
+
+    @field_validator("limit")
+    @classmethod
+    def _known_limit(cls, limit: int) -> int:
+        if limit < -2:
+            raise ValueError("must be -2 (none), -1 (all), 0 (some) or a number of experiments")
+        return limit
+
+    def id_filters(self) -> Mapping[str, Sequence[int]]:
+        single = {"gt": self.gt, "gte": self.gte, "lt": self.lt, "lte": self.lte}
+        found: dict[str, Sequence[int]] = {
+            name: [value] for name, value in single.items() if value is not None
+        }
+        return {**found, "incl": self.incl, "notIn": self.not_in}
+
+    @property
+    def row_limit(self) -> int | None:
+        """None: all."""
+        return {0: DEFAULT_LIMIT, -1: None, -2: 0}.get(self.limit, self.limit)
+
+
+class ListTrials(Paging):
+    states: tuple[State, ...] = ()
+    sort_by: Annotated[
+        str, AfterValidator(word("SORT_BY_", (*TRIAL_SORTS, "DURATION", "LOG_RETENTION_DAYS")))
+    ] = ""

@@ -1,0 +1,106 @@
+"""What routers may call. `master.app` builds `Services`; the application adds what only the API needs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Protocol, TypeAlias, cast
+
+from fastapi import Depends
+from starlette.requests import HTTPConnection
+
+from master.allocations.service import AllocationService
+from master.auth.service import AuthService
+from master.config import MasterConfig
+from master.experiments.checkpoint_queries import CheckpointQueries
+from master.experiments.metadata import ExperimentMetadata
+from master.experiments.metric_queries import MetricQueries
+from master.experiments.queries import ExperimentQueries
+from master.experiments.reports import ReportService
+from master.experiments.search_view import SearchQueries
+from master.experiments.service import ExperimentService
+from master.experiments.task_queries import TaskQueries
+from master.experiments.workspace_queries import WorkspaceQueries
+from master.logs.store import LogStore
+from master.store.blobs import BlobStore
+from master.store.store import Store
+from provisioner.types import CostView, InstanceView
+from rm_backends.agents.backend import AgentsBackend
+from windlass.base.clock import Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterInfo:
+    """Who this master is."""
+
+    master_id: str
+    cluster_id: str
+    cluster_name: str
+    version: str
+    """The release of the published client whose API we speak."""
+    windlass_version: str
+
+
+class Fleet(Protocol):
+    """What screens see of the provisioner."""
+
+    def instances(self) -> Sequence[InstanceView]: ...
+
+    def cost(self) -> CostView: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    info: ClusterInfo
+    config: MasterConfig
+    store: Store
+    blobs: BlobStore
+    auth: AuthService
+    experiments: ExperimentService
+    reports: ReportService
+    allocations: AllocationService
+    logs: LogStore
+    agents: AgentsBackend
+    provisioner: Fleet | None
+    clock: Clock
+
+
+class Reads:
+    """Every query the API makes of the store."""
+
+    def __init__(self, store: Store) -> None:
+        self.experiments = ExperimentQueries(store)
+        self.metrics = MetricQueries(store)
+        self.checkpoints = CheckpointQueries(store)
+        self.tasks = TaskQueries(store)
+        self.workspaces = WorkspaceQueries(store)
+        self.searches = SearchQueries(store)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One for each application."""
+
+    services: Services
+    reads: Reads
+    metadata: ExperimentMetadata
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the server stops: what waits is answered at once."""
+
+
+def make_api(services: Services) -> Api:
+    return Api(
+        services=services,
+        reads=Reads(services.store),
+        metadata=ExperimentMetadata(store=services.store, experiments=services.experiments),
+    )
+
+
+async def api_of(connection: HTTPConnection) -> Api:
+    # Not a plain function: those are run in threads, one hop for every request.
+    return cast("Api", connection.app.state.api)
+
+
+TheApi: TypeAlias = Annotated[Api, Depends(api_of)]
+"""The dependency, as routes name it."""

@@ -1,0 +1,68 @@
+"""Times, numbers and enum words on the wire."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from master.allocations.machine import AllocationPhase, AllocationState
+from master.core.reasons import Reason
+
+
+def time(value: datetime | None) -> str | None:
+    """RFC 3339 with microseconds, always UTC."""
+    if value is None:
+        return None
+    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def epoch(seconds: float | None) -> str | None:
+    """Seconds since the epoch as a time."""
+    return None if seconds is None else time(datetime.fromtimestamp(seconds, UTC))
+
+
+def finite(value: Any) -> Any:
+    """A copy that JSON can carry: NaN and infinities as the strings that the clients read."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _word(value)
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value
+
+
+def _word(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def sizes(resources: Mapping[str, int]) -> dict[str, str]:
+    """64-bit integers are strings."""
+    return {path: str(size) for path, size in resources.items()}
+
+
+def reason(value: Reason | None) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    return {"kind": value.kind.value, "text": value.text, "retryAt": epoch(value.retry_at)}
+
+
+RUN_STATES: Mapping[AllocationPhase, str] = {
+    AllocationPhase.PENDING: "QUEUED",
+    AllocationPhase.ASSIGNED: "STARTING",
+    AllocationPhase.PULLING: "PULLING",
+    AllocationPhase.STARTING: "STARTING",
+    AllocationPhase.RUNNING: "RUNNING",
+    AllocationPhase.TERMINATING: "RUNNING",
+    AllocationPhase.TERMINATED: "QUEUED",
+}
+"""What users see of an active trial, by the phase of its newest run."""
+RUN_ORDER = ("QUEUED", "PULLING", "STARTING", "RUNNING")
+
+
+def run_state(run: AllocationState | None) -> str:
+    return "QUEUED" if run is None else RUN_STATES[run.phase]

@@ -1,0 +1,1 @@
+"""The daemon on a node: tells the master what is here, and does what the master asks."""

@@ -1,0 +1,111 @@
+"""`windlass agent run`: the agent as a command. Joins the one CLI through an entry point."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from agent_bootstrap.agent.daemon import Agent, AgentEnd, lifeline_from_environment
+from agent_bootstrap.agent.options import AgentOptions, load_options
+from agent_bootstrap.agent.websocket import connect
+from windlass.base.errors import InvalidConfig, WindlassError
+
+app = typer.Typer(help="The daemon on a node.", no_args_is_help=True)
+_LEVELS = {"trace": "DEBUG", "warning": "WARNING"}
+
+
+@app.callback()
+def _group() -> None:
+    """Run and inspect agents."""
+
+
+@app.command("run")
+def run(
+    master: Annotated[
+        str | None, typer.Option(help="URL of the master: http://host:port.", show_default=False)
+    ] = None,
+    pool: Annotated[str | None, typer.Option(help="Resource pool to join.")] = None,
+    agent_id: Annotated[
+        str | None, typer.Option(help="Unique in the cluster; the host name if not given.")
+    ] = None,
+    join_token_file: Annotated[
+        Path | None, typer.Option(help="File with the pool's join token (mode 0600).")
+    ] = None,
+    work_dir: Annotated[
+        Path | None, typer.Option(help="Where tasks live on this machine; keep it over restarts.")
+    ] = None,
+    artificial_slots: Annotated[
+        int | None, typer.Option(help="Offer this many pretended slots, for tests and demos.")
+    ] = None,
+    slot_type: Annotated[str | None, typer.Option(help="auto, cuda, cpu or none.")] = None,
+    visible_gpus: Annotated[
+        str | None, typer.Option(help="Comma list of index, UUID, PCI id or serial.")
+    ] = None,
+    isolation: Annotated[str | None, typer.Option(help="auto, namespace or directory.")] = None,
+    config_file: Annotated[Path | None, typer.Option(help="agent.yaml.")] = None,
+) -> None:
+    """Offer this machine's slots to a master, and run what it sends.
+
+    Each option may also be a key of agent.yaml or a variable DET_<KEY> (DET_MASTER for the URL); options win over
+    variables, variables over the file.
+
+    SIGTERM and Ctrl-C stop the agent only: running tasks go on under their supervisors, and the next agent with the
+    same --work-dir takes them over. A systemd unit needs KillMode=process for that.
+    """
+    flags = {
+        "master_url": master,
+        "resource_pool": pool,
+        "agent_id": agent_id,
+        "join_token_file": join_token_file,
+        "work_dir": work_dir,
+        "artificial_slots": artificial_slots,
+        "slot_type": slot_type,
+        "visible_gpus": visible_gpus,
+        "isolation": isolation,
+    }
+    given: dict[str, Any] = {key: value for key, value in flags.items() if value is not None}
+    try:
+        options = load_options(config_file, given, os.environ)
+        options.token()
+        end = run_agent(options)
+    except InvalidConfig as error:
+        for problem in error.problems:
+            typer.echo(f"error: {problem}", err=True)
+        raise typer.Exit(2) from None
+    except WindlassError as error:
+        typer.echo(f"error: {error.message}", err=True)
+        raise typer.Exit(1) from None
+    if end.code:
+        typer.echo(f"error: {end.reason}", err=True)
+    raise typer.Exit(end.code)
+
+
+def run_agent(options: AgentOptions) -> AgentEnd:
+    """Run in this process until a signal or the master ends it."""
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=_LEVELS.get(options.log.level, options.log.level.upper()),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    lifeline = lifeline_from_environment()
+    return asyncio.run(_until_signal(options, lifeline))
+
+
+async def _until_signal(options: AgentOptions, lifeline_fd: int | None) -> AgentEnd:
+    agent = Agent(options, connect=partial(connect, options), lifeline_fd=lifeline_fd)
+    task = asyncio.create_task(agent.run())
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return AgentEnd(reason="stopped by a signal; tasks go on")

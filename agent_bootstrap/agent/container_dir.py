@@ -1,0 +1,196 @@
+"""The directory of one container: all that an agent knows about it, so that the next agent can take over.
+
+work_dir/
+  agent.lock  epoch.json
+  containers/<container id>/            0700, one per container until the master forgets it
+    container.json                      who it is
+    verdict.json                        how it ended, once decided
+    shipped                             byte offset up to which the master has its output
+    killed                              exists once a kill was asked for
+    rundet/ tmp/ files/                 the task's own tree: /run/determined, /tmp, other files
+    spec.json supervisor.json output.log exit.json      see supervisor/supervisor.py
+  trash/                                on its way out
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from agent_bootstrap.durable import write_atomic
+from agent_bootstrap.procfs import boot_id
+from agent_bootstrap.protocol import ContainerSpec, ExitRecord, Message
+from windlass.base.errors import Conflict, InvalidArgument
+
+log = logging.getLogger(__name__)
+_SAFE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
+
+
+class ContainerRecord(Message):
+    """Who a container is. Not secret, but kept private like all of its directory."""
+
+    container_id: str
+    allocation_id: str
+    task_id: str
+    slot_ids: tuple[int, ...] = ()
+    boot_id: str
+
+    @classmethod
+    def of(cls, spec: ContainerSpec) -> ContainerRecord:
+        return cls(
+            container_id=spec.container_id,
+            allocation_id=spec.allocation_id,
+            task_id=spec.task_id,
+            slot_ids=spec.slot_ids,
+            boot_id=boot_id(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerDir:
+    """Paths and small files of one container."""
+
+    path: Path
+
+    @property
+    def rundet(self) -> Path:
+        return self.path / "rundet"
+
+    @property
+    def tmp(self) -> Path:
+        return self.path / "tmp"
+
+    @property
+    def files(self) -> Path:
+        return self.path / "files"
+
+    @property
+    def spec(self) -> Path:
+        return self.path / "spec.json"
+
+    @property
+    def output(self) -> Path:
+        return self.path / "output.log"
+
+    def create(self, record: ContainerRecord) -> None:
+        self.path.mkdir(mode=0o700)
+        write_atomic(self.path / "container.json", record.model_dump_json().encode())
+
+    def record(self) -> ContainerRecord | None:
+        """None: this is not a whole container."""
+        try:
+            return ContainerRecord.model_validate_json((self.path / "container.json").read_bytes())
+        except (OSError, ValidationError):
+            return None
+
+    def verdict(self) -> ExitRecord | None:
+        try:
+            return ExitRecord.model_validate_json((self.path / "verdict.json").read_bytes())
+        except (OSError, ValidationError):
+            return None
+
+    def write_verdict(self, verdict: ExitRecord) -> None:
+        write_atomic(self.path / "verdict.json", verdict.model_dump_json().encode())
+
+    def shipped(self) -> int:
+        try:
+            return int((self.path / "shipped").read_text())
+        except (OSError, ValueError):
+            return 0
+
+    def write_shipped(self, offset: int) -> None:
+        write_atomic(self.path / "shipped", str(offset).encode())
+
+    def mark_killed(self) -> None:
+        (self.path / "killed").touch(mode=0o600)
+
+    def was_killed(self) -> bool:
+        return (self.path / "killed").exists()
+
+    def read_json(self, name: str) -> dict[str, object] | None:
+        """A file of the supervisor; None if it is not there."""
+        try:
+            value = json.loads((self.path / name).read_bytes())
+        except (OSError, ValueError):
+            return None
+        return value if isinstance(value, dict) else None
+
+
+class ContainerDirs:
+    """All containers of one agent on disk."""
+
+    def __init__(self, work_dir: Path) -> None:
+        work_dir = work_dir.absolute()  # supervisors do not share the agent's current directory
+        self._work_dir = work_dir
+        self._containers = work_dir / "containers"
+        self._trash = work_dir / "trash"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the directories, and keep other agents out of them."""
+        for directory in (self._work_dir, self._containers, self._trash):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(self._work_dir / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Conflict(f"another agent uses {self._work_dir}: give --work-dir") from None
+            yield
+        finally:
+            os.close(lock)
+
+    def of(self, container_id: str) -> ContainerDir:
+        if not _SAFE_ID.fullmatch(container_id):
+            raise InvalidArgument(f"container id {container_id!r} cannot name a directory")
+        return ContainerDir(self._containers / container_id)
+
+    def load(self) -> list[ContainerRecord]:
+        """Every container that is whole; leftovers of interrupted work are swept."""
+        records = []
+        for path in sorted(self._containers.iterdir()):
+            record = ContainerDir(path).record()
+            if record is not None and record.container_id == path.name:
+                records.append(record)
+            else:
+                log.warning("swept a leftover directory: %s", path)
+                self._discard(path)
+        for path in self._trash.iterdir():
+            remove_tree(path)
+        return records
+
+    def remove(self, container_id: str) -> None:
+        """Forget it. A crash in between leaves it in the trash, which is emptied at the next start."""
+        path = self.of(container_id).path
+        if path.exists():
+            self._discard(path)
+
+    def _discard(self, path: Path) -> None:
+        target = self._trash / path.name
+        remove_tree(target)
+        path.rename(target)
+        remove_tree(target)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove it, though a task may have made directories that their owner cannot write. What resists is left."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+        if path.exists():
+            for directory, _, _ in os.walk(path):
+                Path(directory).chmod(0o700)
+            shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+    if path.exists():
+        log.warning("cannot remove %s", path)

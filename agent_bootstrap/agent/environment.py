@@ -1,0 +1,125 @@
+"""The environment of a task: what its spec says, plus what depends on where it runs. The agent's own does not leak."""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from agent_bootstrap.agent.container_dir import ContainerDir
+from agent_bootstrap.protocol import ContainerSpec, Slot, SlotKind
+
+RUN_DIR = "/run/determined"
+TMP_DIR = "/tmp"  # noqa: S108  (private to the task)
+SHARED_FS = "/determined_shared_fs"
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """What tasks are told of the machine and the cluster."""
+
+    master_url: str
+    agent_id: str
+    cluster_id: str
+    master_id: str
+    slots: tuple[Slot, ...] = ()
+    instance_id: str | None = None
+    proxies: tuple[tuple[str, str], ...] = ()
+    """HTTP_PROXY and friends, unless a task sets them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the paths of a container really are. With a private root they are what they say."""
+
+    place: ContainerDir
+    private_root: bool
+
+    def on_host(self, path: str) -> Path | None:
+        """The host's path of something in the container's own tree. None: it is outside of that."""
+        path = posixpath.normpath(path)
+        for prefix, source in ((RUN_DIR, self.place.rundet), (TMP_DIR, self.place.tmp)):
+            if path == prefix or path.startswith(prefix + "/"):
+                return source / path[len(prefix) + 1 :]
+        return None
+
+    def seen_by_task(self, path: str) -> str:
+        """How the task must spell a path of its container."""
+        real = None if self.private_root else self.on_host(path)
+        return path if real is None else str(real)
+
+    def translate(self, value: str) -> str:
+        """A value that is a path below /run/determined, in the task's own spelling."""
+        is_own = value == RUN_DIR or value.startswith(RUN_DIR + "/")
+        return self.seen_by_task(value) if is_own else value
+
+
+def task_environment(spec: ContainerSpec, node: Node, layout: Layout) -> dict[str, str]:
+    """The whole environment of the task's first process."""
+    given = {key: layout.translate(value) for key, value in spec.environment.items()}
+    environment = {**_defaults(spec, node, layout), **given, **_facts(spec, node)}
+    environment.update(_devices(spec, node))
+    if not layout.private_root:
+        environment["DET_RUN_DIR"] = layout.seen_by_task(RUN_DIR)
+        environment["DET_WORKDIR"] = layout.seen_by_task(spec.work_dir)
+        shared = next((bind.source for bind in spec.binds if bind.target == SHARED_FS), None)
+        if shared is not None:
+            environment["WINDLASS_SHARED_FS"] = shared
+    taken = {key.lower() for key in given}
+    for key, value in node.proxies:
+        if key.lower() not in taken:
+            environment[key] = value
+    return environment
+
+
+def _defaults(spec: ContainerSpec, node: Node, layout: Layout) -> dict[str, str]:
+    """What the spec may say otherwise."""
+    own_bin = str(Path(sys.executable).parent)
+    values = {
+        "PATH": f"{own_bin}:{os.environ.get('PATH') or DEFAULT_PATH}",
+        "HOME": layout.seen_by_task(spec.work_dir),
+        "TMPDIR": layout.seen_by_task(TMP_DIR),
+        "LANG": "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",
+        "DET_RUN_DIR": layout.seen_by_task(RUN_DIR),
+        "DET_WORKDIR": layout.seen_by_task(spec.work_dir),
+    }
+    kinds = {slot.kind for slot in node.slots}
+    if kinds == {SlotKind.ARTIFICIAL}:
+        # Several tasks share the processors: each with a thread per processor is slower than all with one.
+        values |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    return values
+
+
+def _facts(spec: ContainerSpec, node: Node) -> dict[str, str]:
+    """What nobody may say otherwise."""
+    master = urlsplit(node.master_url)
+    values = {
+        "DET_MASTER": node.master_url,
+        "DET_MASTER_HOST": master.hostname or "",
+        "DET_MASTER_ADDR": master.hostname or "",
+        "DET_MASTER_PORT": str(master.port or (443 if master.scheme == "https" else 80)),
+        "DET_AGENT_ID": node.agent_id,
+        "DET_CONTAINER_ID": spec.container_id,
+        "DET_RESOURCES_ID": spec.container_id,
+        "DET_SLOT_IDS": json.dumps(list(spec.slot_ids)),
+        "DET_CLUSTER_ID": node.cluster_id,
+        "DET_MASTER_ID": node.master_id,
+    }
+    if node.instance_id is not None:
+        values["WINDLASS_INSTANCE_ID"] = node.instance_id
+    return values
+
+
+def _devices(spec: ContainerSpec, node: Node) -> Mapping[str, str]:
+    """On machines with GPUs a task sees those of its slots, and none if it has none."""
+    gpus = {slot.id: slot.uuid for slot in node.slots if slot.kind is SlotKind.CUDA}
+    if not gpus:
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(gpus[i] for i in spec.slot_ids if i in gpus)}

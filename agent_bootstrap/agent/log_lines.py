@@ -1,0 +1,67 @@
+"""From the supervisor's output file to log entries."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from agent_bootstrap.protocol import LogEntry
+
+MAX_BATCH_LINES = 1000
+READ_BYTES = 256 * 1024
+"""More than 1000 usual lines, and more than one line of the greatest length."""
+_STREAMS: dict[bytes, Literal["stdout", "stderr"]] = {b"o": "stdout", b"e": "stderr"}
+_PREFIXES = re.compile(
+    r"(?: ?\[rank=(?P<rank>\d{1,9})\] ?)?(?: ?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL): ?)?(?P<text>.*)",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Consecutive lines of an output file, up to byte `next_offset`."""
+
+    entries: tuple[LogEntry, ...]
+    next_offset: int
+
+
+def read_lines(path: Path, offset: int, *, complete: bool) -> Lines:
+    """At most 1000 lines from byte `offset` on. `complete`: nobody writes any more, a torn last line is skipped."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return Lines((), offset)
+    try:
+        data = os.pread(descriptor, READ_BYTES, offset)
+    finally:
+        os.close(descriptor)
+    records = data.split(b"\n")
+    torn = records.pop()
+    taken = records[:MAX_BATCH_LINES]
+    consumed = sum(map(len, taken)) + len(taken)
+    if complete and not taken:
+        consumed = len(torn)
+    entries = tuple(entry for record in taken if (entry := parse_record(record)) is not None)
+    return Lines(entries, offset + consumed)
+
+
+def parse_record(record: bytes) -> LogEntry | None:
+    """`<microseconds> <o|e> <text>`; None for what a full disk tore apart."""
+    parts = record.split(b" ", 2)
+    if len(parts) != 3 or parts[1] not in _STREAMS or not parts[0].isdigit():
+        return None
+    match = _PREFIXES.match(parts[2].decode(errors="replace").replace("\0", "\ufffd"))
+    if match is None:
+        return None
+    rank = match["rank"]
+    return LogEntry(
+        timestamp=datetime.fromtimestamp(int(parts[0]) / 1e6, UTC),
+        stdtype=_STREAMS[parts[1]],
+        log=match["text"],
+        level=match["level"],
+        rank_id=None if rank is None else int(rank),
+    )

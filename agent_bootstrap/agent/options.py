@@ -1,0 +1,246 @@
+"""What an agent is told at its start: agent.yaml, then DET_* variables, then flags; the later wins."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import socket
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from windlass.base.errors import InvalidConfig
+
+IGNORED_KEYS = frozenset(
+    {
+        "agent_reconnect_attempts",
+        "agent_reconnect_backoff",
+        "container_auto_remove_disabled",
+        "container_runtime",
+        "debug",
+        "fluent",
+        "label",
+    }
+)
+"""Keys of other agents' files that mean nothing here: accepted, so that those files load."""
+
+
+class TlsOptions(BaseModel):
+    """How the agent checks the master."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = False
+    skip_verify: bool = False
+    master_cert: Path | None = None
+    master_cert_name: str = ""
+
+
+class SecurityOptions(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tls: TlsOptions = TlsOptions()
+
+
+class LogOptions(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    level: Literal["trace", "debug", "info", "warning", "error"] = "info"
+    color: bool = True
+
+
+def _default_work_dir() -> Path:
+    if os.geteuid() == 0:
+        return Path("/var/lib/windlass/agent")
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(state) / "windlass" / "agent"
+
+
+def _gpu_alias(value: object) -> object:
+    return "cuda" if value == "gpu" else value
+
+
+class AgentOptions(BaseModel):
+    """One agent."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    master_url: str = ""
+    """http(s)://host:port of the master. Or `master_host` and `master_port`."""
+    master_host: str = ""
+    master_port: int | None = Field(default=None, ge=1, le=65535)
+    agent_id: str = Field(default_factory=socket.gethostname, pattern=r"^[A-Za-z0-9._-]{1,200}$")
+    resource_pool: str = Field(default="default", min_length=1)
+    join_token: SecretStr | None = None
+    join_token_file: Path | None = None
+    work_dir: Path = Field(default_factory=_default_work_dir)
+    """Where containers live. One agent at a time; kept over restarts, so that running tasks are found again."""
+    slot_type: Annotated[Literal["auto", "cuda", "cpu", "none"], BeforeValidator(_gpu_alias)] = (
+        "auto"
+    )
+    artificial_slots: int = Field(default=0, ge=0, le=1024)
+    visible_gpus: str = ""
+    """Comma list of index, UUID, PCI id or serial. Empty: CUDA_VISIBLE_DEVICES, else all."""
+    isolation: Literal["auto", "namespace", "directory"] = "auto"
+    """auto: private namespaces where the kernel allows, else one directory per task."""
+    instance_id: str | None = None
+    address: str = ""
+    """Where other nodes reach this one. Empty: as the master sees it."""
+    container_master_host: str = ""
+    container_master_port: int | None = Field(default=None, ge=1, le=65535)
+    http_proxy: str = ""
+    https_proxy: str = ""
+    ftp_proxy: str = ""
+    no_proxy: str = ""
+    security: SecurityOptions = SecurityOptions()
+    log: LogOptions = LogOptions()
+
+    @field_validator("master_url")
+    @classmethod
+    def _is_http(cls, value: str) -> str:
+        if not value:
+            return value
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f'"{value}" is not a URL of a master: write http://host:port')
+        return value.rstrip("/")
+
+    @model_validator(mode="after")
+    def _has_master(self) -> AgentOptions:
+        if not self.master_url and not self.master_host:
+            raise ValueError("where is the master? give --master http://host:port or master_host")
+        if self.security.tls.skip_verify and self.security.tls.master_cert:
+            raise ValueError("security.tls: skip_verify and master_cert exclude each other")
+        return self
+
+    @property
+    def url(self) -> str:
+        """http(s)://host:port of the master, as this agent reaches it."""
+        if self.master_url:
+            return self.master_url
+        tls = self.security.tls.enabled
+        port = self.master_port or (443 if tls else 80)
+        return f"{'https' if tls else 'http'}://{self.master_host}:{port}"
+
+    @property
+    def container_url(self) -> str:
+        """The same, as tasks reach it."""
+        parts = urlsplit(self.url)
+        host = self.container_master_host or parts.hostname or ""
+        default = parts.port or (443 if parts.scheme == "https" else 80)
+        shown = f"[{host}]" if ":" in host else host
+        return f"{parts.scheme}://{shown}:{self.container_master_port or default}"
+
+    def token(self) -> str:
+        """The join token; empty when there is none. Raises InvalidConfig for a file that others can read."""
+        if self.join_token is not None:
+            return self.join_token.get_secret_value()
+        if self.join_token_file is None:
+            return ""
+        refuse_world_readable(self.join_token_file, "join_token_file")
+        return self.join_token_file.read_text().strip()
+
+
+def refuse_world_readable(path: Path, what: str) -> None:
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise InvalidConfig([f"{what} {path}: {error.strerror}"], what="agent options") from error
+    if mode & stat.S_IROTH:
+        raise InvalidConfig(
+            [f"{what} {path} holds a secret and is readable by everyone: chmod 600 {path}"],
+            what="agent options",
+        )
+
+
+def load_options(
+    config_file: Path | None = None,
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> AgentOptions:
+    """Merge file, environment and flags. Raises InvalidConfig with one line per problem."""
+    layers = [_read_file(config_file), _from_environment(environ or {}), dict(flags or {})]
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        if "master_url" in layer:
+            merged.pop("master_host", None)
+            merged.pop("master_port", None)
+        elif "master_host" in layer:
+            merged.pop("master_url", None)
+        merged.update(layer)
+    return parse_options(merged)
+
+
+def parse_options(values: Mapping[str, Any]) -> AgentOptions:
+    """Check a mapping of agent.yaml keys."""
+    kept = {key: value for key, value in values.items() if key not in IGNORED_KEYS}
+    try:
+        return AgentOptions.model_validate(kept)
+    except ValidationError as error:
+        raise InvalidConfig(
+            [_problem(item) for item in error.errors()], what="agent options"
+        ) from None
+
+
+def _read_file(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        document = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise InvalidConfig([f"{path}: {error.strerror}"], what="agent options") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" line {mark.line + 1}" if mark else ""
+        raise InvalidConfig([f"{path}{where}: not valid YAML"], what="agent options") from error
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise InvalidConfig([f"{path}: must be a mapping of keys"], what="agent options")
+    if document.get("join_token"):
+        refuse_world_readable(path, "config_file")
+    return {str(key): value for key, value in document.items()}
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    """DET_<KEY> for every plain key, and DET_MASTER for the URL."""
+    plain = [key for key in AgentOptions.model_fields if key not in ("security", "log")]
+    found = {
+        key: environ[f"DET_{key.upper()}"] for key in plain if environ.get(f"DET_{key.upper()}")
+    }
+    if environ.get("DET_MASTER"):
+        found["master_url"] = environ["DET_MASTER"]
+    return found
+
+
+def _problem(item: Any) -> str:
+    path: Sequence[str | int] = item["loc"]
+    name = ".".join(str(part) for part in path)
+    if item["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(path[-1]), _known_keys(path[:-1]), n=1, cutoff=0.5)
+        return f"{name}: unknown key" + (f', did you mean "{near[0]}"?' if near else "")
+    message = str(item["msg"]).removeprefix("Value error, ")
+    return f"{name}: {message}" if name else message
+
+
+def _known_keys(path: Sequence[str | int]) -> list[str]:
+    model: type[BaseModel] = AgentOptions
+    for part in path:
+        inner = model.model_fields[str(part)].annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            model = inner
+    return list(model.model_fields)

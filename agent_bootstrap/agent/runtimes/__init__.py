@@ -1,0 +1,1 @@
+"""Ways to run one container on this machine, behind one Protocol."""

@@ -1,0 +1,50 @@
+"""What every way of running a container can do. Containers outlive the object that started them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from agent_bootstrap.agent.container_dir import ContainerDir
+from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord
+
+
+class StartRefused(Exception):
+    """The container could not be set up; nothing was started."""
+
+    def __init__(self, failure: ExitFailure, message: str) -> None:
+        super().__init__(message)
+        self.failure = failure
+
+
+class Runtime(Protocol):
+    """Containers are named by their directory, which exists before `start` and is removed after `gc`."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What an operator should know about how tasks run here."""
+        ...
+
+    async def start(self, place: ContainerDir, spec: ContainerSpec, node: Node) -> bool:
+        """Start it. True once its first process runs; False: it ended before, `wait` says how. Raises StartRefused."""
+        ...
+
+    async def reattach(self, place: ContainerDir) -> bool:
+        """Take over what an earlier agent started. False: it does not run any more, `wait` says how it ended."""
+        ...
+
+    async def wait(self, place: ContainerDir) -> ExitRecord:
+        """How it ended. Only after `start` or `reattach`."""
+        ...
+
+    def signal(self, place: ContainerDir, signum: int) -> None:
+        """To the first process of the container. Nothing happens if it has ended."""
+        ...
+
+    def kill(self, place: ContainerDir) -> None:
+        """SIGKILL to the whole tree; the exit follows, as 137."""
+        ...
+
+    async def gc(self, place: ContainerDir) -> None:
+        """It has ended: release what is held outside its directory, and make sure that nothing of it is left."""
+        ...

@@ -1,0 +1,286 @@
+"""Containers as plain processes: a supervisor each, in private namespaces where the kernel allows.
+
+agent -> supervisor.py (own session) -> [unshare ->] task_init.py -> task
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from agent_bootstrap.agent.container_dir import ContainerDir
+from agent_bootstrap.agent.environment import DEFAULT_PATH, Node
+from agent_bootstrap.agent.log_lines import read_lines
+from agent_bootstrap.agent.runtimes.base import StartRefused
+from agent_bootstrap.agent.runtimes.isolation import SUPERVISOR_DIR, Isolation
+from agent_bootstrap.agent.runtimes.task_tree import prepare
+from agent_bootstrap.procfs import boot_id, is_alive, marked_processes
+from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord
+
+KILL_SIGNAL = signal.SIGRTMIN + 1
+"""What supervisor.py takes for "kill the tree"."""
+KILL_GRACE_S = 10.0
+"""A supervisor that has not ended this long after that is killed itself; its tree dies with it."""
+SWEEP_TRIES = 100
+SWEEP_PAUSE_S = 0.02
+LIFELINE_ENV = "WINDLASS_LIFELINE_FD"
+_CHILD_LIFELINE_FD = 3
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Supervised:
+    """A supervisor that runs, started by this agent or by one before it."""
+
+    pid: int
+    pidfd: int
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    forced: asyncio.TimerHandle | None = None
+
+
+class ProcessRuntime:
+    """The process runtime; see `Runtime` for the calls."""
+
+    def __init__(
+        self,
+        isolation: Isolation,
+        *,
+        instance_id: str | None = None,
+        lifeline_fd: int | None = None,
+    ) -> None:
+        self._isolation = isolation
+        self._instance_id = instance_id
+        self._lifeline_fd = lifeline_fd
+        self._supervised: dict[Path, _Supervised] = {}
+        self._killed: set[Path] = set()
+        """Kills that were asked for, in case they come before there is a process or a disk to note them on."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (self._isolation.note,) if self._isolation.note else ()
+
+    async def start(self, place: ContainerDir, spec: ContainerSpec, node: Node) -> bool:
+        await asyncio.to_thread(prepare, place, spec, node, self._isolation)
+        if place.path in self._killed:
+            raise StartRefused(ExitFailure.ABORTED, "killed before it was started")
+        said, pid = await asyncio.to_thread(self._spawn, place)
+        try:
+            self._adopt(place, pid)
+            await _readable(said)
+            return bool(os.read(said, 64))
+        finally:
+            os.close(said)
+
+    async def reattach(self, place: ContainerDir) -> bool:
+        who = place.read_json("supervisor.json")
+        if who is None:
+            # A supervisor may be just starting: the one who renames the specification decides whether it will.
+            with suppress(FileNotFoundError):
+                place.spec.rename(place.spec.with_suffix(".revoked"))
+            who = place.read_json("supervisor.json")
+        if who is None or str(who["boot_id"]) != boot_id():
+            return False
+        pid = int(str(who["pid"]))
+        try:
+            pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return False
+        if not is_alive(pid, int(str(who["start_time"])), str(who["boot_id"])):
+            os.close(pidfd)
+            return False
+        self._watch(place, _Supervised(pid, pidfd))
+        return True
+
+    async def wait(self, place: ContainerDir) -> ExitRecord:
+        supervised = self._supervised.get(place.path)
+        if supervised is not None:
+            await supervised.ended.wait()
+        return await asyncio.to_thread(_verdict, place)
+
+    def signal(self, place: ContainerDir, signum: int) -> None:
+        supervised = self._supervised.get(place.path)
+        if supervised is not None and not supervised.ended.is_set():
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(supervised.pidfd, signum)
+
+    def kill(self, place: ContainerDir) -> None:
+        self._killed.add(place.path)
+        with suppress(OSError):  # a full disk must not stop a kill
+            place.mark_killed()
+        supervised = self._supervised.get(place.path)
+        if supervised is None or supervised.ended.is_set():
+            return
+        self.signal(place, KILL_SIGNAL)
+        if supervised.forced is None:
+            supervised.forced = asyncio.get_running_loop().call_later(
+                KILL_GRACE_S, self.signal, place, signal.SIGKILL
+            )
+
+    async def gc(self, place: ContainerDir) -> None:
+        self._supervised.pop(place.path, None)
+        self._killed.discard(place.path)
+        if not self._isolation.private_root:
+            await asyncio.to_thread(_sweep, place)
+
+    def detach(self) -> None:
+        """Stop watching; everything goes on running, for the next agent."""
+        loop = asyncio.get_running_loop()
+        for supervised in self._supervised.values():
+            if not supervised.ended.is_set():
+                loop.remove_reader(supervised.pidfd)
+                os.close(supervised.pidfd)
+            if supervised.forced is not None:
+                supervised.forced.cancel()
+        self._supervised.clear()
+
+    def _spawn(self, place: ContainerDir) -> tuple[int, int]:
+        """Start the supervisor; the end of the pipe on which it says "running", and its pid."""
+        environment = {"PATH": os.environ.get("PATH", DEFAULT_PATH)}
+        if self._instance_id is not None:
+            environment["WINDLASS_INSTANCE_ID"] = self._instance_id
+        read_end, write_end = os.pipe()
+        errors = os.open(
+            place.path / "supervisor.err", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+        actions: list[tuple[int, int, int] | tuple[int, int, str, int, int]] = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, write_end, 1),
+            (os.POSIX_SPAWN_DUP2, errors, 2),
+        ]
+        if self._lifeline_fd is not None:
+            environment[LIFELINE_ENV] = str(_CHILD_LIFELINE_FD)
+            actions.append((os.POSIX_SPAWN_DUP2, self._lifeline_fd, _CHILD_LIFELINE_FD))
+        script = str(SUPERVISOR_DIR / "supervisor.py")
+        try:
+            pid = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-I", "-S", script, str(place.path)],
+                environment,
+                file_actions=actions,
+                setsid=True,
+                setsigmask=(),
+                setsigdef=(signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
+            )
+        except OSError:
+            os.close(read_end)
+            raise
+        finally:
+            os.close(write_end)
+            os.close(errors)
+        return read_end, pid
+
+    def _adopt(self, place: ContainerDir, pid: int) -> None:
+        """Our own child: it stays a zombie until `_ended` reaps it, so the number cannot have been reused."""
+        try:
+            self._watch(place, _Supervised(pid, os.pidfd_open(pid)))
+        except OSError:  # out of descriptors: what cannot be watched must not run
+            os.kill(pid, signal.SIGKILL)
+            raise
+
+    def _watch(self, place: ContainerDir, supervised: _Supervised) -> None:
+        self._supervised[place.path] = supervised
+        asyncio.get_running_loop().add_reader(supervised.pidfd, self._ended, supervised)
+        if place.path in self._killed or place.was_killed():
+            self.kill(place)
+
+    def _ended(self, supervised: _Supervised) -> None:
+        asyncio.get_running_loop().remove_reader(supervised.pidfd)
+        os.close(supervised.pidfd)
+        if supervised.forced is not None:
+            supervised.forced.cancel()
+        with suppress(ChildProcessError):  # the child of an earlier agent
+            os.waitpid(supervised.pid, os.WNOHANG)
+        supervised.ended.set()
+
+
+async def _readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def _verdict(place: ContainerDir) -> ExitRecord:
+    """Read how it ended. No exit record means that somebody killed the supervisor: then nothing of it may be left."""
+    told = place.read_json("exit.json")
+    if told is not None:
+        return _told_verdict(place, told)
+    _sweep(place)
+    now = datetime.now(UTC)
+    who = place.read_json("supervisor.json")
+    if place.was_killed():
+        return ExitRecord(exit_code=137, at=now, message="killed")
+    if who is None:
+        message = _last_words(place) or "the agent stopped before the task was started"
+        return ExitRecord(exit_code=None, failure=ExitFailure.ABORTED, message=message, at=now)
+    reason = "the supervisor of the task was killed"
+    if str(who["boot_id"]) != boot_id():
+        reason = "the machine restarted"
+    elif words := _last_words(place):
+        reason = f"the supervisor of the task failed: {words}"
+    return ExitRecord(exit_code=None, failure=ExitFailure.AGENT_FAILED, message=reason, at=now)
+
+
+def _told_verdict(place: ContainerDir, told: dict[str, object]) -> ExitRecord:
+    at = datetime.fromtimestamp(float(str(told["at"])), UTC)
+    code = int(str(told["exit_code"]))
+    setup_error = told["setup_error"]
+    if told["lifeline_lost"]:
+        return ExitRecord(
+            exit_code=code,
+            failure=ExitFailure.AGENT_FAILED,
+            message="the host process of its instance ended",
+            at=at,
+        )
+    if isinstance(setup_error, dict):
+        failure = ExitFailure(setup_error["failure"])
+        return ExitRecord(exit_code=None, failure=failure, message=setup_error["message"], at=at)
+    if not told["started"] and not place.was_killed():
+        return ExitRecord(
+            exit_code=None,
+            failure=ExitFailure.ABORTED,
+            message=_start_failure(place),
+            at=at,
+        )
+    return ExitRecord(exit_code=code, at=at)
+
+
+def _start_failure(place: ContainerDir) -> str:
+    """Between supervisor and task, somebody gave up; what was said is the only output."""
+    said = read_lines(place.output, 0, complete=True).entries
+    return f"the task could not be started: {said[-1].log if said else 'no reason was given'}"
+
+
+def _last_words(place: ContainerDir) -> str:
+    """What the supervisor itself complained about: a full disk, a missing interpreter."""
+    try:
+        lines = (place.path / "supervisor.err").read_text(errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1][:500] if lines else ""
+
+
+def _sweep(place: ContainerDir) -> None:
+    """Kill what carries the container's id in its environment: the part of a tree that left its supervisor."""
+    found: list[int] = []
+    for _ in range(SWEEP_TRIES):
+        found = marked_processes("DET_CONTAINER_ID", place.path.name)
+        if not found:
+            return
+        for pid in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(SWEEP_PAUSE_S)
+    log.warning("processes of container %s resist: %s", place.path.name, found)

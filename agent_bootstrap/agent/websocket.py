@@ -1,0 +1,109 @@
+"""The agent's end of the WebSocket to the master. The join token travels in a header and is never logged."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from pydantic import ValidationError
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import connect as open_websocket
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+
+from agent_bootstrap.agent.options import AgentOptions
+from agent_bootstrap.protocol import FROM_MASTER, MAX_MESSAGE_BYTES, ChannelClosed, Message
+from windlass.base.errors import PermissionDenied
+
+PING_S = 15.0
+PONG_LIMIT_S = 45.0
+OPEN_LIMIT_S = 10.0
+MAX_REASON_CHARS = 300
+
+log = logging.getLogger(__name__)
+_wire_log = logging.getLogger("agent_bootstrap.wire")
+# The library logs request headers, the token among them, at level DEBUG.
+_wire_log.setLevel(logging.WARNING)
+
+
+class WebSocketChannel:
+    """JSON text frames, one message each. Frames of a newer master that nobody here understands are skipped."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+
+    async def send(self, message: Message) -> None:
+        try:
+            await self._connection.send(message.model_dump_json())
+        except ConnectionClosed as error:
+            raise ChannelClosed(str(error)) from error
+
+    async def receive(self) -> Message:
+        while True:
+            try:
+                frame = await self._connection.recv()
+            except ConnectionClosed as error:
+                raise ChannelClosed(str(error)) from error
+            try:
+                return FROM_MASTER.validate_json(frame)
+            except ValidationError as error:
+                # Inputs hold environments of tasks: name the places only.
+                places = [item["loc"] for item in error.errors(include_input=False)]
+                log.warning("message of the master not understood, skipped: %s", places)
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+async def connect(options: AgentOptions) -> WebSocketChannel:
+    """Dial the master once. Raises ChannelClosed when it cannot be reached, PermissionDenied when it refuses us."""
+    token = options.token()
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    url = agents_url(options)
+    try:
+        connection = await open_websocket(
+            url,
+            additional_headers=headers,
+            ssl=_tls(options) if url.startswith("wss:") else None,
+            server_hostname=options.security.tls.master_cert_name or None
+            if url.startswith("wss:")
+            else None,
+            logger=_wire_log,
+            compression=None,
+            proxy=None,
+            max_size=MAX_MESSAGE_BYTES,
+            ping_interval=PING_S,
+            ping_timeout=PONG_LIMIT_S,
+            open_timeout=OPEN_LIMIT_S,
+        )
+    except InvalidStatus as error:
+        status = error.response.status_code
+        if status in (401, 403):
+            said = (error.response.body or b"").decode(errors="replace")[:MAX_REASON_CHARS]
+            raise PermissionDenied(
+                f"the master refuses agent {options.agent_id} for pool {options.resource_pool} "
+                f"(HTTP {status} {said}): check the join token"
+            ) from None
+        raise ChannelClosed(f"the master answered HTTP {status}") from None
+    except (OSError, TimeoutError, InvalidHandshake) as error:
+        raise ChannelClosed(f"cannot reach {options.url}: {error}") from error
+    return WebSocketChannel(connection)
+
+
+def agents_url(options: AgentOptions) -> str:
+    """ws(s)://master/agents?pool=&agent_id="""
+    parts = urlsplit(options.url)
+    scheme = "wss" if parts.scheme == "https" else "ws"
+    query = (
+        f"pool={quote(options.resource_pool, safe='')}&agent_id={quote(options.agent_id, safe='')}"
+    )
+    return urlunsplit((scheme, parts.netloc, parts.path.rstrip("/") + "/agents", query, ""))
+
+
+def _tls(options: AgentOptions) -> ssl.SSLContext:
+    tls = options.security.tls
+    context = ssl.create_default_context(cafile=str(tls.master_cert) if tls.master_cert else None)
+    if tls.skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,448 @@
+"""Outlives the agent: starts one task, owns its output, passes signals on, and records how it ended.
+
+usage: python -I -S supervisor.py CONTAINER_DIR        (standard library only; started for every task)
+
+Files in CONTAINER_DIR, in the order they appear:
+  supervisor.json  who this process is. Written before anything is started, again when the task runs
+  spec.json        what to run; secret. Claimed by renaming it (an agent that finds no supervisor.json revokes it the
+                   same way, so that a task is either started once or known never to start), removed once it runs
+  output.log       one line of output per line: `<microseconds since 1970> <o|e> <text>`
+  exit.json        how it ended. Appears, durably, after all output was written
+
+When the task runs, "running" is written to standard output, a pipe to the agent that started this process.
+SIGTERM and its like are passed on to the task (kept until it runs); SIGRTMIN+1 kills the whole tree.
+WINDLASS_LIFELINE_FD names the read end of a pipe: anything readable there, or its end, means that the machine is over:
+kill the tree and go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import select
+import signal
+import sys
+import time
+from typing import Any
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+F_SETPIPE_SZ = 1031
+MAX_LINE_BYTES = 8191
+"""Longer lines are cut: what readers of task logs have always been given."""
+READ_BYTES = 1 << 18
+PIPE_BYTES = 1 << 20
+"""Room for bursts; the default of 64 KiB makes fast writers wait."""
+DRAIN_S = 2.0
+"""After the end of the tree the pipes must end too; who holds them longer is not ours."""
+EXIT_RECORD_BYTES = 4096
+"""Reserved at the start, so that a full disk cannot swallow the exit record."""
+RELAYED = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGCONT,
+)
+KILL_SIGNAL = signal.SIGRTMIN + 1
+MAX_FDS = 1 << 16
+TOLD_FD = 3
+"""Where task_init.py says how the start and the task went."""
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def start_time(pid: int) -> int:
+    """Clock ticks after boot, field 22 of stat: with the pid it names a process for ever."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[19])
+
+
+def boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+
+
+def children(pid: int) -> list[int]:
+    """Direct children, by the kernel's list, or by looking at every process where it has none."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(word) for word in file.read().split()]
+    except FileNotFoundError:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit() and parent(name) == pid]
+
+
+def parent(pid: str) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except OSError:
+        return -1
+
+
+def signal_quietly(pid: int, signum: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signum)
+
+
+class LineSplitter:
+    """Turns chunks of one stream into framed lines. Lines end at \\n, \\r or \\r\\n."""
+
+    def __init__(self, tag: bytes) -> None:
+        self._tag = tag
+        self._partial = b""
+        self._skip_newline = False
+
+    def feed(self, chunk: bytes, micros: int) -> bytes:
+        if self._skip_newline and chunk[:1] == b"\n":
+            chunk = chunk[1:]
+        self._skip_newline = chunk[-1:] == b"\r"
+        lines = (self._partial + chunk).splitlines()
+        complete = chunk[-1:] in (b"\n", b"\r")
+        self._partial = b"" if complete or not lines else lines.pop()
+        if len(self._partial) > MAX_LINE_BYTES:
+            *full, self._partial = cut(self._partial)
+            lines += full
+        return self._frame(lines, micros)
+
+    def end(self, micros: int) -> bytes:
+        """The last line, when it has no newline."""
+        last, self._partial = self._partial, b""
+        return self._frame([last] if last else [], micros)
+
+    def _frame(self, lines: list[bytes], micros: int) -> bytes:
+        if not lines:
+            return b""
+        if max(map(len, lines)) > MAX_LINE_BYTES:
+            lines = [piece for line in lines for piece in cut(line)]
+        prefix = b"%d %b " % (micros, self._tag)
+        return prefix + (b"\n" + prefix).join(lines) + b"\n"
+
+
+def cut(line: bytes) -> list[bytes]:
+    return [line[i : i + MAX_LINE_BYTES] for i in range(0, len(line), MAX_LINE_BYTES)] or [b""]
+
+
+class OutputFile:
+    """Appends whole frames; output that a full disk refuses is counted, and the loss noted when it can be."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._lost = 0
+        self._torn = False
+
+    def write(self, data: bytes) -> None:
+        if self._lost:
+            note = f"{self._lost} bytes of output were lost: they could not be written to disk"
+            start = b"\n" if self._torn else b""
+            data = start + b"%d e %b\n" % (time.time_ns() // 1000, note.encode()) + data
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._fd, view) :]
+        except OSError:
+            self._lost += len(view)
+            self._torn = self._torn or len(view) < len(data)
+        else:
+            self._lost, self._torn = 0, False
+
+
+class Supervisor:
+    def __init__(self, directory: str, lifeline: int | None) -> None:
+        self._dir = directory
+        self._lifeline = lifeline
+        self._top = 0
+        """The process started here: `unshare`, or task_init.py itself."""
+        self._init = 0
+        """task_init.py, which hands signals to the task. 0 until the task runs."""
+        self._status: int | None = None
+        self._killed = False
+        self._lifeline_lost = False
+        self._setup_error: dict[str, str] | None = None
+        self._held: list[int] = []
+        self._strays = 0
+        self._poll = select.poll()
+        self._readers: dict[int, Any] = {}
+        self._streams: dict[int, LineSplitter] = {}
+        self._told = b""
+        self._told_code: int | None = None
+        self._started = False
+        self._open: set[int] = set()
+        """The pipes of the tree; all end with it."""
+
+    def run(self) -> None:
+        self._catch_signals()
+        self._identify("starting")
+        self._reserve_exit_record()
+        spec = self._claim_spec()
+        if spec is None:
+            return
+        libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._output = OutputFile(self._path("output.log"))
+        self._watch_lifeline()
+        self._start(spec)
+        while self._status is None:
+            self._step(None)
+        self._kill_strays()
+        self._drain()
+        self._record_exit()
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._dir, name)
+
+    def _catch_signals(self) -> None:
+        read_end, write_end = os.pipe()
+        os.set_blocking(read_end, False)
+        os.set_blocking(write_end, False)
+        signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+        for signum in (*RELAYED, signal.SIGCHLD, KILL_SIGNAL):
+            signal.signal(signum, lambda *_: None)
+        self._watch(read_end, self._on_signals)
+
+    def _watch(self, fd: int, reader: Any) -> None:
+        self._readers[fd] = reader
+        self._poll.register(fd, select.POLLIN)
+
+    def _unwatch(self, fd: int) -> None:
+        self._readers.pop(fd, None)
+        self._poll.unregister(fd)
+        os.close(fd)
+
+    def _identify(self, state: str) -> None:
+        me = os.getpid()
+        self._write(
+            "supervisor.json",
+            {
+                "pid": me,
+                "start_time": start_time(me),
+                "boot_id": boot_id(),
+                "state": state,
+                "top_pid": self._top or None,
+                "init_pid": self._init or None,
+            },
+        )
+
+    def _write(self, name: str, value: dict[str, Any]) -> None:
+        temporary = self._path(name + ".tmp")
+        with open(temporary, "w") as file:
+            json.dump(value, file)
+        os.replace(temporary, self._path(name))
+
+    def _reserve_exit_record(self) -> None:
+        with open(self._path("exit.tmp"), "wb") as file:
+            file.write(b" " * EXIT_RECORD_BYTES)
+
+    def _claim_spec(self) -> dict[str, Any] | None:
+        """None: the agent that started this process died, and its successor revoked the start."""
+        try:
+            os.rename(self._path("spec.json"), self._path("spec.claimed.json"))
+        except FileNotFoundError:
+            return None
+        with open(self._path("spec.claimed.json")) as file:
+            spec: dict[str, Any] = json.load(file)
+        return spec
+
+    def _watch_lifeline(self) -> None:
+        if self._lifeline is not None:
+            self._watch(self._lifeline, self._on_lifeline)
+
+    def _start(self, spec: dict[str, Any]) -> None:
+        init = os.path.join(os.path.dirname(os.path.abspath(__file__)), "task_init.py")
+        argv = [
+            *spec["unshare"],
+            *(sys.executable, "-I", "-S", init, self._path("spec.claimed.json")),
+        ]
+        pipes = [os.pipe() for _ in range(3)]
+        for read_end, _ in pipes[:2]:
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(read_end, F_SETPIPE_SZ, PIPE_BYTES)
+        me = os.getpid()
+        self._top = os.fork()
+        if self._top == 0:
+            become(argv, me, [write_end for _, write_end in pipes])
+        for _, write_end in pipes:
+            os.close(write_end)
+        out, err, told = (read_end for read_end, _ in pipes)
+        for fd, tag in ((out, b"o"), (err, b"e")):
+            self._streams[fd] = LineSplitter(tag)
+            self._watch(fd, self._on_output)
+        self._watch(told, self._on_told)
+        self._open = {out, err, told}
+
+    def _step(self, timeout_s: float | None) -> None:
+        """Wait for something to read, and handle it."""
+        for fd, _ in self._poll.poll(None if timeout_s is None else timeout_s * 1000):
+            reader = self._readers.get(fd)
+            if reader is not None:
+                reader(fd)
+
+    def _drain(self) -> None:
+        """Read what is left in the pipes."""
+        deadline = time.monotonic() + DRAIN_S
+        while self._open & self._readers.keys() and (left := deadline - time.monotonic()) > 0:
+            self._step(left)
+        for fd in list(self._streams):
+            self._end_stream(fd)
+
+    def _on_output(self, fd: int) -> None:
+        chunk = os.read(fd, READ_BYTES)
+        if not chunk:
+            self._end_stream(fd)
+            return
+        framed = self._streams[fd].feed(chunk, time.time_ns() // 1000)
+        if framed:
+            self._output.write(framed)
+
+    def _end_stream(self, fd: int) -> None:
+        last = self._streams.pop(fd).end(time.time_ns() // 1000)
+        if last:
+            self._output.write(last)
+        self._unwatch(fd)
+
+    def _on_told(self, fd: int) -> None:
+        """A part of what task_init.py says, or its end."""
+        chunk = os.read(fd, 4096)
+        if not chunk:
+            self._unwatch(fd)
+            return
+        *lines, self._told = (self._told + chunk).split(b"\n")
+        for line in lines:
+            self._hear(json.loads(line))
+
+    def _hear(self, said: dict[str, Any]) -> None:
+        if "exit_code" in said:
+            self._told_code = said["exit_code"]
+        elif "failure" in said:
+            self._setup_error = said
+        else:
+            self._started = True
+            self._init = next(iter(children(self._top)), 0) if said["namespace"] else self._top
+            os.unlink(self._path("spec.claimed.json"))
+            self._identify("running")
+            for signum in self._held:
+                self._relay(signum)
+            tell_agent()
+
+    def _on_signals(self, fd: int) -> None:
+        for signum in os.read(fd, 512):
+            if signum == signal.SIGCHLD:
+                self._reap()
+            elif signum == KILL_SIGNAL:
+                self._kill()
+            else:
+                self._relay(signum)
+
+    def _relay(self, signum: int) -> None:
+        if self._init and self._status is None:
+            signal_quietly(self._init, signum)
+        else:
+            self._held.append(signum)
+
+    def _kill(self) -> None:
+        if self._status is None:
+            self._killed = True
+            signal_quietly(self._top, signal.SIGKILL)
+
+    def _on_lifeline(self, fd: int) -> None:
+        self._unwatch(fd)
+        self._lifeline_lost = True
+        self._kill()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._top:
+                self._status = status
+
+    def _kill_strays(self) -> None:
+        """The rest of the tree: orphans of the task come to this process, whatever session they made for themselves."""
+        me = os.getpid()
+        while True:
+            for pid in children(me):
+                signal_quietly(pid, signal.SIGKILL)
+            try:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid:
+                self._strays += 1
+            else:
+                time.sleep(0.002)
+
+    def _record_exit(self) -> None:
+        """Only task_init.py knows the exit code of the task; if it could not say, it was killed."""
+        code = 137 if self._told_code is None or self._killed else self._told_code
+        record = {
+            "exit_code": code,
+            "at": time.time(),
+            "strays_killed": self._strays,
+            "started": self._started,
+            "setup_error": self._setup_error,
+            "lifeline_lost": self._lifeline_lost,
+        }
+        with open(self._path("exit.tmp"), "r+b") as file:
+            file.write(json.dumps(record).encode().ljust(EXIT_RECORD_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(self._path("exit.tmp"), self._path("exit.json"))
+        directory = os.open(self._dir, os.O_RDONLY)
+        os.fsync(directory)
+        for name in ("spec.json", "spec.claimed.json"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path(name))
+
+
+def become(argv: list[str], expected_parent: int, output: list[int]) -> None:
+    """In the child: turn into `argv`, which dies with its parent. Never returns."""
+    try:
+        os.setsid()
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != expected_parent:
+            os._exit(1)
+        for signum in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(signum, signal.SIG_DFL)
+        # Duplicate above the targets first: a pipe end may itself be number 1, 2 or 3.
+        safe = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in output]
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for fd, target in zip(safe, (1, 2, TOLD_FD), strict=True):
+            os.dup2(fd, target)
+        os.execvp(argv[0], argv)  # noqa: S606  (no shell is wanted)
+    except OSError as error:
+        os.write(2, f"cannot start {argv[0]}: {error.strerror}\n".encode())
+    finally:
+        os._exit(127)
+
+
+def tell_agent() -> None:
+    """The agent that started this process may be gone already."""
+    with contextlib.suppress(BrokenPipeError):
+        os.write(1, b"running\n")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def keep_only_the_lifeline() -> int | None:
+    """Close what the agent was itself given by whoever started it: none of it is for the task."""
+    number = os.environ.pop("WINDLASS_LIFELINE_FD", "")
+    lifeline = int(number) if number else 2
+    os.closerange(3, lifeline)
+    os.closerange(lifeline + 1, MAX_FDS)
+    if not number:
+        return None
+    os.set_inheritable(lifeline, False)
+    return lifeline
+
+
+if __name__ == "__main__":
+    os.umask(0o077)
+    os.chdir("/")
+    Supervisor(sys.argv[1], keep_only_the_lifeline()).run()

@@ -1,0 +1,217 @@
+"""`det` as a researcher uses it: a cluster from nothing, an experiment, common mistakes, and gone again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from tests.real_cluster import free_port
+
+DET = str(Path(sys.executable).with_name("det"))
+TRAIN = """
+import time
+from windlass import core
+with core.init() as context:
+    for step in range(1, 41):
+        time.sleep(0.05)
+        context.train.report_validation_metrics(step, {"loss": 1.0 / step})
+        if context.preempt.should_preempt():
+            with context.checkpoint.store_path({"steps_completed": step}) as (path, _):
+                (path / "step").write_text(str(step))
+            break
+    print("the end", flush=True)
+"""
+CONFIG: dict[str, Any] = {
+    "name": "by hand",
+    "entrypoint": "python3 train.py",
+    "searcher": {"name": "single", "metric": "loss"},
+}
+
+
+class Shell:
+    """A user's shell: a home of its own, and DET_MASTER set."""
+
+    def __init__(self, home: Path, port: int) -> None:
+        self.home = home
+        self.data = home / "cluster"
+        self.port = port
+        (home / "model").mkdir()
+        (home / "model" / "train.py").write_text(TRAIN)
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        environment = {
+            "HOME": str(self.home),
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "DET_MASTER": f"http://127.0.0.1:{self.port}",
+        }
+        return subprocess.run(
+            [DET, *words],
+            cwd=self.home,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=100,
+        )
+
+    def ok(self, *words: str) -> str:
+        done = self.run(*words)
+        assert done.returncode == 0, f"det {' '.join(words)}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def wrong(self, *words: str) -> str:
+        """What is said on stderr: one or more plain lines."""
+        done = self.run(*words)
+        assert done.returncode in (1, 2), done.stdout
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+    def config(self, **changes: Any) -> str:
+        path = self.home / "config.yaml"
+        path.write_text(yaml.safe_dump({**CONFIG, **changes}))
+        return str(path)
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.ok(*words, "--json"))
+
+    def processes(self) -> list[str]:
+        found = []
+        for process in psutil.process_iter(["cmdline", "status"]):
+            words = process.info["cmdline"] or []
+            if process.info["status"] != "zombie" and any(str(self.data) in w for w in words):
+                found.append(" ".join(words)[:160])
+        return found
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    shell = Shell(tmp_path_factory.mktemp("user"), free_port())
+    local = ("deploy", "local")
+    up = ("--agents", "1", "--slots-per-agent", "2", "--no-gpu", "--port", str(shell.port))
+    shell.ok(*local, "cluster-up", *up, "--data-dir", str(shell.data))
+    shell.ok("user", "login", "determined")
+    yield shell
+    assert "running" in shell.ok(*local, "status", "--data-dir", str(shell.data)).lower()
+    shell.ok(*local, "cluster-down", "--data-dir", str(shell.data))
+    assert shell.processes() == []
+
+
+def test_who_and_what_is_there(shell: Shell) -> None:
+    assert "determined" in shell.ok("user", "whoami")
+    agents = shell.json("agent", "list")
+    assert [len(a["slots"]) for a in agents] == [2]
+    pools = shell.json("resource-pool", "list")
+    assert [(p["name"], p["slotsAvailable"]) for p in pools] == [("default", 2)]
+    assert "0.38.1" in shell.ok("version")
+
+
+def test_an_experiment_from_create_to_logs(shell: Shell) -> None:
+    said = shell.ok("experiment", "create", shell.config(), "model", "--follow-first-trial")
+    assert "the end" in said
+    experiment = newest(shell)
+    shell.ok("experiment", "wait", experiment)
+    assert "COMPLETED" in shell.ok("experiment", "describe", experiment)
+    trials = shell.json("experiment", "list-trials", experiment)
+    assert [t["totalBatchesProcessed"] for t in trials] == [40]
+    assert "the end" in shell.ok("trial", "logs", str(trials[0]["id"]))
+    assert "COMPLETED" in shell.ok("trial", "describe", str(trials[0]["id"]))
+    assert "the end" in shell.ok("experiment", "logs", experiment)
+
+
+def test_pause_activate_and_kill(shell: Shell) -> None:
+    shell.ok("experiment", "create", shell.config(name="paused", entrypoint="sleep 600"), "model")
+    experiment = newest(shell)
+    shell.ok("experiment", "pause", experiment)
+    assert shell.json("experiment", "list")[-1]["state"] == "STATE_PAUSED"
+    shell.ok("experiment", "activate", experiment)
+    shell.ok("experiment", "kill", experiment)
+    assert shell.run("experiment", "wait", experiment).returncode == 1, "it was canceled"
+    assert "CANCELED" in shell.ok("experiment", "list-trials", experiment)
+
+
+def newest(shell: Shell) -> str:
+    return str(max(e["id"] for e in shell.json("experiment", "list")))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"max_restart": 1}, 'did you mean "max_restarts"'),
+        ({"max_restarts": "many"}, "<config>.max_restarts: expected integer"),
+        ({"searcher": {"name": "random", "metric": "loss"}}, "max_trials is a required property"),
+        ({"searcher": {"name": "simulated"}}, "<config>.searcher"),
+        ({"resources": {"slots_per_trial": 64}}, "64"),
+        ({"resources": {"slots_per_trial": 3}}, "3"),
+        ({"resources": {"resource_pool": "nowhere"}}, 'there is no pool "nowhere"'),
+        ({"entrypoint": None}, "entrypoint"),
+    ],
+)
+def test_a_bad_configuration_creates_nothing(
+    shell: Shell, changes: dict[str, Any], words: str
+) -> None:
+    before = len(shell.json("experiment", "list"))
+    assert words in shell.wrong("experiment", "create", shell.config(**changes), "model")
+    assert len(shell.json("experiment", "list")) == before
+
+
+def test_malformed_yaml_says_where(shell: Shell) -> None:
+    path = shell.home / "broken.yaml"
+    path.write_text("name: [unclosed\nsearcher: {")
+    said = shell.wrong("experiment", "create", str(path), "model")
+    assert "line" in said
+
+
+def test_common_mistakes_say_the_way_out(shell: Shell) -> None:
+    assert "4711" in shell.wrong("experiment", "describe", "4711")
+    assert "999" in shell.wrong("trial", "logs", "999")
+    assert "no-such" in shell.wrong("experiment", "create", "no-such.yaml", "model")
+    port = free_port()
+    unreachable = shell.wrong("-m", f"http://127.0.0.1:{port}", "agent", "list")
+    assert str(port) in unreachable
+    assert "DET_MASTER" in unreachable or "--master" in unreachable
+
+
+def test_a_wrong_password_and_an_expired_token(shell: Shell) -> None:
+    done = subprocess.run(
+        [DET, "agent", "list"],
+        env={
+            "HOME": str(shell.home / "nobody"),
+            "PATH": os.environ["PATH"],
+            "DET_MASTER": f"http://127.0.0.1:{shell.port}",
+            "DET_USER": "determined",
+            "DET_PASS": "wrong",
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "wrong user name or password" in done.stderr
+    expired = subprocess.run(
+        [DET, "agent", "list"],
+        env={
+            "HOME": str(shell.home / "nobody"),
+            "PATH": os.environ["PATH"],
+            "DET_MASTER": f"http://127.0.0.1:{shell.port}",
+            "DET_USER": "admin",
+            "DET_USER_TOKEN": "0" * 64,
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert expired.returncode in (0, 1), "an empty password may log it in again on this machine"
+    assert "Traceback" not in expired.stderr

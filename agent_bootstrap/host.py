@@ -25,8 +25,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from agent_bootstrap.durable import write_atomic
-from agent_bootstrap.procfs import boot_id, start_time
+from windlass.base.files import write_atomic
+from windlass.base.processes import boot_id, start_time
 
 PR_SET_CHILD_SUBREAPER = 36
 FIRST_RESTART_S = 1.0

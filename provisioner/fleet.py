@@ -224,6 +224,8 @@ class Rules:
     boot_deadline_s: float = 300.0
     list_grace_s: float = 60.0
     """How long after its creation a living instance may be missing from a list."""
+    watching_since: float = 0.0
+    """Deadlines of boots count from here at the earliest: no agent could connect while no master was there."""
 
 
 class EndKind(StrEnum):
@@ -329,7 +331,7 @@ def _step_booting(record: InstanceRecord, seen: Observation, now: float, rules: 
         return Step(record=move(record, _S.READY, ready_at=now))
     if record.state is _S.PENDING and seen.listing is Listing.RUNNING:
         record = move(record, _S.BOOTING)
-    age = now - record.created_at
+    age = now - max(record.created_at, rules.watching_since)
     if record.state is _S.PENDING and age > max(PENDING_DEADLINE_S, rules.boot_deadline_s):
         return _wish(record, EndKind.BOOT, f"still pending after {age:.0f} s")
     if record.state is _S.BOOTING and age > rules.boot_deadline_s:

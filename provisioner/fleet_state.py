@@ -28,6 +28,8 @@ class FleetState:
 
     cluster_id: str
     generation: int
+    watching_since: float = 0.0
+    """When this master began to look. What went on before, boots above all, nobody timed."""
     intents: Mapping[str, IntentRecord] = field(default_factory=dict)
     instances: Mapping[str, InstanceRecord] = field(default_factory=dict)
     memory: CapacityMemory = field(default_factory=CapacityMemory)

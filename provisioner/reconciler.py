@@ -116,11 +116,18 @@ class Provisioner:
     async def load(self) -> None:
         """Read what was written down. Once, before `run`."""
         self._state = restored(self._state, await self._store.load())
+        self._state = replace(self._state, watching_since=self._now())
         for record in self._state.instances.values():
             if (
                 record.state is InstanceState.TERMINATING
             ):  # the host forgot; its agent may come back meanwhile
                 self._host.cordon(record.id)
+            if record.pool not in self._setups:
+                log.error(
+                    "still billing: instance %s belongs to pool %s, which the configuration does not have",
+                    record.id,
+                    record.pool,
+                )
 
     async def run(self) -> None:
         """Until cancelled. Calls that are under way then are cancelled; a restart repeats them."""

@@ -243,13 +243,15 @@ class Turn:
         rules = Rules(
             boot_deadline_s=self._memory.boot_deadline_s(record.offer),
             list_grace_s=setup.list_grace_s if setup else 60.0,
+            watching_since=self._state.watching_since,
         )
         stepped = step(record, seen, self._now, rules)
         new = stepped.record
         if stepped.wish is not None:
             self.wishes.append(stepped.wish)
         was_booting = record.state in (InstanceState.PENDING, InstanceState.BOOTING)
-        if was_booting and new.state is InstanceState.READY:
+        timed = record.created_at >= self._state.watching_since
+        if was_booting and timed and new.state is InstanceState.READY:
             self._memory = self._memory.booted(record.offer, self._now - record.created_at)
         if was_booting and new.state is InstanceState.GONE:
             self._memory = self._memory.boot_failed(record.offer.key, new.reason, now=self._now)

@@ -27,10 +27,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agent_bootstrap.durable import write_atomic
-from agent_bootstrap.procfs import boot_id
 from agent_bootstrap.protocol import ContainerSpec, ExitRecord, Message
 from windlass.base.errors import Conflict, InvalidArgument
+from windlass.base.files import write_atomic
+from windlass.base.processes import boot_id
 
 log = logging.getLogger(__name__)
 _SAFE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")

@@ -27,7 +27,6 @@ from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.isolation import find_isolation
 from agent_bootstrap.agent.runtimes.process import ProcessRuntime
 from agent_bootstrap.agent.slots import detect_slots
-from agent_bootstrap.procfs import boot_id
 from agent_bootstrap.protocol import (
     HEARTBEAT_S,
     Channel,
@@ -51,6 +50,7 @@ from agent_bootstrap.protocol import (
 )
 from windlass.base.clock import Clock, SystemClock
 from windlass.base.errors import InvalidArgument, PermissionDenied
+from windlass.base.processes import boot_id
 
 FIRST_RETRY_S = 0.2
 LAST_RETRY_S = 5.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from agent_bootstrap.durable import write_atomic
+from windlass.base.files import write_atomic
 
 
 class EpochMemory:

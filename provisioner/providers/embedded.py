@@ -31,16 +31,17 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from provisioner.providers.base import FoundInstance, FoundState, LaunchIntent, LaunchResult
-from provisioner.providers.processes import (
+from provisioner.types import Market, Offer, OfferKey
+from windlass.base.clock import Clock
+from windlass.base.files import write_atomic
+from windlass.base.processes import (
     ProcessName,
-    any_with,
     is_running,
+    marked_processes,
     send,
     sweep,
     wait_gone,
 )
-from provisioner.types import Market, Offer, OfferKey
-from windlass.base.clock import Clock
 
 ID_VARIABLE = "WINDLASS_INSTANCE_ID"
 HOST_ARGV = (sys.executable, "-P", "-m", "agent_bootstrap.host")
@@ -190,7 +191,7 @@ class EmbeddedProvider:
             created_at=self._clock.now().timestamp(),
             offer_key=intent.offer.key,
         )
-        _write_atomically(tags, instance.model_dump_json(), mode=0o644)
+        write_atomic(tags, instance.model_dump_json().encode(), mode=0o644, durable=True)
         self._spawn(directory, instance_id)
         return True
 
@@ -208,7 +209,7 @@ class EmbeddedProvider:
                 "instance_id": instance_id,
             },
         }
-        _write_atomically(directory / "host.json", json.dumps(config), mode=0o600)
+        write_atomic(directory / "host.json", json.dumps(config).encode(), durable=True)
 
     def _spawn(self, directory: Path, instance_id: str) -> None:
         kept = {
@@ -284,7 +285,9 @@ class EmbeddedProvider:
         if instance_id in self._children or self._host(instance_id) is not None:
             return False
         written = (self._root / instance_id / "instance.json").stat().st_mtime
-        return time.time() - written < SPAWN_GRACE_S and any_with(ID_VARIABLE, instance_id)
+        return time.time() - written < SPAWN_GRACE_S and bool(
+            marked_processes(ID_VARIABLE, instance_id)
+        )
 
     def _host(self, instance_id: str) -> ProcessName | None:
         state = _read(self._root / instance_id / "host.state", _HostState)
@@ -348,18 +351,6 @@ class EmbeddedProvider:
         with suppress(FileNotFoundError):
             (self._root / instance_id).rename(grave)
         shutil.rmtree(grave, ignore_errors=True)
-
-
-def _write_atomically(path: Path, text: str, *, mode: int) -> None:
-    """Whole or not at all, and never readable by more than `mode` says."""
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def _read(path: Path, model: type[_M]) -> _M | None:

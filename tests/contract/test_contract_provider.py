@@ -22,11 +22,11 @@ import pytest
 
 from provisioner.providers.base import FoundInstance, FoundState, LaunchIntent, Provider
 from provisioner.providers.embedded import EmbeddedProvider
-from provisioner.providers.processes import any_with, start_time, sweep
 from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import Offer
 from tests.fakes.fleet_world import CLUSTER, an_intent, an_offer
 from windlass.base.clock import SystemClock
+from windlass.base.processes import marked_processes, start_time, sweep
 
 STAND_IN = """
 import json, os, subprocess, sys, time
@@ -293,7 +293,7 @@ async def test_embedded_the_end_of_a_host_is_the_end_of_all_below_it(
     assert found.state is FoundState.ENDED
     assert "its host process ended" in found.detail
     await ended(task)
-    assert not any_with("WINDLASS_INSTANCE_ID", instance_id)
+    assert not marked_processes("WINDLASS_INSTANCE_ID", instance_id)
     assert not (tmp_path / instance_id).exists()
     assert await provider.list() == []
 
@@ -303,7 +303,7 @@ async def test_embedded_terminate_leaves_no_process(make: Make, tmp_path: Path) 
     (instance_id,) = (await provider.launch(own_intent(provider))).instance_ids
     await ready(tmp_path, instance_id)
     await provider.terminate([instance_id])
-    assert not any_with("WINDLASS_INSTANCE_ID", instance_id)
+    assert not marked_processes("WINDLASS_INSTANCE_ID", instance_id)
     assert directories_in(tmp_path) == []
 
 
@@ -328,7 +328,7 @@ async def test_embedded_a_launch_that_fails_half_way_leaves_nothing(
     with pytest.raises(OSError, match="exists"):
         await provider.launch(intent)
     assert await provider.list() == []
-    assert not any_with("WINDLASS_INSTANCE_ID", f"gpu-{intent.token[:8]}-0")
+    assert not marked_processes("WINDLASS_INSTANCE_ID", f"gpu-{intent.token[:8]}-0")
 
 
 async def test_embedded_shows_only_its_own_cluster(make: Make) -> None:

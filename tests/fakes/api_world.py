@@ -333,6 +333,8 @@ async def _start(
     )
     allocations.connect(agents)
     blobs = BlobStore(tmp_path / "blobs", inline=True)
+    lines = MasterLines(logs, clock)
+    tasks.create_task(lines.run())
     storage = {"type": "shared_fs", "host_path": str(tmp_path)}
     experiments = ExperimentService(
         store=store,
@@ -341,7 +343,7 @@ async def _start(
         policy=ClusterPolicy(
             defaults={"default": ClusterDefaults(checkpoint_storage=storage)}, launch_error=False
         ),
-        task_log=MasterLines(logs, clock),
+        task_log=lines,
         specs=TaskSpecs(),
         clock=clock,
         ids=ids,

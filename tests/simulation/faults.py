@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.simulation.world import OFFERS
+from master.experiments.service import ExperimentService
+from tests.simulation.world import LIST_GRACE_S, OFFERS
+from windlass.base.errors import InvalidState
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-STRIKES_UNTIL_S = 150.0
+STRIKES_UNTIL_S = 120.0
 """Later, nearly every search is over."""
+FIRST_LAUNCHES_S = 3.0
+"""By then the first machines have been asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ def draw_faults(rng: random.Random) -> tuple[Fault, ...]:
     return tuple(
         Fault(
             kind=kind,
-            at_s=round(rng.uniform(0.0, STRIKES_UNTIL_S), 3),
+            at_s=round(rng.uniform(0.0, rng.choice(WHEN.get(kind, (STRIKES_UNTIL_S,)))), 3),
             lasts_s=round(rng.choice((rng.uniform(0.1, 5), rng.uniform(5, 70))), 3),
             draw=rng.random(),
         )
@@ -65,6 +70,17 @@ async def _kill_master_before_commit(world: World, fault: Fault) -> None:
 async def _kill_master_after_commit(world: World, fault: Fault) -> None:
     world.restart_after_s = fault.lasts_s
     world.invariants.kill_after = world.invariants.commits + 1 + int(fault.draw * 10)
+
+
+async def _kill_master_at_launch(world: World, fault: Fault) -> None:
+    """The provider is asked, and nobody hears what it answers."""
+    world.restart_after_s = fault.lasts_s
+    world.invariants.kill_at_launch = True
+
+
+async def _second_master(world: World, fault: Fault) -> None:
+    """Somebody starts another one on the same database: it takes the lease, the first must give up."""
+    world.start_master()
 
 
 async def _fill_disk(world: World, fault: Fault) -> None:
@@ -117,6 +133,18 @@ async def _kill_task(world: World, fault: Fault) -> None:
         running[name].exit(name, 1)
 
 
+# --- users --------------------------------------------------------------------------------------------------------
+
+
+async def _pause(world: World, fault: Fault) -> None:
+    """A user pauses a search and activates it again, if it is not over by then."""
+    experiment_id = 1 + round(fault.draw)
+    for command in (ExperimentService.pause, ExperimentService.activate):
+        with suppress(InvalidState):
+            await world.eventually(lambda s, c=command: c(s.experiments, experiment_id))
+        await asyncio.sleep(fault.lasts_s)
+
+
 # --- the provider -------------------------------------------------------------------------------------------------
 
 
@@ -145,6 +173,20 @@ async def _fail_terminations(world: World, fault: Fault) -> None:
     world.provider.faults.terminate_failures += 2
 
 
+async def _hang(world: World, fault: Fault) -> None:
+    """Calls that arrive meanwhile are never answered."""
+    world.provider.faults.hang |= {"launch", "list", "terminate"}
+    await asyncio.sleep(fault.lasts_s)
+    world.provider.faults.hang.clear()
+
+
+async def _hide_young(world: World, fault: Fault) -> None:
+    """Lists are behind: what is young is not in them."""
+    world.provider.faults.hide_young_s = LIST_GRACE_S * 0.9
+    await asyncio.sleep(fault.lasts_s)
+    world.provider.faults.hide_young_s = 0.0
+
+
 async def _dead_boots(world: World, fault: Fault) -> None:
     keys = {OFFERS[0].key}
     faults = world.provider.faults
@@ -158,19 +200,35 @@ STRIKES: dict[str, Callable[[World, Fault], Awaitable[None]]] = {
     "master killed": _kill_master,
     "master killed before a commit": _kill_master_before_commit,
     "master killed after a commit": _kill_master_after_commit,
+    "master killed at a launch": _kill_master_at_launch,
+    "second master": _second_master,
     "disk full": _fill_disk,
     "agent killed": _kill_agent,
     "agent silent": _silence_agent,
     "host killed": _kill_host,
     "task failed": _kill_task,
+    "paused": _pause,
     "stock-out": _stock_out,
     "launch reply lost": _lose_reply,
     "launch unanswered": _no_answer,
     "lists fail": _fail_lists,
     "terminations fail": _fail_terminations,
+    "provider hangs": _hang,
+    "lists are behind": _hide_young,
     "machines do not boot": _dead_boots,
 }
-WEIGHTS = {
-    kind: 4 if kind.startswith("master") else 3 if kind in ("agent killed", "host killed") else 1
-    for kind in STRIKES
-}
+OFTEN = {"agent killed": 4, "host killed": 4, "task failed": 2}
+WHEN = dict.fromkeys(
+    (
+        "master killed at a launch",
+        "launch reply lost",
+        "launch unanswered",
+        "stock-out",
+        "machines do not boot",
+        "provider hangs",
+        "lists are behind",
+    ),
+    (FIRST_LAUNCHES_S, STRIKES_UNTIL_S),
+)
+"""Kind -> until when it may strike, if not at any time: what concerns launches must meet some."""
+WEIGHTS = {k: 3 if k.startswith("master") else OFTEN.get(k, 1) for k in STRIKES}

@@ -39,6 +39,7 @@ class Invariants(Watch):
         self.kill_before: int | None = None
         self.kill_after: int | None = None
         """The process dies directly before, or after, the commit of that number."""
+        self.kill_at_launch = False
         self.disk_is_full = False
         self.broken: list[str] = []
         self.reasons: Counter[str] = Counter()
@@ -46,6 +47,7 @@ class Invariants(Watch):
         self._world = world
         self._connection: sqlite3.Connection | None = None
         self._last_metric = 0
+        self._newest_run: dict[int, int] = {}
         self._unexplained: dict[str, float] = {}
 
     def check(self) -> None:
@@ -128,11 +130,24 @@ class Invariants(Watch):
                 f"trial {trial_id}: a report of run {run_id} was taken during run {current}",
             )
 
+    def accepted(self, trial_id: int, run_id: int) -> None:
+        """The API has carried out something that this run of the trial asked for."""
+        newest = self._newest_run.setdefault(trial_id, run_id)
+        self._must(run_id >= newest, f"trial {trial_id}: run {run_id} was heard after run {newest}")
+        self._newest_run[trial_id] = max(newest, run_id)
+
     # --- machines --------------------------------------------------------------------------------------------------
 
     def before_launch(self, intent: LaunchIntent) -> None:
         known = self.query("SELECT id FROM fleetintent WHERE id = ?", intent.intent_id)
         self._must(bool(known), f"launch of {intent.intent_id}, which is not written down")
+
+    def after_launch(self, process: MasterProcess) -> None:
+        """The call is on its way."""
+        if self.kill_at_launch:
+            self.kill_at_launch = False
+            self._world.note("killed at a launch")
+            process.kill()
 
     # --- once a second ---------------------------------------------------------------------------------------------
 

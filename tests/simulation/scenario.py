@@ -58,12 +58,12 @@ class Outcome:
     masters: int
 
 
-def searches_of(seed: int, *, slots: int) -> list[str]:
+def searches_of(seed: int, *, slots: int, max_restarts: int) -> list[str]:
     """The same `seed % SEARCH_SEEDS` is the same two searches; `slots` are those of a trial of the first one."""
     space = {"learning_rate": {"type": "double", "minval": 0.0, "maxval": 1.0}}
     common = {
         "entrypoint": "python3 train.py",
-        "max_restarts": 50,
+        "max_restarts": max_restarts,
         "reproducibility": {"experiment_seed": 100 + seed % SEARCH_SEEDS},
     }
     metric = {"metric": METRIC, "smaller_is_better": True}
@@ -111,6 +111,8 @@ async def _simulate(seed: int, folder: Path, *, quiet: bool) -> Outcome:
     rng = random.Random(f"scenario {seed}")
     slots = rng.choice((1, 1, 2, 4))
     faults = () if quiet else draw_faults(rng)
+    # No more than what programs fail by themselves: a lost machine must not count.
+    max_restarts = sum(fault.kind == "task failed" for fault in faults)
     with processes():
         async with asyncio.TaskGroup() as tasks:
             world = World(seed, folder, tasks)
@@ -118,7 +120,7 @@ async def _simulate(seed: int, folder: Path, *, quiet: bool) -> Outcome:
                 watching = tasks.create_task(world.invariants.watch(MAX_INSTANCES))
                 supervising = tasks.create_task(world.supervise())
                 await world.start_rack(2)
-                for config in searches_of(seed, slots=slots):
+                for config in searches_of(seed, slots=slots, max_restarts=max_restarts):
                     await world.submit(config)
                 carried_out = [tasks.create_task(fault.strike(world)) for fault in faults]
                 await _until(world, _searches_are_over)

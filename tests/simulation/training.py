@@ -13,7 +13,7 @@ import random
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from agent_bootstrap.protocol import ContainerSpec
 from master.api.services import Services
@@ -70,6 +70,10 @@ class Cluster(Protocol):
         ...
 
     def note(self, what: str) -> None: ...
+
+    def accepted(self, trial_id: int, run_id: int) -> None:
+        """Called inside the master, when it has carried out a call of this run."""
+        ...
 
 
 class Training:
@@ -177,7 +181,9 @@ class Training:
         async def authorised(services: Services) -> T:
             principal = await services.auth.authenticate_allocation(self._token)
             assert principal.allocation_id == self._spec.allocation_id
-            return await call(services)
+            answer = await call(services)
+            self._world.accepted(self._trial_id, self._run_id)
+            return answer
 
         pause = 0.5
         while True:
@@ -189,7 +195,3 @@ class Training:
             except (Unreachable, StoreUnavailable):
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, 8.0)
-
-
-def as_json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)

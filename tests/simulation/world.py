@@ -30,6 +30,7 @@ from tests.fakes.virtual_time import LoopClock
 from tests.simulation.invariants import Invariants
 from tests.simulation.process import Handler, MasterProcess, Unreachable
 from tests.simulation.training import Gang, Training
+from windlass.base.errors import LeaseLost, StoreUnavailable
 from windlass.base.ids import Ids
 
 T = TypeVar("T")
@@ -101,6 +102,7 @@ class World:
         self.generation = 0
         self._random = random.Random(f"world {seed}")
         self._context = contextvars.copy_context()
+        self._calls: dict[asyncio.Task[Any], None] = {}
         self._join_tokens = JoinTokenSigner(SECRET)
         secret = folder / "secret"
         secret.touch(mode=0o600)
@@ -119,14 +121,30 @@ class World:
     async def supervise(self) -> None:
         """Start the master again whenever it has ended, as an init system does."""
         while not self.closing:
-            self.generation += 1
-            self.note(f"master {self.generation} starts")
-            process = self.master = MasterProcess(self._options, self.invariants)
+            process = self.master
+            if process is None or not process.alive:
+                process = self.start_master()
             await process.buried()
-            self.note(f"master {self.generation} is gone: {process.failure!r}")
-            if process.failure is not None and not self.invariants.disk_is_full:
-                self.invariants.broken.append(f"the master ended by itself: {process.failure!r}")
-            await asyncio.sleep(self.restart_after_s)
+            self.note(f"a master is gone: {process.failure!r}")
+            self._judge(process)
+            if process is self.master:
+                await asyncio.sleep(self.restart_after_s)
+
+    def start_master(self) -> MasterProcess:
+        """Beside another one, if there is one: the newest is the one that answers."""
+        self.generation += 1
+        self.note(f"master {self.generation} starts")
+        self.master = MasterProcess(self._options, self.invariants)
+        return self.master
+
+    def _judge(self, process: MasterProcess) -> None:
+        """A master may end by itself if it lost the lease, or cannot even begin."""
+        failure: BaseException | None = process.failure
+        while isinstance(failure, BaseExceptionGroup):
+            failure = failure.exceptions[0]
+        lost = isinstance(failure, LeaseLost) and process is not self.master
+        if failure is not None and not lost and not self.invariants.disk_is_full:
+            self.invariants.broken.append(f"a master ended by itself: {failure!r}")
 
     def _options(self, process: MasterProcess) -> MasterOptions:
         return MasterOptions(
@@ -139,6 +157,9 @@ class World:
             provider=lambda *_: WiredProvider(self, process),
         )
 
+    def accepted(self, trial_id: int, run_id: int) -> None:
+        self.invariants.accepted(trial_id, run_id)
+
     async def request(self, handler: Handler[T]) -> T:
         if self.master is None:
             raise Unreachable
@@ -149,7 +170,7 @@ class World:
         while True:
             try:
                 return await self.request(handler)
-            except Unreachable:
+            except (Unreachable, StoreUnavailable):
                 await asyncio.sleep(0.1)
 
     async def submit(self, config: str) -> int:
@@ -167,6 +188,8 @@ class World:
             await self.master.buried()
         for agent in list(self.agents.values()):
             await agent.die()
+        for call in list(self._calls):
+            call.cancel()
         self.provider.close()
 
     # --- machines --------------------------------------------------------------------------------------------------
@@ -237,6 +260,8 @@ class World:
 
         # In the world's own context: what was sent is carried out even if the process that sent it is killed.
         task = self.tasks.create_task(self._outcome(carried_out()), context=self._context)
+        self._calls[task] = None
+        task.add_done_callback(lambda t: self._calls.pop(t, None))
         answer = await asyncio.shield(task)
         await asyncio.sleep(self._random.uniform(0.05, 1.0))
         if isinstance(answer, Exception):
@@ -272,7 +297,11 @@ class WiredProvider:
     async def launch(self, intent: LaunchIntent) -> LaunchResult:
         self._process.touch_outside()
         self._world.invariants.before_launch(intent)
-        return await self._world.over_the_wire(lambda: self._world.provider.launch(intent))
+        call = self._world.over_the_wire(lambda: self._world.provider.launch(intent))
+        answer = self._process.spawn(call)
+        await asyncio.sleep(0)
+        self._world.invariants.after_launch(self._process)
+        return await answer
 
     async def list(self) -> Sequence[FoundInstance]:
         self._process.touch_outside()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import time
@@ -10,9 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from windlass.base.processes import (
+    ProcessName,
+    boot_id,
+    is_running,
+    send,
+    start_time,
+    wait_gone,
+)
+
 TERM_GRACE_S = 15.0
 """A master commits and hangs up on SIGTERM; then it is killed."""
-POLL_S = 0.05
 SUPERVISOR = "supervisor.py"
 """Every task of an agent has one: `python ... supervisor.py CONTAINER_DIR`."""
 KILL_TREE = signal.SIGRTMIN + 1
@@ -37,21 +44,12 @@ class ProcessRecord:
         }
 
     @property
+    def process(self) -> ProcessName:
+        return ProcessName(self.pid, self.started, self.boot_id)
+
+    @property
     def is_alive(self) -> bool:
-        return self.boot_id == boot_id() and start_ticks(self.pid) == self.started
-
-
-def boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-def start_ticks(pid: int) -> int | None:
-    """Field 22 of /proc/PID/stat; None if there is no such process, or only its zombie."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] == "Z" else int(fields[19])
+        return is_running(self.process)
 
 
 def start_detached(
@@ -70,7 +68,7 @@ def start_detached(
         )
     # We will be gone before it is; Popen must not complain that nobody waited.
     child.returncode = 0
-    ticks = start_ticks(child.pid)
+    ticks = start_time(child.pid)
     return ProcessRecord(name, child.pid, -1 if ticks is None else ticks, boot_id())
 
 
@@ -78,10 +76,10 @@ def end(records: Iterable[ProcessRecord], number: int = signal.SIGTERM) -> list[
     """Signal those that still run, wait, kill what stays. Returns the names of those that ran."""
     running = [record for record in records if record.is_alive]
     for record in running:
-        _signal(record, number)
+        send(record.process, number)
     left = _wait(running, TERM_GRACE_S)
     for record in left:
-        _signal(record, signal.SIGKILL)
+        send(record.process, signal.SIGKILL)
     _wait(left, TERM_GRACE_S)
     return [record.name for record in running]
 
@@ -98,31 +96,13 @@ def supervisors_below(directory: Path) -> list[ProcessRecord]:
         except OSError:
             continue
         script = next((i for i, word in enumerate(words) if Path(word).name == SUPERVISOR), None)
-        ticks = start_ticks(int(entry.name))
+        ticks = start_time(int(entry.name))
         if script is not None and ticks is not None and words[script + 1].startswith(root):
             container = Path(words[script + 1]).name
             found.append(ProcessRecord(container, int(entry.name), ticks, boot_id()))
     return found
 
 
-def _signal(record: ProcessRecord, number: int) -> None:
-    try:
-        handle = os.pidfd_open(record.pid)
-    except ProcessLookupError:
-        return
-    try:
-        if record.is_alive:  # checked while the handle keeps the pid from meaning another process
-            signal.pidfd_send_signal(handle, number)
-    except ProcessLookupError:
-        pass
-    finally:
-        os.close(handle)
-
-
 def _wait(records: Iterable[ProcessRecord], timeout_s: float) -> list[ProcessRecord]:
     deadline = time.monotonic() + timeout_s
-    left = [record for record in records if record.is_alive]
-    while left and time.monotonic() < deadline:
-        time.sleep(POLL_S)
-        left = [record for record in left if record.is_alive]
-    return left
+    return [r for r in records if not wait_gone(r.process, max(0.0, deadline - time.monotonic()))]

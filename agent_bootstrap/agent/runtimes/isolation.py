@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 import agent_bootstrap.supervisor
-from agent_bootstrap.durable import write_atomic
 from windlass.base.errors import InvalidConfig
+from windlass.base.files import write_atomic
 
 SUPERVISOR_DIR = Path(agent_bootstrap.supervisor.__file__).parent
 PROBE_LIMIT_S = 20.0

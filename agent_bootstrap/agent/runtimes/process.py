@@ -22,8 +22,8 @@ from agent_bootstrap.agent.log_lines import read_lines
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.isolation import SUPERVISOR_DIR, Isolation
 from agent_bootstrap.agent.runtimes.task_tree import prepare
-from agent_bootstrap.procfs import boot_id, is_alive, marked_processes
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord
+from windlass.base.processes import ProcessName, boot_id, is_running, marked_processes
 
 KILL_SIGNAL = signal.SIGRTMIN + 1
 """What supervisor.py takes for "kill the tree"."""
@@ -94,7 +94,7 @@ class ProcessRuntime:
             pidfd = os.pidfd_open(pid)
         except ProcessLookupError:
             return False
-        if not is_alive(pid, int(str(who["start_time"])), str(who["boot_id"])):
+        if not is_running(ProcessName(pid, int(str(who["start_time"])), str(who["boot_id"]))):
             os.close(pidfd)
             return False
         self._watch(place, _Supervised(pid, pidfd))

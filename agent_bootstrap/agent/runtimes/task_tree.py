@@ -22,8 +22,8 @@ from agent_bootstrap.agent.environment import (
 )
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.isolation import Isolation
-from agent_bootstrap.durable import write_atomic
 from agent_bootstrap.protocol import Bind, ContainerSpec, ExitFailure, FileItem
+from windlass.base.files import write_atomic
 
 _TREE = (
     ("info", 0o755),

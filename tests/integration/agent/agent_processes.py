@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from agent_bootstrap.procfs import marked_processes, start_time
+from windlass.base.processes import marked_processes, start_time
 
 POLL_S = 0.01
 

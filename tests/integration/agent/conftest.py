@@ -17,7 +17,7 @@ from agent_scripted_master import ScriptedMaster
 from agent_bootstrap.agent.daemon import Agent, AgentEnd
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes import isolation as isolation_module
-from agent_bootstrap.procfs import is_alive
+from windlass.base.processes import ProcessName, is_running
 
 RunAgent = Callable[..., AbstractAsyncContextManager["asyncio.Task[AgentEnd]"]]
 
@@ -56,7 +56,7 @@ def work_dir(tmp_path: Path) -> Iterator[Path]:
     yield path
     for told in path.glob("containers/*/supervisor.json"):
         who = json.loads(told.read_text())
-        if is_alive(who["pid"], who["start_time"], who["boot_id"]):
+        if is_running(ProcessName(who["pid"], who["start_time"], who["boot_id"])):
             os.kill(who["pid"], signal.SIGKILL)
 
 

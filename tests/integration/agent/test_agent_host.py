@@ -20,9 +20,9 @@ from websockets.http11 import Request, Response
 
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.websocket import connect
-from agent_bootstrap.procfs import marked_processes, start_time
 from agent_bootstrap.protocol import FROM_AGENT, Channel, ChannelClosed, ContainerState
 from windlass.base.errors import PermissionDenied
+from windlass.base.processes import marked_processes, start_time
 
 TOKEN = "join-token-of-the-test"
 

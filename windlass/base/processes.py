@@ -27,6 +27,7 @@ class ProcessName:
 
 
 def boot_id() -> str:
+    """Changes when the machine reboots."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -42,10 +43,11 @@ def start_time(pid: int) -> int | None:
 
 
 def is_running(name: ProcessName) -> bool:
+    """True if that very process still runs; a later one with the same number is not it."""
     return name.boot_id == boot_id() and start_time(name.pid) == name.start_time
 
 
-def send(name: ProcessName, number: signal.Signals) -> None:
+def send(name: ProcessName, number: int) -> None:
     """Signal exactly that process; nothing happens if it is gone."""
     with _Handle(name.pid) as handle:
         if handle.fd is not None and is_running(name):
@@ -68,15 +70,16 @@ def sweep(variable: str, value: str) -> int:
     """
     killed = 0
     for _ in range(SWEEP_ROUNDS):
-        found = [pid for pid in _pids() if _has(pid, variable, value)]
+        found = marked_processes(variable, value)
         if not found:
             return killed
         killed += sum(_kill_if(pid, variable, value) for pid in found)
     return killed
 
 
-def any_with(variable: str, value: str) -> bool:
-    return any(_has(pid, variable, value) for pid in _pids())
+def marked_processes(variable: str, value: str) -> list[int]:
+    """Processes, other than this one, that were started with `variable=value` and that we may look at."""
+    return [pid for pid in _pids() if _has(pid, variable, value)]
 
 
 def _pids() -> list[int]:

@@ -1,0 +1,256 @@
+"""Experiments and allocations on a real store, above a resource manager that does only what a test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from master.allocations.machine import AllocationState
+from master.allocations.service import AllocationService
+from master.allocations.tokens import AllocationTokenMint
+from master.allocations.unique_ports import UniquePorts
+from master.core.expconf import ClusterDefaults
+from master.core.reasons import Reason
+from master.experiments.live import LiveExperiment
+from master.experiments.reports import ReportService
+from master.experiments.service import ClusterPolicy, ExperimentService, NewExperiment
+from master.experiments.state import TrialState
+from master.experiments.task_spec import TaskSpecs
+from master.store import tables
+from master.store.blobs import BlobStore
+from master.store.store import Store
+from master.store.unit_of_work import UnitOfWork
+from rm_backends.base import (
+    AllocationRequest,
+    AlreadyGranted,
+    Container,
+    ContainerExit,
+    ContainerPhase,
+    Granted,
+    JobOrder,
+    LaunchSpec,
+    ResourceChanged,
+    RestoreRecord,
+    Withdrawn,
+)
+from windlass.base.clock import Clock, ManualClock
+from windlass.base.errors import StoreUnavailable
+from windlass.base.ids import Ids
+
+OWNER = 1
+
+
+class TestStore(Store):
+    """A store that can refuse, and that can stop the world directly after a commit."""
+
+    __test__ = False
+
+    def arrange(self) -> None:
+        self.full = False
+        self.commits = 0
+        self.stop_after: int | None = None
+        self.stopped = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    @classmethod
+    async def open(cls, url: str, *, clock: Clock, inline: bool = False) -> TestStore:
+        store = await super().open(url, clock=clock, inline=inline)
+        assert isinstance(store, TestStore)
+        store.arrange()
+        return store
+
+    async def commit(self, unit: UnitOfWork) -> None:
+        if self.full:
+            raise StoreUnavailable("database or disk is full")
+        await super().commit(unit)
+        self.commits += 1
+        if self.commits == self.stop_after:
+            self.stopped.set()
+            await self.go_on.wait()
+
+
+@dataclass(slots=True)
+class ScriptedManager:
+    """Implements `rm_backends.base.ResourceManager`; remembers what it was asked."""
+
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    specs: dict[str, LaunchSpec] = field(default_factory=dict)
+    records: Sequence[RestoreRecord] = ()
+    kills_may_go: asyncio.Event = field(default_factory=asyncio.Event)
+    granted: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.kills_may_go.set()
+
+    def take(self) -> list[tuple[str, str]]:
+        """What was asked since the last look."""
+        calls, self.calls = self.calls, []
+        return calls
+
+    def pools(self) -> Sequence[str]:
+        return ("default",)
+
+    def check(self, request: AllocationRequest) -> None:
+        pass
+
+    async def request(self, request: AllocationRequest) -> None:
+        self.calls.append(("request", request.allocation_id))
+
+    async def withdraw(self, allocation_id: str) -> Withdrawn | AlreadyGranted:
+        self.calls.append(("withdraw", allocation_id))
+        if allocation_id in self.granted:
+            return AlreadyGranted(allocation_id=allocation_id)
+        return Withdrawn(allocation_id=allocation_id)
+
+    async def start(self, allocation_id: str, spec: LaunchSpec) -> None:
+        self.calls.append(("start", allocation_id))
+        self.specs[allocation_id] = spec
+
+    async def release(self, allocation_id: str, reason: str, deadline: datetime | None) -> None:
+        self.calls.append(("release", allocation_id))
+
+    async def kill(self, allocation_id: str) -> None:
+        self.calls.append(("kill", allocation_id))
+        await self.kills_may_go.wait()
+
+    async def update_job(self, order: JobOrder) -> None:
+        pass
+
+    async def restore(self, records: Sequence[RestoreRecord]) -> None:
+        self.records = records
+
+    def explain(self, allocation_id: str) -> Reason | None:
+        return None
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
+class SilentLog:
+    def say(self, task_id: str, allocation_id: str, text: str, *, level: str = "INFO") -> None:
+        pass
+
+
+class ScriptedCluster:
+    """One life of a master. `crash` ends it as kill -9 does; the next one opens the same folder."""
+
+    def __init__(self, store: TestStore, folder: Path, clock: ManualClock) -> None:
+        self.store = store
+        self.clock = clock
+        self.rm = ScriptedManager()
+        self.mint = AllocationTokenMint(b"secret")
+        self.allocations = AllocationService(
+            store=store, clock=clock, mint=self.mint, ports=UniquePorts()
+        )
+        self.allocations.connect(self.rm)
+        storage = {"type": "shared_fs", "host_path": str(folder)}
+        self.experiments = ExperimentService(
+            store=store,
+            blobs=BlobStore(folder / "blobs", inline=True),
+            allocations=self.allocations,
+            policy=ClusterPolicy(defaults={"default": ClusterDefaults(checkpoint_storage=storage)}),
+            task_log=SilentLog(),
+            specs=TaskSpecs(),
+            clock=clock,
+            ids=Ids.seeded(1),
+        )
+        self.reports = ReportService(store=store, experiments=self.experiments, clock=clock)
+        self.tasks: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def start(cls, folder: Path, clock: ManualClock) -> ScriptedCluster:
+        """As `master.app` starts: lease, restore, tell the resource manager, resume."""
+        store = await TestStore.open(f"sqlite:///{folder}/windlass.db", clock=clock, inline=True)
+        epoch = await store.take_lease("test")
+        cluster = cls(store, folder, clock)
+        cluster.tasks = [
+            asyncio.create_task(store.run()),
+            asyncio.create_task(cluster.allocations.run()),
+        ]
+        if epoch == 1:
+            await cluster._first_rows()
+        await cluster.rm.restore(await cluster.experiments.restore())
+        await cluster.experiments.resume()
+        store.commits = 0
+        return cluster
+
+    async def _first_rows(self) -> None:
+        uow = UnitOfWork()
+        now = self.clock.now()
+        uow.insert(
+            tables.User,
+            {"id": OWNER, "username": "admin", "created_at": now, "modified_at": now},
+        )
+        owner = {"user_id": OWNER, "immutable": True, "archived": False, "name": "all"}
+        uow.insert(tables.Workspace, {"id": 1, **owner})
+        uow.insert(tables.Project, {"id": 1, "workspace_id": 1, "description": "", **owner})
+        await self.store.commit(uow)
+
+    async def crash(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.store.close()
+
+    async def cut_after(self, commit: int, work: Callable[[], object]) -> None:
+        """Do `work` until its commit number `commit` is durable, and nothing after that."""
+        self.store.commits, self.store.stop_after = 0, commit
+        task = asyncio.ensure_future(work())  # type: ignore[arg-type]
+        stopped = asyncio.create_task(self.store.stopped.wait())
+        done, _ = await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        assert stopped in done, "it was over before that commit"
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    # --- what tests look at ----------------------------------------------------------------------------------------
+
+    async def create(self, config: str) -> LiveExperiment:
+        new = NewExperiment(config=config, owner_id=OWNER, owner_name="admin")
+        created = await self.experiments.create(new)
+        live = self.experiments.live(created.experiment_id)
+        assert live is not None
+        return live
+
+    @property
+    def only(self) -> LiveExperiment:
+        (live,) = self.experiments.all_live()
+        return live
+
+    @property
+    def trial(self) -> TrialState:
+        (trial,) = self.only.state.trials.values()
+        return trial
+
+    @property
+    def run(self) -> AllocationState:
+        assert self.trial.allocation is not None
+        return self.trial.allocation
+
+    # --- what agents and tasks do ----------------------------------------------------------------------------------
+
+    async def grant(self, agents: int = 1) -> None:
+        run = self.run
+        self.rm.granted.add(run.id)
+        containers = tuple(
+            Container(container_id=f"{run.id}-c{n}", agent_id=f"a{n}", rank=n, slot_ids=(0,))
+            for n in range(agents)
+        )
+        await self.allocations.handle(Granted(allocation_id=run.id, containers=containers))
+
+    async def report(
+        self, phase: ContainerPhase, exit_: ContainerExit | None = None, *, rank: int = 0
+    ) -> None:
+        run = self.run
+        await self.allocations.handle(
+            ResourceChanged(
+                allocation_id=run.id, container_id=f"{run.id}-c{rank}", phase=phase, exit=exit_
+            )
+        )
+
+    async def exit(self, code: int = 0, *, rank: int = 0) -> None:
+        await self.report(ContainerPhase.TERMINATED, ContainerExit(exit_code=code), rank=rank)

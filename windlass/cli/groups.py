@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from typer._click.core import Command, Context
 
 ENTRY_POINT_GROUP = "windlass.commands"
+OUR_PACKAGES = ("windlass", "master", "provisioner", "rm_backends", "agent_bootstrap")
+"""All in the one distribution: no extra brings what is missing of them."""
 OPERATOR_GROUPS = ("master", "agent")
 """Groups whose commands need an extra of the same name."""
 
@@ -95,7 +97,7 @@ class RootGroup(TyperGroup):
             _fail(error.message)
         except ModuleNotFoundError as missing:
             group = next((a for a in sys.argv[1:] if a in OPERATOR_GROUPS), None)
-            if group is None:
+            if group is None or (missing.name or "").split(".")[0] in OUR_PACKAGES:
                 raise
             _fail(f"{extra_hint(group)} ({missing.name} is missing)")
         except OSError as error:

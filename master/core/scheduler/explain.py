@@ -1,0 +1,129 @@
+"""The one line that every waiting request gets: why it waits and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from master.core.reasons import Reason, ReasonKind
+from master.core.scheduler.fitting import Shape
+from master.core.scheduler.ledger import JobBook
+from master.core.scheduler.types import PoolState, Waiting
+
+NAMED = 3
+"""How many ids a line names before it says how many more there are."""
+
+
+def count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def names(ids: Sequence[str]) -> str:
+    shown = ", ".join(ids[:NAMED])
+    return shown if len(ids) <= NAMED else f"{shown} and {len(ids) - NAMED} more"
+
+
+def above_max_slots(shape: Shape, max_slots: int) -> Waiting:
+    text = (
+        f"needs {count(shape.slots, 'slot')}, more than its job's max_slots of {max_slots}: "
+        "raise max_slots to run it"
+    )
+    return Waiting(reason=Reason(kind=ReasonKind.SHARE_USED, text=text))
+
+
+def max_slots_used(book: JobBook) -> Waiting:
+    used = book.held + book.leaving
+    text = f"its job uses {used} of its max_slots of {book.job.max_slots}"
+    return Waiting(reason=Reason(kind=ReasonKind.SHARE_USED, text=text))
+
+
+def no_such_agent(shape: Shape, pool: PoolState) -> Waiting:
+    needs = f"needs {count(shape.slots, 'slot')}"
+    sizes = sorted(
+        [a.slots for a in pool.agents if a.schedulable and a.slots and a.id not in shape.blocked]
+        + [
+            one.slots_per_agent
+            for one in pool.launchable
+            for _ in range(min(one.count, shape.slots))
+        ]
+    )
+    if not sizes:
+        text = f"{needs}, and no agent that can take work is connected"
+        if any(agent.id in shape.blocked for agent in pool.agents):
+            text = f"{needs}, and it must not use any of the connected agents"
+    elif shape.single_agent or shape.slots < sizes[-1]:
+        text = f"{needs} on one agent, and the largest has {sizes[-1]}"
+    elif sum(sizes) < shape.slots:
+        text = f"{needs}, and all agents together have {sum(sizes)}"
+    else:
+        kinds = ", ".join(str(size) for size in sorted(set(sizes)))
+        text = f"{needs}: no number of whole agents (with {kinds} slots) makes exactly that"
+    return _capacity(ReasonKind.NO_SUCH_AGENT, text)
+
+
+def needs_release(shape: Shape, victims: Sequence[str]) -> Waiting:
+    """`victims` are the requests whose slots it waits for."""
+    text = (
+        f"starts when {names(victims)} have given back slots ({count(shape.slots, 'slot')} needed)"
+    )
+    return Waiting(reason=Reason(kind=ReasonKind.NEEDS_RELEASE, text=text), victims=tuple(victims))
+
+
+def returning(shape: Shape) -> Waiting:
+    """No longer demand: what is leaving anyhow leaves enough for it."""
+    text = f"queued: {count(shape.slots, 'slot')} for it will be free when work that is stopping has left"
+    return Waiting(reason=Reason(kind=ReasonKind.QUEUED, text=text))
+
+
+def expected(shape: Shape, pool: PoolState) -> Waiting:
+    """Booting or launchable capacity will hold it: the provisioner knows it as demand."""
+    soon = [one for one in pool.launchable if one.ready_in_s <= pool.settings.preempt_after_s]
+    booting = [one.ready_in_s for one in soon if one.booting]
+    how = "agents are booting" if booting else "agents can be launched"
+    ready = min(booting or (one.ready_in_s for one in soon), default=0.0)
+    text = f"needs {_where(shape)}, not free now; {how}, ready in about {max(0, round(ready))} s"
+    return _capacity(ReasonKind.NEEDS_CAPACITY, text)
+
+
+def share_used(book: JobBook, share: int, total: int) -> Waiting:
+    back = f" and is giving back {book.leaving}" if book.leaving else ""
+    text = (
+        f"its job uses {count(book.held, 'slot')}{back}, its fair share is {share} of {total}, "
+        "and no slots are left over"
+    )
+    return _capacity(ReasonKind.SHARE_USED, text)
+
+
+def queued(book: JobBook, in_use: int, total: int) -> Waiting:
+    others = in_use - book.held - book.leaving
+    text = f"queued: {others} slots of {total} are in use by other jobs at their fair share"
+    return _capacity(ReasonKind.QUEUED, text)
+
+
+def scattered(shape: Shape, free: int, total: int) -> Waiting:
+    why = "not together" if free >= shape.slots else "and the rest cannot be asked to leave"
+    text = f"queued: needs {_where(shape)}; {free} of {total} slots are free for it, {why}"
+    return _capacity(ReasonKind.QUEUED, text)
+
+
+def no_aux_place(pool: PoolState, *, returning: bool) -> Waiting:
+    """For zero-slot tasks. `returning`: a place is about to be given back."""
+    if returning:
+        text = "queued: a place for it will be free when a task that is stopping has left"
+        return Waiting(reason=Reason(kind=ReasonKind.QUEUED, text=text))
+    if not any(agent.schedulable for agent in pool.agents):
+        return _capacity(
+            ReasonKind.NO_SUCH_AGENT, "needs an agent, and none that can take work is connected"
+        )
+    return _capacity(
+        ReasonKind.NEEDS_CAPACITY,
+        "all places for zero-slot tasks on the agents it may use are taken",
+    )
+
+
+def _where(shape: Shape) -> str:
+    slots = count(shape.slots, "slot")
+    return f"{slots} on one agent" if shape.single_agent and shape.slots > 1 else slots
+
+
+def _capacity(kind: ReasonKind, text: str) -> Waiting:
+    return Waiting(reason=Reason(kind=kind, text=text), needs_capacity=True)

@@ -1,0 +1,255 @@
+"""Where a gang can be placed: the working view of free slots that every policy reserves in while it decides.
+
+A request is first tried on one agent. A gang that no agent holds alone takes whole agents that have no slot in use
+(it then runs with host networking and owns the machines), all of one size, or of several sizes that add up exactly
+when the pool allows it.
+
+`best` packs: the agent with the fewest free slots that suffice; on a tie one that already works rather than an idle
+one, so that whole agents stay whole for gangs and idle machines can go. `worst` spreads: the largest free part of an
+agent. The last tie is the agent id, so the same state always gives the same answer.
+
+Agents are indexed by (tier, size, free slots) with a lazy heap in each bucket: finding and reserving cost a handful of
+bucket look-ups and one heap operation, whatever the number of agents.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from master.core.scheduler.types import AgentState, FittingPolicy, Request, SchedulerSettings
+
+REAL = 0
+"""Tier of agents that exist."""
+EXPECTED = 1
+"""Tier of agents that are booting or could be launched: used only when a search asks for them."""
+
+EXACT_UP_TO = 512
+"""Sums up to this many units are searched exactly for whole agents of several sizes; above, largest first."""
+
+
+class Shape(NamedTuple):
+    """All that placement asks of a request. Requests of one shape fit or fail together."""
+
+    slots: int
+    single_agent: bool
+    blocked: frozenset[str]
+
+
+class Bucket(NamedTuple):
+    tier: int
+    size: int
+    free: int
+
+
+FreeAgent: TypeAlias = tuple[str, int, int, int]
+"""(agent id, its slots, how many are free, tier)"""
+
+
+def shape_of(request: Request) -> Shape:
+    return Shape(request.slots, request.single_agent, request.blocked_agents)
+
+
+class FreeSlots:
+    """A mutable view of free slots. It only knows agents that may get work."""
+
+    def __init__(self, settings: SchedulerSettings, agents: Iterable[FreeAgent]) -> None:
+        rows = sorted((a for a in agents if a[1] > 0), key=lambda a: (a[3], a[0]))
+        self._best = settings.fitting_policy is FittingPolicy.BEST
+        self._mixed_sizes = settings.allow_heterogeneous_fits
+        self._ids = [row[0] for row in rows]
+        self._index = {agent: i for i, agent in enumerate(self._ids)}
+        self._bucket = [Bucket(tier, size, free) for _, size, free, tier in rows]
+        self._heaps: dict[Bucket, list[int]] = {}
+        self._count: dict[Bucket, int] = {}
+        for i, bucket in enumerate(self._bucket):
+            # Ascending indices are a heap already.
+            self._heaps.setdefault(bucket, []).append(i)
+            self._count[bucket] = self._count.get(bucket, 0) + 1
+        self._moves: dict[tuple[Bucket, int], Bucket] = {}
+        self._ranked: list[Bucket] = sorted(self._heaps, key=self._rank)
+
+    def __contains__(self, agent: str) -> bool:
+        return agent in self._index
+
+    def free_on(self, agent: str) -> int:
+        """Free slots of one agent; 0 for an agent that is not in the view."""
+        i = self._index.get(agent)
+        return 0 if i is None else self._bucket[i].free
+
+    @property
+    def is_full(self) -> bool:
+        """No slot is free."""
+        return not any(count and bucket.free > 0 for bucket, count in self._count.items())
+
+    def rows(self, tier: int = REAL) -> list[FreeAgent]:
+        """The view as it is now, to build another one from."""
+        return [
+            (self._ids[i], b.size, b.free, b.tier)
+            for i, b in enumerate(self._bucket)
+            if b.tier == tier
+        ]
+
+    def find(self, shape: Shape, tier: int = REAL) -> dict[str, int] | None:
+        """A placement on agents up to `tier`, or None. Reserves nothing."""
+        i = self._find_single(shape.slots, shape.blocked, tier)
+        if i is not None:
+            return {self._ids[i]: shape.slots}
+        if shape.single_agent or shape.slots < 2:
+            return None
+        return self._find_whole(shape.slots, shape.blocked, tier)
+
+    def take(self, placement: Mapping[str, int]) -> None:
+        for agent, slots in placement.items():
+            self._move(agent, -slots)
+
+    def give_back(self, placement: Mapping[str, int]) -> None:
+        """Slots of agents that are not in the view (draining, gone) are ignored."""
+        for agent, slots in placement.items():
+            if agent in self._index:
+                self._move(agent, slots)
+
+    def _rank(self, bucket: Bucket) -> tuple[float, ...]:
+        tier, size, free = bucket
+        if self._best:
+            return (tier, free, free == size, size)
+        return (tier, -free / size, -free, size)
+
+    def _move(self, agent: str, change: int) -> None:
+        i = self._index[agent]
+        old = self._bucket[i]
+        new = self._moves.get((old, change))
+        if new is None:
+            new = Bucket(old.tier, old.size, old.free + change)
+            self._moves[old, change] = new
+        self._bucket[i] = new
+        self._count[old] -= 1
+        heap = self._heaps.get(new)
+        if heap is None:
+            self._heaps[new] = [i]
+            self._count[new] = 1
+            self._ranked = sorted(self._heaps, key=self._rank)
+        else:
+            heapq.heappush(heap, i)
+            self._count[new] += 1
+
+    def _find_single(self, slots: int, blocked: frozenset[str], tier: int) -> int | None:
+        count = self._count
+        for bucket in self._ranked:
+            if bucket.free >= slots and bucket.tier <= tier and count[bucket]:
+                first = self._first(bucket, blocked)
+                if first is not None:
+                    return first
+        return None
+
+    def _first(self, bucket: Bucket, blocked: frozenset[str]) -> int | None:
+        heap = self._heaps[bucket]
+        current = self._bucket
+        while heap and current[heap[0]] != bucket:
+            heapq.heappop(heap)  # it moved on to another bucket since
+        if not heap:
+            return None
+        if not blocked or self._ids[heap[0]] not in blocked:
+            return heap[0]
+        found = self._several(bucket, 1, blocked)
+        return found[0] if found else None
+
+    def _several(self, bucket: Bucket, count: int, blocked: frozenset[str]) -> list[int]:
+        """Up to `count` distinct agents of a bucket that are not blocked, by id."""
+        heap = self._heaps.get(bucket, [])
+        seen: list[int] = []
+        found: list[int] = []
+        while heap and len(found) < count:
+            i = heapq.heappop(heap)
+            if self._bucket[i] != bucket or (seen and seen[-1] == i):
+                continue
+            seen.append(i)
+            if self._ids[i] not in blocked:
+                found.append(i)
+        for i in seen:
+            heapq.heappush(heap, i)
+        return found
+
+    def _find_whole(self, slots: int, blocked: frozenset[str], tier: int) -> dict[str, int] | None:
+        idle: dict[int, int] = {}
+        for bucket in self._ranked:
+            if bucket.free == bucket.size and bucket.tier <= tier and self._count[bucket]:
+                idle[bucket.size] = idle.get(bucket.size, 0) + self._count[bucket]
+        for agent in blocked:
+            i = self._index.get(agent)
+            if i is not None:
+                at = self._bucket[i]
+                if at.free == at.size and at.tier <= tier:
+                    idle[at.size] -= 1
+        plan = whole_agents(slots, idle, mixed_sizes=self._mixed_sizes)
+        if plan is None:
+            return None
+        placement: dict[str, int] = {}
+        for size, count in plan.items():
+            wanted = count
+            for t in range(tier + 1):
+                for i in self._several(Bucket(t, size, size), wanted, blocked):
+                    placement[self._ids[i]] = size
+                    wanted -= 1
+        return placement
+
+
+def whole_agents(
+    slots: int, idle: Mapping[int, int], *, mixed_sizes: bool
+) -> dict[int, int] | None:
+    """How many idle agents of each size make exactly `slots`; `idle` maps size to how many there are.
+
+    One size if possible (the largest that divides the gang), else several if allowed: the fewest agents.
+    """
+    sizes = sorted(
+        (size for size, count in idle.items() if count > 0 and size <= slots), reverse=True
+    )
+    for size in sizes:
+        if slots % size == 0 and slots // size <= idle[size]:
+            return {size: slots // size}
+    if not mixed_sizes or sum(size * idle[size] for size in sizes) < slots:
+        return None
+    unit = math.gcd(*sizes)
+    if slots % unit:
+        return None
+    if slots // unit > EXACT_UP_TO:
+        return _largest_first(slots, sizes, idle)
+    return _fewest_agents(slots, sizes, idle)
+
+
+def _largest_first(
+    slots: int, sizes: Sequence[int], idle: Mapping[int, int]
+) -> dict[int, int] | None:
+    plan: dict[int, int] = {}
+    for size in sizes:
+        count = min(idle[size], slots // size)
+        if count:
+            plan[size] = count
+            slots -= count * size
+    return plan if slots == 0 else None
+
+
+def _fewest_agents(
+    slots: int, sizes: Sequence[int], idle: Mapping[int, int]
+) -> dict[int, int] | None:
+    """Exact: every reachable sum with the fewest agents that make it."""
+    reached: dict[int, tuple[int, ...]] = {0: ()}
+    for size in sizes:
+        wider: dict[int, tuple[int, ...]] = {}
+        for total, counts in reached.items():
+            for count in range(min(idle[size], (slots - total) // size), -1, -1):
+                known = wider.get(total + count * size)
+                if known is None or sum(known) > sum(counts) + count:
+                    wider[total + count * size] = (*counts, count)
+        reached = wider
+    answer = reached.get(slots)
+    if answer is None:
+        return None
+    return {size: count for size, count in zip(sizes, answer, strict=True) if count}
+
+
+def empty_agents(agents: Iterable[AgentState]) -> list[FreeAgent]:
+    """The schedulable agents as if nothing ran on them: what could ever fit."""
+    return [(a.id, a.slots, a.slots, REAL) for a in agents if a.schedulable]

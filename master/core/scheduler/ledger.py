@@ -1,0 +1,233 @@
+"""The pool state in the order policies think in: jobs by age, each with what it holds and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TypeAlias
+
+from master.core.scheduler.fitting import (
+    EXPECTED,
+    REAL,
+    FreeAgent,
+    FreeSlots,
+    Shape,
+    empty_agents,
+    shape_of,
+)
+from master.core.scheduler.types import Job, Launchable, PoolState, Request, Running, Start
+
+Wanted: TypeAlias = tuple[Request, Shape]
+
+
+@dataclass(slots=True)
+class JobBook:
+    """One job's account. Counts only work with slots."""
+
+    job: Job
+    age: int = 0
+    """Rank by (submitted, id); 0 is the oldest."""
+    held: int = 0
+    """Slots of work that was not asked to stop, started in this decision or before."""
+    leaving: int = 0
+    """Slots of work that was asked to stop and still has them."""
+    fixed: int = 0
+    """Part of `held` that cannot be preempted."""
+    preemptible: dict[int, int] = field(default_factory=dict)
+    """The gangs that make up the rest of `held`: how many of each size."""
+    waiting: list[Wanted] = field(default_factory=list)
+    """By (requested, id). Only requests that could ever be placed and are not above `max_slots` by themselves."""
+    gangs: dict[int, bool] = field(default_factory=dict)
+    """Sizes of everything that runs, leaves or waits and could be placed with what cannot be preempted in place; each
+    with whether it stays, once it runs."""
+
+    def enter_gang(self, request: Request) -> None:
+        self.gangs[request.slots] = self.gangs.get(request.slots, False) or not request.preemptible
+
+    def hold(self, request: Request) -> None:
+        """Account for a gang that has its slots."""
+        self.held += request.slots
+        if request.preemptible:
+            self.preemptible[request.slots] = self.preemptible.get(request.slots, 0) + 1
+        else:
+            self.fixed += request.slots
+
+    def take_back(self, request: Request) -> None:
+        """Account for a preemptible gang that does not get its slots after all."""
+        self.held -= request.slots
+        self.preemptible[request.slots] -= 1
+
+    def let_go(self, request: Request) -> None:
+        """Account for a preemptible gang that is asked to stop."""
+        self.take_back(request)
+        self.leaving += request.slots
+
+    @property
+    def room(self) -> float:
+        """Slots that it may still take under `max_slots`; what is leaving still uses its part."""
+        limit = self.job.max_slots
+        return float("inf") if limit is None else limit - self.held - self.leaving
+
+    @property
+    def demand(self) -> int:
+        """Slots it could use now. Work that is leaving will usually ask again, so shares do not jump meanwhile."""
+        wanted = self.held + self.leaving + sum([shape.slots for _, shape in self.waiting])
+        limit = self.job.max_slots
+        return wanted if limit is None else min(wanted, limit)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """All of a pool's accounts, and its slots as they are and as they will be."""
+
+    books: dict[str, JobBook]
+    """By job id, in order of age."""
+    aux: list[Request]
+    """Waiting zero-slot requests by (requested, id)."""
+    above_max_slots: list[Wanted]
+    hopeless: list[Wanted]
+    """Waiting requests that no agent, present or expected, could hold even if it were empty."""
+    free_agents: list[FreeAgent]
+    """Agents that may get work, with their free slots now: negative where slots in use were disabled."""
+    leaving: dict[str, dict[str, int]]
+    """Agent -> request id -> slots that work which was asked to stop will give back there."""
+    expected: list[FreeAgent]
+    """Agents that are booting or could be launched in time, as empty agents."""
+
+
+def open_ledger(pool: PoolState) -> Ledger:
+    expected = _expected_agents(pool)
+    used = used_slots(pool.running)
+    free = [
+        (a.id, a.slots, a.slots - used.get(a.id, 0), REAL) for a in pool.agents if a.schedulable
+    ]
+    ledger = Ledger({}, [], [], [], free, _leaving(pool.running), expected)
+    books = _books(pool)
+    _enter_running(books, pool.running)
+    _enter_waiting(ledger, books, pool)
+    _enter_gangs(books, pool, expected)
+    ordered = sorted(books.values(), key=lambda book: (book.job.submitted, book.job.id))
+    for age, book in enumerate(ordered):
+        book.age = age
+        ledger.books[book.job.id] = book
+    return ledger
+
+
+def capacity(pool: PoolState, expected: Iterable[FreeAgent]) -> int:
+    """Slots that shares are made of: schedulable ones, those held on agents that get no more work, expected ones."""
+    schedulable = {agent.id: agent.slots for agent in pool.agents if agent.schedulable}
+    held = used_slots(one for one in pool.running if not one.releasing)
+    elsewhere = sum(slots for agent, slots in held.items() if agent not in schedulable)
+    return sum(schedulable.values()) + elsewhere + sum(size for _, size, _, _ in expected)
+
+
+def _books(pool: PoolState) -> dict[str, JobBook]:
+    """One account per job that has or wants slots. A job nobody introduced is as old as its oldest request."""
+    books: dict[str, JobBook] = {}
+    unknown: dict[str, float] = {}
+    for request in (*(r.request for r in pool.running), *pool.waiting):
+        job_id = request.job_id
+        if request.slots <= 0 or job_id in books:
+            continue
+        job = pool.jobs.get(job_id)
+        if job is not None:
+            books[job_id] = JobBook(job)
+        else:
+            unknown[job_id] = min(request.requested, unknown.get(job_id, request.requested))
+    for job_id, since in unknown.items():
+        books[job_id] = JobBook(Job(id=job_id, submitted=since))
+    return books
+
+
+def used_slots(running: Iterable[Running | Start]) -> dict[str, int]:
+    """Slots in use by agent, those of leaving work included."""
+    used: dict[str, int] = {}
+    for one in running:
+        for agent, slots in one.placement.items():
+            used[agent] = used.get(agent, 0) + slots
+    return used
+
+
+def _leaving(running: Iterable[Running]) -> dict[str, dict[str, int]]:
+    leaving: dict[str, dict[str, int]] = {}
+    for one in running:
+        if one.releasing and one.request.slots > 0:
+            for agent, slots in one.placement.items():
+                leaving.setdefault(agent, {})[one.request.id] = slots
+    return leaving
+
+
+def _expected_agents(pool: PoolState) -> list[FreeAgent]:
+    """Capacity that is ready soon enough to wait for it, as empty agents; never more than could be wanted."""
+    wanted = sum(request.slots for request in pool.waiting)
+    soon: list[Launchable] = [
+        one for one in pool.launchable if one.ready_in_s <= pool.settings.preempt_after_s
+    ]
+    return [
+        (f"expected-{kind:03d}-{n:06d}", one.slots_per_agent, one.slots_per_agent, EXPECTED)
+        for kind, one in enumerate(soon)
+        if one.slots_per_agent > 0
+        for n in range(min(one.count, wanted))
+    ]
+
+
+def _enter_running(books: dict[str, JobBook], running: Iterable[Running]) -> None:
+    for one in running:
+        slots = one.request.slots
+        if slots <= 0:
+            continue
+        book = books[one.request.job_id]
+        book.enter_gang(one.request)
+        if one.releasing:
+            book.leaving += slots
+        else:
+            book.hold(one.request)
+
+
+def _enter_waiting(ledger: Ledger, books: dict[str, JobBook], pool: PoolState) -> None:
+    empty = FreeSlots(pool.settings, [*empty_agents(pool.agents), *ledger.expected])
+    possible: dict[Shape, bool] = {}
+    for request in sorted(pool.waiting, key=attrgetter("requested", "id")):
+        slots = request.slots
+        if slots <= 0:
+            ledger.aux.append(request)
+            continue
+        shape = shape_of(request)
+        fits = possible.get(shape)
+        if fits is None:
+            fits = possible[shape] = empty.find(shape, EXPECTED) is not None
+        book = books[request.job_id]
+        limit = book.job.max_slots
+        if limit is not None and slots > limit:
+            ledger.above_max_slots.append((request, shape))
+        elif not fits:
+            ledger.hopeless.append((request, shape))
+        else:
+            book.waiting.append((request, shape))
+
+
+def _enter_gangs(books: dict[str, JobBook], pool: PoolState, expected: Iterable[FreeAgent]) -> None:
+    """A gang that could only run where work that nobody may preempt sits gets no turn: it would block the others."""
+    fixed = used_slots(r for r in pool.running if not r.request.preemptible and not r.releasing)
+    rest = FreeSlots(
+        pool.settings,
+        [
+            *(
+                (a.id, a.slots, a.slots - fixed.get(a.id, 0), REAL)
+                for a in pool.agents
+                if a.schedulable
+            ),
+            *expected,
+        ],
+    )
+    reachable: dict[Shape, bool] = {}
+    for book in books.values():
+        for request, shape in book.waiting:
+            if shape.slots in book.gangs:
+                continue
+            fits = reachable.get(shape)
+            if fits is None:
+                fits = reachable[shape] = rest.find(shape, EXPECTED) is not None
+            if fits:
+                book.enter_gang(request)

@@ -1,0 +1,250 @@
+"""Which running work to ask back so that one more gang can be placed. Nothing is chosen that does not suffice.
+
+A job may lose work down to its share rounded down to whole gangs; never more, and never work that is not preemptible.
+Among what makes room the least valuable goes first: the cost of stopping something is the slot-seconds done since its
+last checkpoint (since its start, if there is none), plus a fixed restart. So the latest started, or latest saved, goes.
+
+`future` is the caller's view of the slots that are free or on their way back; victims' slots are added to it and
+the gang's are taken, so that one call sees what the calls before it have spent.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from master.core.scheduler.fitting import REAL, FreeSlots, Shape, whole_agents
+from master.core.scheduler.ledger import JobBook
+from master.core.scheduler.types import Placement, Running
+
+RESTART_S = 60.0
+"""What stopping and starting again costs at least, per slot; makes two small victims dearer than one."""
+
+
+class Candidate(NamedTuple):
+    """Preemptible running work of a job over its share."""
+
+    id: str
+    job_id: str
+    slots: int
+    placement: Placement
+    cost: float
+    running: Running
+
+
+@dataclass(frozen=True, slots=True)
+class Clearing:
+    """A gang's future place, and what has to leave for it."""
+
+    placement: dict[str, int]
+    victims: tuple[Running, ...]
+
+
+def spare_slots(book: JobBook, share: int) -> int:
+    """How many slots the job may be asked to give back: what it holds above its share rounded down to whole gangs."""
+    if book.held <= share:
+        return 0
+    # Bit n: some of its gangs, with all that is not preemptible, make n slots within the share.
+    sums = 1 << book.fixed
+    within = ((1 << (share + 1)) - 1) | sums
+    for slots, gangs in book.preemptible.items():
+        step = 1
+        while gangs > 0:
+            # 1, 2, 4, ... gangs at a time, and the rest, make every number of them.
+            together = min(step, gangs)
+            sums |= (sums << slots * together) & within
+            gangs -= together
+            step *= 2
+    return book.held - (sums.bit_length() - 1)
+
+
+class VictimSearch:
+    """One round of choosing. `spare` are the slots each job may lose; it is used up as victims are chosen."""
+
+    def __init__(
+        self,
+        future: FreeSlots,
+        running: Iterable[Running],
+        spare: Mapping[str, int],
+        *,
+        now: float,
+        mixed_sizes: bool,
+    ) -> None:
+        self._future = future
+        self._mixed_sizes = mixed_sizes
+        self._spare = dict(spare)
+        self._sizes = {agent: size for agent, size, _, _ in future.rows(REAL)}
+        self._agents_of_size = Counter(self._sizes.values())
+        self._on: dict[str, list[Candidate]] = {}
+        for one in running:
+            if self._spare.get(one.request.job_id, 0) <= 0 or not self._may_be_asked(one):
+                continue
+            candidate = _candidate(one, now)
+            for agent in one.placement:
+                self._on.setdefault(agent, []).append(candidate)
+        for candidates in self._on.values():
+            candidates.sort(key=lambda c: (c.cost / c.slots, -c.running.started, c.id))
+        self._taken: set[str] = set()
+        self._heaps: dict[tuple[int, bool], list[tuple[float, str]]] = {}
+        self._in_vain: set[Shape] = set()
+
+    def clear(self, shape: Shape) -> Clearing | None:
+        """The cheapest victims found that let `shape` be placed, now spent; None if there are none, nothing spent."""
+        if not self._on or shape in self._in_vain:
+            return None
+        found = self._clear_one(shape) or self._clear_whole(shape)
+        if found is None:
+            self._in_vain.add(shape)
+        return found
+
+    def _may_be_asked(self, one: Running) -> bool:
+        """Work that is partly on an agent which gets no more work stays: those slots would be lost, not passed on."""
+        request = one.request
+        return (
+            request.preemptible
+            and not one.releasing
+            and request.slots > 0
+            and all(agent in self._sizes for agent in one.placement)
+        )
+
+    def _clear_one(self, shape: Shape) -> Clearing | None:
+        pick = self._cheapest(shape.slots, shape.blocked, whole=False)
+        if pick is None:
+            return None
+        agent, victims = pick
+        self._commit(victims)
+        placement = {agent: shape.slots}
+        self._future.take(placement)
+        return Clearing(placement, tuple(v.running for v in victims))
+
+    def _clear_whole(self, shape: Shape) -> Clearing | None:
+        if shape.single_agent or shape.slots < 2:
+            return None
+        sizes = dict(self._agents_of_size)
+        for agent in shape.blocked:
+            if agent in self._sizes:
+                sizes[self._sizes[agent]] -= 1
+        while True:
+            plan = whole_agents(shape.slots, sizes, mixed_sizes=self._mixed_sizes)
+            if plan is None:
+                return None
+            found = self._clear_plan(plan, shape.blocked)
+            if isinstance(found, Clearing):
+                return found
+            # Fewer agents of that size can be cleared than there are: plan again with what is possible.
+            size, possible = found
+            sizes[size] = possible
+
+    def _clear_plan(
+        self, plan: Mapping[int, int], blocked: frozenset[str]
+    ) -> Clearing | tuple[int, int]:
+        """Clear whole agents as planned, or say of which size how many were possible, with nothing spent."""
+        placement: dict[str, int] = {}
+        victims: list[Candidate] = []
+        for size, count in plan.items():
+            for possible in range(count):
+                pick = self._cheapest(size, blocked, whole=True)
+                if pick is None:
+                    self._future.give_back(placement)
+                    self._undo(victims)
+                    return size, possible
+                agent, chosen = pick
+                self._commit(chosen)
+                self._future.take({agent: size})
+                placement[agent] = size
+                victims += chosen
+        return Clearing(placement, tuple(v.running for v in victims))
+
+    def _cheapest(
+        self, need: int, blocked: frozenset[str], *, whole: bool
+    ) -> tuple[str, list[Candidate]] | None:
+        """The agent on which `need` slots come cheapest. The heap holds lower bounds, made exact when they surface."""
+        heap = self._heap(need, whole=whole)
+        aside: list[tuple[float, str]] = []
+        answer = None
+        while heap:
+            bound, agent = heap[0]
+            if agent in blocked:
+                aside.append(heapq.heappop(heap))
+                continue
+            pick = self._price(agent, need)
+            if pick is None:
+                heapq.heappop(heap)
+            elif pick[0] > bound:
+                heapq.heapreplace(heap, (pick[0], agent))
+            else:
+                answer = (agent, pick[1])
+                break
+        for entry in aside:
+            heapq.heappush(heap, entry)
+        return answer
+
+    def _heap(self, need: int, *, whole: bool) -> list[tuple[float, str]]:
+        heap = self._heaps.get((need, whole))
+        if heap is None:
+            heap = []
+            for agent in self._sizes:
+                if self._suits(agent, need, whole=whole):
+                    pick = self._price(agent, need)
+                    if pick is not None:
+                        heap.append((pick[0], agent))
+            heapq.heapify(heap)
+            self._heaps[need, whole] = heap
+        return heap
+
+    def _suits(self, agent: str, need: int, *, whole: bool) -> bool:
+        size = self._sizes.get(agent, 0)
+        return size == need if whole else size >= need
+
+    def _price(self, agent: str, need: int) -> tuple[float, list[Candidate]] | None:
+        available = self._future.free_on(agent)
+        chosen: list[Candidate] = []
+        spent: dict[str, int] = {}
+        for candidate in self._on.get(agent, ()):
+            if available >= need:
+                break
+            if candidate.id in self._taken:
+                continue
+            after = spent.get(candidate.job_id, 0) + candidate.slots
+            if after <= self._spare[candidate.job_id]:
+                spent[candidate.job_id] = after
+                chosen.append(candidate)
+                available += candidate.placement[agent]
+        if available < need:
+            return None
+        if available == need or len(chosen) < 2:
+            return sum(c.cost for c in chosen), chosen
+        for candidate in sorted(chosen, key=lambda c: -c.cost):
+            if available - candidate.placement[agent] >= need:
+                chosen.remove(candidate)
+                available -= candidate.placement[agent]
+        return sum(c.cost for c in chosen), chosen
+
+    def _commit(self, victims: Iterable[Candidate]) -> None:
+        for victim in victims:
+            self._taken.add(victim.id)
+            self._spare[victim.job_id] -= victim.slots
+            self._future.give_back(victim.placement)
+            if len(victim.placement) > 1:
+                # Room appears on other agents too: what was priced there is no lower bound any more.
+                for (need, whole), heap in self._heaps.items():
+                    for agent in victim.placement:
+                        if self._suits(agent, need, whole=whole):
+                            heapq.heappush(heap, (0.0, agent))
+
+    def _undo(self, victims: Iterable[Candidate]) -> None:
+        for victim in victims:
+            self._taken.discard(victim.id)
+            self._spare[victim.job_id] += victim.slots
+            self._future.take({a: n for a, n in victim.placement.items() if a in self._future})
+        self._heaps.clear()
+
+
+def _candidate(one: Running, now: float) -> Candidate:
+    since = one.started if one.last_checkpoint is None else one.last_checkpoint
+    request = one.request
+    cost = request.slots * (max(0.0, now - since) + RESTART_S)
+    return Candidate(request.id, request.job_id, request.slots, one.placement, cost, one)

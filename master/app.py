@@ -140,7 +140,9 @@ class Master:
         agents = self._agents_backend(allocations, info, epoch)
         allocations.connect(Router([agents]))
         blobs = BlobStore(options.data_dir / "blobs", inline=options.inline_store)
-        experiments = self._experiments(allocations, blobs)
+        lines = MasterLines(self._logs, options.clock)
+        group.create_task(lines.run())
+        experiments = self._experiments(allocations, blobs, lines)
         provisioner = self._provisioner(agents, info, epoch)
 
         await allocations.rm.restore(await experiments.restore())
@@ -152,6 +154,9 @@ class Master:
                 note_agent=provisioner.note_agent,
             )
             group.create_task(provisioner.run())
+        else:
+            for instance_id, _ in (await FleetRepository(self._store).load()).instances:
+                log.error("still billing: no pool has a provider any more", instance=instance_id)
         group.create_task(allocations.rm.run())
         group.create_task(allocations.run())
         group.create_task(Loop("deadlines", experiments.tick, interval_s=TICK_S).run())
@@ -193,7 +198,9 @@ class Master:
             decide=decide,
         )
 
-    def _experiments(self, allocations: AllocationService, blobs: BlobStore) -> ExperimentService:
+    def _experiments(
+        self, allocations: AllocationService, blobs: BlobStore, lines: MasterLines
+    ) -> ExperimentService:
         options = self._options
         config = options.config
         return ExperimentService(
@@ -206,7 +213,7 @@ class Master:
                 default_aux_pool=config.default_aux_pool,
                 launch_error=config.launch_error,
             ),
-            task_log=MasterLines(self._logs, options.clock),
+            task_log=lines,
             specs=TaskSpecs(
                 startup_hooks={p.name: p.containers().startup_hook or "" for p in config.pools()}
             ),

@@ -26,14 +26,33 @@ BACKLOG = 2048
 
 
 def serve(options: MasterOptions) -> None:
-    """Run until SIGTERM or SIGINT. Raises WindlassError for what an operator can mend."""
+    """Run until SIGTERM or SIGINT. Raises WindlassError, or OSError for its address, for what an operator can mend."""
+    with _bound(options.config.host, options.config.port) as listener:
+        try:
+            asyncio.run(_serve(options, listener))
+        except* WindlassError as group:
+            raise _first(group) from None
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """The address is ours before the lease is: a second master started by mistake must not end the first one.
+
+    It does not listen yet: until the master is ready, callers are refused and try again.
+    """
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, kind, protocol)
     try:
-        asyncio.run(_serve(options))
-    except* WindlassError as group:
-        raise _first(group) from None
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise OSError(f"cannot listen on {host} port {port}: {error.strerror}") from error
+    return listener
 
 
-async def _serve(options: MasterOptions) -> None:
+async def _serve(options: MasterOptions, listener: socket.socket) -> None:
     master = await Master.open(options)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(master.run())
@@ -57,7 +76,7 @@ async def _serve(options: MasterOptions) -> None:
             server.should_exit = True
 
         running.add_done_callback(stop_serving)
-        await server.serve()
+        await server.serve(sockets=[listener])
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running

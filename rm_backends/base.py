@@ -230,7 +230,11 @@ class ResourceManager(Protocol):
         ...
 
     async def kill(self, allocation_id: str) -> None:
-        """SIGKILL to every container; TERMINATED follows for each. Not started: the reservation is given back."""
+        """SIGKILL to every container; TERMINATED follows for each.
+
+        Not started: the reservation is given back, and `Lost` follows if `Granted` was taken. A request that waits is
+        just forgotten.
+        """
         ...
 
     async def update_job(self, order: JobOrder) -> None: ...

@@ -2,6 +2,8 @@
 
 A request is known to at most one backend. Moving it (to a pool that it may fall back to) is withdrawing it, and asking
 the other pool only after `Withdrawn`.
+
+A pool may vanish from the configuration while work still wants it. Such requests wait here, and say so.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-from master.core.reasons import Reason
+from master.core.reasons import Reason, ReasonKind
 from rm_backends.base import (
     AllocationRequest,
     AlreadyGranted,
@@ -33,13 +35,14 @@ class RoutedBackend(ResourceManager, Protocol):
 
 
 class Router:
-    """Keeps nothing of its own about allocations: the backends know what they have."""
+    """Keeps only what no backend could: requests for pools that are gone. The backends know what they have."""
 
     def __init__(self, backends: Sequence[RoutedBackend]) -> None:
         if not backends:
             raise InvalidArgument("a cluster needs at least one resource manager")
         self._backends = tuple(backends)
         self._by_pool: dict[str, RoutedBackend] = {}
+        self._homeless: dict[str, AllocationRequest] = {}
         for backend in backends:
             for pool in backend.pools():
                 if pool in self._by_pool:
@@ -50,16 +53,21 @@ class Router:
         return tuple(self._by_pool)
 
     def knows(self, allocation_id: str) -> bool:
-        return self._owner(allocation_id) is not None
+        return allocation_id in self._homeless or self._owner(allocation_id) is not None
 
     def check(self, request: AllocationRequest) -> None:
         self._backend(request.pool).check(request)
 
     async def request(self, request: AllocationRequest) -> None:
-        backend = self._owner(request.allocation_id) or self._backend(request.pool)
-        await backend.request(request)
+        """It was checked when it was submitted: a pool that is unknown now has been taken away since."""
+        backend = self._owner(request.allocation_id) or self._by_pool.get(request.pool)
+        if backend is None:
+            self._homeless[request.allocation_id] = request
+        else:
+            await backend.request(request)
 
     async def withdraw(self, allocation_id: str) -> Withdrawn | AlreadyGranted:
+        self._homeless.pop(allocation_id, None)
         backend = self._owner(allocation_id)
         if backend is None:
             return Withdrawn(allocation_id=allocation_id)
@@ -75,6 +83,7 @@ class Router:
             await backend.release(allocation_id, reason, deadline)
 
     async def kill(self, allocation_id: str) -> None:
+        self._homeless.pop(allocation_id, None)
         if (backend := self._owner(allocation_id)) is not None:
             await backend.kill(allocation_id)
 
@@ -83,15 +92,23 @@ class Router:
             await backend.update_job(order)
 
     async def restore(self, records: Sequence[RestoreRecord]) -> None:
-        """Records of pools that are gone from the configuration go to the first backend, which reports them lost."""
+        """What ran in a pool that is gone from the configuration goes to the first backend, which reports it lost."""
         shares: dict[int, list[RestoreRecord]] = {n: [] for n in range(len(self._backends))}
         for record in records:
+            if record.request.pool not in self._by_pool and not record.containers:
+                await self.request(record.request)
+                continue
             backend = self._by_pool.get(record.request.pool, self._backends[0])
             shares[self._backends.index(backend)].append(record)
         for number, share in shares.items():
             await self._backends[number].restore(share)
 
     def explain(self, allocation_id: str) -> Reason | None:
+        if (homeless := self._homeless.get(allocation_id)) is not None:
+            text = (
+                f"there is no resource pool '{homeless.pool}' any more: add it to master.yaml again"
+            )
+            return Reason(kind=ReasonKind.NO_SUCH_AGENT, text=text)
         backend = self._owner(allocation_id)
         return backend.explain(allocation_id) if backend is not None else None
 

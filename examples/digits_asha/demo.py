@@ -30,6 +30,7 @@ from windlass.sdk.session import Session
 HERE = Path(__file__).parent
 WINDLASS = str(Path(sys.executable).with_name("windlass"))
 PATIENCE_S = 170.0
+STOPPERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ENDS = ("STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR")
 Json = dict[str, Any]
 
@@ -105,7 +106,7 @@ def watch(demo: Demo, experiment_id: int) -> Snapshot:
     with Live(console=demo.console, auto_refresh=False, vertical_overflow="crop") as live:
         while True:
             now = demo.look(experiment_id)
-            live.update(draw(now), refresh=True)
+            live.update(draw(now, demo.console.height), refresh=True)
             if now.experiment["state"] in ENDS and not now.fleet["instances"]:
                 return now
             if now.elapsed_s > PATIENCE_S:
@@ -140,6 +141,8 @@ def report(console: Console, end: Snapshot) -> bool:
 
 
 def main() -> int:
+    for number in STOPPERS:
+        signal.signal(number, signal.default_int_handler)
     console = Console()
     with tempfile.TemporaryDirectory(prefix="windlass-demo-") as folder:
         demo = Demo(Path(folder), console)
@@ -150,6 +153,8 @@ def main() -> int:
             console.print("stopping")
             return 130
         finally:
+            for number in STOPPERS:  # the cleaning up is not to be cut short
+                signal.signal(number, signal.SIG_IGN)
             demo.stop()
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 Json = dict[str, Any]
-TRIALS_SHOWN = 12
+FEWEST_TRIALS_SHOWN = 3
 _STATE_STYLE = {
     "booting": "yellow",
     "busy": "green",
@@ -35,8 +35,11 @@ class Snapshot:
     elapsed_s: float = 0.0
 
 
-def draw(now: Snapshot) -> RenderableType:
-    return Group(_head(now), _fleet(now), _trials(now), _rungs(now))
+def draw(now: Snapshot, height: int) -> RenderableType:
+    """The view for a terminal of so many lines: the trials get what the other parts leave."""
+    others = 4 + 2 + max(1, len(now.fleet["instances"])) + 2 + len(now.rungs)
+    room = max(FEWEST_TRIALS_SHOWN, height - others - 2)
+    return Group(_head(now), _fleet(now), _trials(now, room), _rungs(now))
 
 
 def best_first(trials: list[Json]) -> list[Json]:
@@ -57,8 +60,8 @@ def _head(now: Snapshot) -> RenderableType:
     e, pool, fleet = now.experiment, now.pool, now.fleet
     progress = float(e.get("progress") or 0.0)
     line = Table.grid(padding=(0, 2), expand=True)
-    line.add_column(ratio=1)
-    line.add_column(ratio=1, justify="right")
+    line.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+    line.add_column(justify="right", no_wrap=True)
     waiting = sum(int(w["slots"]) for w in pool["waiting"])
     line.add_row(
         f"[b]{e['name']}[/b]  {word(e['state'])}  {now.elapsed_s:.0f} s",
@@ -70,8 +73,7 @@ def _head(now: Snapshot) -> RenderableType:
 
 def _fleet(now: Snapshot) -> RenderableType:
     table = Table(expand=True, box=None, title="instances", title_justify="left", pad_edge=False)
-    for name in ("instance", "state", "age", "slots", "$/h", "why"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=48)
+    _columns(table, ("instance", "state", "age", "slots", "$/h", "why"))
     for i in now.fleet["instances"]:
         table.add_row(
             i["id"],
@@ -86,14 +88,14 @@ def _fleet(now: Snapshot) -> RenderableType:
     return table
 
 
-def _trials(now: Snapshot) -> RenderableType:
+def _trials(now: Snapshot, room: int) -> RenderableType:
     table = Table(
         expand=True, box=None, title="trials, best first", title_justify="left", pad_edge=False
     )
-    for name in ("trial", "state", "error", "epochs", "learning rate", "hidden", "waits for"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=40)
-    for t in best_first(now.trials)[:TRIALS_SHOWN]:
-        value, state = metric(t), word(t["state"])
+    _columns(table, ("trial", "state", "error", "epochs", "rate", "hidden", "waits for"))
+    shown = len(now.trials) if len(now.trials) <= room else room - 1
+    for t in best_first(now.trials)[:shown]:
+        value, state = metric(t), word(t["state"]).partition("_")[0]
         table.add_row(
             str(t["id"]),
             Text(state, _STATE_STYLE.get(state, "")),
@@ -103,9 +105,8 @@ def _trials(now: Snapshot) -> RenderableType:
             f"{t['hparams']['hidden']} x {t['hparams']['layers']}",
             t.get("waitingReason") or "",
         )
-    more = len(now.trials) - TRIALS_SHOWN
-    if more > 0:
-        table.add_row(f"[dim]and {more} more[/dim]")
+    if len(now.trials) > shown:
+        return Group(table, Text(f"and {len(now.trials) - shown} more", "dim"))
     return table
 
 
@@ -125,3 +126,10 @@ def _rungs(now: Snapshot) -> RenderableType:
             f"{min(values):.4f}" if values else "",
         )
     return table
+
+
+def _columns(table: Table, names: tuple[str, ...]) -> None:
+    """Columns as wide as what they hold; the last takes the rest of the line and is cut first."""
+    for name in names[:-1]:
+        table.add_column(name, no_wrap=True)
+    table.add_column(names[-1], no_wrap=True, overflow="ellipsis", ratio=1)

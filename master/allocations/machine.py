@@ -125,6 +125,12 @@ class AllocationState:
     def preempt_requested(self) -> bool:
         return self.preempt_reason is not None
 
+    @property
+    def never_ran(self) -> bool:
+        """It ended before a process of the user's began: lost while reserved, or refused where it was to run."""
+        refused = self.failure is not None and self.failure.failure is FailureKind.ABORTED
+        return self.started_at is None or refused
+
 
 # --- effects ------------------------------------------------------------------------------------------------------
 
@@ -183,7 +189,9 @@ def pending_effects(state: AllocationState) -> Effects:
     if not state.has_slots:
         return (AskResources(state.id),)
     effects: list[Effect] = []
-    if state.kill_reason is not None:
+    if state.kill_reason is not None or any(
+        c.killed_by_us and not c.ended for c in state.containers
+    ):
         effects.append(KillContainers(state.id))
     else:
         if any(c.phase is ContainerPhase.ASSIGNED for c in state.containers):

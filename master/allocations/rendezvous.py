@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from windlass.base.errors import InvalidArgument, NotFound
+from windlass.base.errors import InvalidArgument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,15 +31,12 @@ class Rendezvous:
         self._barriers: dict[str, _Barrier] = {}
 
     def arrive(self, allocation_id: str, container_id: str, expected: frozenset[str]) -> bool:
-        """True when this completed the barrier."""
-        if container_id not in expected:
-            raise NotFound("resources", container_id)
+        """True when it is complete: now, or by an earlier arrival whose consequences may not be committed."""
         barrier = self._barriers.setdefault(allocation_id, _Barrier())
         barrier.arrived.add(container_id)
-        if barrier.arrived >= expected and not barrier.complete.is_set():
+        if barrier.arrived >= expected:
             barrier.complete.set()
-            return True
-        return False
+        return barrier.complete.is_set()
 
     async def wait(self, allocation_id: str) -> None:
         """Returns when complete, or when the allocation was dropped (the caller looks again)."""
@@ -60,25 +57,34 @@ class _Round:
 
 
 class AllGather:
-    """`num_peers` distinct callers each bring data and take everybody's. Rounds follow each other."""
+    """`num_peers` distinct callers each bring data and take everybody's. Rounds follow each other.
+
+    A caller that lost its answer asks again with its uuid, and is answered from the round that it was in.
+    """
 
     def __init__(self) -> None:
         self._rounds: dict[str, _Round] = {}
+        self._last: dict[str, _Round] = {}
 
     async def gather(
         self, allocation_id: str, request_uuid: str, num_peers: int, data: Any
     ) -> list[Any]:
         if num_peers < 1:
             raise InvalidArgument(f"numPeers must be at least 1, but is {num_peers}")
+        last = self._last.get(allocation_id)
+        if last is not None and request_uuid in last.data:
+            return list(last.data.values())
         round_ = self._rounds.setdefault(allocation_id, _Round())
         round_.data[request_uuid] = data
         if len(round_.data) >= num_peers:
             self._rounds.pop(allocation_id, None)
+            self._last[allocation_id] = round_
             round_.complete.set()
         await round_.complete.wait()
         return list(round_.data.values())
 
     def drop(self, allocation_id: str) -> None:
+        self._last.pop(allocation_id, None)
         round_ = self._rounds.pop(allocation_id, None)
         if round_ is not None:
             round_.complete.set()

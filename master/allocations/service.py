@@ -116,6 +116,9 @@ class AllocationService:
         owner = self._owners.get(allocation_id) if allocation_id is not None else None
         if allocation_id is None or owner is None:
             return None
+        state = owner.allocation(allocation_id)
+        if state is None or state.token_hash is None:  # revoked, though not yet forgotten here
+            return None
         return owner.owner_id(allocation_id), allocation_id, allocation_id.rpartition(".")[0]
 
     def state(self, allocation_id: str) -> AllocationState:
@@ -236,10 +239,14 @@ class AllocationService:
         """Blocks until every container of the allocation has asked, then tells each who they are."""
         containers = self._containers(allocation_id)
         expected = frozenset(c.container_id for c in containers)
-        if self._rendezvous.arrive(allocation_id, container_id, expected):
-            await self.mark_ready(allocation_id)
-        await self._rendezvous.wait(allocation_id)
-        self.state(allocation_id)  # it may have ended meanwhile
+        if container_id not in expected:
+            raise NotFound("resources", container_id)
+        if not self.state(allocation_id).ready:
+            # Once ready, those who were answered do not come again; who lost the answer (a restart) need not wait.
+            if self._rendezvous.arrive(allocation_id, container_id, expected):
+                await self.mark_ready(allocation_id)
+            await self._rendezvous.wait(allocation_id)
+            self.state(allocation_id)  # it may have ended meanwhile
         rank = next(i for i, c in enumerate(containers) if c.container_id == container_id)
         return RendezvousInfo(
             addresses=tuple(c.address for c in containers),

@@ -69,6 +69,21 @@ class LiveExperiment:
             next_trial_id=lambda: store.next_id(tables.Trial),
         )
 
+    async def found(self, step: Step, rows: UnitOfWork, known: Callable[[], None]) -> None:
+        """Write down a new experiment as its first step leaves it; `known` is called once that is committed.
+
+        In the mailbox, like all that follows: a caller that goes away leaves either nothing or a living experiment.
+        """
+
+        async def handle() -> None:
+            rows.extend(changes(None, step, self._parts.clock.now()))
+            await self._parts.store.commit(rows)
+            self.state = step.state
+            known()
+            await self._after_commit(None, step)
+
+        await self._mailbox.run(handle)
+
     async def apply(self, step: PureStep) -> ExperimentState:
         """Run a pure step in the mailbox, commit it, make it the state, run its effects."""
 
@@ -88,17 +103,17 @@ class LiveExperiment:
         if uow:
             await self._parts.store.commit(uow)
         self.state = step.state
-        await self.after_commit(old, step)
+        await self._after_commit(old, step)
         return self.state
 
-    async def after_commit(self, old: ExperimentState | None, step: Step) -> None:
+    async def _after_commit(self, old: ExperimentState | None, step: Step) -> None:
         """New runs are known to the allocation service before anything is asked for them."""
         for request_id, trial in step.state.trials.items():
             run = trial.open_allocation
             before = old.trials.get(request_id) if old is not None else None
             if run is not None and (before is None or before.allocation is not run):
                 self._parts.allocations.adopt(run, self)
-        await self._parts.narrator.tell(old, step)
+        self._parts.narrator.tell(old, step)
         await self._parts.allocations.run_effects(step.effects)
         async with self._changed:
             self._changed.notify_all()

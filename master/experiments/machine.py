@@ -240,6 +240,7 @@ def allocation_event(
 def clock_ticked(state: ExperimentState, env: Env) -> Step:
     """Deadlines: preemption timeouts, and tasks that reported invalid hyperparameters but did not leave."""
     draft = _Draft(state, env)
+    touched: set[str] = set()
     for trial in state.trials.values():
         run = trial.open_allocation
         if run is None:
@@ -253,8 +254,10 @@ def clock_ticked(state: ExperimentState, env: Env) -> Step:
                 run, "it reported invalid hyperparameters but did not exit", now=env.now
             )
         if new is not run:
-            draft.put(replace(trial, allocation=new))
-            draft.effects.extend(effects)
+            _end_run(draft, trial, (new, effects))
+            touched.add(trial.request_id)
+    if touched:
+        _settle(draft, _named(draft.events) | touched)
     return draft.done()
 
 
@@ -286,7 +289,7 @@ def _run_ended(draft: _Draft, request_id: str) -> None:
     elif trial.early_exit is not None:
         _close_trial(draft, trial, Phase.COMPLETED, outcome.error)
     elif outcome.kind is OutcomeKind.TRANSIENT:
-        aborts = trial.aborts + 1 if run.started_at is None else 0
+        aborts = trial.aborts + 1 if run.never_ran else 0
         if aborts > MAX_ABORTS:
             error = f"its runs could not be started {aborts} times in a row: {outcome.error}"
             _close_trial(draft, trial, Phase.ERROR, error)

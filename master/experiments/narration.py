@@ -12,10 +12,8 @@ from master.experiments.state import ExperimentState, TrialState
 class TaskLog(Protocol):
     """Where lines of the master go."""
 
-    async def say(
-        self, task_id: str, allocation_id: str, text: str, *, level: str = "INFO"
-    ) -> None:
-        """Append one line with source `master`. Never fails the caller: logs are not state."""
+    def say(self, task_id: str, allocation_id: str, text: str, *, level: str = "INFO") -> None:
+        """Append one line with source `master`, sooner or later. Never fails or delays: logs are not state."""
         ...
 
 
@@ -25,7 +23,7 @@ class Narrator:
     def __init__(self, log: TaskLog) -> None:
         self._log = log
 
-    async def tell(self, old: ExperimentState | None, step: Step) -> None:
+    def tell(self, old: ExperimentState | None, step: Step) -> None:
         before = old.trials if old is not None else {}
         for request_id, trial in step.state.trials.items():
             previous = before.get(request_id)
@@ -33,7 +31,7 @@ class Narrator:
             for run in (step.replaced.get(request_id), trial.allocation):
                 if run is not None and run is not last:
                     for level, line in lines(step.state, trial, last, run):
-                        await self._log.say(trial.task_id, run.id, line, level=level)
+                        self._log.say(trial.task_id, run.id, line, level=level)
                     last = run
 
 

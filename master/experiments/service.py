@@ -6,6 +6,7 @@ import asyncio
 import io
 import tarfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -24,7 +25,7 @@ from master.core.searcher.state_json import state_from_json
 from master.experiments import machine
 from master.experiments.live import LiveExperiment, LiveParts, PureStep, search_of
 from master.experiments.narration import Narrator, TaskLog
-from master.experiments.persistence import changes, newest_runs, trials_in_order
+from master.experiments.persistence import newest_runs, trials_in_order
 from master.experiments.state import ExperimentState, Phase, RunSettings
 from master.experiments.task_spec import TaskSpecs
 from master.store import tables
@@ -33,7 +34,13 @@ from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from rm_backends.base import AllocationRequest, JobOrder, RestoreRecord
 from windlass.base.clock import Clock
-from windlass.base.errors import InvalidConfig, InvalidState, NotFound, Unsatisfiable
+from windlass.base.errors import (
+    InvalidConfig,
+    InvalidState,
+    NotFound,
+    StoreUnavailable,
+    Unsatisfiable,
+)
 from windlass.base.ids import Ids
 
 log = structlog.get_logger(__name__)
@@ -171,11 +178,7 @@ class ExperimentService:
         step = machine.begin(state, live.env())
         uow = UnitOfWork()
         uow.insert(tables.Experiment, _experiment_row(step.state, new, document, blob, listing))
-        uow.extend(changes(None, step, now))
-        await self._store.commit(uow)
-        live.state = step.state
-        self._learn(live)
-        await live.after_commit(None, step)
+        await live.found(step, uow, lambda: self._learn(live))
         return Created(experiment_id=state.id, config=checked.config, warnings=checked.warnings)
 
     async def _context(self, new: NewExperiment) -> tuple[str | None, Listing]:
@@ -317,7 +320,8 @@ class ExperimentService:
         for experiment_id, live in list(self._live.items()):
             due = machine.next_deadline(live.state)
             if due is not None and due <= now:
-                await live.apply(machine.clock_ticked)
+                with suppress(StoreUnavailable):  # tried again; the others have deadlines too
+                    await live.apply(machine.clock_ticked)
             if live.state.phase.is_terminal and _quiet(live.state, now):
                 del self._live[experiment_id]
                 for trial in live.state.trials.values():

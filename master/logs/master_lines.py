@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import structlog
 
 from master.logs.rows import TaskLog
@@ -11,27 +13,43 @@ from windlass.base.errors import WindlassError
 
 log = structlog.get_logger(__name__)
 
+MAX_WAITING = 20_000
+"""Lines kept while the log store is slow; more are dropped: state never waits for logs."""
+
 
 class MasterLines:
-    """Implements `master.experiments.narration.TaskLog`."""
+    """Implements `master.experiments.narration.TaskLog`. A task group owns `run()`."""
 
     def __init__(self, logs: LogStore, clock: Clock) -> None:
         self._logs = logs
         self._clock = clock
+        self._waiting: list[TaskLog] = []
+        self._woken = asyncio.Event()
 
-    async def say(
-        self, task_id: str, allocation_id: str, text: str, *, level: str = "INFO"
-    ) -> None:
-        line = TaskLog(
-            task_id=task_id,
-            allocation_id=allocation_id,
-            timestamp=self._clock.now(),
-            log=text,
-            level=level,
-            source="master",
-            stdtype="stdout",
+    def say(self, task_id: str, allocation_id: str, text: str, *, level: str = "INFO") -> None:
+        if len(self._waiting) >= MAX_WAITING:
+            log.warning("task log line dropped: the log store is too slow", task_id=task_id)
+            return
+        self._waiting.append(
+            TaskLog(
+                task_id=task_id,
+                allocation_id=allocation_id,
+                timestamp=self._clock.now(),
+                log=text,
+                level=level,
+                source="master",
+                stdtype="stdout",
+            )
         )
-        try:
-            await self._logs.append([line])
-        except WindlassError:
-            log.warning("task log line lost", task_id=task_id, text=text, exc_info=True)
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Store what was said, in order, until cancelled."""
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            lines, self._waiting = self._waiting, []
+            try:
+                await self._logs.append(lines)
+            except WindlassError:
+                log.warning("task log lines lost", lines=len(lines), exc_info=True)

@@ -10,8 +10,6 @@ from windlass.base.clock import Clock
 
 MAX_OUTGOING = 10_000
 """An agent this far behind is cut off; the resync at its return sends what it still needs."""
-MAX_LOG_BATCHES = 16
-"""Batches read ahead of the log store; then the connection is not read until it has caught up."""
 
 
 class Connection:
@@ -20,7 +18,8 @@ class Connection:
     def __init__(self, channel: Channel, clock: Clock) -> None:
         self.last_heard = clock.monotonic()
         self.close_reason: str | None = None
-        self.log_batches: asyncio.Queue[LogBatch] = asyncio.Queue(MAX_LOG_BATCHES)
+        self._log_batches: dict[str, LogBatch] = {}
+        self._logged = asyncio.Event()
         self._channel = channel
         self._clock = clock
         self._outgoing: deque[Message] = deque()
@@ -45,6 +44,21 @@ class Connection:
             message = await self._channel.receive()
         self.last_heard = self._clock.monotonic()
         return message
+
+    def keep_log(self, batch: LogBatch) -> None:
+        """Keep it for the log store, however slow that is: exits and heartbeats come behind it.
+
+        An agent repeats what is not acknowledged, so of each container only the newest batch counts.
+        """
+        self._log_batches[batch.container_id] = batch
+        self._logged.set()
+
+    async def next_log(self) -> LogBatch:
+        """The oldest batch that is kept."""
+        while not self._log_batches:
+            self._logged.clear()
+            await self._logged.wait()
+        return self._log_batches.pop(next(iter(self._log_batches)))
 
     async def write(self) -> None:
         """Send what is queued, in order. Ends only by raising ChannelClosed."""

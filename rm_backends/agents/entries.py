@@ -53,6 +53,8 @@ class Entry:
     granted_at: float = 0.0
     backfilled: bool = False
     releasing: bool = False
+    grant_committed: bool = False
+    """The master counts on the reservation: it must hear if it is gone."""
     killed: bool = False
     lost: bool = False
     lost_committed: bool = False

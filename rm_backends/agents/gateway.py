@@ -129,7 +129,7 @@ class Gateway:
                 case Heartbeat():
                     self._registry.heartbeat(agent, message)
                 case LogBatch():
-                    await connection.log_batches.put(message)
+                    connection.keep_log(message)
                 case _:
                     connection.close(f"sent a message out of place: {type(message).__name__}")
                     raise ChannelClosed
@@ -137,7 +137,7 @@ class Gateway:
     async def _store_logs(self, agent: Agent, connection: Connection) -> None:
         """Apart from reading: a slow log store delays neither exits nor heartbeats."""
         while True:
-            batch = await connection.log_batches.get()
+            batch = await connection.next_log()
             offset = await self._ingest(batch.model_copy(update={"agent_id": agent.id}))
             if batch.container_id in agent.holds:
                 agent.log_offsets[batch.container_id] = offset

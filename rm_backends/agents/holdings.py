@@ -88,13 +88,15 @@ class Holdings:
         entry.backfilled = backfilled
         self.entries[entry.id] = entry
         self._outbox.post(
-            Granted(allocation_id=entry.id, containers=tuple(containers), backfilled=backfilled)
+            Granted(allocation_id=entry.id, containers=tuple(containers), backfilled=backfilled),
+            partial(self._grant_committed, entry),
         )
 
     def restore(self, record: RestoreRecord) -> None:
         """Take back what the store says is held. What it holds on agents that nobody remembers is lost."""
         entry = Entry(record.request, stage=Stage.STARTED if record.started else Stage.RESERVED)
         entry.granted_at = entry.as_request.requested
+        entry.grant_committed = True
         for container in record.containers:
             if container.container_id not in record.ended_containers:
                 self._hold(entry, Part(container, confirmed=record.started))
@@ -121,6 +123,9 @@ class Holdings:
         if entry.stage is Stage.RESERVED and not any(p.confirmed for p in entry.parts.values()):
             for part in list(entry.holding()):
                 self._end_part(entry, part)
+            if entry.grant_committed:
+                reason = "killed before it was started"
+                self._outbox.post(Lost(allocation_id=entry.id, reason=reason))
             return
         entry.killed = True
         entry.touched()
@@ -250,6 +255,10 @@ class Holdings:
             del self.entries[entry.id]
             self._outbox.discard(entry.id)
         self._changed()
+
+    @staticmethod
+    def _grant_committed(entry: Entry) -> None:
+        entry.grant_committed = True
 
     def _lose_part(self, entry: Entry, part: Part, reason: str) -> None:
         part.lost = True

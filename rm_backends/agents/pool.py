@@ -204,7 +204,8 @@ class Pool:
 
     def shape(self, blocked: frozenset[str] = frozenset()) -> PoolShape:
         """The most this pool could ever be. Agents that are away count: they may come back."""
-        mine = [a for a in self.agents.values() if a.id not in blocked]
+        # A copy in one go: configs are checked in threads, while agents come and go here.
+        mine = [a for a in list(self.agents.values()) if a.id not in blocked]
         capacity = self.capacity(self.name) if self.options.dynamic and self.capacity else None
         if capacity is None:
             return self._shape_of(mine)

@@ -38,6 +38,7 @@ from master.store.unit_of_work import UnitOfWork
 from provisioner.types import CostView, InstanceView, Market, OfferKey
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
+from rm_backends.agents.pool import UNDECIDED
 from tests.fakes.agents_world import TOKEN, MemoryAgentStore, OneToken
 from tests.fakes.fake_agent import FakeAgent
 from tests.fakes.first_fit import first_fit
@@ -171,8 +172,12 @@ class ApiWorld:
         return self.token
 
     async def create(self, config: str = SINGLE, **body: Any) -> int:
+        """Returns when the scheduler has looked at all that waits: everything has its reason then."""
         body = {"config": config, "activate": True, "modelDefinition": [], **body}
         created = await self.ok("POST", "/api/v1/experiments", body)
+        queue = self.services.agents.queue
+        while any(entry.reason == UNDECIDED for entry in queue("default")):  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0)
         return int(created["experiment"]["id"])
 
     # The cluster

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from master.allocations.machine import AllocationState
 from master.allocations.service import AllocationService
@@ -44,10 +45,8 @@ from windlass.base.ids import Ids
 OWNER = 1
 
 
-class TestStore(Store):
+class StoppableStore(Store):
     """A store that can refuse, and that can stop the world directly after a commit."""
-
-    __test__ = False
 
     def arrange(self) -> None:
         self.full = False
@@ -57,9 +56,9 @@ class TestStore(Store):
         self.go_on = asyncio.Event()
 
     @classmethod
-    async def open(cls, url: str, *, clock: Clock, inline: bool = False) -> TestStore:
+    async def open(cls, url: str, *, clock: Clock, inline: bool = False) -> StoppableStore:
         store = await super().open(url, clock=clock, inline=inline)
-        assert isinstance(store, TestStore)
+        assert isinstance(store, StoppableStore)
         store.arrange()
         return store
 
@@ -82,6 +81,7 @@ class ScriptedManager:
     records: Sequence[RestoreRecord] = ()
     kills_may_go: asyncio.Event = field(default_factory=asyncio.Event)
     granted: set[str] = field(default_factory=set)
+    _asked: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self.kills_may_go.set()
@@ -91,6 +91,17 @@ class ScriptedManager:
         calls, self.calls = self.calls, []
         return calls
 
+    def _note(self, call: str, allocation_id: str) -> None:
+        self.calls.append((call, allocation_id))
+        self._asked.set()
+
+    async def until(self, call: str) -> None:
+        """Returns when `call` was made since the last look. Raises TimeoutError if it never is."""
+        async with asyncio.timeout(10):
+            while call not in {name for name, _ in self.calls}:
+                self._asked.clear()
+                await self._asked.wait()
+
     def pools(self) -> Sequence[str]:
         return ("default",)
 
@@ -98,23 +109,23 @@ class ScriptedManager:
         pass
 
     async def request(self, request: AllocationRequest) -> None:
-        self.calls.append(("request", request.allocation_id))
+        self._note("request", request.allocation_id)
 
     async def withdraw(self, allocation_id: str) -> Withdrawn | AlreadyGranted:
-        self.calls.append(("withdraw", allocation_id))
+        self._note("withdraw", allocation_id)
         if allocation_id in self.granted:
             return AlreadyGranted(allocation_id=allocation_id)
         return Withdrawn(allocation_id=allocation_id)
 
     async def start(self, allocation_id: str, spec: LaunchSpec) -> None:
-        self.calls.append(("start", allocation_id))
+        self._note("start", allocation_id)
         self.specs[allocation_id] = spec
 
     async def release(self, allocation_id: str, reason: str, deadline: datetime | None) -> None:
-        self.calls.append(("release", allocation_id))
+        self._note("release", allocation_id)
 
     async def kill(self, allocation_id: str) -> None:
-        self.calls.append(("kill", allocation_id))
+        self._note("kill", allocation_id)
         await self.kills_may_go.wait()
 
     async def update_job(self, order: JobOrder) -> None:
@@ -138,7 +149,7 @@ class SilentLog:
 class ScriptedCluster:
     """One life of a master. `crash` ends it as kill -9 does; the next one opens the same folder."""
 
-    def __init__(self, store: TestStore, folder: Path, clock: ManualClock) -> None:
+    def __init__(self, store: StoppableStore, folder: Path, clock: ManualClock) -> None:
         self.store = store
         self.clock = clock
         self.rm = ScriptedManager()
@@ -164,7 +175,9 @@ class ScriptedCluster:
     @classmethod
     async def start(cls, folder: Path, clock: ManualClock) -> ScriptedCluster:
         """As `master.app` starts: lease, restore, tell the resource manager, resume."""
-        store = await TestStore.open(f"sqlite:///{folder}/windlass.db", clock=clock, inline=True)
+        store = await StoppableStore.open(
+            f"sqlite:///{folder}/windlass.db", clock=clock, inline=True
+        )
         epoch = await store.take_lease("test")
         cluster = cls(store, folder, clock)
         cluster.tasks = [
@@ -196,10 +209,10 @@ class ScriptedCluster:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         await self.store.close()
 
-    async def cut_after(self, commit: int, work: Callable[[], object]) -> None:
+    async def cut_after(self, commit: int, work: Coroutine[Any, Any, object]) -> None:
         """Do `work` until its commit number `commit` is durable, and nothing after that."""
         self.store.commits, self.store.stop_after = 0, commit
-        task = asyncio.ensure_future(work())  # type: ignore[arg-type]
+        task = asyncio.create_task(work)
         stopped = asyncio.create_task(self.store.stopped.wait())
         done, _ = await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
         assert stopped in done, "it was over before that commit"

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from master.experiments.service import ExperimentService
 from tests.simulation.world import LIST_GRACE_S, OFFERS
 from windlass.base.errors import InvalidState
 
@@ -69,7 +68,7 @@ async def _kill_master_before_commit(world: World, fault: Fault) -> None:
 
 async def _kill_master_after_commit(world: World, fault: Fault) -> None:
     world.restart_after_s = fault.lasts_s
-    world.invariants.kill_after = world.invariants.commits + 1 + int(fault.draw * 10)
+    world.invariants.kill_after = world.invariants.allocation_commits + 1 + int(fault.draw * 10)
 
 
 async def _kill_master_at_launch(world: World, fault: Fault) -> None:
@@ -139,10 +138,10 @@ async def _kill_task(world: World, fault: Fault) -> None:
 async def _pause(world: World, fault: Fault) -> None:
     """A user pauses a search and activates it again, if it is not over by then."""
     experiment_id = 1 + round(fault.draw)
-    for command in (ExperimentService.pause, ExperimentService.activate):
-        with suppress(InvalidState):
-            await world.eventually(lambda s, c=command: c(s.experiments, experiment_id))
+    with suppress(InvalidState):
+        await world.eventually(lambda services: services.experiments.pause(experiment_id))
         await asyncio.sleep(fault.lasts_s)
+        await world.eventually(lambda services: services.experiments.activate(experiment_id))
 
 
 # --- the provider -------------------------------------------------------------------------------------------------

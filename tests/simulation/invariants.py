@@ -1,4 +1,4 @@
-"""What must hold at every moment of a simulation. Looked at after each commit, and once a second for what has no commit.
+"""What must hold at every moment of a simulation. Looked at after each commit, and once a second.
 
 The committed state is read over a connection of its own, as a stranger would see it.
 """
@@ -36,14 +36,17 @@ class Invariants(Watch):
 
     def __init__(self, world: World) -> None:
         self.commits = 0
+        self.allocation_commits = 0
+        """Those that change an allocation: each is followed by effects that a kill may cut off."""
         self.kill_before: int | None = None
+        """The process dies directly before the commit of that number."""
         self.kill_after: int | None = None
-        """The process dies directly before, or after, the commit of that number."""
+        """The process dies directly after the allocation commit of that number."""
         self.kill_at_launch = False
         self.disk_is_full = False
         self.broken: list[str] = []
-        self.reasons: Counter[str] = Counter()
-        """How often each kind of reason was given: tests look whether the world was interesting."""
+        self.reasons: set[str] = set()
+        """Everything that was said about waiting requests, as `kind: text`."""
         self._world = world
         self._connection: sqlite3.Connection | None = None
         self._last_metric = 0
@@ -84,12 +87,13 @@ class Invariants(Watch):
         }
         if tables.Allocation in touched:
             self._look_at_allocations()
+            self.allocation_commits += 1
+            if self.kill_after is not None and self.allocation_commits >= self.kill_after:
+                self.kill_after = None
+                self._world.note("killed after a commit")
+                process.kill()
         if tables.Metric in touched:
             self._look_at_metrics()
-        if self.kill_after is not None and self.commits >= self.kill_after:
-            self.kill_after = None
-            self._world.note("killed after a commit")
-            process.kill()
 
     def query(self, sql: str, *arguments: Any) -> list[tuple[Any, ...]]:
         """The committed state. Empty while there is no database yet."""
@@ -99,12 +103,12 @@ class Invariants(Watch):
         return self._connection.execute(sql, arguments).fetchall()
 
     def _look_at_allocations(self) -> None:
-        rows = self.query("SELECT id, task_id, token_hash, document FROM allocation WHERE is_open")
-        runs = Counter(task_id for _, task_id, _, _ in rows)
+        rows = self.query("SELECT id, task_id, document FROM allocation WHERE is_open")
+        runs = Counter(task_id for _, task_id, _ in rows)
         for task_id, count in runs.items():
             self._must(count == 1, f"{count} open runs of task {task_id}")
         holders: dict[tuple[str, int], str] = {}
-        for id_, _, token, document in rows:
+        for id_, _, document in rows:
             for container in json.loads(document)["containers"]:
                 if container["phase"] == "TERMINATED":
                     continue
@@ -171,7 +175,7 @@ class Invariants(Watch):
                 continue
             reason = services.allocations.rm.explain(allocation_id)
             if reason is not None and reason.text:
-                self.reasons[reason.kind.value] += 1
+                self.reasons.add(f"{reason.kind.value}: {reason.text}")
                 continue
             since = self._unexplained[allocation_id] = before.get(allocation_id, now)
             self._must(

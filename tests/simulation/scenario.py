@@ -1,19 +1,20 @@
-"""One seed from beginning to end: two searches on two pools, faults in between, and everything over at the end."""
+"""One seed from beginning to end: two searches, a third that its user ends, faults in between, nothing left after."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from master.experiments.service import ExperimentService
 from tests.fakes.virtual_time import run
-from tests.simulation.faults import Fault, draw_faults
+from tests.simulation.faults import STRIKES_UNTIL_S, Fault, draw_faults
 from tests.simulation.process import processes
 from tests.simulation.training import METRIC, TIME_METRIC
 from tests.simulation.world import ELASTIC, MAX_INSTANCES, RACK, World
@@ -24,6 +25,7 @@ SEARCH_SEEDS = 4
 """So many different searches; each has one quiet run to compare with."""
 RANDOM_TRIALS = 6
 ASHA_TRIALS = 12
+DOOMED = "doomed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,16 @@ class Outcome:
     virtual_s: float
     commits: int
     masters: int
+    launched: int
+    """Machines that were ever made."""
+    ends: tuple[str, ...]
+    """Why each run of a trial ended, oldest first."""
+    restarts: int
+    """Runs that counted against max_restarts."""
+    reasons: frozenset[str]
+    """Everything that was said about waiting requests, as `kind: text`."""
+    doomed: str | None
+    """How the search ended that its user ended."""
 
 
 def searches_of(seed: int, *, slots: int, max_restarts: int) -> list[str]:
@@ -101,16 +113,38 @@ def searches_of(seed: int, *, slots: int, max_restarts: int) -> list[str]:
     return [yaml.safe_dump(plain), yaml.safe_dump(asha)]
 
 
-def simulate(seed: int, folder: Path, *, quiet: bool = False) -> Outcome:
-    """Run one seed. Raises what was violated."""
+def doomed_search() -> str:
+    """A search that would take longer than all others: somebody will end it."""
+    return yaml.safe_dump(
+        {
+            "name": DOOMED,
+            "entrypoint": "python3 train.py",
+            "hyperparameters": {"learning_rate": 0.5, "epochs": 1000},
+            "searcher": {"name": "random", "max_trials": 2, "metric": METRIC},
+            "resources": {"slots_per_trial": 1, "resource_pool": ELASTIC},
+            "reproducibility": {"experiment_seed": 1},
+        }
+    )
+
+
+async def _doom(world: World, experiment_id: int, rng: random.Random) -> None:
+    """Its user kills it, or cancels it and lets it checkpoint."""
+    end = rng.choice((ExperimentService.kill, ExperimentService.cancel))
+    await asyncio.sleep(rng.uniform(1.0, STRIKES_UNTIL_S))
+    world.note(f"user: {end.__name__}")
+    await world.eventually(lambda services: end(services.experiments, experiment_id))
+
+
+def simulate(seed: int, folder: Path, *, faults: Sequence[Fault] | None = None) -> Outcome:
+    """Run one seed, with its own faults or the given ones. Raises what was violated."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return run(_simulate(seed, folder, quiet=quiet), limit_s=LIMIT_S)
+    return run(_simulate(seed, folder, faults), limit_s=LIMIT_S)
 
 
-async def _simulate(seed: int, folder: Path, *, quiet: bool) -> Outcome:
+async def _simulate(seed: int, folder: Path, given: Sequence[Fault] | None) -> Outcome:
     rng = random.Random(f"scenario {seed}")
     slots = rng.choice((1, 1, 2, 4))
-    faults = () if quiet else draw_faults(rng)
+    faults = draw_faults(rng) if given is None else tuple(given)
     # No more than what programs fail by themselves: a lost machine must not count.
     max_restarts = sum(fault.kind == "task failed" for fault in faults)
     with processes():
@@ -122,19 +156,15 @@ async def _simulate(seed: int, folder: Path, *, quiet: bool) -> Outcome:
                 await world.start_rack(2)
                 for config in searches_of(seed, slots=slots, max_restarts=max_restarts):
                     await world.submit(config)
-                carried_out = [tasks.create_task(fault.strike(world)) for fault in faults]
+                under_way = []
+                if given is None:
+                    doomed = await world.submit(doomed_search())
+                    under_way.append(tasks.create_task(_doom(world, doomed, rng)))
+                under_way += [tasks.create_task(fault.strike(world)) for fault in faults]
+                await asyncio.gather(*under_way)
                 await _until(world, _searches_are_over)
-                await asyncio.gather(*carried_out)
                 await _until(world, _nothing_is_left)
-                outcome = Outcome(
-                    seed=seed,
-                    faults=faults,
-                    searches=tuple(_read_searches(world)),
-                    trace=tuple(world.trace),
-                    virtual_s=asyncio.get_running_loop().time(),
-                    commits=world.invariants.commits,
-                    masters=world.generation,
-                )
+                outcome = _outcome(world, faults)
                 await world.end(supervising)
                 watching.cancel()
             finally:
@@ -150,10 +180,9 @@ async def _until(world: World, reached: Callable[[World], bool]) -> None:
 
 
 def _searches_are_over(world: World) -> bool:
-    ends = world.invariants.query(
-        "SELECT count(*) FROM experiment WHERE state IN ('COMPLETED', 'CANCELED', 'ERROR')"
-    )
-    return ends == [(2,)]
+    return world.invariants.query(
+        "SELECT count(*) FROM experiment WHERE state NOT IN ('COMPLETED', 'CANCELED', 'ERROR')"
+    ) == [(0,)]
 
 
 def _nothing_is_left(world: World) -> bool:
@@ -162,6 +191,27 @@ def _nothing_is_left(world: World) -> bool:
     (machines,) = world.invariants.query("SELECT count(*) FROM fleetinstance WHERE NOT gone")
     containers = any(agent.containers for agent in world.agents.values())
     return runs == machines == (0,) and not containers and not world.provider.living()
+
+
+def _outcome(world: World, faults: tuple[Fault, ...]) -> Outcome:
+    query = world.invariants.query
+    ends = query("SELECT exit_reason FROM allocation ORDER BY ended_at, id")
+    [(restarts,)] = query("SELECT sum(restarts) FROM trial")
+    searches = _read_searches(world)
+    return Outcome(
+        seed=world.seed,
+        faults=faults,
+        searches=tuple(search for search in searches if search.name != DOOMED),
+        trace=tuple(world.trace),
+        virtual_s=asyncio.get_running_loop().time(),
+        commits=world.invariants.commits,
+        masters=world.generation,
+        launched=len(world.provider.instances),
+        ends=tuple(reason for (reason,) in ends),
+        restarts=restarts,
+        reasons=frozenset(world.invariants.reasons),
+        doomed=next((search.state for search in searches if search.name == DOOMED), None),
+    )
 
 
 def _read_searches(world: World) -> list[SearchEnd]:

@@ -60,7 +60,9 @@ class Gang:
 class Cluster(Protocol):
     """What programs need of the world."""
 
-    clock: Clock
+    @property
+    def clock(self) -> Clock: ...
+
     storage: dict[str, int]
     """The shared file system: checkpoint -> epoch."""
     gangs: dict[str, Gang]
@@ -126,7 +128,7 @@ class Training:
             await asyncio.sleep(epoch_s(self._learning_rate))
             await self._report(TRAINING, epoch)
             await self._report(VALIDATION, epoch)
-            await self._ask(lambda s, e=epoch: s.reports.progress(self._trial_id, e / self._epochs))
+            await self._progress(epoch / self._epochs)
             leaving = self._preempted.is_set()
             if leaving or epoch % CHECKPOINT_EVERY == 0 or epoch == self._epochs:
                 await self._checkpoint(epoch)
@@ -148,6 +150,9 @@ class Training:
             at=self._world.clock.now(),
         )
         await self._ask(lambda s: s.reports.metrics(report))
+
+    async def _progress(self, fraction: float) -> None:
+        await self._ask(lambda s: s.reports.progress(self._trial_id, fraction))
 
     async def _checkpoint(self, epoch: int) -> None:
         name = f"{self._spec.allocation_id}/{epoch}"

@@ -10,9 +10,8 @@ Everything comes from one seed. What the master's process owns dies with it; pro
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import random
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +20,6 @@ from master.app import MasterOptions
 from master.auth.join_tokens import SECRET_BYTES, JoinTokenSigner
 from master.config import MasterConfig
 from master.experiments.service import NewExperiment
-from provisioner.providers.base import FoundInstance, LaunchIntent, LaunchResult
 from provisioner.providers.simulated import SimulatedInstance, SimulatedProvider
 from provisioner.types import Offer, OfferKey
 from tests.fakes.fake_agent import FakeAgent
@@ -30,6 +28,7 @@ from tests.fakes.virtual_time import LoopClock
 from tests.simulation.invariants import Invariants
 from tests.simulation.process import Handler, MasterProcess, Unreachable
 from tests.simulation.training import Gang, Training
+from tests.simulation.wire import Wire
 from windlass.base.errors import LeaseLost, StoreUnavailable
 from windlass.base.ids import Ids
 
@@ -100,9 +99,7 @@ class World:
         self.restart_after_s = 1.0
         self.closing = False
         self.generation = 0
-        self._random = random.Random(f"world {seed}")
-        self._context = contextvars.copy_context()
-        self._calls: dict[asyncio.Task[Any], None] = {}
+        self.wire = Wire(seed, self.provider, self.invariants, tasks)
         self._join_tokens = JoinTokenSigner(SECRET)
         secret = folder / "secret"
         secret.touch(mode=0o600)
@@ -154,7 +151,7 @@ class World:
             clock=self.clock,
             ids=Ids.seeded(self.seed * 1_000 + self.generation),
             inline_store=True,
-            provider=lambda *_: WiredProvider(self, process),
+            provider=lambda *_: self.wire.of(process),
         )
 
     def accepted(self, trial_id: int, run_id: int) -> None:
@@ -188,8 +185,7 @@ class World:
             await self.master.buried()
         for agent in list(self.agents.values()):
             await agent.die()
-        for call in list(self._calls):
-            call.cancel()
+        self.wire.close()
         self.provider.close()
 
     # --- machines --------------------------------------------------------------------------------------------------
@@ -199,7 +195,7 @@ class World:
         for n in range(count):
             self._power_on(f"rack-{n}", RACK, instance_id=None)
         for agent in list(self.agents.values()):
-            await agent.until(lambda agent=agent: agent.connected)
+            await agent.until(partial(_is_connected, agent))
 
     def _booted(self, instance: SimulatedInstance) -> None:
         self._power_on(instance.id, ELASTIC, instance_id=instance.id)
@@ -249,65 +245,6 @@ class World:
         self.note(f"{spec.allocation_id} leaves with {code}, rank {spec.rank}")
         return code
 
-    # --- the wire to the provider ----------------------------------------------------------------------------------
 
-    async def over_the_wire(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Carried out whether or not the caller still lives."""
-
-        async def carried_out() -> T:
-            await asyncio.sleep(self._random.uniform(0.05, 1.0))
-            return await call()
-
-        # In the world's own context: what was sent is carried out even if the process that sent it is killed.
-        task = self.tasks.create_task(self._outcome(carried_out()), context=self._context)
-        self._calls[task] = None
-        task.add_done_callback(lambda t: self._calls.pop(t, None))
-        answer = await asyncio.shield(task)
-        await asyncio.sleep(self._random.uniform(0.05, 1.0))
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    @staticmethod
-    async def _outcome(call: Coroutine[Any, Any, T]) -> T | Exception:
-        try:
-            return await call
-        except Exception as error:  # noqa: BLE001 - travels back as an answer
-            return error
-
-
-class WiredProvider:
-    """The provider as one process of the master reaches it."""
-
-    def __init__(self, world: World, process: MasterProcess) -> None:
-        self._world = world
-        self._process = process
-
-    @property
-    def name(self) -> str:
-        return self._world.provider.name
-
-    @property
-    def list_grace_s(self) -> float:
-        return self._world.provider.list_grace_s
-
-    def offers(self) -> Sequence[Offer]:
-        return self._world.provider.offers()
-
-    async def launch(self, intent: LaunchIntent) -> LaunchResult:
-        self._process.touch_outside()
-        self._world.invariants.before_launch(intent)
-        call = self._world.over_the_wire(lambda: self._world.provider.launch(intent))
-        answer = self._process.spawn(call)
-        await asyncio.sleep(0)
-        self._world.invariants.after_launch(self._process)
-        return await answer
-
-    async def list(self) -> Sequence[FoundInstance]:
-        self._process.touch_outside()
-        return await self._world.over_the_wire(self._world.provider.list)
-
-    async def terminate(self, instance_ids: Sequence[str]) -> None:
-        self._process.touch_outside()
-        provider = self._world.provider
-        await self._world.over_the_wire(lambda: provider.terminate(instance_ids))
+def _is_connected(agent: FakeAgent) -> bool:
+    return agent.connected

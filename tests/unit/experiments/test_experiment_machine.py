@@ -86,12 +86,17 @@ class World:
     def start(self, index: int = 0, *, ready: bool = True) -> None:
         """Grant and run the trial's open allocation."""
         trial = self.trial(index)
-        box = (Container(container_id=f"c-{trial.id}", agent_id="a", rank=0, slot_ids=(0,)),)
-        self.on_run(trial, lambda s: allocation.granted(s, box, token_hash="h", ports={}))
+        self.start_and_wait(index)
         assert StartContainers in {type(e) for e in self.effects}
         self.report(index, ContainerPhase.RUNNING)
         if ready:
             self.on_run(trial, lambda s: (allocation.marked_ready(s), ()))
+
+    def start_and_wait(self, index: int = 0) -> None:
+        """Grant the trial's open allocation; its agent says nothing yet."""
+        trial = self.trial(index)
+        box = (Container(container_id=f"c-{trial.id}", agent_id="a", rank=0, slot_ids=(0,)),)
+        self.on_run(trial, lambda s: allocation.granted(s, box, token_hash="h", ports={}))
 
     def report(self, index: int, phase: ContainerPhase, exit_: ContainerExit | None = None) -> None:
         trial = self.trial(index)
@@ -157,6 +162,16 @@ def test_runs_that_cannot_even_start_end_the_trial_at_last() -> None:
         box = (Container(container_id=f"c-{trial.id}", agent_id="a", rank=0),)
         world.on_run(trial, lambda s, b=box: allocation.granted(s, b, token_hash="h", ports={}))
         world.on_run(trial, lambda s: allocation.lost(s, "no disk", now=world.now))
+    assert world.trial().phase is Phase.ERROR
+    assert "no disk" in world.trial().error
+
+
+def test_runs_refused_by_their_agent_end_the_trial_at_last() -> None:
+    """However far the agent got with them: a broken node must not spin for ever."""
+    world = World()
+    for number in range(machine.MAX_ABORTS + 1):
+        (world.start if number % 2 else world.start_and_wait)()
+        world.exit(code=None, failure=FailureKind.ABORTED, message="no disk")
     assert world.trial().phase is Phase.ERROR
     assert "no disk" in world.trial().error
 

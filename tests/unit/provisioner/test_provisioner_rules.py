@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from master.core.reasons import ReasonKind
+from provisioner.capacity import CapacityMemory
 from provisioner.fleet import LOST_AFTER_S, ORPHAN_GRACE_S
 from provisioner.providers.base import FoundInstance, LaunchIntent, LaunchResult
 from provisioner.providers.simulated import SimulatedProvider
@@ -427,6 +428,27 @@ def test_a_machine_being_ended_stays_cordoned_over_a_restart() -> None:
         await world.start()
         assert world.host.cordoned == {machine}
         await world.until(lambda: not world.living())
+
+    in_world(story)
+
+
+def test_a_machine_that_boots_while_no_master_is_there_is_not_a_failed_boot() -> None:
+    async def story(world: FleetWorld) -> None:
+        await world.want(a_gang("a"))
+        await world.until(lambda: world.living())
+        (machine,) = world.living()
+        await world.crash()
+        await asyncio.sleep(3600)
+        world.go_silent(machine)
+        await world.start()
+        await asyncio.sleep(30)
+        world.come_back(machine)
+        await world.until(lambda: "a" in world.host.placed)
+        assert world.living() == [machine]
+        assert "terminate" not in world.cloud.calls
+        learned = CapacityMemory.from_document(((await world.store.load()).memory or {})["offers"])
+        (offer,) = world.cloud.offers()
+        assert learned.boot_p50_s(offer) == offer.boot_s
 
     in_world(story)
 

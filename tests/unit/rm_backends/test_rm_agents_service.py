@@ -565,13 +565,17 @@ def test_a_slow_log_store_delays_no_exit() -> None:
     async def scenario(world: AgentsWorld) -> None:
         agent = await world.add_agent("a1")
         (container,) = (await world.run_allocation(allocation(1))).containers
+        idle = [
+            (await world.run_allocation(allocation(n, slots=0))).containers[0] for n in range(2, 42)
+        ]
         world.logs.failures = 10**6
-        agent.log(container.container_id, "one")
+        for each in (container, *idle):
+            agent.log(each.container_id, "one")
         agent.exit(container.container_id)
         await world.master.ended(ID)
         world.logs.failures = 0
         await agent.until(lambda: not agent.unacked)
-        assert world.logs.lines == ["one"]
+        assert world.logs.lines == ["one"] * 41
 
     play(scenario)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from rm_backends.agents.options import PoolOptions
-from rm_backends.base import RestoreRecord, Withdrawn
+from rm_backends.base import Container, RestoreRecord, Withdrawn
 from rm_backends.router import Router
 from tests.fakes.agents_world import AgentsWorld, agents_world, allocation, launch_spec
 from tests.fakes.virtual_time import run
 from windlass.base.errors import InvalidArgument, NotFound
+
+HELD = Container(container_id="c", agent_id="a1", rank=0)
 
 
 def test_each_request_goes_to_the_backend_of_its_pool() -> None:
@@ -64,13 +66,30 @@ def test_unknown_pools_and_allocations() -> None:
             router = Router([world.backend])
             with pytest.raises(NotFound, match="resource pool 'x' not found"):
                 router.check(allocation(1, pool="x"))
-            with pytest.raises(NotFound, match="resource pool 'x' not found"):
-                await router.request(allocation(1, pool="x"))
             await router.kill("unknown.1")
             await router.release("unknown.1", "", None)
             assert router.explain("unknown.1") is None
             await router.start("unknown.1", launch_spec("unknown.1"))
             await world.master.lost("unknown.1")
+
+    run(main())
+
+
+def test_work_whose_pool_was_taken_away_waits_and_says_so() -> None:
+    async def main() -> None:
+        async with agents_world() as world:
+            router = Router([world.backend])
+            for number in (1, 2):
+                await router.request(allocation(number, pool="x"))
+            for id_ in ("task-1.1", "task-2.1"):
+                reason = router.explain(id_)
+                assert reason is not None
+                assert "no resource pool 'x' any more" in reason.text
+            await router.kill("task-1.1")
+            assert await router.withdraw("task-2.1") == Withdrawn(allocation_id="task-2.1")
+            assert router.explain("task-1.1") is None
+            assert router.explain("task-2.1") is None
+            assert world.master.events == []
 
     run(main())
 
@@ -86,10 +105,12 @@ def test_restored_work_goes_to_its_pools_and_orphans_are_lost() -> None:
                 [
                     RestoreRecord(request=allocation(1, pool="two")),
                     RestoreRecord(request=allocation(2, pool="gone")),
+                    RestoreRecord(request=allocation(3, pool="gone"), containers=(HELD,)),
                 ]
             )
             assert two.backend.knows("task-1.1")
-            await one.master.lost("task-2.1")
+            assert router.explain("task-2.1") is not None
+            await one.master.lost("task-3.1")
 
     run(main())
 

@@ -388,6 +388,78 @@ class TestZeroSlots:
         }
 
 
+def test_a_small_claim_does_not_take_what_a_large_one_waits_to_complete() -> None:
+    """Four slots of n0 are free, four come back: they are b's. A newcomer waits, though it is within its share."""
+    leaving = [replace(one, releasing=True) for one in full_of("a", "n0", slots=4)]
+    wanted = requests("b", 1, 8, single=True) + requests("c", 2)
+    decision = decide(pool([A, B, C], wanted, [*leaving, *full_of("d", "n1")], on=agents(8, 8)))
+    assert decision.waiting["b.0"].victims == ("a.0", "a.1", "a.2", "a.3")
+    assert {dict(start.placement).get("n0") for start in decision.start} <= {None}
+    assert released(decision) == {"d.7"}
+
+
+def test_no_more_is_asked_to_leave_while_enough_is_leaving_somewhere() -> None:
+    """Four slots come back on each agent. The gang needs eight on one, which is known only when they are free."""
+    tasks = full_of("a", "n0", "n1")
+    state = pool(
+        [job("b", 0.5), A],
+        requests("b", 1, 8, single=True),
+        [replace(one, releasing=i % 2 == 0) for i, one in enumerate(tasks)],
+        on=agents(8, 8),
+    )
+    decision = decide(state)
+    assert not decision.release
+    assert kind(decision, "b.0") is ReasonKind.NEEDS_RELEASE
+    left = tuple(one for one in state.running if not one.releasing)
+    again = tuple(one.request for one in state.running if one.releasing)
+    later = decide(replace(state, running=left, waiting=(*state.waiting, *again)))
+    assert len(released(later)) == 4
+    assert started(later) == {"a": 4}
+
+
+def test_what_starts_now_is_not_asked_to_leave_at_once() -> None:
+    """Giving job d the last slot of n1 would only make the old gang's claim on both agents dearer."""
+    jobs = [
+        job("a", 1.0, weight=3.0, max_slots=9),
+        job("b", 2.0, weight=0.0),
+        job("c", 3.0, weight=0.0),
+        job("d", 4.0, max_slots=4),
+    ]
+    twos = requests("a", 8, 2, single=True)
+    ones = requests("d", 2)
+    fours = requests("c", 4, 4)
+    state = pool(
+        jobs,
+        [*twos[3:], *requests("b", 9, 12), *fours[1:], ones[1]],
+        [
+            running(fours[0], {"n0": 4}),
+            running(twos[0], {"n0": 2}),
+            running(twos[1], {"n1": 2}),
+            running(twos[2], {"n1": 2}),
+            running(ones[0], {"n1": 1}),
+        ],
+        on=agents(6, 6, 2),
+    )
+    decision = decide(state)
+    assert decision.waiting["b.0"].victims
+    assert not any("n1" in start.placement for start in decision.start)
+
+
+def test_shares_are_divided_again_when_a_notebook_starts() -> None:
+    """Its slot is a floor from now on: nothing else may start that the new shares would ask back."""
+    jobs = [job("a", 1.0, weight=3.0), B, C]
+    wanted = requests("a", 6) + requests("b", 5) + requests("c", 2, preemptible=False)
+    state = pool(jobs, wanted)
+    decision = decide(state)
+    placed = {start.request_id: start.placement for start in decision.start}
+    after = replace(
+        state,
+        waiting=tuple(r for r in wanted if r.id not in placed),
+        running=tuple(running(r, placed[r.id]) for r in wanted if r.id in placed),
+    )
+    assert not decide(after).release
+
+
 def test_an_unknown_policy_is_a_configuration_error() -> None:
     state = replace(pool([A]), settings=SchedulerSettings(type=SchedulerType.ROUND_ROBIN))
     with pytest.raises(

@@ -340,7 +340,7 @@ class LivingPool(RuleBasedStateMachine):
 
 
 LivingPool.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=150,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -1,0 +1,87 @@
+"""Each fault by itself, at a moment when it matters: what it may cost, and what it must not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.days import quiet_day, run_seed
+from tests.simulation.faults import Fault
+from tests.simulation.scenario import Outcome
+from tests.simulation.world import RECONNECT_WAIT_S
+
+SEED = 1
+"""Both searches run on the elastic pool, and all of its machines are busy for more than a minute."""
+AGENT_FAILURE = "agent failure"
+
+
+def struck(kind: str, *, at_s: float, lasts_s: float = 1.0, draw: float = 0.0) -> Outcome:
+    fault = Fault(kind=kind, at_s=at_s, lasts_s=lasts_s, draw=draw)
+    outcome = run_seed(SEED, faults=(fault,))
+    assert outcome.searches[0].trials == quiet_day(SEED).searches[0].trials
+    return outcome
+
+
+def lost_runs(outcome: Outcome) -> list[str]:
+    return [reason for reason in outcome.ends if AGENT_FAILURE in reason]
+
+
+def test_a_killed_agent_comes_back_to_its_tasks() -> None:
+    outcome = struck("agent killed", at_s=40.0, lasts_s=RECONNECT_WAIT_S - 5)
+    assert not lost_runs(outcome)
+    assert outcome.launched == quiet_day(SEED).launched
+
+
+def test_an_agent_that_stays_away_loses_its_tasks_and_they_run_again() -> None:
+    outcome = struck("agent killed", at_s=40.0, lasts_s=RECONNECT_WAIT_S + 20)
+    assert lost_runs(outcome)
+    assert outcome.restarts == 0
+    assert any("was refused: Unauthenticated" in line for line in outcome.trace)
+
+
+def test_a_killed_host_loses_its_tasks_and_they_run_again() -> None:
+    outcome = struck("host killed", at_s=40.0)
+    assert lost_runs(outcome)
+    assert outcome.restarts == 0
+
+
+def test_a_failed_task_counts_and_runs_again() -> None:
+    outcome = struck("task failed", at_s=40.0)
+    assert outcome.restarts == 1
+    assert not lost_runs(outcome)
+
+
+@pytest.mark.parametrize("kind", ["master killed", "master killed after a commit"])
+@pytest.mark.parametrize("away_s", [0.1, 30.0])
+def test_a_killed_master_costs_no_run(kind: str, away_s: float) -> None:
+    outcome = struck(kind, at_s=40.0, lasts_s=away_s)
+    assert outcome.masters == 2
+    assert not lost_runs(outcome)
+    assert outcome.restarts == 0
+    assert outcome.launched == quiet_day(SEED).launched
+
+
+@pytest.mark.parametrize(
+    "kind", ["launch reply lost", "launch unanswered", "master killed at a launch"]
+)
+def test_no_launch_is_made_twice(kind: str) -> None:
+    outcome = struck(kind, at_s=0.0)
+    assert outcome.launched == quiet_day(SEED).launched
+
+
+def test_a_second_master_takes_over_and_the_first_gives_up() -> None:
+    outcome = struck("second master", at_s=40.0)
+    assert outcome.masters == 2
+    assert any("LeaseLost" in line for line in outcome.trace)
+
+
+def test_a_stock_out_is_what_waiting_requests_say() -> None:
+    outcome = struck("stock-out", at_s=0.0, lasts_s=60.0, draw=0.9)
+    said = [text for text in outcome.reasons if text.startswith("no_capacity")]
+    assert any("no two left in a" in text and "no two left in b" in text for text in said)
+
+
+def test_a_full_disk_stops_nothing_for_good() -> None:
+    outcome = struck("disk full", at_s=40.0, lasts_s=20.0)
+    assert outcome.masters == 1
+    assert outcome.restarts == 0
+    assert not lost_runs(outcome)

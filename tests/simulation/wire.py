@@ -1,0 +1,104 @@
+"""The way from a master to the provider: calls take time, and arrive even if their caller is dead by then."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from provisioner.providers.base import FoundInstance, LaunchIntent, LaunchResult
+from provisioner.providers.simulated import SimulatedProvider
+from provisioner.types import Offer
+from tests.simulation.invariants import Invariants
+from tests.simulation.process import MasterProcess
+
+T = TypeVar("T")
+
+SLOWEST_S = 1.0
+"""One way."""
+
+
+class Wire:
+    """Belongs to the world: what was sent over it is carried out even if the process that sent it is killed."""
+
+    def __init__(
+        self,
+        seed: int,
+        provider: SimulatedProvider,
+        invariants: Invariants,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self.provider = provider
+        self.invariants = invariants
+        self._tasks = tasks
+        self._random = random.Random(f"wire {seed}")
+        self._context = contextvars.copy_context()
+        self._calls: dict[asyncio.Task[Any], None] = {}
+
+    def of(self, process: MasterProcess) -> WiredProvider:
+        return WiredProvider(self, process)
+
+    def close(self) -> None:
+        """Forget calls that are never answered."""
+        for call in list(self._calls):
+            call.cancel()
+
+    async def carry(self, call: Callable[[], Awaitable[T]]) -> T:
+        """To the provider and back."""
+        task = self._tasks.create_task(self._carry_out(call), context=self._context)
+        self._calls[task] = None
+        task.add_done_callback(lambda t: self._calls.pop(t, None))
+        answer = await asyncio.shield(task)
+        await asyncio.sleep(self._random.uniform(0.05, SLOWEST_S))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def _carry_out(self, call: Callable[[], Awaitable[T]]) -> T | Exception:
+        await asyncio.sleep(self._random.uniform(0.05, SLOWEST_S))
+        try:
+            return await call()
+        except Exception as error:  # noqa: BLE001 - travels back as an answer
+            return error
+
+    async def launch(self, intent: LaunchIntent) -> LaunchResult:
+        """Machines boot whether or not the reply that announces them is lost."""
+        asyncio.get_running_loop().call_later(intent.offer.boot_s, self.provider.boot_due)
+        return await self.provider.launch(intent)
+
+
+class WiredProvider:
+    """The provider as one process of the master reaches it."""
+
+    def __init__(self, wire: Wire, process: MasterProcess) -> None:
+        self._wire = wire
+        self._process = process
+
+    @property
+    def name(self) -> str:
+        return self._wire.provider.name
+
+    @property
+    def list_grace_s(self) -> float:
+        return self._wire.provider.list_grace_s
+
+    def offers(self) -> Sequence[Offer]:
+        return self._wire.provider.offers()
+
+    async def launch(self, intent: LaunchIntent) -> LaunchResult:
+        self._process.touch_outside()
+        self._wire.invariants.before_launch(intent)
+        answer = self._process.spawn(self._wire.carry(lambda: self._wire.launch(intent)))
+        await asyncio.sleep(0)
+        self._wire.invariants.after_launch(self._process)
+        return await answer
+
+    async def list(self) -> Sequence[FoundInstance]:
+        self._process.touch_outside()
+        return await self._wire.carry(self._wire.provider.list)
+
+    async def terminate(self, instance_ids: Sequence[str]) -> None:
+        self._process.touch_outside()
+        await self._wire.carry(lambda: self._wire.provider.terminate(instance_ids))

@@ -1,0 +1,98 @@
+"""What a step writes: the end of a run must reach the store even when the same step starts the next run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import count
+
+from master.allocations import machine as allocation
+from master.allocations.machine import AllocationState
+from master.core.searcher.search import Search
+from master.experiments import machine
+from master.experiments.machine import Env, Step
+from master.experiments.narration import Narrator
+from master.experiments.persistence import changes
+from master.experiments.state import ExperimentState, Phase, RunSettings
+from master.store import tables
+from master.store.unit_of_work import Delete, Insert, Update
+from rm_backends.base import Container
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SEARCH = Search.from_config(
+    {"name": "single", "metric": "loss", "smaller_is_better": True},
+    {"lr": {"type": "double", "minval": 0.0, "maxval": 1.0}},
+    7,
+)
+ENV = Env(now=NOW, search=SEARCH, next_trial_id=count(1).__next__)
+
+
+def running() -> tuple[ExperimentState, AllocationState]:
+    """An experiment whose only trial holds a slot and ports."""
+    state = ExperimentState(
+        id=1,
+        job_id="job",
+        owner_id=1,
+        name="e",
+        settings=RunSettings(pool="default", slots_per_trial=1, metric="loss"),
+        searcher=SEARCH.start(),
+        created_at=NOW,
+        phase=Phase.ACTIVE,
+    )
+    state = machine.begin(state, ENV).state
+    [trial] = state.trials.values()
+    assert trial.allocation is not None
+    grant = partial(
+        allocation.granted,
+        containers=(Container(container_id="c", agent_id="a", rank=0, slot_ids=(0,)),),
+        token_hash="hash",
+        ports={"C10D_PORT": 29400},
+    )
+    state = machine.allocation_event(state, ENV, trial.allocation.id, grant).state
+    [trial] = state.trials.values()
+    assert trial.allocation is not None
+    return state, trial.allocation
+
+
+def lost() -> tuple[ExperimentState, AllocationState, Step]:
+    old, run = running()
+    loss = partial(allocation.lost, reason="the agent is gone", now=NOW)
+    return old, run, machine.allocation_event(old, ENV, run.id, loss)
+
+
+def test_the_end_of_a_run_is_written_with_the_request_for_the_next() -> None:
+    old, run, step = lost()
+    operations = changes(old, step, NOW).operations
+    [ended] = [o for o in operations if isinstance(o, Update) and o.table is tables.Allocation]
+    assert ended.where == {"id": run.id}
+    assert ended.values["is_open"] is False
+    assert ended.values["token_hash"] is None
+    assert "agent failure" in ended.values["exit_reason"]
+    [requested] = [o for o in operations if isinstance(o, Insert) and o.table is tables.Allocation]
+    assert requested.rows[0]["id"] == run.id.removesuffix(".1") + ".2"
+    assert Delete(tables.Port, {"allocation_id": run.id}) in operations
+
+
+def test_an_end_that_was_written_is_not_written_again() -> None:
+    """The run ends while the experiment is paused; the next one is asked for much later."""
+    old, run = running()
+    paused = replace(old, phase=Phase.PAUSED)
+    loss = partial(allocation.lost, reason="the agent is gone", now=NOW)
+    ended = machine.allocation_event(paused, ENV, run.id, loss).state
+    operations = changes(ended, machine.activate(ended, ENV), NOW).operations
+    assert not [o for o in operations if isinstance(o, Update) and o.table is tables.Allocation]
+
+
+def test_the_task_log_tells_of_the_end_and_of_the_next_run() -> None:
+    said: list[tuple[str, str]] = []
+
+    class Log:
+        def say(self, task_id: str, allocation_id: str, text: str, *, level: str = "INFO") -> None:
+            said.append((allocation_id.rpartition(".")[2], text.partition(":")[0]))
+
+    old, _, step = lost()
+    Narrator(Log()).tell(old, step)
+    assert [run for run, _ in said] == ["1", "2"]
+    assert "was terminated" in said[0][1]
+    assert "Scheduling" in said[1][1]

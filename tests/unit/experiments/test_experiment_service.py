@@ -1,0 +1,338 @@
+"""The real services on a real store: what is written before it is said, and what a restart does again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from sqlalchemy import func, select
+
+from master.allocations.machine import AllocationPhase
+from master.experiments.metrics import Report
+from master.experiments.state import Phase
+from master.store import tables
+from rm_backends.base import ContainerPhase, Lost, ReleaseAsked
+from tests.fakes.scripted_cluster import ScriptedCluster
+from windlass.base.clock import ManualClock
+from windlass.base.errors import InvalidArgument, NotFound, StoreUnavailable
+
+SINGLE = """
+name: tiny
+entrypoint: python3 train.py
+searcher: {name: single, metric: loss, smaller_is_better: true}
+hyperparameters: {lr: 0.5}
+max_restarts: 2
+resources: {slots_per_trial: 1}
+"""
+RUNNING = ContainerPhase.RUNNING
+
+Do: TypeAlias = Callable[[ScriptedCluster], Awaitable[object]]
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path, clock: ManualClock) -> AsyncIterator[ScriptedCluster]:
+    async with life(tmp_path, clock) as started:
+        yield started
+
+
+@asynccontextmanager
+async def life(folder: Path, clock: ManualClock) -> AsyncIterator[ScriptedCluster]:
+    started = await ScriptedCluster.start(folder, clock)
+    try:
+        yield started
+    finally:
+        await started.crash()
+
+
+async def rows(cluster: ScriptedCluster, *which: Any) -> int:
+    found = 0
+    for table in which:
+        row = await cluster.store.row(select(func.count().label("n")).select_from(table))
+        found += row["n"] if row is not None else 0
+    return found
+
+
+def report(cluster: ScriptedCluster, run_id: int, steps: int = 1, **metrics: float) -> Report:
+    return Report(
+        trial_id=cluster.trial.id,
+        run_id=run_id,
+        group="validation",
+        steps=steps,
+        avg=metrics,
+        at=cluster.clock.now(),
+    )
+
+
+# --- one life ---------------------------------------------------------------------------------------------------------
+
+
+async def test_creating_asks_for_slots_once_all_of_it_is_written(cluster: ScriptedCluster) -> None:
+    await cluster.create(SINGLE)
+    assert cluster.store.commits == 1
+    assert cluster.rm.take() == [("request", cluster.run.id)]
+    every = (tables.Experiment, tables.Trial, tables.Task, tables.Allocation)
+    assert await rows(cluster, *every) == len(every)
+
+
+async def test_a_full_disk_creates_nothing(cluster: ScriptedCluster) -> None:
+    cluster.store.full = True
+    with pytest.raises(StoreUnavailable):
+        await cluster.create(SINGLE)
+    assert cluster.experiments.all_live() == ()
+    assert cluster.rm.take() == []
+    every = (tables.Experiment, tables.Trial, tables.Task, tables.Allocation, tables.SearcherEvent)
+    assert await rows(cluster, *every) == 0
+    cluster.store.full = False
+    await cluster.create(SINGLE)
+    assert cluster.rm.take() == [("request", cluster.run.id)]
+
+
+async def test_a_creator_that_goes_away_leaves_a_living_experiment(
+    cluster: ScriptedCluster,
+) -> None:
+    await cluster.cut_after(1, cluster.create(SINGLE))
+    assert cluster.experiments.all_live() == ()
+    cluster.store.go_on.set()
+    await cluster.rm.until("request")
+    assert cluster.rm.take() == [("request", cluster.run.id)]
+
+
+async def test_an_event_that_cannot_be_committed_changes_nothing_and_may_come_again(
+    cluster: ScriptedCluster,
+) -> None:
+    await cluster.create(SINGLE)
+    cluster.rm.take()
+    cluster.store.full = True
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable):
+            await cluster.grant()
+    assert cluster.run.phase is AllocationPhase.PENDING
+    assert cluster.allocations.owner_of(cluster.mint.hash(cluster.run.id)) is None
+    assert cluster.rm.take() == []
+    cluster.store.full = False
+    await cluster.grant()
+    assert cluster.rm.take() == [("start", cluster.run.id)]
+    assert cluster.run.ports["C10D_PORT"] == 29400
+
+
+async def test_a_kill_that_overtakes_the_grant_gives_the_slots_back(
+    cluster: ScriptedCluster,
+) -> None:
+    live = await cluster.create(SINGLE)
+    run = cluster.run
+    cluster.rm.granted.add(run.id)
+    cluster.rm.take()
+    await cluster.experiments.kill(live.state.id)
+    await cluster.grant()
+    assert cluster.rm.take() == [("withdraw", run.id), ("kill", run.id), ("kill", run.id)]
+    assert live.state.phase is Phase.CANCELED
+
+
+async def test_a_token_dies_with_the_commit_that_ends_its_run(cluster: ScriptedCluster) -> None:
+    await cluster.create(SINGLE.replace("slots_per_trial: 1", "slots_per_trial: 2"))
+    await cluster.grant(agents=2)
+    run, token = cluster.run, cluster.mint.hash(cluster.run.id)
+    owner = cluster.allocations.owner_of(token)
+    assert owner == (1, run.id, run.task_id)
+    cluster.rm.kills_may_go.clear()
+    lost = Lost(allocation_id=run.id, reason="agent a0 is gone")
+    losing = asyncio.create_task(cluster.allocations.handle(lost))
+    await cluster.rm.until("kill")
+    assert cluster.run.run_id == 2
+    assert cluster.allocations.owner_of(token) is None
+    cluster.rm.kills_may_go.set()
+    await losing
+
+
+async def test_reports_of_an_earlier_run_are_refused(cluster: ScriptedCluster) -> None:
+    await cluster.create(SINGLE)
+    await cluster.grant()
+    await cluster.reports.metrics(report(cluster, 1, loss=1.0))
+    await cluster.exit(1)
+    assert cluster.trial.run_id == 2
+    with pytest.raises(InvalidArgument, match=r"invalid run id, 1 \(reported\) != 2"):
+        await cluster.reports.metrics(report(cluster, 1, steps=2, loss=0.5))
+    assert await rows(cluster, tables.Metric) == 1
+
+
+async def test_a_trial_given_up_while_it_waits_ends(cluster: ScriptedCluster) -> None:
+    live = await cluster.create(SINGLE)
+    await cluster.reports.early_exit(cluster.trial.id, "EXITED_REASON_INVALID_HP")
+    cluster.clock.advance(11)
+    await cluster.experiments.tick()
+    assert live.state.phase.is_terminal
+
+
+async def test_one_experiment_that_cannot_keep_its_deadline_does_not_stop_the_others(
+    cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken, healthy = await cluster.create(SINGLE), await cluster.create(SINGLE)
+    for live in (broken, healthy):
+        (trial,) = live.state.trials.values()
+        await cluster.reports.early_exit(trial.id, "EXITED_REASON_INVALID_HP")
+
+    async def fail(step: object) -> None:
+        raise StoreUnavailable("not now")
+
+    monkeypatch.setattr(broken, "apply", fail)
+    cluster.clock.advance(11)
+    await cluster.experiments.tick()
+    assert not broken.state.phase.is_terminal
+    assert healthy.state.phase.is_terminal
+
+
+# --- barriers ---------------------------------------------------------------------------------------------------------
+
+
+async def gang(cluster: ScriptedCluster) -> tuple[str, str, str]:
+    """A running gang of two: allocation id and container ids."""
+    await cluster.create(SINGLE.replace("slots_per_trial: 1", "slots_per_trial: 2"))
+    await cluster.grant(agents=2)
+    for rank in range(2):
+        await cluster.report(RUNNING, rank=rank)
+    first, second = (c.container.container_id for c in cluster.run.containers)
+    return cluster.run.id, first, second
+
+
+async def test_whoever_lost_the_answer_of_a_rendezvous_gets_it_after_a_restart(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    async with life(tmp_path, clock) as cluster:
+        run, first, second = await gang(cluster)
+        meet = cluster.allocations.rendezvous
+        infos = await asyncio.gather(meet(run, first), meet(run, second))
+        assert [info.rank for info in infos] == [0, 1]
+    async with life(tmp_path, clock) as cluster, asyncio.timeout(10):
+        assert (await cluster.allocations.rendezvous(run, second)).rank == 1
+        with pytest.raises(NotFound):
+            await cluster.allocations.rendezvous(run, "stranger")
+
+
+async def test_a_rendezvous_that_could_not_be_written_down_is_when_asked_again(
+    cluster: ScriptedCluster,
+) -> None:
+    run, first, second = await gang(cluster)
+    waiting = asyncio.create_task(cluster.allocations.rendezvous(run, first))
+    await asyncio.sleep(0)
+    cluster.store.full = True
+    with pytest.raises(StoreUnavailable):
+        await cluster.allocations.rendezvous(run, second)
+    cluster.store.full = False
+    assert not cluster.run.ready
+    assert (await cluster.allocations.rendezvous(run, second)).rank == 1
+    assert (await waiting).rank == 0
+    assert cluster.run.ready
+
+
+async def test_whoever_lost_the_answer_of_a_gathering_gets_the_same(
+    cluster: ScriptedCluster,
+) -> None:
+    run, _, _ = await gang(cluster)
+    gather = cluster.allocations.all_gather
+    answers = await asyncio.gather(gather(run, "u1", 2, "a"), gather(run, "u2", 2, "b"))
+    async with asyncio.timeout(10):
+        assert await gather(run, "u2", 2, "b") == answers[1]
+    again = await asyncio.gather(gather(run, "u3", 2, "c"), gather(run, "u4", 2, "d"))
+    assert sorted(again[0]) == ["c", "d"]
+
+
+# --- restarts ---------------------------------------------------------------------------------------------------------
+
+
+async def create(cluster: ScriptedCluster) -> None:
+    await cluster.create(SINGLE)
+
+
+async def ask_release(cluster: ScriptedCluster) -> None:
+    await cluster.allocations.handle(
+        ReleaseAsked(allocation_id=cluster.run.id, reason="others need it")
+    )
+
+
+LIFE: list[tuple[Do, str | None, list[str]]] = [
+    (create, "queued", []),
+    (lambda c: c.grant(), "reserved", ["start"]),
+    (lambda c: c.report(RUNNING), "running", []),
+    (lambda c: c.allocations.mark_ready(c.run.id), "running", []),
+    (lambda c: c.reports.metrics(report(c, 1, loss=1.0)), "running", []),
+    (ask_release, "running", ["release"]),
+    (lambda c: c.allocations.acknowledge_preemption(c.run.id), "running", ["release"]),
+    (lambda c: c.exit(0), "queued", []),
+    (lambda c: c.grant(), "reserved", ["start"]),
+    (lambda c: c.report(RUNNING), "running", []),
+    (lambda c: c.exit(1), "queued", []),
+    (lambda c: c.experiments.pause(1), None, []),
+    (lambda c: c.experiments.activate(1), "queued", []),
+    (lambda c: c.grant(), "reserved", ["start"]),
+    (lambda c: c.report(RUNNING), "running", []),
+    (lambda c: c.exit(0), None, []),
+]
+"""What happens, one commit each; what the resource manager is told after a crash just then, and what is done again."""
+
+
+def held(cluster: ScriptedCluster) -> str | None:
+    if not cluster.rm.records:
+        return None
+    (record,) = cluster.rm.records
+    if not record.containers:
+        return "queued"
+    return "running" if record.started else "reserved"
+
+
+@pytest.mark.parametrize("cut", range(1, len(LIFE) + 1))
+async def test_a_crash_after_any_commit_continues(
+    tmp_path: Path, clock: ManualClock, cut: int
+) -> None:
+    async with life(tmp_path, clock) as cluster:
+        for do, _, _ in LIFE[: cut - 1]:
+            await do(cluster)
+        assert cluster.store.commits == cut - 1
+        last: Any = LIFE[cut - 1][0](cluster)
+        await cluster.cut_after(1, last)
+    _, told, again = LIFE[cut - 1]
+    async with life(tmp_path, clock) as cluster:
+        assert held(cluster) == told
+        if cut == len(LIFE):
+            assert cluster.experiments.all_live() == ()
+            return
+        assert cluster.rm.take() == [(call, cluster.run.id) for call in again]
+        if told in ("reserved", "running"):
+            token = cluster.mint.hash(cluster.run.id)
+            assert cluster.allocations.owner_of(token) is not None
+        cluster.rm.granted.add(cluster.run.id)
+        for do, _, _ in LIFE[cut:]:
+            await do(cluster)
+        assert cluster.only.state.phase is Phase.COMPLETED
+        assert cluster.trial.run_id == 4
+        assert cluster.trial.restarts == 1
+        assert cluster.trial.metrics.best == 1.0
+        assert await rows(cluster, tables.Port) == 0
+
+
+async def test_a_kill_is_sent_again_after_a_crash(tmp_path: Path, clock: ManualClock) -> None:
+    async with life(tmp_path, clock) as cluster:
+        for do, _, _ in LIFE[:3]:
+            await do(cluster)
+        await cluster.cut_after(1, cluster.experiments.kill(1))
+    async with life(tmp_path, clock) as cluster:
+        assert held(cluster) == "running"
+        assert cluster.rm.take() == [("kill", cluster.run.id)]
+        await cluster.exit(137)
+        assert cluster.only.state.phase is Phase.CANCELED
+
+
+async def test_what_is_left_of_a_broken_gang_is_killed_after_a_crash(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    async with life(tmp_path, clock) as cluster:
+        run, _, _ = await gang(cluster)
+        await cluster.cut_after(1, cluster.exit(1, rank=0))
+    async with life(tmp_path, clock) as cluster:
+        assert cluster.run.id == run
+        assert cluster.rm.take() == [("kill", run)]
+        await cluster.exit(137, rank=1)
+        assert cluster.trial.restarts == 1

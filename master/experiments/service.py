@@ -162,7 +162,6 @@ class ExperimentService:
         """Check, store the context, then write experiment, first trials and their requests in one commit."""
         checked = await asyncio.to_thread(self.check, new.config)
         blob, listing = await self._context(new)
-        now = self._clock.now()
         document = checked.config.to_json()
         state = ExperimentState(
             id=self._store.next_id(tables.Experiment),
@@ -171,7 +170,7 @@ class ExperimentService:
             name=document["name"],
             settings=checked.settings,
             searcher=search_of(checked.config).start(),
-            created_at=now,
+            created_at=self._clock.now(),
             phase=Phase.ACTIVE if new.activate else Phase.PAUSED,
         )
         live = LiveExperiment(self._parts, state, checked.config, new.owner_name)
@@ -208,12 +207,10 @@ class ExperimentService:
         )
         if pool not in self._policy.defaults:
             known = ", ".join(sorted(self._policy.defaults))
-            raise InvalidConfig(
-                [
-                    f'<config>.resources.resource_pool: there is no pool "{pool}"; use one of {known}'
-                ],
-                what="experiment configuration",
+            problem = (
+                f'<config>.resources.resource_pool: there is no pool "{pool}"; use one of {known}'
             )
+            raise InvalidConfig([problem], what="experiment configuration")
         return str(pool)
 
     def _probe(self, settings: RunSettings) -> AllocationRequest:

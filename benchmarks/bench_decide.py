@@ -1,8 +1,9 @@
 """How long `decide()` takes, at the sizes of the performance budget: run it, it prints a table.
 
 States: `empty` (nothing runs), `full` (90 % of the slots run work of jobs that may keep it), `contended` (90 % run
-work of one old job while others want their shares: thousands of victims), `gangs` (mixed sizes on a full pool),
-`jobs` (every request is a job of its own), `elastic` (launchable capacity besides).
+work of one old job while others want their shares: thousands of victims), `gangs` (mixed sizes), `jobs` (every
+request is a job of its own), `elastic` (launchable capacity besides). Times are CPU time, the median of five runs:
+the decision is one thread without I/O, and other load on the machine should not show.
 """
 
 from __future__ import annotations

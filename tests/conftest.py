@@ -15,12 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from master.store.database import parse_url
 from master.store.store import Store
 from tests.stores import leading_store
 from windlass.base.clock import ManualClock
+
+# How long an example takes says nothing on a busy machine.
+settings.register_profile("windlass", deadline=None)
+settings.load_profile("windlass")
 
 _real_connect = socket.socket.connect
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +25,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help="Start and st
 local = typer.Typer(no_args_is_help=True, help="A cluster on this machine.")
 app.add_typer(local, name="local")
 
+DEFAULT_PORT = 8080
 DataDirOption = Annotated[
     Path | None, typer.Option("--data-dir", help="Where it lives: ~/.local/share/windlass/local.")
 ]
@@ -31,7 +33,7 @@ DataDirOption = Annotated[
 
 @local.command("cluster-up")
 def cluster_up(
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the master.")] = 8080,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the master.")] = DEFAULT_PORT,
     agents: Annotated[int, typer.Option(min=0, max=64, help="How many agents.")] = 1,
     slots_per_agent: Annotated[
         int | None, typer.Option(min=0, max=1024, help="Artificial slots, to try without GPUs.")
@@ -55,7 +57,9 @@ def cluster_up(
     )
     state = _with_spinner(plan)
     typer.echo(f"The cluster is up at {state.url} (user determined, empty password).")
-    typer.echo("Try: det agent list    End it: det deploy local cluster-down")
+    where = "" if data_dir is None else f" --data-dir {shlex.quote(str(data_dir))}"
+    master = "" if port == DEFAULT_PORT else f"-m {state.url} "
+    typer.echo(f"Try: det {master}agent list    End it: det deploy local cluster-down{where}")
 
 
 @local.command("cluster-down")

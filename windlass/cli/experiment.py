@@ -13,6 +13,7 @@ from windlass.cli.connect import client_for
 from windlass.cli.follow import await_first_trial, print_logs, wait_for_end
 from windlass.cli.groups import AliasedGroup
 from windlass.cli.output import (
+    WAITING,
     CsvOption,
     JsonOption,
     local_time,
@@ -119,7 +120,7 @@ def list_experiments(
         "Started",
         "Ended",
         "Pool",
-        "Waiting for",
+        WAITING,
     ]
     print_rows(headers, [_experiment_row(e) for e in experiments], as_csv=as_csv)
 
@@ -270,7 +271,7 @@ def _print_trials(trials: list[dict[str, Any]], as_csv: bool) -> None:
         "Steps",
         "Started",
         "Ended",
-        "Waiting for",
+        WAITING,
     ]
     rows = [
         [

@@ -14,6 +14,11 @@ import typer
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
 
+WAITING = "Waiting for"
+"""The column with what an experiment or a trial waits for."""
+WORD_LIMIT = 36
+"""Words up to this length, that of a UUID, are not broken over lines."""
+
 
 def print_json(document: Any) -> None:
     typer.echo(json.dumps(document, indent=2, default=str))
@@ -83,17 +88,50 @@ def _text(value: Any) -> str:
 
 
 def _print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich import box
+    """A table as wide as the terminal. If that is narrow, empty columns go and reasons follow below;
+    what does not fit even so is left to the terminal to wrap."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for header in headers:
-        table.add_column(header, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+    console = Console()
+    shown = list(range(len(headers)))
+    columns = [[row[i] for row in [headers, *rows]] for i in shown]
+    below: list[str] = []
+    if sum(len(max(c, key=len)) + 2 for c in columns) - 2 > console.width:
+        shown = [i for i in shown if not rows or any(columns[i][1:])]
+        if WAITING in headers and headers.index(WAITING) in shown:
+            reason = headers.index(WAITING)
+            shown.remove(reason)
+            below = [f"{row[0]} waits for: {row[reason]}" for row in rows if row[reason]]
+    gap, widths = fit_columns([columns[i] for i in shown], console.width)
+    if sum(widths) + gap * (len(widths) - 1) > console.width:
+        _print_columns([headers[i] for i in shown], [[row[i] for i in shown] for row in rows])
+    else:
+        table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
+        for i, width in zip(shown, widths, strict=True):
+            table.add_column(headers[i], overflow="fold", width=width)
+        for row in rows:
+            table.add_row(*(Text(row[i]) for i in shown))
+        console.print(table)
+    for line in below:
+        console.print(Text(line))
+
+
+def fit_columns(columns: Sequence[Sequence[str]], room: int) -> tuple[int, list[int]]:
+    """The gap between columns and their widths: the widest give way first, down to their longest word."""
+    widths = [max(map(len, cells)) for cells in columns]
+    least = [
+        min(WORD_LIMIT, max((len(word) for cell in cells for word in cell.split()), default=0))
+        for cells in columns
+    ]
+    gap = 2 if sum(least) + 2 * (len(columns) - 1) <= room else 1
+    while sum(widths) + gap * (len(columns) - 1) > room:
+        spare, widest = max((widths[i] - least[i], i) for i in range(len(widths)))
+        if spare <= 0:
+            break
+        widths[widest] -= 1
+    return gap, widths
 
 
 def _print_columns(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -49,7 +49,7 @@ def _row(pool: dict[str, Any]) -> list[Any]:
     ]
     return [
         pool.get("name"),
-        str(pool.get("type", "")).removeprefix("RESOURCE_POOL_TYPE_").lower(),
+        _kind(pool),
         str(pool.get("schedulerType", "")).removeprefix("SCHEDULER_TYPE_").lower(),
         pool.get("numAgents"),
         pool.get("minAgents"),
@@ -58,3 +58,9 @@ def _row(pool: dict[str, Any]) -> list[Any]:
         pool.get("slotsUsed"),
         ", ".join(defaults),
     ]
+
+
+def _kind(pool: dict[str, Any]) -> str:
+    """The API has words for static pools and for two clouds; a static pool has no limit of instances."""
+    kind = str(pool.get("type", "")).removeprefix("RESOURCE_POOL_TYPE_").lower()
+    return "elastic" if kind == "static" and int(pool.get("maxAgents") or 0) > 0 else kind

@@ -86,6 +86,7 @@ def _print_trial(trial: dict[str, Any]) -> None:
             ("experiment", trial.get("experimentId")),
             ("state", state_name(trial.get("state"))),
             ("waiting for", waiting_text(trial)),
+            ("error", trial.get("error")),
             ("started", local_time(trial.get("startTime"))),
             ("ended", local_time(trial.get("endTime"))),
             ("steps", trial.get("totalBatchesProcessed")),

@@ -28,7 +28,7 @@ def login(
         bool, typer.Option("--password-stdin", help="Read the password from standard input.")
     ] = False,
 ) -> None:
-    """Log in and remember it for this master. Passwords come from the keyboard, standard input or DET_PASS."""
+    """Log in and remember it for this master. The password comes from the keyboard, DET_PASS or --password-stdin."""
     settings = settings_of(ctx)
     name = username or settings.user or os.environ.get("DET_USER") or DEFAULT_USER
     url = master_url(settings.master, os.environ)

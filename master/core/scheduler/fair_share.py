@@ -10,7 +10,7 @@ One decision, in this order (`shares` and `victims` document their own rules):
 3. Claims that do not fit now, in the same order: slots that are coming back anyhow are promised to them; else they
    are left to expected capacity; else jobs over their share are asked to release work, if that really suffices.
 4. Leftovers. Free slots that no claim waits for go to requests beyond shares, the job least above its share first.
-   `max_slots` still holds. Such work is the first to be asked back.
+   `max_slots` still holds. Jobs that get some are above their shares, and may be asked to give them back.
 5. Everything that still waits gets its reason. It is demand for the provisioner unless `max_slots` forbids it or
    slots that are coming back will serve it.
 """

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from windlass.cli.groups import MissingExtra, load_operator_commands
 from windlass.cli.main import app
-from windlass.cli.output import waiting_text
+from windlass.cli.output import fit_columns, waiting_text
 
 REPOSITORY = Path(__file__).parents[3]
 EXPERIMENT = {
@@ -311,6 +311,42 @@ def test_describe_shows_what_it_waits_for(full: ScriptedMaster) -> None:
 )
 def test_waiting_reasons_in_every_form(document: dict[str, object], text: str) -> None:
     assert waiting_text(document) == text
+
+
+@pytest.mark.parametrize(
+    ("room", "fit"),
+    [
+        (80, (2, [9, 19, 8])),
+        (36, (2, [9, 15, 8])),
+        (30, (2, [9, 10, 7])),  # the gap is kept as long as no word breaks
+        (28, (1, [9, 10, 7])),
+        (10, (1, [9, 10, 7])),  # too narrow: no word breaks even so
+    ],
+)
+def test_narrow_terminals_fold_the_widest_column_and_break_no_word(
+    room: int, fit: tuple[int, list[int]]
+) -> None:
+    columns = [["State", "COMPLETED"], ["Ended", "2026-01-02 03:04:05"], ["Name", "digits a"]]
+    columns[2].append("letters")
+    assert fit_columns(columns, room) == fit
+
+
+def test_pools_with_a_limit_of_instances_are_elastic(cluster: ScriptedMaster) -> None:
+    pools = [
+        {"name": name, "type": "RESOURCE_POOL_TYPE_STATIC", "maxAgents": most}
+        for name, most in (("fixed", 0), ("cloud", 3))
+    ]
+    page = {"endIndex": 2, "total": 2}
+    cluster.on("GET", "/api/v1/resource-pools", {"resourcePools": pools, "pagination": page})
+    rows = det(cluster, "resource-pool", "list").stdout.splitlines()[1:]
+    assert [row.split()[:2] for row in rows] == [["fixed", "static"], ["cloud", "elastic"]]
+
+
+def test_a_failed_trial_says_why(cluster: ScriptedMaster) -> None:
+    error = "container failed with non-zero exit code: 1"
+    cluster.on("GET", "/api/v1/trials/11", {"trial": {**TRIAL, "error": error}})
+    cluster.on("GET", "/api/v1/trials/11/workloads", {"workloads": []})
+    assert error in det(cluster, "trial", "describe", "11").stdout
 
 
 def test_login_is_remembered_and_forgotten(cluster: ScriptedMaster) -> None:

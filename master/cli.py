@@ -59,7 +59,8 @@ def run(
     ] = None,
 ) -> None:
     """Run the master until SIGTERM. Tasks go on while it is away; a restart takes them up again."""
-    from master.app import MasterOptions
+    from master.app import MasterOptions, refuse_unavailable
+    from master.data_folder import held
     from master.serve import serve, set_up_logging
 
     given = {"host": host, "port": port}
@@ -68,14 +69,16 @@ def run(
         set_up_logging(config.log.level, color=config.log.color and sys.stderr.isatty())
         for warning in config.warnings:
             typer.echo(f"warning: {warning}", err=True)
+        refuse_unavailable(config)
         reach = "127.0.0.1" if config.host in ("0.0.0.0", "::") else config.host  # noqa: S104
-        serve(
-            MasterOptions(
-                config=config,
-                data_dir=_data_dir(data_dir),
-                master_url=url or f"http://{reach}:{config.port}",
+        with held(_data_dir(data_dir)) as folder:
+            serve(
+                MasterOptions(
+                    config=config,
+                    data_dir=folder,
+                    master_url=url or f"http://{reach}:{config.port}",
+                )
             )
-        )
     except WindlassError as error:
         _fail(error)
     except OSError as error:
@@ -89,9 +92,11 @@ def join_token(
 ) -> None:
     """Print the token with which agents join a pool. Keep it in a file that only they can read."""
     from master.auth.join_tokens import JoinTokenSigner, load_or_create
+    from master.data_folder import SECRET, of_a_master
 
     try:
-        typer.echo(JoinTokenSigner(load_or_create(_data_dir(data_dir) / "secret")).token(pool))
+        secret = load_or_create(of_a_master(_data_dir(data_dir)) / SECRET)
+        typer.echo(JoinTokenSigner(secret).token(pool))
     except (WindlassError, OSError) as error:
         _fail(error)
 
@@ -99,10 +104,12 @@ def join_token(
 @app.command("config")
 def show_config(config_file: ConfigOption = None) -> None:
     """Check master.yaml and print it with every default filled in. Secrets are masked."""
+    from master.app import refuse_unavailable
     from master.config import masked
 
     try:
         config = _load(config_file, {})
+        refuse_unavailable(config)
     except WindlassError as error:
         _fail(error)
     for warning in config.warnings:
@@ -116,8 +123,13 @@ def end_instances(data_dir: DataDirOption = None) -> None:
     import asyncio
 
     from master.app import end_embedded_instances
+    from master.data_folder import held, of_a_master
 
-    ended = asyncio.run(end_embedded_instances(_data_dir(data_dir)))
+    try:
+        with held(of_a_master(_data_dir(data_dir))) as folder:
+            ended = asyncio.run(end_embedded_instances(folder))
+    except (WindlassError, OSError) as error:
+        _fail(error)
     typer.echo(f"ended {ended} instance{'' if ended == 1 else 's'}")
 
 

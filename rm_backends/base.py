@@ -55,6 +55,8 @@ class Container:
     rank: int
     slot_ids: tuple[int, ...] = ()
     """Device numbers on that agent."""
+    slot_kind: str = "cpu"
+    """cuda, rocm or cpu: whose images and variables of a config apply. Without slots: cpu."""
     address: str = "127.0.0.1"
     """Where the other containers reach it."""
 

@@ -5,6 +5,9 @@ __version__ = "0.1.0"
 DETERMINED_VERSION = "0.38.1"
 """The release of the published client whose REST API Windlass speaks."""
 
+LOG_FORMAT = "%(levelname)s: [%(process)s] %(name)s: %(message)s"
+"""For `logging.basicConfig` in training code: the level comes first, so that task logs know it."""
+
 
 def __getattr__(name: str) -> object:
     """`windlass.get_cluster_info` and `windlass.InvalidHP`, loaded when somebody asks for them."""

@@ -13,7 +13,7 @@ from master.allocations.service import AllocationService
 from master.core.expconf import ExperimentConfig
 from master.core.searcher.search import Search
 from master.experiments import machine
-from master.experiments.machine import Env, Step
+from master.experiments.draft import Env, Step
 from master.experiments.narration import Narrator
 from master.experiments.persistence import changes
 from master.experiments.state import ExperimentState, TrialState, request_id_of

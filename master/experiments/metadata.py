@@ -13,8 +13,8 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from master.core.expconf import ExperimentConfig
+from master.experiments.draft import Env, Step
 from master.experiments.live import LiveExperiment
-from master.experiments.machine import Env, Step
 from master.experiments.paging import Row
 from master.experiments.service import ExperimentService
 from master.experiments.state import ExperimentState, Phase

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from master.allocations.machine import AllocationPhase, AllocationState
-from master.experiments.machine import Step
+from master.experiments.draft import Step
 from master.experiments.state import ExperimentState, TrialState
 
 

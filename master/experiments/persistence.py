@@ -13,7 +13,7 @@ from master.allocations.machine import AllocationState
 from master.core.searcher.event_json import action_to_json, event_to_json
 from master.core.searcher.state_json import state_to_json
 from master.core.searcher.types import ExitReason
-from master.experiments.machine import LoggedEvent, Step
+from master.experiments.draft import LoggedEvent, Step
 from master.experiments.state import ExperimentState, GroupMetrics, Phase, TrialMetrics, TrialState
 from master.store import tables
 from master.store.unit_of_work import UnitOfWork

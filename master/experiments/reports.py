@@ -14,8 +14,8 @@ from sqlmodel import col
 
 from master.core.searcher.types import ExitReason
 from master.experiments import machine
+from master.experiments.draft import Env, Step
 from master.experiments.live import LiveExperiment
-from master.experiments.machine import Env, Step
 from master.experiments.metrics import (
     VALIDATION,
     Report,

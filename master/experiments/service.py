@@ -28,6 +28,7 @@ from master.experiments.narration import Narrator, TaskLog
 from master.experiments.persistence import newest_runs, trials_in_order
 from master.experiments.state import ExperimentState, Phase, RunSettings
 from master.experiments.task_spec import TaskSpecs
+from master.experiments.waiting import waiting_reasons
 from master.store import tables
 from master.store.blobs import BlobStore
 from master.store.store import Store
@@ -294,15 +295,7 @@ class ExperimentService:
 
     def waiting_reasons(self, state: ExperimentState) -> dict[int, Reason]:
         """trial id -> why its run waits, for every trial that waits."""
-        reasons = {}
-        for trial in state.trials.values():
-            run = trial.open_allocation
-            if run is None or run.started_at is not None:
-                continue
-            reason = self._allocations.rm.explain(run.id)
-            if reason is not None:
-                reasons[trial.id] = reason
-        return reasons
+        return waiting_reasons(state, self._allocations.rm.explain)
 
     def _learn(self, live: LiveExperiment) -> None:
         self._live[live.state.id] = live

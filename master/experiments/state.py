@@ -125,6 +125,8 @@ class TrialState:
     restarts: int = 0
     aborts: int = 0
     """Runs in a row that could not even be started: bounded, so that a broken node cannot spin."""
+    not_before: datetime | None = None
+    """After a run that could not be started: no new one before this. Not stored: a restart tries at once."""
     run_id: int = 0
     progress: float = 0.0
     searcher_stopped: bool = False

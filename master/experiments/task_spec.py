@@ -45,7 +45,7 @@ class TaskSpecs:
             **_common(run, token, task_type="TRIAL", user=live.owner_name),
             **_trial(live, trial, config),
             **{name: str(port) for name, port in run.ports.items()},
-            **_variables(config["environment"]["environment_variables"].get("cpu", [])),
+            **_variables(config["environment"]["environment_variables"].get(_kind(run), [])),
         }
         hook = self.startup_hooks.get(run.pool, "")
         files = (TaskFile(path=STARTUP_HOOK, content=hook.encode(), mode=0o700),) if hook else ()
@@ -59,6 +59,11 @@ class TaskSpecs:
             files=files,
             binds=tuple(_binds(config)),
         )
+
+
+def _kind(run: AllocationState) -> str:
+    """Of the first container's slots, as for the image: cuda, rocm or cpu."""
+    return run.containers[0].container.slot_kind if run.containers else "cpu"
 
 
 def _common(run: AllocationState, token: str, *, task_type: str, user: str) -> dict[str, str]:

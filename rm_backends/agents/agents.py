@@ -9,11 +9,12 @@ Reconnecting agents keep their work and count as capacity, but get nothing new. 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from agent_bootstrap.protocol import Message, Slot
+from agent_bootstrap.protocol import Message, Slot, SlotKind
 from master.core.scheduler.types import AgentState
 from rm_backends.ports import AgentRecord
 
@@ -122,6 +123,11 @@ class Agent:
             taken = {slot for hold in self.holds.values() for slot in hold.slot_ids}
             self._free = sorted(slot for slot in self.slot_ids if slot not in taken)
         return self._free
+
+    def kind_of(self, slot_ids: Sequence[int]) -> str:
+        """cuda, rocm or cpu. Artificial slots are cpu, and so is no slot at all."""
+        kinds = {slot.kind for slot in self.devices if slot.id in set(slot_ids)}
+        return next((str(k) for k in (SlotKind.CUDA, SlotKind.ROCM) if k in kinds), "cpu")
 
     def can_hold(self, slots: int) -> bool:
         """Whether `slots` more (0: one more zero-slot container) can start on it now."""

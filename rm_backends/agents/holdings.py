@@ -74,11 +74,13 @@ class Holdings:
         containers = []
         for rank, agent_id in enumerate(order):
             agent = self.agents[agent_id]
+            slot_ids = tuple(agent.free_slot_ids()[: placement[agent_id]])
             container = Container(
                 container_id=self._ids.uuid(),
                 agent_id=agent_id,
                 rank=rank,
-                slot_ids=tuple(agent.free_slot_ids()[: placement[agent_id]]),
+                slot_ids=slot_ids,
+                slot_kind=agent.kind_of(slot_ids),
                 address=agent.address,
             )
             containers.append(container)

@@ -108,7 +108,8 @@ async def ready(root: Path, *instance_ids: str) -> None:
     """Until the stand-ins have started what they start."""
     async with asyncio.timeout(60):
         for instance_id in instance_ids:
-            while not (root / instance_id / "ready").exists():  # noqa: ASYNC110 - another process writes it
+            path = root / instance_id / "ready"
+            while not (path.exists() and path.read_text()):  # noqa: ASYNC110 - another process writes it
                 await asyncio.sleep(0.02)
 
 

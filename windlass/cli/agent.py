@@ -57,7 +57,9 @@ def _row(agent: dict[str, Any]) -> list[Any]:
         for slot in slots
     )
     state = (
-        "draining"
+        "away"
+        if agent.get("connected") is False
+        else "draining"
         if agent.get("draining")
         else "enabled"
         if agent.get("enabled", True)

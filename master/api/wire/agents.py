@@ -34,7 +34,7 @@ def agent(
         "registeredTime": time(view.registered),
         "addresses": [view.address] if view.address else [],
         "resourcePools": [view.pool],
-        "enabled": view.enabled,
+        "enabled": view.enabled and view.connected,
         "draining": view.draining,
         "version": view.version,
         "slots": {str(s.id): _slot(s, states) for s in slots} if with_slots else {},

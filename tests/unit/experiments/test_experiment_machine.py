@@ -23,8 +23,10 @@ from master.core.searcher.event_json import action_to_json
 from master.core.searcher.search import Search, replay
 from master.core.searcher.types import ExitReason
 from master.experiments import machine
-from master.experiments.machine import Env, LoggedEvent, Step
+from master.experiments.consequences import LONGEST_PAUSE_S, MAX_ABORTS
+from master.experiments.draft import Env, LoggedEvent, Step
 from master.experiments.state import ExperimentState, Phase, RunSettings, TrialState
+from master.experiments.waiting import waiting_reasons
 from rm_backends.base import Container, ContainerExit, ContainerPhase, FailureKind
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -115,6 +117,19 @@ class World:
         name = self.trial(index).request_id
         self.do(lambda s, e: machine.validation_completed(s, e, name, metrics))
 
+    def sit_out_the_pause(self) -> None:
+        """After a run that could not be started the trial asks for nothing, until its deadline."""
+        due = machine.next_deadline(self.state)
+        if self.trial().phase.is_terminal:
+            assert due is None
+            return
+        assert due is not None
+        assert timedelta(0) < due - self.now <= timedelta(seconds=LONGEST_PAUSE_S)
+        assert self.do(machine.clock_ticked) == []
+        assert waiting_reasons(self.state, lambda _: None)[self.trial().id].retry_at
+        self.now = due
+        assert self.do(machine.clock_ticked) == [AskResources(self.run_of().id)]
+
     def run_of(self, index: int = 0) -> allocation.AllocationState:
         run = self.trial(index).allocation
         assert run is not None
@@ -157,11 +172,12 @@ def test_a_lost_agent_does_not_count() -> None:
 
 def test_runs_that_cannot_even_start_end_the_trial_at_last() -> None:
     world = World()
-    for _ in range(machine.MAX_ABORTS + 1):
+    for _ in range(MAX_ABORTS + 1):
         trial = world.trial()
         box = (Container(container_id=f"c-{trial.id}", agent_id="a", rank=0),)
         world.on_run(trial, lambda s, b=box: allocation.granted(s, b, token_hash="h", ports={}))
         world.on_run(trial, lambda s: allocation.lost(s, "no disk", now=world.now))
+        world.sit_out_the_pause()
     assert world.trial().phase is Phase.ERROR
     assert "no disk" in world.trial().error
 
@@ -169,9 +185,10 @@ def test_runs_that_cannot_even_start_end_the_trial_at_last() -> None:
 def test_runs_refused_by_their_agent_end_the_trial_at_last() -> None:
     """However far the agent got with them: a broken node must not spin for ever."""
     world = World()
-    for number in range(machine.MAX_ABORTS + 1):
+    for number in range(MAX_ABORTS + 1):
         (world.start if number % 2 else world.start_and_wait)()
         world.exit(code=None, failure=FailureKind.ABORTED, message="no disk")
+        world.sit_out_the_pause()
     assert world.trial().phase is Phase.ERROR
     assert "no disk" in world.trial().error
 
@@ -302,6 +319,8 @@ def test_every_life_ends(walk: list[tuple[str, int, float]], ending: str) -> Non
     for _ in range(400):
         if world.state.phase.is_terminal:
             break
+        world.now += timedelta(minutes=1)
+        world.do(machine.clock_ticked)
         for i, trial in enumerate(list(world.state.trials.values())):
             if trial.open_allocation is None:
                 continue
@@ -357,7 +376,8 @@ def check(world: World) -> None:
         if trial.phase.is_terminal:
             assert trial.open_allocation is None, "what is over holds nothing"
         elif state.phase is Phase.ACTIVE:
-            assert trial.open_allocation is not None, "an active trial runs or waits"
+            waits = trial.not_before is not None and trial.aborts > 0
+            assert trial.open_allocation is not None or waits, "an active trial runs or waits"
         elif state.phase is Phase.PAUSED:
             held = trial.open_allocation
             stopping = held is None or held.preempt_requested or held.kill_reason is not None

@@ -11,13 +11,13 @@ from master.allocations import machine as allocation
 from master.allocations.machine import AllocationState
 from master.core.searcher.search import Search
 from master.experiments import machine
-from master.experiments.machine import Env, Step
+from master.experiments.draft import Env, Step
 from master.experiments.narration import Narrator
 from master.experiments.persistence import changes
 from master.experiments.state import ExperimentState, Phase, RunSettings
 from master.store import tables
 from master.store.unit_of_work import Delete, Insert, Update
-from rm_backends.base import Container
+from rm_backends.base import Container, ContainerPhase
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SEARCH = Search.from_config(
@@ -50,6 +50,14 @@ def running() -> tuple[ExperimentState, AllocationState]:
         ports={"C10D_PORT": 29400},
     )
     state = machine.allocation_event(state, ENV, trial.allocation.id, grant).state
+    started = partial(
+        allocation.container_changed,
+        container_id="c",
+        phase=ContainerPhase.RUNNING,
+        exit_=None,
+        now=NOW,
+    )
+    state = machine.allocation_event(state, ENV, trial.allocation.id, started).state
     [trial] = state.trials.values()
     assert trial.allocation is not None
     return state, trial.allocation

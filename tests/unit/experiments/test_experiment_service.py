@@ -135,6 +135,7 @@ async def test_a_kill_that_overtakes_the_grant_gives_the_slots_back(
 async def test_a_token_dies_with_the_commit_that_ends_its_run(cluster: ScriptedCluster) -> None:
     await cluster.create(SINGLE.replace("slots_per_trial: 1", "slots_per_trial: 2"))
     await cluster.grant(agents=2)
+    await cluster.report(ContainerPhase.RUNNING)
     run, token = cluster.run, cluster.mint.hash(cluster.run.id)
     owner = cluster.allocations.owner_of(token)
     assert owner == (1, run.id, run.task_id)

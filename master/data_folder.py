@@ -1,0 +1,50 @@
+"""The folder that a master keeps its state in: one process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from windlass.base.errors import Conflict, InvalidArgument
+
+LOCK = "lock"
+SECRET = "secret"  # noqa: S105  (the name of a file)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[Path]:
+    """The folder, made if need be, for this process alone. The kernel lets go of it however the process ends.
+
+    Raises Conflict while another process holds it, InvalidArgument if it cannot be a folder.
+    """
+    folder = folder.absolute()
+    if folder.exists() and not folder.is_dir():
+        raise InvalidArgument(f"--data-dir {folder} is a file: give a folder")
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode().strip() or "unknown"
+            raise Conflict(
+                f"{folder} is in use by the master with process id {holder}: stop it first, "
+                "or give another --data-dir"
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        yield folder
+    finally:
+        os.close(descriptor)
+
+
+def of_a_master(folder: Path) -> Path:
+    """A folder that a master has used. Raises InvalidArgument for any other, so that a typo makes nothing."""
+    if not (folder / SECRET).is_file():
+        raise InvalidArgument(
+            f"{folder} is not the data folder of a master: start one there first, or correct --data-dir"
+        )
+    return folder.absolute()

@@ -1,0 +1,56 @@
+"""What a pure step over an experiment takes and gives, and the step in the making."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from master.allocations.machine import AllocationState, Effect
+from master.core.searcher.search import Search
+from master.core.searcher.types import Action, Event
+from master.experiments.state import ExperimentState, TrialState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Env:
+    """What a pure step may not find out by itself."""
+
+    now: datetime
+    search: Search
+    next_trial_id: Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """One searcher event with the actions it caused."""
+
+    seq: int
+    event: Event
+    actions: tuple[Action, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    state: ExperimentState
+    events: tuple[LoggedEvent, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    replaced: Mapping[str, AllocationState] = field(default_factory=dict)
+    """Request id -> the ended run whose place a new one took: the state does not show how it ended."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """A step in the making. Lives only inside one step function."""
+
+    state: ExperimentState
+    env: Env
+    events: list[LoggedEvent] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    replaced: dict[str, AllocationState] = field(default_factory=dict)
+
+    def put(self, trial: TrialState) -> None:
+        self.state = replace(self.state, trials={**self.state.trials, trial.request_id: trial})
+
+    def done(self) -> Step:
+        return Step(self.state, tuple(self.events), tuple(self.effects), self.replaced)

@@ -1,0 +1,70 @@
+"""The data folder belongs to one process, and mistakes on the command line make nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from master.app import refuse_unavailable
+from master.config import load
+from master.data_folder import SECRET, held, of_a_master
+from windlass.base.errors import Conflict, InvalidArgument, InvalidConfig
+
+HOLD = """
+import sys
+from pathlib import Path
+from master.data_folder import held
+with held(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(Conflict, match=f"process id {holder.pid}"), held(tmp_path):
+            pass
+        holder.kill()
+    with held(tmp_path):
+        pass  # however the first one ended
+
+
+def test_the_folder_is_made_private_and_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with held(Path("data")) as folder:
+        assert folder == tmp_path / "data"
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert (folder / "lock").read_text() == str(os.getpid())
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "data").touch()
+    with pytest.raises(InvalidArgument, match="is a file"), held(tmp_path / "data"):
+        pass
+
+
+def test_a_mistyped_folder_makes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="is not the data folder of a master"):
+        of_a_master(tmp_path / "typo")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / SECRET).touch()
+    assert of_a_master(tmp_path) == tmp_path
+
+
+@pytest.mark.parametrize("scheduler", ["priority", "round_robin"])
+def test_a_scheduler_that_is_not_there_yet_is_refused_at_start(
+    tmp_path: Path, scheduler: str
+) -> None:
+    path = tmp_path / "master.yaml"
+    path.write_text(f"resource_manager: {{type: agent, scheduler: {{type: {scheduler}}}}}")
+    with pytest.raises(InvalidConfig, match=f"the scheduler {scheduler} of pool default"):
+        refuse_unavailable(load(path))

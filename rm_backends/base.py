@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
@@ -28,6 +29,19 @@ class JobOrder:
     weight: float = 1.0
     max_slots: int | None = None
     priority: int | None = None
+    position: Decimal | None = None
+    """Where it was moved to among jobs of its priority: seconds since the epoch, as `submitted`. None: not moved."""
+    run_time_s: float | None = None
+    """How long one of its allocations runs, as known or learned so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunNote:
+    """What an allocation's owner knows of a run, for the scheduler's choices. A hint: it may be lost."""
+
+    allocation_id: str
+    last_checkpoint: datetime | None = None
+    expected_end: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,12 +255,20 @@ class ResourceManager(Protocol):
 
     async def update_job(self, order: JobOrder) -> None: ...
 
+    def note_run(self, note: RunNote) -> None:
+        """Newer facts of a run; those that are None leave what is known."""
+        ...
+
     async def restore(self, records: Sequence[RestoreRecord]) -> None:
         """Called once, before anything else, after a restart of the master."""
         ...
 
     def explain(self, allocation_id: str) -> Reason | None:
         """Why it waits; None if it does not wait here."""
+        ...
+
+    async def expected_start(self, allocation_id: str) -> datetime | None:
+        """When a waiting request will probably start; None if nobody can know, or if it does not wait here."""
         ...
 
     async def run(self) -> None:

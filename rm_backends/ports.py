@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import Protocol
 
 from agent_bootstrap.protocol import LogBatch
+
+
+class SlotService(StrEnum):
+    """What an operator did with one slot of an agent that is itself in service."""
+
+    DISABLED = "disabled"
+    """Out of service at once: what ran on it was stopped."""
+    DRAINING = "draining"
+    """No new work; what runs on it may finish."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +30,8 @@ class AgentRecord:
     first_seen: datetime
     enabled: bool = True
     draining: bool = False
+    slot_service: Mapping[int, SlotService] = field(default_factory=dict)
+    """Slot number -> how it was taken out of service; slots in service are not in it."""
     instance_id: str | None = None
 
 

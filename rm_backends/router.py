@@ -21,6 +21,7 @@ from rm_backends.base import (
     LaunchSpec,
     ResourceManager,
     RestoreRecord,
+    RunNote,
     Withdrawn,
 )
 from windlass.base.errors import InvalidArgument, NotFound
@@ -91,6 +92,10 @@ class Router:
         for backend in self._backends:
             await backend.update_job(order)
 
+    def note_run(self, note: RunNote) -> None:
+        if (backend := self._owner(note.allocation_id)) is not None:
+            backend.note_run(note)
+
     async def restore(self, records: Sequence[RestoreRecord]) -> None:
         """What ran in a pool that is gone from the configuration goes to the first backend, which reports it lost."""
         shares: dict[int, list[RestoreRecord]] = {n: [] for n in range(len(self._backends))}
@@ -111,6 +116,10 @@ class Router:
             return Reason(kind=ReasonKind.NO_SUCH_AGENT, text=text)
         backend = self._owner(allocation_id)
         return backend.explain(allocation_id) if backend is not None else None
+
+    async def expected_start(self, allocation_id: str) -> datetime | None:
+        backend = self._owner(allocation_id)
+        return await backend.expected_start(allocation_id) if backend is not None else None
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

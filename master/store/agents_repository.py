@@ -9,7 +9,7 @@ from sqlmodel import select
 from master.store.store import Store
 from master.store.tables import Agent
 from master.store.unit_of_work import UnitOfWork
-from rm_backends.ports import AgentRecord
+from rm_backends.ports import AgentRecord, SlotService
 
 
 class AgentsRepository:
@@ -28,6 +28,7 @@ class AgentsRepository:
                 first_seen=row["first_seen"],
                 enabled=row["enabled"],
                 draining=row["draining"],
+                slot_service={int(n): SlotService(s) for n, s in row["slot_service"].items()},
                 instance_id=row["instance_id"],
             )
             for row in rows
@@ -44,6 +45,7 @@ class AgentsRepository:
                 "first_seen": record.first_seen,
                 "enabled": record.enabled,
                 "draining": record.draining,
+                "slot_service": {str(n): str(s) for n, s in record.slot_service.items()},
                 "instance_id": record.instance_id,
             },
         )

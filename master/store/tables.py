@@ -122,9 +122,34 @@ class Experiment(SQLModel, table=True):
     model_files: list[dict[str, Any]] = json_column()
     """The listing: path, size, mode, mtime."""
     resource_pool: str = ""
+    queue_position: str | None = None
+    """Where its job was moved to in the queue: an exact decimal on the scale of seconds since the epoch."""
     progress: float = 0.0
     error: str = ""
     """Why it ended in ERROR, for people."""
+    created_at: datetime = time_column(nullable=False, index=True)
+    ended_at: datetime | None = time_column()
+
+
+class Command(SQLModel, table=True):
+    """A command: one task, one run. The same columns will serve the other interactive tasks."""
+
+    id: str = Field(primary_key=True)
+    """Also the id of its task."""
+    type: str
+    """COMMAND"""
+    job_id: str = Field(index=True)
+    owner_id: int = Field(foreign_key="user.id", index=True)
+    workspace_id: int = Field(default=1, foreign_key="workspace.id")
+    state: str = Field(index=True)
+    description: str = ""
+    config: dict[str, Any] = json_column()
+    """Complete: merged, every default filled in."""
+    context: str | None = None
+    """Blob id of the gzipped tar of its files."""
+    resource_pool: str = ""
+    queue_position: str | None = None
+    exit_status: str = ""
     created_at: datetime = time_column(nullable=False, index=True)
     ended_at: datetime | None = time_column()
 
@@ -277,6 +302,8 @@ class Agent(SQLModel, table=True):
     slots: int
     enabled: bool = True
     draining: bool = False
+    slot_service: dict[str, str] = json_column()
+    """Slots that an operator took out of service: slot number -> "disabled" or "draining"."""
     instance_id: str | None = None
     first_seen: datetime = time_column(nullable=False)
 

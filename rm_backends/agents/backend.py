@@ -31,6 +31,7 @@ from rm_backends.base import (
     Lost,
     RestoreRecord,
     RmEvents,
+    RunNote,
     Withdrawn,
 )
 from rm_backends.ports import AgentStore, JoinTokens, LogSink
@@ -138,6 +139,10 @@ class AgentsBackend:
         for pool in self._pools.values():
             pool.update_job(order)
 
+    def note_run(self, note: RunNote) -> None:
+        if (pool := self._pool_of(note.allocation_id)) is not None:
+            pool.note_run(note)
+
     async def restore(self, records: Sequence[RestoreRecord]) -> None:
         await self._registry.load()
         for record in records:
@@ -155,6 +160,10 @@ class AgentsBackend:
     def explain(self, allocation_id: str) -> Reason | None:
         pool = self._pool_of(allocation_id)
         return pool.explain(allocation_id) if pool is not None else None
+
+    async def expected_start(self, allocation_id: str) -> datetime | None:
+        pool = self._pool_of(allocation_id)
+        return await pool.expected_start(allocation_id) if pool is not None else None
 
     async def run(self) -> None:
         self._registry.open_windows()

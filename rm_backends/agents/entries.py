@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from master.core.scheduler.types import Request, Running
-from rm_backends.base import AllocationRequest, Container, ContainerPhase, LaunchSpec
+from rm_backends.base import AllocationRequest, Container, ContainerPhase, LaunchSpec, RunNote
 
 PHASE_ORDER: dict[ContainerPhase, int] = {phase: n for n, phase in enumerate(ContainerPhase)}
 
@@ -59,6 +59,9 @@ class Entry:
     lost: bool = False
     lost_committed: bool = False
     spec: LaunchSpec | None = None
+    last_checkpoint: float | None = None
+    expected_end: float | None = None
+    """As its owner told; else its job's usual run time counts."""
     as_request: Request = field(init=False)
     _running: Running | None = field(default=None, init=False)
 
@@ -86,15 +89,31 @@ class Entry:
         """Parts that should be on their agents."""
         return (part for part in self.parts.values() if part.is_live)
 
+    def note(self, note: RunNote) -> None:
+        if note.last_checkpoint is not None:
+            self.last_checkpoint = note.last_checkpoint.timestamp()
+        if note.expected_end is not None:
+            self.expected_end = note.expected_end.timestamp()
+        self.touched()
+
+    def with_run_time(self, run_time_s: float | None) -> Request:
+        """The request as the scheduler sees it; `run_time_s` is how long its job's runs take."""
+        if self.as_request.expected_run_s != run_time_s:
+            self.as_request = replace(self.as_request, expected_run_s=run_time_s)
+        return self.as_request
+
     def touched(self) -> None:
         """What `as_running` tells has changed."""
         self._running = None
 
-    def as_running(self) -> Running | None:
+    def as_running(self, run_time_s: float | None = None) -> Running | None:
         """What the scheduler sees of it; None when all it holds is on agents that are gone.
 
         Kept between decisions: thousands of these do not change from one to the next.
         """
+        if self.as_request.expected_run_s != run_time_s:
+            self.with_run_time(run_time_s)
+            self._running = None
         if self._running is None:
             placement = {
                 part.container.agent_id: len(part.container.slot_ids)
@@ -108,5 +127,12 @@ class Entry:
                 placement=placement,
                 started=self.granted_at,
                 releasing=self.releasing or self.killed or self.lost,
+                last_checkpoint=self.last_checkpoint,
+                expected_end=self._expected_end(run_time_s),
             )
         return self._running
+
+    def _expected_end(self, run_time_s: float | None) -> float | None:
+        if self.expected_end is not None:
+            return self.expected_end
+        return None if run_time_s is None else self.granted_at + run_time_s

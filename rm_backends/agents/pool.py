@@ -6,8 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from master.core.reasons import Reason, ReasonKind
+from master.core.scheduler.forecast import expected_start
 from master.core.scheduler.types import (
     Decision,
     Job,
@@ -24,7 +26,7 @@ from rm_backends.agents.holdings import Holdings
 from rm_backends.agents.limits import PoolShape, fits
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.outbox import Outbox
-from rm_backends.base import AllocationRequest, JobOrder, ReleaseAsked
+from rm_backends.base import AllocationRequest, JobOrder, ReleaseAsked, RunNote
 from windlass.base.clock import Clock
 from windlass.base.ids import Ids
 from windlass.base.loop import Loop
@@ -71,6 +73,8 @@ class Pool:
         self.options = options
         self.waiting: dict[str, Entry] = {}
         self.jobs: dict[str, Job] = {}
+        self._run_times: dict[str, float] = {}
+        """job id -> seconds that one of its allocations runs, as its owner knows or has learned."""
         self.holdings = Holdings(
             outbox=outbox, clock=clock, ids=ids, epoch=epoch, changed=self.touch
         )
@@ -124,13 +128,21 @@ class Pool:
             weight=order.weight,
             max_slots=order.max_slots,
             priority=order.priority,
+            position=order.position,
         )
+        if order.run_time_s is not None:
+            self._run_times[order.job_id] = order.run_time_s
 
     def update_job(self, order: JobOrder) -> None:
         """A job that has nothing here is left out: its next request brings its order with it."""
         if order.job_id in self.jobs:
             self.note_job(order)
             self.touch()
+
+    def note_run(self, note: RunNote) -> None:
+        """Changes no decision that waits to be made, so it wakes nobody."""
+        if (entry := self.holdings.entries.get(note.allocation_id)) is not None:
+            entry.note(note)
 
     def releasing(self, allocation_id: str) -> None:
         """Its slots are coming back by themselves."""
@@ -154,6 +166,13 @@ class Pool:
             return planned or waiting.reason
         return waiting.reason if self._fits_open_agents(entry) else self._no_such_agent(entry)
 
+    async def expected_start(self, allocation_id: str) -> datetime | None:
+        """When a request that waits here will probably start; None if nobody can know."""
+        if allocation_id not in self.waiting:
+            return None
+        at = await asyncio.to_thread(expected_start, self.snapshot(), allocation_id)
+        return None if at is None else datetime.fromtimestamp(at, tz=UTC)
+
     def set_outlook(self, outlook: PoolOutlook) -> None:
         self._outlook = outlook
         self._outlook_at = self._clock.monotonic()
@@ -166,7 +185,9 @@ class Pool:
         used = {e.request.job.job_id for e in self.waiting.values()}
         used.update(e.request.job.job_id for e in entries)
         self.jobs = {job_id: job for job_id, job in self.jobs.items() if job_id in used}
-        running = [entry.as_running() for entry in entries]
+        self._run_times = {job: time for job, time in self._run_times.items() if job in used}
+        run_times = self._run_times
+        running = [entry.as_running(run_times.get(entry.as_request.job_id)) for entry in entries]
         return PoolState(
             now=self._clock.now().timestamp(),
             settings=self.options.scheduler,
@@ -174,7 +195,10 @@ class Pool:
                 a.as_state() for a in self.agents.values() if a.presence is not Presence.AWAY
             ),
             jobs=dict(self.jobs),
-            waiting=tuple(entry.as_request for entry in self.waiting.values()),
+            waiting=tuple(
+                entry.with_run_time(run_times.get(entry.as_request.job_id))
+                for entry in self.waiting.values()
+            ),
             running=tuple(entry for entry in running if entry is not None),
             launchable=self._launchable(),
         )

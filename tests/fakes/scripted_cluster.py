@@ -36,6 +36,7 @@ from rm_backends.base import (
     LaunchSpec,
     ResourceChanged,
     RestoreRecord,
+    RunNote,
     Withdrawn,
 )
 from windlass.base.clock import Clock, ManualClock
@@ -79,6 +80,8 @@ class ScriptedManager:
     calls: list[tuple[str, str]] = field(default_factory=list)
     specs: dict[str, LaunchSpec] = field(default_factory=dict)
     records: Sequence[RestoreRecord] = ()
+    orders: list[JobOrder] = field(default_factory=list)
+    notes: list[RunNote] = field(default_factory=list)
     kills_may_go: asyncio.Event = field(default_factory=asyncio.Event)
     granted: set[str] = field(default_factory=set)
     _asked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -128,8 +131,14 @@ class ScriptedManager:
         self._note("kill", allocation_id)
         await self.kills_may_go.wait()
 
+    def note_run(self, note: RunNote) -> None:
+        self.notes.append(note)
+
+    async def expected_start(self, allocation_id: str) -> datetime | None:
+        return None
+
     async def update_job(self, order: JobOrder) -> None:
-        pass
+        self.orders.append(order)
 
     async def restore(self, records: Sequence[RestoreRecord]) -> None:
         self.records = records

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
 
 from master.core.reasons import Reason
@@ -38,6 +39,8 @@ class SchedulerSettings:
     default_priority: int = DEFAULT_PRIORITY
     preempt_after_s: float = 600.0
     """Release nothing for work that booting or launchable capacity can serve within this time."""
+    reserve_after_s: float | None = 1800.0
+    """The starvation guard: a gang that has waited this long gets a reservation. None: never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,8 @@ class Job:
     weight: float = 1.0
     max_slots: int | None = None
     priority: int | None = None
+    position: Decimal | None = None
+    """Where it was moved to in the queue of its priority, on the scale of `submitted`; None: where it came."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +69,8 @@ class Request:
     single_agent: bool = False
     preemptible: bool = True
     blocked_agents: frozenset[str] = frozenset()
+    expected_run_s: float | None = None
+    """How long it will probably hold its slots, known or learned; None: nobody knows."""
 
 
 Placement = Mapping[str, int]
@@ -80,11 +87,18 @@ class Running:
     releasing: bool = False
     """It was already asked to stop: its slots come back by themselves."""
     last_checkpoint: float | None = None
+    expected_end: float | None = None
+    """When it will probably give its slots back by itself; None: nobody knows."""
+    closing: Placement = field(default_factory=dict)
+    """Of its slots those that are being taken out of service: they do not come back when it leaves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentState:
-    """One agent as capacity. `slots` counts enabled slots; what runs on it is told by `PoolState.running`."""
+    """One agent as capacity; what runs on it is told by `PoolState.running`.
+
+    `slots` counts enabled slots, and those that were disabled while in use for as long as they are (`Running.closing`).
+    """
 
     id: str
     slots: int

@@ -1,0 +1,56 @@
+"""What the job queue needs of the roots that own jobs; experiments and interactive tasks implement it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from master.core.jobs import JobChange, JobType
+from rm_backends.base import JobOrder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts:
+    """One job that is not over."""
+
+    job_id: str
+    type: JobType
+    entity_id: str
+    """Experiment id or task id."""
+    name: str
+    owner_id: int
+    owner_name: str
+    workspace_id: int
+    pool: str
+    order: JobOrder
+    progress: float | None = None
+    """0 to 1; None for what has none."""
+    last_release: str = ""
+    """Why the scheduler last asked work of it to give its slots back; empty: never."""
+
+
+class JobRoot(Protocol):
+    """The root that a job belongs to."""
+
+    def job_facts(self) -> JobFacts: ...
+
+    def waiting_allocations(self) -> Sequence[str]:
+        """Ids of its allocations that have no slots yet, oldest first."""
+        ...
+
+    async def change_job(self, change: JobChange) -> None:
+        """Commit the change, then tell the resource managers.
+
+        Raises InvalidArgument for what this kind of job cannot do, InvalidState when it is over, NotFound for an
+        unknown pool, Unsatisfiable for a pool that could never run it.
+        """
+        ...
+
+
+class JobSource(Protocol):
+    """All live jobs of one kind."""
+
+    def job_roots(self) -> Sequence[JobRoot]: ...
+
+    def job_root(self, job_id: str) -> JobRoot | None: ...

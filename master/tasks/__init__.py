@@ -1,0 +1,1 @@
+"""Interactive tasks: commands."""

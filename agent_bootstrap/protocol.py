@@ -31,6 +31,14 @@ HEARTBEAT_S = 5.0
 """How often an agent says it is there. The master cordons after 30 s of silence."""
 
 
+MAX_LABELS = 64
+"""They are for people to read."""
+
+LABEL_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:/=@+-]{0,127}$"
+Label: TypeAlias = Annotated[str, Field(pattern=LABEL_PATTERN)]
+"""A word, or key=value. No commas and no spaces: lists of labels are written with them."""
+
+
 class Message(BaseModel):
     """Unknown keys are ignored, so that a newer peer may say more."""
 
@@ -107,6 +115,8 @@ class Hello(Message):
     highest_epoch: int = 0
     notes: tuple[str, ...] = ()
     """What an operator should know, e.g. that tasks run without namespaces here, and why."""
+    labels: tuple[Label, ...] = Field(default=(), max_length=MAX_LABELS)
+    """What whoever started the agent says of it, e.g. rack=a12. Shown, not interpreted."""
 
 
 class Heartbeat(Message):

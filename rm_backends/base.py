@@ -308,3 +308,5 @@ class AgentView:
     instance_id: str | None = None
     notes: tuple[str, ...] = ()
     """What an operator should know: isolation fallback, disk nearly full, ..."""
+    labels: tuple[str, ...] = ()
+    """What whoever started the agent says of it, e.g. rack=a12."""

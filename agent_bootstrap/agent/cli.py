@@ -36,6 +36,10 @@ def run(
     agent_id: Annotated[
         str | None, typer.Option(help="Unique in the cluster; the host name if not given.")
     ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(help="Shown of this agent, e.g. rack=a12. May be repeated."),
+    ] = None,
     join_token_file: Annotated[
         Path | None, typer.Option(help="File with the pool's join token (mode 0600).")
     ] = None,
@@ -64,6 +68,7 @@ def run(
         "master_url": master,
         "resource_pool": pool,
         "agent_id": agent_id,
+        "label": label or None,
         "join_token_file": join_token_file,
         "work_dir": work_dir,
         "artificial_slots": artificial_slots,

@@ -254,6 +254,7 @@ class Agent:
             containers=tuple(container.report() for container in self._containers.values()),
             highest_epoch=self._epoch.highest,
             notes=self._notes(),
+            labels=self._options.label,
         )
 
     def _enter(self, welcome: Welcome) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import socket
 import stat
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -23,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from agent_bootstrap.protocol import LABEL_PATTERN, MAX_LABELS
 from windlass.base.errors import InvalidConfig
 
 IGNORED_KEYS = frozenset(
@@ -33,7 +36,6 @@ IGNORED_KEYS = frozenset(
         "container_runtime",
         "debug",
         "fluent",
-        "label",
     }
 )
 """Keys of other agents' files that mean nothing here: accepted, so that those files load."""
@@ -74,6 +76,23 @@ def _gpu_alias(value: object) -> object:
     return "cuda" if value == "gpu" else value
 
 
+def _comma_list(value: object) -> object:
+    """A text, as in a variable, is a list with commas."""
+    if isinstance(value, str):
+        return [word.strip() for word in value.split(",") if word.strip()]
+    return value
+
+
+def _labels(words: tuple[str, ...]) -> tuple[str, ...]:
+    """What is said twice counts once."""
+    for word in words:
+        if re.fullmatch(LABEL_PATTERN, word) is None:
+            raise ValueError(
+                f'"{word}" is not a label: write a word or key=value, at most 128 letters, digits and . _ : / = @ + -'
+            )
+    return tuple(dict.fromkeys(words))
+
+
 class AgentOptions(BaseModel):
     """One agent."""
 
@@ -85,6 +104,10 @@ class AgentOptions(BaseModel):
     master_port: int | None = Field(default=None, ge=1, le=65535)
     agent_id: str = Field(default_factory=socket.gethostname, pattern=r"^[A-Za-z0-9._-]{1,200}$")
     resource_pool: str = Field(default="default", min_length=1)
+    label: Annotated[tuple[str, ...], BeforeValidator(_comma_list), AfterValidator(_labels)] = (
+        Field(default=(), max_length=MAX_LABELS)
+    )
+    """Words, or key=value, that screens show of this agent: a list, or a text with commas."""
     join_token: SecretStr | None = None
     join_token_file: Path | None = None
     work_dir: Path = Field(default_factory=_default_work_dir)

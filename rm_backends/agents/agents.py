@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import count, islice
 from typing import Protocol
 
 from agent_bootstrap.protocol import Message, Slot, SlotKind
@@ -58,6 +59,7 @@ class Agent:
     """Mutable: owned by a pool, changed only on its event loop."""
 
     record: AgentRecord
+    """Changed by `remember` only."""
     aux_places: int
     presence: Presence = Presence.AWAY
     since: float = 0.0
@@ -67,6 +69,7 @@ class Agent:
     address: str = ""
     version: str = ""
     notes: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
     devices: tuple[Slot, ...] = ()
     """Empty for an agent that is only remembered."""
     cordoned: bool = False
@@ -84,10 +87,27 @@ class Agent:
 
     @property
     def slot_ids(self) -> tuple[int, ...]:
-        """Of an agent that is only remembered, the numbers that it had if they were dense."""
+        """Of an agent that is only remembered: those that somebody names, and the lowest others."""
         if self.devices:
             return tuple(slot.id for slot in self.devices)
-        return tuple(range(self.record.slots))
+        named = self._taken() | self.record.slot_service.keys()
+        others = (n for n in count() if n not in named)
+        return (*sorted(named), *islice(others, max(0, self.record.slots - len(named))))
+
+    @property
+    def slot_count(self) -> int:
+        """Whatever their service. May be asked in any thread."""
+        return len(self.devices) or self.record.slots
+
+    @property
+    def slots_in_service(self) -> int:
+        """How many of its slots nobody took out of service by themselves."""
+        return sum(slot not in self.record.slot_service for slot in self.slot_ids)
+
+    @property
+    def slots_in_reach(self) -> int:
+        """Slots that are free or in use: those in service, and others for as long as they are in use."""
+        return self.used_slots + len(self.free_slot_ids())
 
     def move(self, presence: Presence, now: float) -> None:
         if presence not in ALLOWED[self.presence]:
@@ -99,6 +119,11 @@ class Agent:
     def is_open(self) -> bool:
         """Nobody took it out of service."""
         return self.record.enabled and not self.record.draining and not self.cordoned
+
+    @property
+    def is_draining(self) -> bool:
+        """Out of service, and what runs on it may finish. With the last of it the agent is simply disabled."""
+        return self.record.draining and bool(self.holds)
 
     @property
     def is_schedulable(self) -> bool:
@@ -113,16 +138,25 @@ class Agent:
         if self.holds.pop(container_id, None) is not None:
             self._recount()
 
+    def remember(self, record: AgentRecord) -> None:
+        self.record = record
+        self._recount()
+
     def set_devices(self, devices: tuple[Slot, ...]) -> None:
         self.devices = devices
         self._recount()
 
     def free_slot_ids(self) -> list[int]:
-        """Ascending."""
+        """Of the slots in service, ascending."""
         if self._free is None:
-            taken = {slot for hold in self.holds.values() for slot in hold.slot_ids}
-            self._free = sorted(slot for slot in self.slot_ids if slot not in taken)
+            out = self._taken() | self.record.slot_service.keys()
+            self._free = sorted(slot for slot in self.slot_ids if slot not in out)
         return self._free
+
+    def closing(self, slot_ids: Sequence[int]) -> int:
+        """How many of these slots in use do not come back: they were taken out of service, or are gone."""
+        known = self.slot_ids
+        return sum(n in self.record.slot_service or n not in known for n in slot_ids)
 
     def kind_of(self, slot_ids: Sequence[int]) -> str:
         """cuda, rocm or cpu. Artificial slots are cpu, and so is no slot at all."""
@@ -139,13 +173,15 @@ class Agent:
 
     def as_state(self) -> AgentState:
         """What the scheduler sees. An agent out of service counts only for what still runs on it."""
-        used = self.used_slots
         return AgentState(
             id=self.id,
-            slots=max(used, len(self.slot_ids)) if self.is_open else used,
+            slots=self.slots_in_reach if self.is_open else self.used_slots,
             aux_places=self.aux_places,
             schedulable=self.is_schedulable,
         )
+
+    def _taken(self) -> set[int]:
+        return {slot for hold in self.holds.values() for slot in hold.slot_ids}
 
     def _recount(self) -> None:
         self._free = None

@@ -32,9 +32,10 @@ from rm_backends.base import (
     RestoreRecord,
     RmEvents,
     RunNote,
+    SlotView,
     Withdrawn,
 )
-from rm_backends.ports import AgentStore, JoinTokens, LogSink
+from rm_backends.ports import AgentStore, JoinTokens, LogSink, SlotService
 from windlass.base.clock import Clock
 from windlass.base.errors import InvalidArgument, NotFound, Unsatisfiable
 from windlass.base.ids import Ids
@@ -156,6 +157,7 @@ class AgentsBackend:
             elif not pool.knows(request.allocation_id):
                 pool.note_job(request.job)
                 pool.holdings.restore(record)
+        self._registry.enforce()
 
     def explain(self, allocation_id: str) -> Reason | None:
         pool = self._pool_of(allocation_id)
@@ -224,7 +226,7 @@ class AgentsBackend:
         return tuple(pool_view(pool) for pool in self._pools.values())
 
     def queue(self, pool: str) -> Sequence[QueueEntry]:
-        """What waits and what holds slots, oldest job first. Raises NotFound."""
+        """What waits and what holds slots, in the order of jobs. Raises NotFound."""
         return queue_view(self._pool(pool))
 
     async def enable_agent(self, agent_id: str) -> AgentView:
@@ -236,6 +238,24 @@ class AgentsBackend:
         """With `drain` what runs on it may finish, else it is stopped. It gets no new work either way."""
         await self._registry.set_service(agent_id, enabled=False, draining=drain)
         return self.agent(agent_id)
+
+    def slot(self, agent_id: str, slot_id: int) -> SlotView:
+        """Raises NotFound, as the next two."""
+        for slot in self.agent(agent_id).slots:
+            if slot.id == slot_id:
+                return slot
+        raise NotFound(f"agent '{agent_id}': slot", slot_id)
+
+    async def enable_slot(self, agent_id: str, slot_id: int) -> SlotView:
+        """It gets work again if its agent is enabled."""
+        await self._registry.set_slot_service(agent_id, slot_id, None)
+        return self.slot(agent_id, slot_id)
+
+    async def disable_slot(self, agent_id: str, slot_id: int, *, drain: bool) -> SlotView:
+        """With `drain` what holds it may finish, else it is stopped. It gets no new work either way."""
+        how = SlotService.DRAINING if drain else SlotService.DISABLED
+        await self._registry.set_slot_service(agent_id, slot_id, how)
+        return self.slot(agent_id, slot_id)
 
     async def forget_agent(self, agent_id: str) -> None:
         """It will not come back. Raises NotFound, and Conflict while it is connected."""

@@ -187,16 +187,22 @@ class Holdings:
             if part.is_live:
                 self._lose_part(entry, part, reason)
 
-    def stop_work(self, agent: Agent, reason: str) -> None:
-        """Take the agent away from what runs on it. It ends as a failure of the agent, not of the task."""
+    def stop_work(self, agent: Agent, reason: str, *, slot_id: int | None = None) -> None:
+        """Take the agent, or one slot, away from what runs there. It ends as the agent's failure, not the task's."""
         for entry, part in self._held_by(agent):
-            if not part.is_live:
+            if not part.is_live or slot_id not in (None, *part.container.slot_ids):
                 continue
             if entry.stage is Stage.STARTED or part.confirmed:
                 part.stopped_because = reason
                 self._send_kill(entry, part)
             else:
                 self._lose_part(entry, part, reason)
+
+    def note_service(self, agent: Agent) -> None:
+        """Slots of the agent were taken out of service or back into it, or it has other slots now."""
+        for entry, part in self._held_by(agent):
+            part.closing = agent.closing(part.container.slot_ids)
+            entry.touched()
 
     def _held_by(self, agent: Agent) -> list[tuple[Entry, Part]]:
         held = []

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from agent_bootstrap.protocol import (
     HEARTBEAT_S,
-    PROTOCOL_VERSION,
     ContainerReport,
     Heartbeat,
     Hello,
@@ -18,8 +16,9 @@ from agent_bootstrap.protocol import (
     Welcome,
 )
 from rm_backends.agents.agents import Agent, Link, Presence
+from rm_backends.agents.hello import record_of, refusal
 from rm_backends.agents.pool import Pool
-from rm_backends.ports import AgentRecord, AgentStore
+from rm_backends.ports import AgentRecord, AgentStore, SlotService
 from windlass.base.clock import Clock
 from windlass.base.errors import Conflict, NotFound
 
@@ -30,7 +29,6 @@ SILENT_S = 2 * HEARTBEAT_S
 FORGET_AWAY_S = 3600.0
 """An agent of an instance that is away this long is forgotten: its provisioner did not tell us that it is gone."""
 LOW_DISK_BYTES = 1024**3
-_AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,199}")
 
 
 class Registry:
@@ -76,6 +74,12 @@ class Registry:
                 self._add(pool, record).presence = Presence.RECONNECTING
         self.open_windows()
 
+    def enforce(self) -> None:
+        """What was disabled before a restart stops what is restored: it may be enabled before its agent is back."""
+        for pool in self._pools.values():
+            for agent in pool.agents.values():
+                self._enforce_service(pool, agent)
+
     def open_windows(self) -> None:
         """Count every running reconnect window from now: only from now on can agents connect."""
         now = self._clock.monotonic()
@@ -92,7 +96,8 @@ class Registry:
             if (refused := self._refusal(hello, pool_name)) is not None:
                 return refused
             pool = self._pools[pool_name]
-            record = self._record(hello, pool)
+            found = self.find(hello.agent_id)
+            record = record_of(hello, found[1] if found else None, self._clock.now())
             known = pool.agents.get(hello.agent_id)
             if known is None or known.record != record:
                 await self._store.save(record)
@@ -175,18 +180,25 @@ class Registry:
 
     async def set_service(self, agent_id: str, *, enabled: bool, draining: bool) -> None:
         """Enable, disable or drain. Disabling without draining stops what runs on it."""
-        async with self._saving:
-            _, agent = self.get(agent_id)
-            record = replace(agent.record, enabled=enabled, draining=draining)
-            await self._store.save(record)
-            found = self.find(agent_id)
-            if found is None:
-                await self._store.remove(agent_id)
-                raise NotFound("agent", agent_id)
-            pool, agent = found
-            agent.record = record
-        self._enforce_service(pool, agent)
-        pool.touch()
+
+        def change(agent: Agent) -> AgentRecord:
+            return replace(agent.record, enabled=enabled, draining=draining)
+
+        await self._change(agent_id, change)
+
+    async def set_slot_service(
+        self, agent_id: str, slot_id: int, service: SlotService | None
+    ) -> None:
+        """Take one slot out of service, or back into it (None). DISABLED stops what holds it."""
+
+        def change(agent: Agent) -> AgentRecord:
+            if slot_id not in agent.slot_ids:
+                raise NotFound(f"agent '{agent_id}': slot", slot_id)
+            others = {n: how for n, how in agent.record.slot_service.items() if n != slot_id}
+            mine = {} if service is None else {slot_id: service}
+            return replace(agent.record, slot_service={**others, **mine})
+
+        await self._change(agent_id, change)
 
     def cordon(self, agent_id: str) -> bool:
         """False if something is placed on it. An agent not seen yet is cordoned from its first connection on."""
@@ -207,20 +219,24 @@ class Registry:
             agent.cordoned = False
             pool.touch()
 
+    async def _change(self, agent_id: str, change: Callable[[Agent], AgentRecord]) -> None:
+        """Save what an operator says of an agent, then act on it."""
+        async with self._saving:
+            _, agent = self.get(agent_id)
+            record = change(agent)
+            await self._store.save(record)
+            found = self.find(agent_id)
+            if found is None:
+                await self._store.remove(agent_id)
+                raise NotFound("agent", agent_id)
+            pool, agent = found
+            agent.remember(record)
+        self._enforce_service(pool, agent)
+        pool.touch()
+
     def _refusal(self, hello: Hello, pool_name: str) -> Refused | None:
-        if hello.protocol != PROTOCOL_VERSION:
-            return Refused(
-                reason=f"the agent speaks protocol {hello.protocol}, the master {PROTOCOL_VERSION}: "
-                "install the same version of windlass on both"
-            )
-        if hello.pool != pool_name:
-            return Refused(reason=f"connected for pool '{pool_name}', but says '{hello.pool}'")
-        if _AGENT_ID.fullmatch(hello.agent_id) is None:
-            return Refused(reason="the agent id must be 1 to 200 letters, digits and . _ : @ -")
-        if len({slot.id for slot in hello.slots}) != len(hello.slots):
-            return Refused(reason="two slots have the same number")
-        if hello.highest_epoch > self._welcome.epoch:
-            return Refused(reason="the agent has seen a newer master", retry=True)
+        if (refused := refusal(hello, pool_name, self._welcome.epoch)) is not None:
+            return refused
         found = self.find(hello.agent_id)
         if found is None:
             return None
@@ -235,19 +251,6 @@ class Registry:
     def _is_silent(self, agent: Agent) -> bool:
         return agent.link is None or self._clock.monotonic() - agent.link.last_heard >= SILENT_S
 
-    def _record(self, hello: Hello, pool: Pool) -> AgentRecord:
-        known = self.find(hello.agent_id)
-        record = known[1].record if known else None
-        return AgentRecord(
-            agent_id=hello.agent_id,
-            pool=pool.name,
-            slots=len(hello.slots),
-            first_seen=record.first_seen if record else self._clock.now(),
-            enabled=record.enabled if record else True,
-            draining=record.draining if record else False,
-            instance_id=hello.instance_id,
-        )
-
     def _add(self, pool: Pool, record: AgentRecord) -> Agent:
         agent = Agent(record=record, aux_places=pool.options.max_aux_containers_per_agent)
         agent.cordoned = agent.id in self._cordoned
@@ -260,7 +263,7 @@ class Registry:
             del found[0].agents[record.agent_id]
             found[0].touch()
         agent = pool.agents.get(record.agent_id) or self._add(pool, record)
-        agent.record = record
+        agent.remember(record)
         return agent
 
     def _attach(self, agent: Agent, hello: Hello, address: str) -> None:
@@ -271,6 +274,7 @@ class Registry:
         agent.boot_id = hello.boot_id
         agent.version = hello.version
         agent.notes = hello.notes
+        agent.labels = hello.labels
         agent.set_devices(hello.slots)
         agent.address = address
 
@@ -294,5 +298,10 @@ class Registry:
 
     @staticmethod
     def _enforce_service(pool: Pool, agent: Agent) -> None:
+        pool.holdings.note_service(agent)
         if not agent.record.enabled and not agent.record.draining:
             pool.holdings.stop_work(agent, f"agent {agent.id} was disabled")
+        for slot_id, how in agent.record.slot_service.items():
+            if how is SlotService.DISABLED:
+                reason = f"slot {slot_id} of agent {agent.id} was disabled"
+                pool.holdings.stop_work(agent, reason, slot_id=slot_id)

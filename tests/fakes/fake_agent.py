@@ -85,6 +85,7 @@ class FakeAgent:
     address: str = ""
     boot_id: str = "boot-1"
     instance_id: str | None = None
+    labels: tuple[str, ...] = ()
     program: Program = run_until_told
     start_s: float = 0.0
     """From StartContainer to RUNNING."""
@@ -245,6 +246,7 @@ class FakeAgent:
             ),
             containers=self._reports(),
             highest_epoch=self.highest_epoch,
+            labels=self.labels,
         )
 
     def _reports(self) -> tuple[ContainerReport, ...]:

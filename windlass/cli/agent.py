@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+from windlass.base.errors import InvalidArgument
 from windlass.cli.connect import client_for
 from windlass.cli.groups import OperatorGroup
-from windlass.cli.output import CsvOption, JsonOption, local_time, print_json, print_rows
+from windlass.cli.output import (
+    CsvOption,
+    JsonOption,
+    local_time,
+    notice,
+    print_json,
+    print_rows,
+)
+from windlass.sdk.client import Client
 
 
 class AgentGroup(OperatorGroup):
@@ -22,6 +31,15 @@ app = typer.Typer(
     add_completion=False,
     help="Machines of the cluster; run an agent.",
 )
+
+
+AgentIds = Annotated[
+    list[str] | None, typer.Argument(metavar="[AGENT]...", help="Agent ids.", show_default=False)
+]
+AllOption = Annotated[bool, typer.Option("--all", help="All agents.")]
+DrainOption = Annotated[
+    bool, typer.Option("--drain", help="What runs there may finish; nothing new starts.")
+]
 
 
 @app.callback()
@@ -44,27 +62,104 @@ def list_agents(ctx: typer.Context, as_json: JsonOption = False, as_csv: CsvOpti
         "In use",
         "Kind",
         "State",
+        "Labels",
         "Address",
         "Version",
     ]
     print_rows(headers, [_row(agent) for agent in agents], as_csv=as_csv)
 
 
+@app.command()
+def enable(ctx: typer.Context, agent_ids: AgentIds = None, everyone: AllOption = False) -> None:
+    """Give agents work again."""
+    client = client_for(ctx)
+    for agent_id in _chosen(client, agent_ids, everyone):
+        client.enable_agent(agent_id)
+        notice(f"enabled agent {agent_id}")
+
+
+@app.command()
+def disable(
+    ctx: typer.Context,
+    agent_ids: AgentIds = None,
+    everyone: AllOption = False,
+    drain: DrainOption = False,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+) -> None:
+    """Take agents out of service: what runs on them is stopped, and starts again elsewhere.
+
+    With --drain it may finish first; what still runs is listed.
+    """
+    client = client_for(ctx)
+    chosen = _chosen(client, agent_ids, everyone)
+    for agent_id in chosen:
+        client.disable_agent(agent_id, drain=drain)
+        notice(f"{'draining' if drain else 'disabled'} agent {agent_id}")
+    if drain:
+        _print_running(client, set(chosen), as_json=as_json, as_csv=as_csv)
+
+
+def _chosen(client: Client, agent_ids: list[str] | None, everyone: bool) -> list[str]:
+    if everyone == bool(agent_ids):
+        raise InvalidArgument("which agents? give their ids, or --all")
+    return agent_ids or sorted(str(agent["id"]) for agent in client.agents())
+
+
+def _print_running(client: Client, agents: set[str], *, as_json: bool, as_csv: bool) -> None:
+    """What has resources on one of the agents."""
+    placed = [(task, _agents_of(task)) for task in client.live_allocations()]
+    running = [(task, places) for task, places in placed if agents & set(places)]
+    if as_json:
+        print_json([task for task, _ in running])
+        return
+    if not running and not as_csv:
+        notice("nothing runs there any more")
+        return
+    headers = ["Task", "Allocation", "Name", "Slots", "Agents", "Since"]
+    rows = [
+        [
+            task.get("taskId"),
+            task.get("allocationId"),
+            task.get("name"),
+            task.get("slotsNeeded"),
+            ", ".join(places),
+            local_time(task.get("registeredTime")),
+        ]
+        for task, places in running
+    ]
+    print_rows(headers, rows, as_csv=as_csv)
+
+
+def _agents_of(task: dict[str, Any]) -> list[str]:
+    parts = task.get("resources") or []
+    return sorted({agent for part in parts for agent in part.get("agentDevices") or {}})
+
+
+def device_kind(slot: dict[str, Any]) -> str:
+    """cuda, rocm or cpu; unspecified while its agent is away."""
+    return str((slot.get("device") or {}).get("type", "")).removeprefix("TYPE_").lower()
+
+
+def service_state(thing: dict[str, Any]) -> str:
+    """Of an agent or a slot."""
+    if thing.get("connected") is False:
+        return "away"
+    if thing.get("draining"):
+        return "draining"
+    return "enabled" if thing.get("enabled", True) else "disabled"
+
+
+def _agent_state(agent: dict[str, Any], slots: list[dict[str, Any]]) -> str:
+    """With how many of its slots are out of service by themselves."""
+    state = service_state(agent)
+    out = sum(service_state(slot) != "enabled" for slot in slots)
+    return f"{state}, {out} of its slots not" if state == "enabled" and out else state
+
+
 def _row(agent: dict[str, Any]) -> list[Any]:
     slots = list((agent.get("slots") or {}).values())
-    kinds = Counter(
-        str((slot.get("device") or {}).get("type", "")).removeprefix("TYPE_").lower()
-        for slot in slots
-    )
-    state = (
-        "away"
-        if agent.get("connected") is False
-        else "draining"
-        if agent.get("draining")
-        else "enabled"
-        if agent.get("enabled", True)
-        else "disabled"
-    )
+    kinds = Counter(map(device_kind, slots))
     return [
         agent.get("id"),
         local_time(agent.get("registeredTime")),
@@ -72,7 +167,8 @@ def _row(agent: dict[str, Any]) -> list[Any]:
         len(slots),
         sum(slot.get("container") is not None for slot in slots),
         ", ".join(sorted(kinds)),
-        state,
+        _agent_state(agent, slots),
+        ", ".join(agent.get("labels") or []),
         ", ".join(agent.get("addresses") or []),
         agent.get("version"),
     ]

@@ -9,14 +9,15 @@ from pydantic import AfterValidator
 
 from master.api.access import Admin, Caller
 from master.api.bodies import ApiRoute
-from master.api.errors import Unimplemented
 from master.api.models import Body, Paging, word
 from master.api.paging import pagination
 from master.api.replies import reply
 from master.api.services import Api, TheApi
 from master.api.wire.agents import agent as agent_json
+from master.api.wire.agents import slot as slot_json
 from master.experiments.paging import cut
-from rm_backends.base import AgentView
+from rm_backends.base import AgentView, SlotView
+from windlass.base.errors import NotFound
 
 router = APIRouter(prefix="/api/v1/agents", route_class=ApiRoute, tags=["agents"])
 
@@ -69,13 +70,44 @@ async def disable(agent_id: str, body: Disable, principal: Admin, api: TheApi) -
     return _one(api, await api.services.agents.disable_agent(agent_id, drain=body.drain))
 
 
+@router.get("/{agent_id}/slots")
+async def list_slots(agent_id: str, principal: Caller, api: TheApi) -> Response:
+    runs = api.services.allocations.open_states()
+    slots = sorted(api.services.agents.agent(agent_id).slots, key=lambda slot: slot.id)
+    return reply({"slots": [slot_json(view, runs) for view in slots]})
+
+
+@router.get("/{agent_id}/slots/{slot_id}")
+async def get_slot(agent_id: str, slot_id: str, principal: Caller, api: TheApi) -> Response:
+    return _one_slot(api, _slot(api, agent_id, slot_id))
+
+
 @router.post("/{agent_id}/slots/{slot_id}/enable")
+async def enable_slot(agent_id: str, slot_id: str, principal: Admin, api: TheApi) -> Response:
+    slot = _slot(api, agent_id, slot_id)
+    return _one_slot(api, await api.services.agents.enable_slot(agent_id, slot.id))
+
+
 @router.post("/{agent_id}/slots/{slot_id}/disable")
-async def slot(agent_id: str, slot_id: str, principal: Admin, api: TheApi) -> Response:
-    raise Unimplemented(
-        "single slots cannot be enabled or disabled yet: enable or disable the whole agent"
-    )
+async def disable_slot(
+    agent_id: str, slot_id: str, body: Disable, principal: Admin, api: TheApi
+) -> Response:
+    slot = _slot(api, agent_id, slot_id)
+    view = await api.services.agents.disable_slot(agent_id, slot.id, drain=body.drain)
+    return _one_slot(api, view)
 
 
 def _one(api: Api, view: AgentView) -> Response:
     return reply({"agent": agent_json(view, api.services.allocations.open_states())})
+
+
+def _one_slot(api: Api, view: SlotView) -> Response:
+    return reply({"slot": slot_json(view, api.services.allocations.open_states())})
+
+
+def _slot(api: Api, agent_id: str, slot_id: str) -> SlotView:
+    """By its id as the API writes it. Raises NotFound, for the agent or for the slot."""
+    for slot in api.services.agents.agent(agent_id).slots:
+        if str(slot.id) == slot_id:
+            return slot
+    raise NotFound(f"agent '{agent_id}': slot", slot_id)

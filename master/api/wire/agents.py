@@ -26,9 +26,7 @@ def agent(
 ) -> dict[str, Any]:
     """`runs`: the open allocations by id."""
     slots = sorted(view.slots, key=lambda slot: slot.id)
-    states = {
-        c.container.container_id: c.phase.value for run in runs.values() for c in run.containers
-    }
+    states = _container_states(runs)
     return {
         "id": view.id,
         "registeredTime": time(view.registered),
@@ -37,6 +35,7 @@ def agent(
         "enabled": view.enabled and view.connected,
         "draining": view.draining,
         "version": view.version,
+        "labels": list(view.labels),
         "slots": {str(s.id): _slot(s, states) for s in slots} if with_slots else {},
         "containers": {
             id_: _container(id_, allocation_id, states)
@@ -57,6 +56,17 @@ def device(view: SlotView) -> dict[str, Any]:
         "brand": view.brand,
         "uuid": view.uuid,
         "type": DEVICE_TYPES.get(view.kind, "TYPE_UNSPECIFIED"),
+    }
+
+
+def slot(view: SlotView, runs: Mapping[str, AllocationState]) -> dict[str, Any]:
+    """`runs`: the open allocations by id."""
+    return _slot(view, _container_states(runs))
+
+
+def _container_states(runs: Mapping[str, AllocationState]) -> dict[str, str]:
+    return {
+        c.container.container_id: c.phase.value for run in runs.values() for c in run.containers
     }
 
 

@@ -11,7 +11,7 @@ from master.store.agents_repository import AgentsRepository
 from master.store.fleet_repository import FleetRepository
 from master.store.store import Store
 from provisioner.ports import FleetStore
-from rm_backends.ports import AgentRecord, AgentStore
+from rm_backends.ports import AgentRecord, AgentStore, SlotService
 from windlass.base.errors import WindlassError
 
 
@@ -23,9 +23,11 @@ async def test_agents_are_saved_replaced_and_removed(store: Store) -> None:
     second = AgentRecord(
         agent_id="b", pool="gpu", slots=0, first_seen=seen, draining=True, instance_id="i-1"
     )
-    for record in (second, first, replace(first, enabled=False, slots=4)):
+    out = {0: SlotService.DISABLED, 3: SlotService.DRAINING}
+    changed = replace(first, enabled=False, slots=4, slot_service=out)
+    for record in (second, first, changed):
         await agents.save(record)
-    assert list(await agents.load()) == [replace(first, enabled=False, slots=4), second]
+    assert list(await agents.load()) == [changed, second]
     await agents.remove("a")
     await agents.remove("a")
     assert list(await agents.load()) == [second]

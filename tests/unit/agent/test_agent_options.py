@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from agent_bootstrap.agent.options import load_options, parse_options
+from agent_bootstrap.agent import cli
+from agent_bootstrap.agent.daemon import AgentEnd
+from agent_bootstrap.agent.options import AgentOptions, load_options, parse_options
 from agent_bootstrap.agent.websocket import agents_url
 from windlass.base.errors import InvalidConfig
 
@@ -66,6 +69,39 @@ def test_wrong_settings_are_named(settings: dict[str, object], told: str) -> Non
     with pytest.raises(InvalidConfig, match=r".") as caught:
         parse_options(settings)
     assert any(told in problem for problem in caught.value.problems)
+
+
+def test_labels_come_from_flags_variables_or_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path, "master_host: m\nlabel: [rack=a12, loud, rack=a12]")
+    assert load_options(path).label == ("rack=a12", "loud")
+    environ = {"DET_LABEL": "rack=b1, gpu@home,"}
+    assert load_options(path, {}, environ).label == ("rack=b1", "gpu@home")
+    assert load_options(path, {"label": ["x"]}, environ).label == ("x",)
+    assert load_options(write(tmp_path, 'master_host: m\nlabel: ""')).label == ()
+
+
+def test_each_label_is_one_option_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[AgentOptions] = []
+
+    def run_agent(options: AgentOptions) -> AgentEnd:
+        given.append(options)
+        return AgentEnd(reason="stopped")
+
+    monkeypatch.setattr(cli, "run_agent", run_agent)
+    run = ["run", "--master", "http://m:1", "--label", "rack=a12", "--label", "loud"]
+    assert CliRunner().invoke(cli.app, run).exit_code == 0
+    assert CliRunner().invoke(cli.app, run[:3], env={"DET_LABEL": "quiet"}).exit_code == 0
+    assert [options.label for options in given] == [("rack=a12", "loud"), ("quiet",)]
+    refused = CliRunner().invoke(cli.app, [*run, "--label", "a b"])
+    assert (refused.exit_code, len(given)) == (2, 2)
+    assert 'label: "a b" is not a label: write a word or key=value' in refused.output
+
+
+@pytest.mark.parametrize("label", ["a b", "=x", ["ok", "a,b"], ["x" * 129], 7, {"rack": "a"}])
+def test_labels_are_words_or_key_and_value(label: object) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        parse_options({"master_host": "m", "label": label})
+    assert caught.value.problems[0].startswith("label")
 
 
 def test_keys_of_other_agents_files_are_accepted() -> None:

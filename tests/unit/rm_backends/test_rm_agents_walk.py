@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from master.core.scheduler import decide
+from master.core.scheduler.types import Decision, PoolState
 from rm_backends.base import (
     AllocationRequest,
     Container,
@@ -129,12 +130,15 @@ class Walk:
     master: ModelMaster
     rng: random.Random
     number: int = 0
+    shut: dict[tuple[str, int], str | None] = field(default_factory=dict)
+    """Slots out of service -> the container that held each when it was taken out."""
 
     async def step(self) -> None:
         action: Callable[[], object] = self.rng.choice(
             [self.submit] * 6
             + [self.exit_one] * 4
             + [self.kill_one, self.withdraw_one, self.drop, self.lose_memory, self.toggle_service]
+            + [self.shut_slot, self.shut_slot, self.open_slot]
             + [self.unplug, self.plug_in, self.plug_in, self.restart, self.stall]
         )
         result = action()
@@ -144,6 +148,9 @@ class Walk:
         for waiting in self.world.backend.queue("default"):
             if not waiting.placement:
                 assert self.world.backend.explain(waiting.allocation_id) is not None
+        for (agent_id, slot_id), holder in self.shut.items():
+            held_by = self.world.backend.slot(agent_id, slot_id).container_id
+            assert held_by in (None, holder), "a slot out of service gets nothing new"
 
     async def submit(self) -> None:
         self.number += 1
@@ -191,6 +198,18 @@ class Walk:
         else:
             await self.world.backend.disable_agent(agent_id, drain=self.rng.random() < 0.5)
 
+    async def shut_slot(self) -> None:
+        agent_id, slot_id = self._slot()
+        drain = self.rng.random() < 0.5
+        view = await self.world.backend.disable_slot(agent_id, slot_id, drain=drain)
+        assert not view.enabled
+        self.shut[agent_id, slot_id] = view.container_id
+
+    async def open_slot(self) -> None:
+        agent_id, slot_id = self._slot()
+        await self.world.backend.enable_slot(agent_id, slot_id)
+        self.shut.pop((agent_id, slot_id), None)
+
     async def restart(self) -> None:
         await self.world.stop_master()
         await self.world.settle(self.rng.choice((0, 3, 60)))
@@ -208,6 +227,8 @@ class Walk:
         for agent in self.world.agents.values():
             agent.plug_in()
             await self.world.backend.enable_agent(agent.agent_id)
+        for agent_id, slot_id in self.shut:
+            await self.world.backend.enable_slot(agent_id, slot_id)
         await self.world.settle(60)
         for _ in range(self.number):
             for agent in self.world.agents.values():
@@ -218,14 +239,30 @@ class Walk:
     def _agent(self) -> FakeAgent:
         return self.world.agents[self.rng.choice(list(AGENTS))]
 
+    def _slot(self) -> tuple[str, int]:
+        agent = self._agent()
+        return agent.agent_id, self.rng.randrange(agent.slots)
+
     def _run(self) -> Run | None:
         candidates = [run_ for run_ in self.master.runs.values() if not run_.over]
         return self.rng.choice(candidates) if candidates else None
 
 
+def sound(state: PoolState) -> Decision:
+    """The real scheduler, on states that add up only."""
+    used: dict[str, int] = {}
+    for running in state.running:
+        for agent_id, slots in running.placement.items():
+            used[agent_id] = used.get(agent_id, 0) + slots
+            assert running.closing.get(agent_id, 0) <= slots
+    for agent in state.agents:
+        assert used.get(agent.id, 0) <= agent.slots
+    return decide(state)
+
+
 async def walk(seed: int) -> list[RmEvent]:
     rng = random.Random(seed)
-    async with agents_world(decide=decide) as world:
+    async with agents_world(decide=sound) as world:
         master = ModelMaster(rng)
         master.world = world
         world.master = master

@@ -1,0 +1,69 @@
+"""What an agent says when it connects: why it may not, and what is remembered of it from then on. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from agent_bootstrap.protocol import PROTOCOL_VERSION, Hello, Refused, Slot
+from rm_backends.agents.agents import Agent
+from rm_backends.ports import AgentRecord, SlotService
+
+_AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,199}")
+
+
+def refusal(hello: Hello, pool_name: str, epoch: int) -> Refused | None:
+    """Why a master of this epoch cannot take the agent, whatever it knows of it already."""
+    if hello.protocol != PROTOCOL_VERSION:
+        return Refused(
+            reason=f"the agent speaks protocol {hello.protocol}, the master {PROTOCOL_VERSION}: "
+            "install the same version of windlass on both"
+        )
+    if hello.pool != pool_name:
+        return Refused(reason=f"connected for pool '{pool_name}', but says '{hello.pool}'")
+    if _AGENT_ID.fullmatch(hello.agent_id) is None:
+        return Refused(reason="the agent id must be 1 to 200 letters, digits and . _ : @ -")
+    if len({slot.id for slot in hello.slots}) != len(hello.slots):
+        return Refused(reason="two slots have the same number")
+    if hello.highest_epoch > epoch:
+        return Refused(reason="the agent has seen a newer master", retry=True)
+    return None
+
+
+def record_of(hello: Hello, known: Agent | None, now: datetime) -> AgentRecord:
+    """What operators did with it, or with a slot that it still has, stays."""
+    if known is None:
+        return AgentRecord(
+            agent_id=hello.agent_id,
+            pool=hello.pool,
+            slots=len(hello.slots),
+            first_seen=now,
+            instance_id=hello.instance_id,
+        )
+    return replace(
+        known.record,
+        pool=hello.pool,
+        slots=len(hello.slots),
+        slot_service=carry_over(known.record.slot_service, known.devices, hello.slots),
+        instance_id=hello.instance_id,
+    )
+
+
+def carry_over(
+    service: Mapping[int, SlotService], before: Sequence[Slot], now: Collection[Slot]
+) -> dict[int, SlotService]:
+    """How slots are in service once an agent has other devices: what was done with a device stays with it.
+
+    A device without a uuid, or of an agent that is only remembered (`before` is empty), is known by its number.
+    """
+    numbers = {slot.id for slot in now}
+    by_uuid = {slot.uuid: slot.id for slot in now if slot.uuid}
+    uuids = {slot.id: slot.uuid for slot in before if slot.uuid}
+    carried: dict[int, SlotService] = {}
+    for number, how in service.items():
+        moved = by_uuid.get(uuids[number]) if number in uuids else number
+        if moved is not None and moved in numbers:
+            carried[moved] = how
+    return carried

@@ -241,7 +241,7 @@ class Allocation(SQLModel, table=True):
     exit_error: str = ""
     status_code: int | None = None
     requested_at: datetime = time_column(nullable=False)
-    started_at: datetime | None = time_column()
+    started_at: datetime | None = time_column(index=True)
     ended_at: datetime | None = time_column()
 
 

@@ -1,4 +1,4 @@
-"""The experiment configuration on its way to the master: the file's own text, unless something is overridden."""
+"""Configurations on their way to the master: the file's own text, unless something is overridden."""
 
 from __future__ import annotations
 
@@ -13,6 +13,23 @@ from windlass.base.errors import InvalidConfig
 
 def read_config(path: Path, overrides: Sequence[str]) -> str:
     """The YAML text to send. Without overrides it is the file, comments included. Raises InvalidConfig."""
+    text, document = _load(path)
+    if not overrides:
+        return text
+    for override in overrides:
+        _apply(document, override)
+    return yaml.safe_dump(document, sort_keys=False)
+
+
+def read_settings(path: Path | None, overrides: Sequence[str]) -> dict[str, Any]:
+    """What the file, if there is one, and the overrides say together. Raises InvalidConfig."""
+    document = {} if path is None else _load(path)[1]
+    for override in overrides:
+        _apply(document, override)
+    return document
+
+
+def _load(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         text = path.read_text()
         document = yaml.safe_load(text)
@@ -22,11 +39,7 @@ def read_config(path: Path, overrides: Sequence[str]) -> str:
         raise InvalidConfig([f"{path}: {_where(problem)}"]) from None
     if not isinstance(document, dict):
         raise InvalidConfig([f"{path}: must hold `key: value` lines"])
-    if not overrides:
-        return text
-    for override in overrides:
-        _apply(document, override)
-    return yaml.safe_dump(document, sort_keys=False)
+    return text, document
 
 
 def _apply(document: dict[str, Any], override: str) -> None:

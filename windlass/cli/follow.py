@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import typer
@@ -29,11 +29,22 @@ def print_logs(
     tail: int | None = None,
     as_json: bool = False,
 ) -> None:
-    """Print log lines as they are. A broken stream is taken up where it broke, without printing a line twice."""
+    """Print the log lines of a trial as they are."""
+    print_entries(
+        lambda: client.logs(trial_id, follow=follow, head=head, tail=tail),
+        follow=follow,
+        as_json=as_json,
+    )
+
+
+def print_entries(
+    read: Callable[[], Iterator[Json]], *, follow: bool = False, as_json: bool = False
+) -> None:
+    """Print log lines. A stream that breaks while following is read again, without printing a line twice."""
     seen: set[str] = set()
 
     def print_all() -> None:
-        for entry in client.logs(trial_id, follow=follow, head=head, tail=tail):
+        for entry in read():
             if str(entry.get("id")) in seen:
                 continue
             if follow:

@@ -50,7 +50,7 @@ def run_entrypoint(command: Sequence[str], session: TaskSession, info: ClusterIn
             early.append(number)
 
     def announce_eviction(number: int, frame: FrameType | None) -> None:
-        """Slurm's TERM means "soon": ask for a preemption, so that the program saves a checkpoint."""
+        """Slurm's TERM means "soon": ask for a preemption, so that the trial saves a checkpoint."""
         if info.container_rank == 0:
             path = f"/api/v1/allocations/{info.allocation_id}/signals/pending_preemption"
             try:
@@ -58,10 +58,11 @@ def run_entrypoint(command: Sequence[str], session: TaskSession, info: ClusterIn
             except WindlassError as problem:
                 print(f"windlass launch: cannot announce the eviction: {problem}", flush=True)
 
-    slurm = os.environ.get("DET_RESOURCES_TYPE") == "slurm-job"
+    in_slurm = os.environ.get("DET_RESOURCES_TYPE") == "slurm-job"
+    can_be_preempted = info.task_type == "TRIAL"
     for number in FORWARDED:
-        on_slurm_term = slurm and number == signal.SIGTERM
-        signal.signal(number, announce_eviction if on_slurm_term else forward)
+        is_eviction = in_slurm and can_be_preempted and number == signal.SIGTERM
+        signal.signal(number, announce_eviction if is_eviction else forward)
     try:
         child.append(subprocess.Popen(command, env=_environment(os.environ)))
     except FileNotFoundError:

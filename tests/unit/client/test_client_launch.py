@@ -214,7 +214,7 @@ def test_signals_reach_the_program(number: signal.Signals, launch: Launch) -> No
 @pytest.mark.parametrize(
     ("environ", "config", "message"),
     [
-        ({"DET_TASK_TYPE": "COMMAND"}, {}, "only trials are launched"),
+        ({"DET_TASK_TYPE": "SHELL"}, {}, "only trials and commands are launched, not SHELL"),
         ({"DET_HPARAMS": "{"}, {}, "malformed"),
         ({"DET_RESOURCES_TYPE": "magic"}, {}, "'magic'"),
         ({"DET_RESOURCES_ID": ""}, {}, "DET_RESOURCES_ID is not set"),

@@ -1,4 +1,4 @@
-"""Queue positions, commands, slots out of service."""
+"""Queue positions, commands, slots out of service, waits by day."""
 
 from __future__ import annotations
 
@@ -50,3 +50,6 @@ def upgrade() -> None:
 
     with op.batch_alter_table("experiment", schema=None) as batch_op:
         batch_op.add_column(sa.Column("queue_position", sa.String(), nullable=True))
+
+    with op.batch_alter_table("allocation", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_allocation_started_at"), ["started_at"], unique=False)

@@ -1,0 +1,47 @@
+"""What the master writes into a task's log: when a run was queued, placed, started, and why it ended."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from master.allocations.machine import AllocationPhase, AllocationState
+
+
+class TaskLog(Protocol):
+    """Where lines of the master go."""
+
+    def say(self, task_id: str, allocation_id: str, text: str, *, level: str = "INFO") -> None:
+        """Append one line with source `master`, sooner or later. Never fails or delays: logs are not state."""
+        ...
+
+
+def tell_runs(
+    log: TaskLog, name: str, old: AllocationState | None, *runs: AllocationState | None
+) -> None:
+    """One step of a task called `name`: the end of the run that was replaced, then the run that is."""
+    last = old
+    for run in runs:
+        if run is not None and run is not last:
+            for level, line in lines(name, last, run):
+                log.say(run.task_id, run.id, line, level=level)
+            last = run
+
+
+def lines(name: str, old: AllocationState | None, new: AllocationState) -> list[tuple[str, str]]:
+    """(level, text) for each thing worth saying about a run's step."""
+    fresh = old is None or old.id != new.id
+    said: list[tuple[str, str]] = []
+    if fresh:
+        said.append(("INFO", f"Scheduling {name} (id: {new.id})"))
+    if new.has_slots and (fresh or (old is not None and not old.has_slots)):
+        agents = ", ".join(sorted({c.container.agent_id for c in new.containers}))
+        said.append(("INFO", f"{name} was assigned to {agents}"))
+    reached = new.phase is AllocationPhase.RUNNING and new.started_at is not None
+    if reached and (fresh or (old is not None and old.phase is not AllocationPhase.RUNNING)):
+        said.append(("INFO", f"Resources for {name} have started"))
+    if new.preempt_requested and (fresh or (old is not None and not old.preempt_requested)):
+        said.append(("INFO", f"{name} was asked to checkpoint and stop: {new.preempt_reason}"))
+    if new.outcome is not None and (fresh or (old is not None and old.outcome is None)):
+        level = "ERROR" if new.outcome.error else "INFO"
+        said.append((level, f"{name} was terminated: {new.outcome.reason}"))
+    return said

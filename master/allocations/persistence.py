@@ -1,0 +1,70 @@
+"""Between the state of an allocation and its row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import RowMapping
+
+from master.allocations.machine import AllocationState
+from master.store import tables
+from master.store.unit_of_work import UnitOfWork
+
+_ALLOCATION = TypeAdapter(AllocationState)
+
+
+def allocation_changes(uow: UnitOfWork, old: AllocationState | None, new: AllocationState) -> None:
+    """The row of one run. Ports and token go with the end of the run, in the same transaction."""
+    row = {
+        "id": new.id,
+        "task_id": new.task_id,
+        "run_id": new.run_id,
+        "state": new.phase.value,
+        "pool": new.pool,
+        "slots": new.slots,
+        "token_hash": new.token_hash,
+        "is_open": new.is_open,
+        "document": _ALLOCATION.dump_python(new, mode="json"),
+        "exit_reason": new.outcome.reason if new.outcome else "",
+        "exit_error": new.outcome.error if new.outcome else "",
+        "status_code": new.outcome.exit_code if new.outcome else None,
+        "requested_at": new.requested_at,
+        "started_at": new.started_at,
+        "ended_at": new.ended_at,
+    }
+    if old is None or old.id != new.id:
+        uow.insert(tables.Allocation, row)
+    else:
+        values = {k: v for k, v in row.items() if k not in ("id", "task_id")}
+        uow.update(tables.Allocation, {"id": new.id}, values, expect=1)
+    held = old.ports if old is not None and old.id == new.id else {}
+    if new.ports and not held:
+        rows = [{"port": p, "allocation_id": new.id} for p in sorted(set(new.ports.values()))]
+        uow.insert(tables.Port, *rows)
+    if held and not new.is_open:
+        uow.delete(tables.Port, {"allocation_id": new.id})
+
+
+def run_changes(
+    uow: UnitOfWork, old: AllocationState | None, *runs: AllocationState | None
+) -> None:
+    """The rows of a task's runs after one step: the end of the one that was replaced, then the one that is."""
+    last = old
+    for run in runs:
+        if run is not None and run is not last:
+            allocation_changes(uow, last, run)
+            last = run
+
+
+def allocation_from_document(document: Mapping[str, Any]) -> AllocationState:
+    return _ALLOCATION.validate_python(document)
+
+
+def newest_runs(rows: Iterable[RowMapping]) -> dict[str, AllocationState]:
+    """The newest allocation of each task."""
+    newest: dict[str, AllocationState] = {}
+    for row in sorted(rows, key=lambda r: r["run_id"]):
+        newest[row["task_id"]] = allocation_from_document(row["document"])
+    return newest

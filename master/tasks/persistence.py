@@ -1,0 +1,91 @@
+"""Between the live state of commands and rows: the difference of two states as one unit of work, and back."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import RowMapping
+
+from master.allocations.machine import AllocationState
+from master.allocations.persistence import run_changes
+from master.core.expconf.command import CommandConfig
+from master.core.jobs import JobType
+from master.store import tables
+from master.store.unit_of_work import UnitOfWork
+from master.tasks.state import CommandPhase, CommandState
+
+
+def changes(old: CommandState | None, new: CommandState) -> UnitOfWork:
+    """Everything that differs between the stored state and the new one, as one atomic unit."""
+    uow = UnitOfWork()
+    if old is None:
+        uow.insert(tables.Task, _task_row(new))
+        uow.insert(tables.Command, {**_fixed_columns(new), **_columns(new)})
+    else:
+        row, previous = _columns(new), _columns(old)
+        changed = {key: value for key, value in row.items() if previous[key] != value}
+        if changed:
+            uow.update(tables.Command, {"id": new.id}, changed, expect=1)
+        if new.ended_at != old.ended_at:
+            uow.update(tables.Task, {"id": new.id}, {"ended_at": new.ended_at}, expect=1)
+    run_changes(uow, old.allocation if old is not None else None, new.allocation)
+    return uow
+
+
+def _task_row(state: CommandState) -> dict[str, Any]:
+    return {
+        "id": state.id,
+        "type": JobType.COMMAND.value,
+        "job_id": state.job_id,
+        "owner_id": state.owner_id,
+        "experiment_id": None,
+        "trial_id": None,
+        "created_at": state.created_at,
+        "ended_at": state.ended_at,
+    }
+
+
+def _fixed_columns(state: CommandState) -> dict[str, Any]:
+    return {
+        "id": state.id,
+        "type": JobType.COMMAND.value,
+        "job_id": state.job_id,
+        "owner_id": state.owner_id,
+        "workspace_id": state.workspace_id,
+        "description": state.config.description,
+        "context": state.context,
+        "resource_pool": state.pool,
+        "created_at": state.created_at,
+    }
+
+
+def _columns(state: CommandState) -> dict[str, Any]:
+    """Those that change."""
+    return {
+        "state": state.phase.value,
+        "config": state.config.to_json(),
+        "queue_position": None if state.position is None else str(state.position),
+        "exit_status": state.exit_status,
+        "ended_at": state.ended_at,
+    }
+
+
+def command_from_row(row: RowMapping, allocation: AllocationState | None) -> CommandState:
+    """`allocation`: its newest run."""
+    position = row["queue_position"]
+    return CommandState(
+        id=row["id"],
+        job_id=row["job_id"],
+        owner_id=row["owner_id"],
+        workspace_id=row["workspace_id"],
+        config=CommandConfig.from_json(row["config"]),
+        pool=row["resource_pool"],
+        created_at=row["created_at"],
+        context=row["context"],
+        position=None if position is None else Decimal(position),
+        phase=CommandPhase(row["state"]),
+        exit_status=row["exit_status"],
+        ended_at=row["ended_at"],
+        allocation=allocation,
+    )

@@ -1,0 +1,269 @@
+"""What users do with commands: launch, kill, give a priority; their place in the job queue; and restore at start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import structlog
+from sqlalchemy import select
+from sqlmodel import col
+
+from master.allocations import machine as allocation_machine
+from master.allocations.narration import TaskLog
+from master.allocations.persistence import newest_runs
+from master.allocations.policy import ClusterPolicy
+from master.allocations.service import AllocationService
+from master.core.expconf.command import WHAT, CommandConfig, complete_command
+from master.core.jobs import SetPriority
+from master.core.reasons import Reason
+from master.store import tables
+from master.store.blobs import BlobStore
+from master.store.contexts import ContextFile, store_context
+from master.store.store import Store
+from master.tasks import machine
+from master.tasks.live import LiveCommand, LiveParts
+from master.tasks.persistence import command_from_row
+from master.tasks.queries import CommandQueries
+from master.tasks.state import CommandPhase, CommandState
+from master.tasks.task_spec import CommandSpecs
+from rm_backends.base import AllocationRequest, JobOrder, RestoreRecord
+from windlass.base.clock import Clock
+from windlass.base.errors import InvalidConfig, InvalidState, StoreUnavailable, Unsatisfiable
+from windlass.base.ids import Ids
+
+log = structlog.get_logger(__name__)
+
+SLOTS_EXCEEDED = "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewCommand:
+    """A request to launch a command, parsed from the wire but not yet checked."""
+
+    config: Mapping[str, Any]
+    owner_id: int
+    owner_name: str
+    files: tuple[ContextFile, ...] = ()
+    workspace_id: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A command that could run here, with the id that it would have."""
+
+    id: str
+    config: CommandConfig
+    pool: str
+    warnings: tuple[str, ...] = ()
+
+
+class CommandService:
+    """All live commands of this master. Implements `master.jobs.ports.JobSource`."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        blobs: BlobStore,
+        allocations: AllocationService,
+        policy: ClusterPolicy,
+        task_log: TaskLog,
+        specs: CommandSpecs,
+        clock: Clock,
+        ids: Ids,
+    ) -> None:
+        self._store = store
+        self._blobs = blobs
+        self._allocations = allocations
+        self._policy = policy
+        self._clock = clock
+        self._ids = ids
+        self._parts = LiveParts(
+            store=store, clock=clock, allocations=allocations, specs=specs, task_log=task_log
+        )
+        self._queries = CommandQueries(store)
+        self._live: dict[str, LiveCommand] = {}
+        self._of_job: dict[str, LiveCommand] = {}
+
+    # --- launch ---------------------------------------------------------------------------------------------------
+
+    def check(self, new: NewCommand) -> Checked:
+        """Complete and test a configuration against this cluster. Launches nothing.
+
+        Raises InvalidConfig, and Unsatisfiable for what could never run unless the cluster accepts that.
+        """
+        id_ = self._ids.uuid()
+        pool = self._pool_of(new.config.get("resources"))
+        config = complete_command(
+            new.config, defaults=self._policy.defaults[pool], description=f"Command ({id_[:8]})"
+        )
+        resources = config.resources.model_copy(update={"resource_pool": pool})
+        config = _with_work_dir(config.model_copy(update={"resources": resources}), new)
+        try:
+            self._allocations.rm.check(self._probe(config, pool))
+        except Unsatisfiable as error:
+            if self._policy.launch_error:
+                raise
+            log.warning("command may never run", reason=error.message)
+            return Checked(id=id_, config=config, pool=pool, warnings=(SLOTS_EXCEEDED,))
+        return Checked(id=id_, config=config, pool=pool)
+
+    async def launch(self, new: NewCommand) -> Checked:
+        """Check, store the files, then write command, task and request in one commit."""
+        checked = self.check(new)
+        context = await store_context(self._blobs, new.files, what="command context")
+        state = CommandState(
+            id=checked.id,
+            job_id=self._ids.uuid(),
+            owner_id=new.owner_id,
+            workspace_id=new.workspace_id,
+            config=checked.config,
+            pool=checked.pool,
+            created_at=self._clock.now(),
+            context=context,
+        )
+        live = LiveCommand(self._parts, state, new.owner_name)
+        await live.found(lambda: self._learn(live))
+        return checked
+
+    def _pool_of(self, raw: object) -> str:
+        """The pool that a raw `resources` section names or implies. Raises InvalidConfig for an unknown one."""
+        resources = raw if isinstance(raw, Mapping) else {}
+        wanted = str(resources.get("resource_pool") or "")
+        return self._policy.pool_of(wanted, aux=resources.get("slots") == 0, what=WHAT)
+
+    def _probe(self, config: CommandConfig, pool: str) -> AllocationRequest:
+        """The request that it would make."""
+        now = self._clock.now()
+        return AllocationRequest(
+            allocation_id="check",
+            task_id="check",
+            name="check",
+            pool=pool,
+            slots=config.resources.slots,
+            job=JobOrder(job_id="check", submitted=now, priority=config.resources.priority),
+            requested=now,
+            single_agent=True,
+            preemptible=False,
+        )
+
+    # --- what users do --------------------------------------------------------------------------------------------
+
+    async def kill(self, command_id: str, *, by: str) -> None:
+        """End it now, in the name of user `by`. One that is over stays as it is. Raises NotFound."""
+        live = self._live.get(command_id)
+        if live is None:
+            await self._queries.command(command_id)
+            return
+        await live.apply(partial(machine.kill, reason=f"asked for by {by}"))
+
+    async def set_priority(self, command_id: str, priority: int) -> None:
+        """Raises NotFound, InvalidArgument for a priority that is none, InvalidState when it is over."""
+        change = SetPriority(priority)
+        live = self._live.get(command_id)
+        if live is None:
+            row = await self._queries.command(command_id)
+            raise InvalidState(f"command {command_id} is over ({row['exit_status']})")
+        await live.change_job(change)
+
+    # --- live state -----------------------------------------------------------------------------------------------
+
+    def live(self, command_id: str) -> LiveCommand | None:
+        """The live root, None when the command is over or unknown."""
+        return self._live.get(command_id)
+
+    def waiting_reason(self, state: CommandState) -> Reason | None:
+        """Why it waits; None if it does not."""
+        run = state.open_allocation
+        if run is not None:
+            return None if run.started_at is not None else self._allocations.rm.explain(run.id)
+        return machine.why_it_pauses(state)
+
+    def job_roots(self) -> Sequence[LiveCommand]:
+        return [live for live in self._live.values() if not live.state.is_over]
+
+    def job_root(self, job_id: str) -> LiveCommand | None:
+        live = self._of_job.get(job_id)
+        return live if live is not None and not live.state.is_over else None
+
+    def _learn(self, live: LiveCommand) -> None:
+        self._live[live.state.id] = live
+        self._of_job[live.state.job_id] = live
+
+    def _forget(self, live: LiveCommand) -> None:
+        self._live.pop(live.state.id, None)
+        self._of_job.pop(live.state.job_id, None)
+
+    # --- time and restarts ----------------------------------------------------------------------------------------
+
+    async def tick(self) -> None:
+        """Deadlines of all live commands; forget those that are over."""
+        now = self._clock.now()
+        for live in list(self._live.values()):
+            due = machine.next_deadline(live.state)
+            if due is not None and due <= now:
+                with suppress(StoreUnavailable):  # tried again; the others have deadlines too
+                    await live.apply(machine.clock_ticked)
+            if live.has_untold_order:
+                await live.tell_order()
+            if live.state.is_over:
+                self._forget(live)
+
+    async def restore(self) -> list[RestoreRecord]:
+        """Rebuild every command that was not over, and say what the resource managers must know of it.
+
+        `resume` then runs the pending effects, after the resource managers were given the records.
+        """
+        command, run_table, user = tables.Command, tables.Allocation, tables.User
+        not_over = col(command.state) != CommandPhase.TERMINATED.value
+        rows = await self._store.rows(
+            select(command, col(user.username))
+            .join(user, col(user.id) == col(command.owner_id))
+            .where(not_over)
+        )
+        run_rows = await self._store.rows(
+            select(run_table)
+            .join(command, col(command.id) == col(run_table.task_id))
+            .where(not_over)
+        )
+        runs = newest_runs(run_rows)
+        records: list[RestoreRecord] = []
+        for row in rows:
+            state = command_from_row(row, runs.get(row["id"]))
+            live = LiveCommand(self._parts, state, row["username"])
+            self._learn(live)
+            run = state.open_allocation
+            if run is not None:
+                self._allocations.adopt(run, live)
+                records.append(self._allocations.restore_record(run, live))
+        return records
+
+    async def resume(self) -> None:
+        """Do again what a crash may have cut off: every live root settles, every open run's effects run."""
+        for live in list(self._live.values()):
+            await live.apply(machine.settle)
+            run = live.state.open_allocation
+            # A queued request was given to the resource manager by `restore` already.
+            if run is not None and run.has_slots:
+                await self._allocations.run_effects(allocation_machine.pending_effects(run))
+
+
+def _with_work_dir(config: CommandConfig, new: NewCommand) -> CommandConfig:
+    """Files lie in the task's own working directory: the cluster's default yields to them, the user's own does not."""
+    if new.files and new.config.get("work_dir"):
+        raise InvalidConfig(
+            [
+                "<config>.work_dir: not together with files: they are put into a directory of the task's own"
+            ],
+            what=WHAT,
+        )
+    if new.files:
+        return config.model_copy(update={"work_dir": None})
+    if config.work_dir is not None and not config.work_dir.startswith("/"):
+        problem = f'<config>.work_dir: must be an absolute path, but is "{config.work_dir}"'
+        raise InvalidConfig([problem], what=WHAT)
+    return config

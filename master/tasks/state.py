@@ -1,0 +1,58 @@
+"""The state of one command: frozen, complete, enough to go on after a restart.
+
+    ACTIVE --> STOPPING (a kill was asked for) --> TERMINATED
+
+It runs once. Only a run that ended before a process of the user's began is followed by another one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+
+from master.allocations.machine import AllocationState
+from master.core.expconf.command import CommandConfig
+
+
+class CommandPhase(StrEnum):
+    """What users see of an ACTIVE one is the phase of its run."""
+
+    ACTIVE = "ACTIVE"
+    STOPPING = "STOPPING"
+    TERMINATED = "TERMINATED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandState:
+    id: str
+    """Also the id of its task."""
+    job_id: str
+    owner_id: int
+    workspace_id: int
+    config: CommandConfig
+    """Its `resources.priority` is the priority in effect."""
+    pool: str
+    created_at: datetime
+    context: str | None = None
+    """Blob id of the files that came with it."""
+    position: Decimal | None = None
+    """Where its job was moved to in the queue (`rm_backends.base.JobOrder.position`)."""
+    phase: CommandPhase = CommandPhase.ACTIVE
+    not_before: datetime | None = None
+    """After a run that could not be started: no new one before this. Not stored: a restart tries at once."""
+    exit_status: str = ""
+    """How it ended, for people; empty until then."""
+    ended_at: datetime | None = None
+    allocation: AllocationState | None = None
+    """The current run, or the last one."""
+
+    @property
+    def open_allocation(self) -> AllocationState | None:
+        allocation = self.allocation
+        return allocation if allocation is not None and allocation.is_open else None
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase is CommandPhase.TERMINATED

@@ -1,0 +1,61 @@
+"""What a command's container is given beyond what every task is: the program to run, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from master.allocations.machine import AllocationState
+from master.allocations.task_environment import (
+    LAUNCHER,
+    WORK_DIR,
+    as_json,
+    common,
+    own_mounts,
+    own_variables,
+    startup_hook,
+)
+from master.core.jobs import JobType
+from master.tasks.state import CommandState
+from rm_backends.base import LaunchSpec
+
+ENTRYPOINT = "DET_COMMAND_ENTRYPOINT"
+"""The variable with the argument vector, a JSON list: one word is run by a shell, several are executed as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandSpecs:
+    """Builds launch specs. Holds what all commands of this cluster share."""
+
+    startup_hooks: Mapping[str, str] = field(default_factory=dict)
+    """Pool -> the cluster's startup hook for its tasks."""
+    agent_user: str = "root"
+    """Whom tasks run as on the agents' machines: `$AGENT_USER` in a `work_dir`."""
+
+    def command(
+        self, state: CommandState, owner_name: str, run: AllocationState, token: str
+    ) -> LaunchSpec:
+        config = state.config.to_json()
+        work_dir = self._work_dir(state.config.work_dir, owner_name)
+        environment = {
+            **common(
+                run, token, task_type=JobType.COMMAND.value, user=owner_name, work_dir=work_dir
+            ),
+            ENTRYPOINT: as_json(list(state.config.entrypoint)),
+            **own_variables(config, run),
+        }
+        return LaunchSpec(
+            allocation_id=run.id,
+            task_id=run.task_id,
+            task_type=JobType.COMMAND.value,
+            entrypoint=LAUNCHER,
+            environment=environment,
+            work_dir=work_dir,
+            files=startup_hook(self.startup_hooks.get(run.pool, "")),
+            binds=tuple(own_mounts(config, work_dir)),
+        )
+
+    def _work_dir(self, configured: str | None, owner_name: str) -> str:
+        if configured is None:
+            return WORK_DIR
+        return configured.replace("$AGENT_USER", self.agent_user).replace("$DET_USER", owner_name)

@@ -1,0 +1,460 @@
+"""The real service on a real store: what is written before it is said, and what a restart does again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from sqlalchemy import func, select
+
+from master.core.jobs import JobType, SetPlace, SetPriority
+from master.store import tables
+from master.store.contexts import ContextFile
+from master.store.paging import Page
+from master.tasks.live import LiveCommand
+from master.tasks.queries import CommandFilter, CommandQueries
+from master.tasks.service import NewCommand
+from master.tasks.state import CommandPhase
+from rm_backends.base import (
+    Container,
+    ContainerExit,
+    ContainerPhase,
+    Granted,
+    Lost,
+    ResourceChanged,
+)
+from tests.fakes.scripted_cluster import OWNER, ScriptedCluster
+from windlass.base.clock import ManualClock
+from windlass.base.errors import (
+    InvalidArgument,
+    InvalidConfig,
+    InvalidState,
+    NotFound,
+    StoreUnavailable,
+    Unsatisfiable,
+)
+
+EVERY = (tables.Command, tables.Task, tables.Allocation)
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path, clock: ManualClock) -> AsyncIterator[ScriptedCluster]:
+    async with life(tmp_path, clock) as started:
+        yield started
+
+
+@asynccontextmanager
+async def life(folder: Path, clock: ManualClock, **options: Any) -> AsyncIterator[ScriptedCluster]:
+    started = await ScriptedCluster.start(folder, clock, **options)
+    try:
+        yield started
+    finally:
+        await started.crash()
+
+
+def wanted(files: tuple[ContextFile, ...] = (), **config: Any) -> NewCommand:
+    raw = {"entrypoint": ["echo", "hi"], **config}
+    return NewCommand(config=raw, owner_id=OWNER, owner_name="admin", files=files)
+
+
+async def launch(cluster: ScriptedCluster, **config: Any) -> LiveCommand:
+    launched = await cluster.commands.launch(wanted(**config))
+    live = cluster.commands.live(launched.id)
+    assert live is not None
+    return live
+
+
+def only(cluster: ScriptedCluster) -> LiveCommand:
+    (live,) = cluster.commands.job_roots()
+    return live
+
+
+def run_id(live: LiveCommand) -> str:
+    assert live.state.allocation is not None
+    return live.state.allocation.id
+
+
+async def grant(cluster: ScriptedCluster, live: LiveCommand) -> None:
+    id_ = run_id(live)
+    cluster.rm.granted.add(id_)
+    container = Container(container_id=f"{id_}-c", agent_id="a", rank=0, slot_ids=(0,))
+    await cluster.allocations.handle(Granted(allocation_id=id_, containers=(container,)))
+
+
+async def report(
+    cluster: ScriptedCluster,
+    live: LiveCommand,
+    phase: ContainerPhase,
+    exit_: ContainerExit | None = None,
+) -> None:
+    id_ = run_id(live)
+    event = ResourceChanged(allocation_id=id_, container_id=f"{id_}-c", phase=phase, exit=exit_)
+    await cluster.allocations.handle(event)
+
+
+async def start(cluster: ScriptedCluster, **config: Any) -> LiveCommand:
+    """A command that runs."""
+    live = await launch(cluster, **config)
+    await grant(cluster, live)
+    await report(cluster, live, ContainerPhase.RUNNING)
+    return live
+
+
+async def exit_with(cluster: ScriptedCluster, live: LiveCommand, code: int) -> None:
+    await report(cluster, live, ContainerPhase.TERMINATED, ContainerExit(exit_code=code))
+
+
+async def rows(cluster: ScriptedCluster, *which: Any) -> int:
+    found = 0
+    for table in which:
+        row = await cluster.store.row(select(func.count().label("n")).select_from(table))
+        found += row["n"] if row is not None else 0
+    return found
+
+
+async def stored(cluster: ScriptedCluster, command_id: str) -> Any:
+    return await CommandQueries(cluster.store).command(command_id)
+
+
+# --- one life ---------------------------------------------------------------------------------------------------------
+
+
+async def test_launching_asks_for_slots_once_all_of_it_is_written(
+    cluster: ScriptedCluster,
+) -> None:
+    live = await launch(cluster, resources={"slots": 2, "priority": 9, "max_slots": 1})
+    assert cluster.store.commits == 1
+    assert cluster.rm.take() == [("request", run_id(live))]
+    assert await rows(cluster, *EVERY) == len(EVERY)
+    request = cluster.rm.requests[run_id(live)]
+    assert (request.slots, request.single_agent, request.preemptible) == (2, True, False)
+    assert request.job.max_slots is None, "it would wait for ever"
+    assert (request.name, request.job.priority) == (f"Command ({live.state.id[:8]})", 9)
+
+
+async def test_a_full_disk_launches_nothing(cluster: ScriptedCluster) -> None:
+    cluster.store.full = True
+    with pytest.raises(StoreUnavailable):
+        await launch(cluster)
+    assert cluster.commands.job_roots() == []
+    assert cluster.rm.take() == []
+    assert await rows(cluster, *EVERY) == 0
+
+
+async def test_a_launcher_that_goes_away_leaves_a_living_command(cluster: ScriptedCluster) -> None:
+    await cluster.cut_after(1, cluster.commands.launch(wanted()))
+    assert cluster.commands.job_roots() == []
+    cluster.store.go_on.set()
+    await cluster.rm.until("request")
+    assert cluster.rm.take() == [("request", run_id(only(cluster)))]
+
+
+async def test_what_a_task_is_given(cluster: ScriptedCluster, tmp_path: Path) -> None:
+    live = await launch(
+        cluster,
+        entrypoint=["python3", "-c", "print(1)"],
+        environment={"environment_variables": ["A=1", "B"]},
+        bind_mounts=[{"host_path": str(tmp_path), "container_path": "here"}],
+        work_dir="/home/$DET_USER/$AGENT_USER",
+    )
+    await grant(cluster, live)
+    spec = cluster.rm.specs[run_id(live)]
+    env = spec.environment
+    assert orjson.loads(env["DET_COMMAND_ENTRYPOINT"]) == ["python3", "-c", "print(1)"]
+    assert (env["DET_TASK_TYPE"], env["DET_TASK_ID"]) == ("COMMAND", live.state.id)
+    assert env["DET_SESSION_TOKEN"] == cluster.mint.token(run_id(live))
+    assert (env["DET_USER"], env["A"], env["B"]) == ("admin", "1", "")
+    assert spec.work_dir == env["DET_WORKDIR"] == "/home/admin/root"
+    assert [bind.target for bind in spec.binds] == ["/home/admin/root/here"]
+    assert spec.entrypoint == ("{python}", "-P", "-m", "windlass.launch")
+
+
+async def test_a_command_from_its_grant_to_its_end(cluster: ScriptedCluster) -> None:
+    live = await start(cluster)
+    token = cluster.mint.hash(run_id(live))
+    assert cluster.allocations.owner_of(token) == (OWNER, run_id(live), live.state.id)
+    ended = asyncio.create_task(live.wait_until(lambda state: state.is_over))
+    await exit_with(cluster, live, 3)
+    assert (await ended).exit_status == "task failed with exit code 3"
+    assert cluster.allocations.owner_of(token) is None
+    row = await stored(cluster, live.state.id)
+    assert (row["state"], row["exit_status"]) == ("TERMINATED", "task failed with exit code 3")
+    assert cluster.commands.job_roots() == []
+    await cluster.commands.tick()
+    assert cluster.commands.live(live.state.id) is None
+
+
+async def test_an_end_that_cannot_be_committed_comes_again(cluster: ScriptedCluster) -> None:
+    live = await start(cluster)
+    cluster.store.full = True
+    with pytest.raises(StoreUnavailable):
+        await exit_with(cluster, live, 0)
+    assert live.state.phase is CommandPhase.ACTIVE
+    cluster.store.full = False
+    await exit_with(cluster, live, 0)
+    assert live.state.exit_status == "success"
+
+
+async def test_a_kill_says_who_asked_and_is_repeated_until_it_is_over(
+    cluster: ScriptedCluster,
+) -> None:
+    live = await start(cluster)
+    id_ = live.state.id
+    cluster.rm.take()
+    await cluster.commands.kill(id_, by="eve")
+    await cluster.commands.kill(id_, by="bob")
+    assert cluster.rm.take() == [("kill", run_id(live)), ("kill", run_id(live))]
+    await exit_with(cluster, live, 137)
+    await cluster.commands.tick()
+    await cluster.commands.kill(id_, by="bob")
+    assert (await stored(cluster, id_))["exit_status"] == "killed: asked for by eve"
+    with pytest.raises(NotFound):
+        await cluster.commands.kill("no-such", by="eve")
+
+
+async def test_a_kill_that_overtakes_the_grant_gives_the_slots_back(
+    cluster: ScriptedCluster,
+) -> None:
+    live = await launch(cluster)
+    run = run_id(live)
+    cluster.rm.granted.add(run)
+    cluster.rm.take()
+    await cluster.commands.kill(live.state.id, by="eve")
+    await grant(cluster, live)
+    assert cluster.rm.take() == [("withdraw", run), ("kill", run), ("kill", run)]
+    assert live.state.is_over
+
+
+async def test_what_never_started_is_asked_for_again_after_a_pause(
+    cluster: ScriptedCluster, clock: ManualClock
+) -> None:
+    live = await launch(cluster)
+    await grant(cluster, live)
+    await cluster.allocations.handle(Lost(allocation_id=run_id(live), reason="agent a is gone"))
+    cluster.rm.take()
+    await cluster.commands.tick()
+    assert cluster.rm.take() == []
+    reason = cluster.commands.waiting_reason(live.state)
+    assert reason is not None
+    assert "agent a is gone" in reason.text
+    clock.advance(2)
+    await cluster.commands.tick()
+    assert cluster.rm.take() == [("request", f"{live.state.id}.2")]
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"resources": {"resource_pool": "gpu"}}, 'no pool "gpu"; use one of default, other'),
+        ({"resources": [1]}, "resources"),
+        ({"entrypoint": []}, "entrypoint"),
+        ({"work_dir": "here"}, 'work_dir: must be an absolute path, but is "here"'),
+        ({"slots": 2}, "slots"),
+    ],
+)
+async def test_a_config_that_cannot_be_right_is_refused(
+    cluster: ScriptedCluster, config: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InvalidConfig, match="invalid command configuration") as refusal:
+        await launch(cluster, **config)
+    assert words in refusal.value.message
+    assert await rows(cluster, *EVERY) == 0
+
+
+async def test_what_could_never_run_is_refused_or_warned_of(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    async with life(tmp_path / "strict", clock) as cluster:
+        cluster.rm.too_small["default"] = "pool default has no agent with 9 slots"
+        with pytest.raises(Unsatisfiable, match="9 slots"):
+            await launch(cluster, resources={"slots": 9})
+        assert await rows(cluster, *EVERY) == 0
+    async with life(tmp_path / "patient", clock, launch_error=False) as cluster:
+        cluster.rm.too_small["default"] = "pool default has no agent with 9 slots"
+        launched = await cluster.commands.launch(wanted(resources={"slots": 9}))
+        assert launched.warnings == ("LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED",)
+        assert cluster.rm.take() == [("request", f"{launched.id}.1")]
+
+
+async def test_files_and_a_work_dir_of_the_users_own_exclude_each_other(
+    cluster: ScriptedCluster,
+) -> None:
+    files = (ContextFile(path="a.txt", content=b"a"),)
+    with pytest.raises(InvalidConfig, match="work_dir: not together with files"):
+        await cluster.commands.launch(wanted(files, work_dir="/home"))
+    outside = (ContextFile(path="../a.txt"),)
+    with pytest.raises(InvalidConfig, match=r'path "../a.txt" must stay inside'):
+        await cluster.commands.launch(wanted(outside))
+    launched = await cluster.commands.launch(wanted(files))
+    assert (await stored(cluster, launched.id))["context"]
+
+
+# --- the job queue ----------------------------------------------------------------------------------------------------
+
+
+async def test_the_job_of_a_command(cluster: ScriptedCluster) -> None:
+    live = await launch(cluster, description="mine", resources={"priority": 5})
+    assert cluster.commands.job_root(live.state.job_id) is live
+    facts = live.job_facts()
+    assert (facts.type, facts.entity_id, facts.name) == (JobType.COMMAND, live.state.id, "mine")
+    assert (facts.owner_name, facts.order.priority) == ("admin", 5)
+    assert live.waiting_allocations() == (run_id(live),)
+    await grant(cluster, live)
+    assert live.waiting_allocations() == ()
+    await exit_with(cluster, live, 0)
+    assert cluster.commands.job_root(live.state.job_id) is None
+
+
+async def test_a_changed_place_is_told_once_it_is_written(cluster: ScriptedCluster) -> None:
+    live = await launch(cluster)
+    await live.change_job(SetPlace(Decimal("5.5"), 7))
+    (order,) = cluster.rm.orders
+    assert (order.position, order.priority) == (Decimal("5.5"), 7)
+    cluster.store.full = True
+    with pytest.raises(StoreUnavailable):
+        await live.change_job(SetPriority(1))
+    assert live.job_order() == order
+    assert cluster.rm.orders == [order]
+
+
+async def test_a_changed_place_is_told_until_it_is_heard(cluster: ScriptedCluster) -> None:
+    live = await launch(cluster)
+    cluster.rm.deaf = True
+    await cluster.commands.set_priority(live.state.id, 3)
+    assert cluster.rm.orders == []
+    cluster.rm.deaf = False
+    await cluster.commands.tick()
+    await cluster.commands.tick()
+    assert [order.priority for order in cluster.rm.orders] == [3]
+
+
+async def test_a_priority_that_is_none_is_refused(cluster: ScriptedCluster) -> None:
+    live = await start(cluster)
+    with pytest.raises(InvalidArgument, match=r"1 .* to 99"):
+        await cluster.commands.set_priority(live.state.id, 100)
+    await exit_with(cluster, live, 0)
+    await cluster.commands.tick()
+    with pytest.raises(InvalidState, match=r"is over \(success\)"):
+        await cluster.commands.set_priority(live.state.id, 3)
+    with pytest.raises(NotFound):
+        await cluster.commands.set_priority("no-such", 3)
+
+
+# --- restarts ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_restart_finds_every_command_where_it_was(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    async with life(tmp_path, clock) as cluster:
+        running, waiting = await start(cluster), await launch(cluster)
+        await waiting.change_job(SetPlace(Decimal("0.125"), 7))
+        over = await start(cluster)
+        await exit_with(cluster, over, 0)
+        before = {live.state.id: live.state for live in (running, waiting)}
+    async with life(tmp_path, clock) as cluster:
+        after = {live.state.id: live.state for live in cluster.commands.job_roots()}
+        assert after == before
+        records = {record.request.task_id: record for record in cluster.rm.records}
+        assert set(records) == set(before)
+        assert records[running.state.id].started
+        assert not records[waiting.state.id].containers
+        job = records[waiting.state.id].request.job
+        assert (job.position, job.priority) == (Decimal("0.125"), 7)
+        assert cluster.rm.take() == [], "what runs goes on, what waits is queued by its record"
+        again = cluster.commands.live(running.state.id)
+        assert again is not None
+        assert cluster.allocations.owner_of(cluster.mint.hash(run_id(again))) is not None
+        await exit_with(cluster, again, 0)
+        assert again.state.exit_status == "success"
+
+
+async def test_a_restart_starts_what_was_granted_and_kills_what_was_to_be_killed(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    async with life(tmp_path, clock) as cluster:
+        granted, killed = await launch(cluster), await start(cluster)
+        await grant(cluster, granted)
+        await cluster.commands.kill(killed.state.id, by="eve")
+    async with life(tmp_path, clock) as cluster:
+        assert sorted(cluster.rm.take()) == [
+            ("kill", run_id(killed)),
+            ("start", run_id(granted)),
+        ]
+        again = cluster.commands.live(killed.state.id)
+        assert again is not None
+        await exit_with(cluster, again, 137)
+        assert again.state.exit_status == "killed: asked for by eve"
+
+
+async def test_a_restart_ends_the_pause_of_what_could_not_be_started(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    async with life(tmp_path, clock) as cluster:
+        live = await launch(cluster)
+        await grant(cluster, live)
+        await cluster.allocations.handle(Lost(allocation_id=run_id(live), reason="gone"))
+    async with life(tmp_path, clock) as cluster:
+        assert cluster.rm.take() == [("request", f"{live.state.id}.2")]
+        assert only(cluster).owner_name == "admin"
+
+
+@pytest.mark.parametrize("commit", [1, 2, 3])
+async def test_a_crash_after_any_commit_loses_nothing(
+    tmp_path: Path, clock: ManualClock, commit: int
+) -> None:
+    """From the launch to the first report: the next master finishes what the first one wrote."""
+
+    async def life_of_one(cluster: ScriptedCluster) -> None:
+        await start(cluster)
+
+    async with life(tmp_path, clock) as cluster:
+        await cluster.cut_after(commit, life_of_one(cluster))
+    async with life(tmp_path, clock) as cluster:
+        live = only(cluster)
+        (record,) = cluster.rm.records
+        assert record.request.allocation_id == run_id(live)
+        if not record.containers:
+            await grant(cluster, live)
+        if not record.started:
+            assert ("start", run_id(live)) in cluster.rm.take()
+            await report(cluster, live, ContainerPhase.RUNNING)
+        await exit_with(cluster, live, 0)
+        assert live.state.exit_status == "success"
+
+
+# --- lists ------------------------------------------------------------------------------------------------------------
+
+
+async def test_lists_show_commands_that_are_over_too(
+    cluster: ScriptedCluster, clock: ManualClock
+) -> None:
+    ids = []
+    for name in ("c", "a", "b"):
+        clock.advance(1)
+        live = await start(cluster, description=name)
+        await exit_with(cluster, live, 0)
+        ids.append(live.state.id)
+    queries = CommandQueries(cluster.store)
+
+    async def listed(where: CommandFilter | None = None, **page: Any) -> list[str]:
+        found = await queries.commands(where or CommandFilter(), Page(**page))
+        return [row["id"] for row in found.rows]
+
+    assert await listed(sort="start_time") == ids
+    assert await listed(sort="start_time", descending=True) == ids[::-1]
+    assert await listed(sort="description") == [ids[1], ids[2], ids[0]]
+    assert await listed(sort="id", offset=1, limit=1) == sorted(ids)[1:2]
+    assert await listed(CommandFilter(users=("admin",)), sort="start_time") == ids
+    assert await listed(CommandFilter(users=("eve",))) == []
+    assert await listed(CommandFilter(users=("eve",), user_ids=(OWNER,)), sort="start_time") == ids
+    assert await listed(CommandFilter(workspace_id=2)) == []

@@ -14,6 +14,7 @@ from master.api.routes import (
     allocations,
     checkpoints,
     cluster,
+    commands,
     experiment_actions,
     experiments,
     job_queue,
@@ -40,6 +41,7 @@ _ROUTES = (
     cluster,
     experiments,
     experiment_actions,
+    commands,
     # Before trials: /trials/metrics/... is not the trial called "metrics".
     metrics,
     trials,

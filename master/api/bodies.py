@@ -24,8 +24,8 @@ API = "/api/v1"
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """A metric report or a batch of log lines is far smaller."""
 MAX_CREATE_BYTES = 130 * 1024 * 1024
-"""Creating an experiment: 95 MiB of files, in base64."""
-CREATE = (f"{API}/experiments", "POST")
+"""Creating an experiment or a command: 95 MiB of files, in base64."""
+CREATE = frozenset({(f"{API}/experiments", "POST"), (f"{API}/commands", "POST")})
 THREAD_BYTES = 256 * 1024
 """Parsing less than this takes under a millisecond or two."""
 _SNAKE = re.compile(r"_([a-z0-9])")
@@ -99,7 +99,7 @@ class BodyLimits:
         if scope["type"] != "http" or scope["method"] not in _METHODS:
             await self._app(scope, receive, send)
             return
-        large = (scope["path"], scope["method"]) == CREATE
+        large = (scope["path"], scope["method"]) in CREATE
         limit = MAX_CREATE_BYTES if large else MAX_BODY_BYTES
         said = dict(scope["headers"]).get(b"content-length", b"0")
         await self._app(scope, _limited(receive, limit, int(said) if said.isdigit() else 0), send)

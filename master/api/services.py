@@ -22,9 +22,12 @@ from master.experiments.search_view import SearchQueries
 from master.experiments.service import ExperimentService
 from master.experiments.task_queries import TaskQueries
 from master.experiments.workspace_queries import WorkspaceQueries
+from master.jobs.service import JobService
 from master.logs.store import LogStore
 from master.store.blobs import BlobStore
 from master.store.store import Store
+from master.tasks.queries import CommandQueries
+from master.tasks.service import CommandService
 from provisioner.types import CostView, InstanceView
 from rm_backends.agents.backend import AgentsBackend
 from windlass.base.clock import Clock
@@ -58,8 +61,10 @@ class Services:
     blobs: BlobStore
     auth: AuthService
     experiments: ExperimentService
+    commands: CommandService
     reports: ReportService
     allocations: AllocationService
+    jobs: JobService
     logs: LogStore
     agents: AgentsBackend
     provisioner: Fleet | None
@@ -76,6 +81,7 @@ class Reads:
         self.tasks = TaskQueries(store)
         self.workspaces = WorkspaceQueries(store)
         self.searches = SearchQueries(store)
+        self.commands = CommandQueries(store)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

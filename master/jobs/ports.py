@@ -1,4 +1,4 @@
-"""What the job queue needs of the roots that own jobs; experiments and interactive tasks implement it."""
+"""What the job queue needs of others: of the roots that own jobs (experiments and interactive tasks), and of queues."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from master.allocations.machine import AllocationState
 from master.core.jobs import JobChange, JobType
-from rm_backends.base import JobOrder
+from rm_backends.agents.views import PoolView, QueueEntry
+from rm_backends.base import JobOrder, ResourceManager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,3 +56,28 @@ class JobSource(Protocol):
     def job_roots(self) -> Sequence[JobRoot]: ...
 
     def job_root(self, job_id: str) -> JobRoot | None: ...
+
+
+class PoolQueues(Protocol):
+    """The queues of all pools."""
+
+    def pools(self) -> Sequence[str]: ...
+
+    def pools_view(self) -> Sequence[PoolView]: ...
+
+    def queue(self, pool: str) -> Sequence[QueueEntry]:
+        """What waits and what holds slots. Raises NotFound."""
+        ...
+
+
+class Runs(Protocol):
+    """The allocations of this master."""
+
+    @property
+    def rm(self) -> ResourceManager:
+        """Knows why a request waits, and for how long."""
+        ...
+
+    def state(self, allocation_id: str) -> AllocationState:
+        """Raises NotFound for one that is over."""
+        ...

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from windlass.base.errors import InvalidArgument
+from windlass.cli import experiment_set
 from windlass.cli.config_file import read_config
 from windlass.cli.connect import client_for
 from windlass.cli.follow import await_first_trial, print_logs, wait_for_end
@@ -34,6 +35,7 @@ app = typer.Typer(
     add_completion=False,
     help="Submit, watch and steer experiments.",
 )
+app.add_typer(experiment_set.app, name="set")
 
 ExperimentId = Annotated[int, typer.Argument(help="Experiment id.")]
 

@@ -28,6 +28,9 @@ class DetGroup(RootGroup):
             help="Machines of the cluster; run an agent.",
             aliases=("a",),
         ),
+        "command": LazyCommand(
+            module="windlass.cli.command", help="Run single commands.", aliases=("cmd",)
+        ),
         "deploy": LazyCommand(
             module="windlass.cli.deploy", help="Start and stop a cluster.", aliases=("d",)
         ),
@@ -36,11 +39,17 @@ class DetGroup(RootGroup):
             help="Submit, watch and steer experiments.",
             aliases=("e",),
         ),
+        "job": LazyCommand(
+            module="windlass.cli.job", help="What waits and why; the order of it.", aliases=("j",)
+        ),
         "master": LazyCommand(
             module="windlass.cli.master", help="Show a master; run one.", aliases=("m",)
         ),
         "resource-pool": LazyCommand(
             module="windlass.cli.resource_pool", help="Pools of machines.", aliases=("rp",)
+        ),
+        "slot": LazyCommand(
+            module="windlass.cli.slot", help="GPUs and other slots of machines.", aliases=("s",)
         ),
         "trial": LazyCommand(
             module="windlass.cli.trial", help="Trials and their logs.", aliases=("t",)

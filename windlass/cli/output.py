@@ -25,14 +25,21 @@ def print_json(document: Any) -> None:
 
 
 def print_rows(
-    headers: Sequence[str], rows: Sequence[Sequence[Any]], *, as_csv: bool = False
+    headers: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    as_csv: bool = False,
+    named_by: int = 0,
 ) -> None:
-    """A table that fits the terminal; without a terminal, aligned columns that are never cut."""
+    """A table that fits the terminal; without a terminal, aligned columns that are never cut.
+
+    `named_by`: the column that a row is called by where what it waits for follows below the table.
+    """
     text = [[_text(cell) for cell in row] for row in rows]
     if as_csv:
         csv.writer(sys.stdout, lineterminator="\n").writerows([headers, *text])
     elif sys.stdout.isatty():
-        _print_table(headers, text)
+        _print_table(headers, text, named_by)
     else:
         _print_columns(headers, text)
 
@@ -87,7 +94,7 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], named_by: int) -> None:
     """A table as wide as the terminal. If that is narrow, empty columns go and reasons follow below;
     what does not fit even so is left to the terminal to wrap."""
     from rich.console import Console
@@ -103,7 +110,7 @@ def _print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         if WAITING in headers and headers.index(WAITING) in shown:
             reason = headers.index(WAITING)
             shown.remove(reason)
-            below = [f"{row[0]} waits for: {row[reason]}" for row in rows if row[reason]]
+            below = [f"{row[named_by]} waits for: {row[reason]}" for row in rows if row[reason]]
     gap, widths = fit_columns([columns[i] for i in shown], console.width)
     if sum(widths) + gap * (len(widths) - 1) > console.width:
         _print_columns([headers[i] for i in shown], [[row[i] for i in shown] for row in rows])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
+from urllib.parse import quote
 
 from windlass.sdk.context_dir import FileEntry
 from windlass.sdk.session import Query, Session
@@ -35,6 +36,26 @@ class Client:
 
     def agents(self) -> list[Json]:
         return list(self.session.get("/api/v1/agents").get("agents") or [])
+
+    def enable_agent(self, agent_id: str) -> Json:
+        return dict(self.session.post(f"{_agent(agent_id)}/enable")["agent"])
+
+    def disable_agent(self, agent_id: str, *, drain: bool = False) -> Json:
+        """Without `drain` what runs on it is stopped."""
+        return dict(self.session.post(f"{_agent(agent_id)}/disable", {"drain": drain})["agent"])
+
+    def enable_slot(self, agent_id: str, slot_id: int) -> Json:
+        return dict(self.session.post(f"{_agent(agent_id)}/slots/{slot_id}/enable")["slot"])
+
+    def disable_slot(self, agent_id: str, slot_id: int, *, drain: bool = False) -> Json:
+        """Without `drain` what holds it is stopped."""
+        path = f"{_agent(agent_id)}/slots/{slot_id}/disable"
+        return dict(self.session.post(path, {"drain": drain})["slot"])
+
+    def live_allocations(self) -> list[Json]:
+        """Every allocation that waits or has resources."""
+        summaries = self.session.get("/api/v1/tasks").get("allocationIdToSummary") or {}
+        return [summaries[id_] for id_ in sorted(summaries)]
 
     def resource_pools(self) -> list[Json]:
         return list(self.session.get("/api/v1/resource-pools").get("resourcePools") or [])
@@ -72,6 +93,41 @@ class Client:
     def act(self, experiment_id: int, action: ExperimentAction) -> None:
         self.session.post(f"/api/v1/experiments/{experiment_id}/{action}")
 
+    def set_resources(self, experiment_id: int, resources: Json) -> Json:
+        """The experiment after it. Keys: `priority`, `weight`, `maxSlots` (None: no limit)."""
+        body = {"id": experiment_id, "resources": resources}
+        path = f"/api/v1/experiments/{experiment_id}"
+        return dict(self.session.request("PATCH", path, body=body)["experiment"])
+
+    def jobs(
+        self,
+        *,
+        pool: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+        reverse: bool = False,
+    ) -> list[Json]:
+        """Of one pool (None: the default one), in queue order. `limit` None: all of them."""
+        order = "ORDER_BY_DESC" if reverse else "ORDER_BY_ASC"
+        query = {"resourcePool": pool, "orderBy": order}
+        path = "/api/v1/job-queues"
+        if limit is None:
+            return list(self._pages(path, "jobs", query, offset))
+        page = self.session.get(path, {**query, "limit": limit, "offset": offset})
+        return list(page.get("jobs") or [])
+
+    def job(self, job_id: str) -> Json:
+        """One that is not over; `job_id` may be only the beginning of its id."""
+        return dict(self.session.get(f"/api/v1/windlass/jobs/{_segment(job_id)}")["job"])
+
+    def explain_job(self, job_id: str) -> Json:
+        """{"job", "text", "waiting", "waitingTotal", "holding", "lastRelease"}."""
+        return self.session.get(f"/api/v1/windlass/jobs/{_segment(job_id)}/explain")
+
+    def update_jobs(self, updates: Sequence[Json]) -> None:
+        """Each has `jobId` and one of `priority`, `weight`, `resourcePool`, `aheadOf` and `behindOf`; all are tried."""
+        self.session.post("/api/v1/job-queues", {"updates": list(updates)})
+
     def trials(self, experiment_id: int) -> list[Json]:
         query = {"sortBy": "SORT_BY_ID", "orderBy": "ORDER_BY_ASC"}
         return list(self._pages(f"/api/v1/experiments/{experiment_id}/trials", "trials", query))
@@ -108,15 +164,46 @@ class Client:
         tail: int | None = None,
     ) -> Iterator[Json]:
         """Log entries, oldest first. `follow` goes on until the trial has ended."""
-        path = f"/api/v1/trials/{trial_id}/logs"
+        yield from self._logs(f"/api/v1/trials/{trial_id}/logs", follow, head, tail)
+
+    def task_logs(
+        self,
+        task_id: str,
+        *,
+        follow: bool = False,
+        head: int | None = None,
+        tail: int | None = None,
+    ) -> Iterator[Json]:
+        """The same of any task; `follow` goes on until the task has ended."""
+        yield from self._logs(f"/api/v1/tasks/{task_id}/logs", follow, head, tail)
+
+    def run_command(self, config: Json, files: Sequence[FileEntry] = ()) -> Json:
+        """Start a command. Returns {"command", "config", "warnings"}."""
+        body = {"config": config, "files": [file.to_json() for file in files]}
+        return self.session.post("/api/v1/commands", body)
+
+    def commands(self, *, user: str | None = None) -> list[Json]:
+        """Those of `user`, or everybody's."""
+        return list(self._pages("/api/v1/commands", "commands", {"users": user}))
+
+    def command(self, command_id: str) -> Json:
+        """{"command", "config"}."""
+        return self.session.get(f"/api/v1/commands/{command_id}")
+
+    def kill_command(self, command_id: str) -> None:
+        self.session.post(f"/api/v1/commands/{command_id}/kill")
+
+    def set_command_priority(self, command_id: str, priority: int) -> None:
+        self.session.post(f"/api/v1/commands/{command_id}/set_priority", {"priority": priority})
+
+    def _logs(self, path: str, follow: bool, head: int | None, tail: int | None) -> Iterator[Json]:
         if tail is not None:
             newest = self.session.stream(path, {"limit": tail, "orderBy": "ORDER_BY_DESC"})
             yield from reversed(list(newest))
         else:
             yield from self.session.stream(path, {"limit": head, "follow": follow or None})
 
-    def _pages(self, path: str, key: str, query: Query) -> Iterator[Json]:
-        offset = 0
+    def _pages(self, path: str, key: str, query: Query, offset: int = 0) -> Iterator[Json]:
         while True:
             page = self.session.get(path, {**query, "limit": PAGE, "offset": offset})
             yield from page.get(key) or []
@@ -125,3 +212,12 @@ class Client:
             if end <= offset or end >= int(bounds.get("total") or 0):
                 return
             offset = end
+
+
+def _agent(agent_id: str) -> str:
+    return f"/api/v1/agents/{quote(agent_id, safe='')}"
+
+
+def _segment(text: str) -> str:
+    """What a user typed, as one part of a path."""
+    return quote(text, safe="")

@@ -71,19 +71,21 @@ class Packed:
     total_bytes: int = 0
 
 
-def pack_directory(model_dir: Path, includes: Sequence[Path] = ()) -> Packed:
-    """Read a model directory, and `includes` beside its content under their own names.
+def pack_directory(model_dir: Path | None, includes: Sequence[Path] = ()) -> Packed:
+    """Read a model directory, if there is one, and `includes` beside its content under their own names.
 
     `.detignore` says what stays home (gitignore syntax); without one, `.gitignore` does, with a notice. Links to files
     are read through; a linked directory stays empty. Raises InvalidArgument when it is too large or not a directory.
     """
-    if not model_dir.is_dir():
-        raise InvalidArgument(
-            f"{model_dir} is not a directory: give the directory of your model code"
-        )
     packed = Packed()
-    roots = {entry.name for entry in model_dir.iterdir()}
-    _pack_tree(packed, model_dir, "")
+    roots: set[str] = set()
+    if model_dir is not None:
+        if not model_dir.is_dir():
+            raise InvalidArgument(
+                f"{model_dir} is not a directory: give the directory of your model code"
+            )
+        roots |= {entry.name for entry in model_dir.iterdir()}
+        _pack_tree(packed, model_dir, "")
     for include in includes:
         name = include.resolve().name
         if name in roots:

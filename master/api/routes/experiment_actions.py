@@ -13,8 +13,9 @@ from master.api.models import RowId, Text
 from master.api.replies import reply
 from master.api.routes.experiment_bodies import PatchExperiment
 from master.api.routes.experiments import experiment_json
-from master.api.services import TheApi
+from master.api.services import Api, TheApi
 from master.experiments.metadata import MetadataPatch
+from windlass.base.errors import NotFound
 
 router = APIRouter(route_class=ApiRoute, tags=["experiments"])
 
@@ -25,14 +26,18 @@ Label = Annotated[Text, Path(min_length=1, max_length=200)]
 async def patch(
     experiment_id: RowId, body: PatchExperiment, principal: User, api: TheApi
 ) -> Response:
-    if body.resources or body.checkpoint_storage:
+    if body.checkpoint_storage:
         raise Unimplemented(
-            "changing resources or checkpoint_storage of an experiment is not implemented yet"
+            "changing the checkpoint_storage of an experiment is not implemented yet"
         )
-    change = MetadataPatch(
+    changes = body.resources.changes() if body.resources is not None else []
+    job_id = _job_of(api, experiment_id) if changes else ""
+    patched = MetadataPatch(
         name=body.name, description=body.description, notes=body.notes, labels=body.labels
     )
-    await api.metadata.patch(experiment_id, change)
+    await api.metadata.patch(experiment_id, patched)
+    for change in changes:
+        await api.services.jobs.update(job_id, change)
     return reply({"experiment": await experiment_json(api, experiment_id)})
 
 
@@ -90,3 +95,11 @@ async def remove_label(
     api: TheApi,
 ) -> Response:
     return reply({"labels": await api.metadata.remove_label(experiment_id, label)})
+
+
+def _job_of(api: Api, experiment_id: int) -> str:
+    """Raises NotFound unless the experiment lives: the resources of one that is over are history."""
+    live = api.services.experiments.live(experiment_id)
+    if live is None or live.state.phase.is_terminal:
+        raise NotFound("live experiment", experiment_id)
+    return live.state.job_id

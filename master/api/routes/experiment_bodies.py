@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, ValidationError, field_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from master.api.models import Body, Int32, Int64, Paging, Text, word
-from master.experiments.service import ContextFile
-from windlass.base.errors import InvalidArgument
+from master.api.file_bodies import FileBody, parse_body
+from master.api.models import Body, Int32, Paging, Text, word
+from master.core.jobs import JobChange, SetMaxSlots, SetPriority, SetWeight
+from master.store.contexts import ContextFile
 
 EXPERIMENT_STATES = (
     "ACTIVE",
@@ -61,33 +60,8 @@ TRIAL_SORTS = (
 )
 DEFAULT_LIMIT = 100
 """Of the list of experiments, when none is asked for."""
-_DIRECTORY = ord("5")
-"""The type of a directory in tar archives; `0` is a file."""
 
 State = Annotated[str, AfterValidator(word("STATE_", EXPERIMENT_STATES))]
-
-
-class FileBody(Body):
-    """One file of a model definition."""
-
-    path: Text
-    type: Int32 = ord("0")
-    content: str = ""
-    mtime: Int64 = 0
-    mode: Int32 = 0o644
-
-    def context_file(self) -> ContextFile:
-        try:
-            content = base64.b64decode(self.content, validate=True)
-        except (binascii.Error, ValueError):
-            raise InvalidArgument(f"modelDefinition: {self.path} is not valid base64") from None
-        return ContextFile(
-            path=self.path,
-            content=content,
-            is_directory=self.type == _DIRECTORY,
-            mode=self.mode & 0o7777,
-            mtime=max(0, self.mtime),
-        )
 
 
 class CreateExperiment(Body):
@@ -103,13 +77,32 @@ class CreateExperiment(Body):
 
 def read_create(body: bytes) -> tuple[CreateExperiment, tuple[ContextFile, ...]]:
     """Parse a large body; for a thread. Raises InvalidArgument that names the field."""
-    try:
-        request = CreateExperiment.model_validate_json(body)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        path = ".".join(str(part) for part in first["loc"])
-        raise InvalidArgument(f"{path or 'body'}: {first['msg']}") from None
-    return request, tuple(file.context_file() for file in request.model_definition)
+    request = parse_body(CreateExperiment, body)
+    return request, tuple(f.context_file("modelDefinition") for f in request.model_definition)
+
+
+class PatchResources(Body):
+    """What is missing stays. For `maxSlots` alone null is a value: no limit."""
+
+    max_slots: Int32 | None = None
+    weight: float | None = None
+    priority: Int32 | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_unset(cls, data: Any) -> Any:
+        return data
+
+    def changes(self) -> list[JobChange]:
+        """Raises InvalidArgument."""
+        changes: list[JobChange] = []
+        if "max_slots" in self.model_fields_set:
+            changes.append(SetMaxSlots(self.max_slots))
+        if self.weight is not None:
+            changes.append(SetWeight(self.weight))
+        if self.priority is not None:
+            changes.append(SetPriority(self.priority))
+        return changes
 
 
 class PatchExperiment(Body):
@@ -117,7 +110,7 @@ class PatchExperiment(Body):
     description: Text | None = None
     notes: Text | None = None
     labels: list[Text] | None = None
-    resources: dict[str, object] | None = None
+    resources: PatchResources | None = None
     checkpoint_storage: dict[str, object] | None = None
 
 

@@ -24,7 +24,7 @@ from master.api.routes.experiment_bodies import (
 from master.api.routes.trials import trials_json
 from master.api.services import Api, TheApi
 from master.api.wire import experiments as wire
-from master.api.wire.jobs import jobs_of, summary
+from master.api.wire.jobs import summary
 from master.api.wire.values import finite
 from master.core.reasons import Reason
 from master.experiments.live import LiveExperiment
@@ -196,9 +196,5 @@ def _waiting(api: Api, live: LiveExperiment | None) -> Reason | None:
 def _job_summary(api: Api, live: LiveExperiment) -> dict[str, Any] | None:
     if live.state.phase.is_terminal:
         return None
-    try:
-        queue = api.services.agents.queue(live.state.settings.pool)
-    except NotFound:
-        return None
-    jobs = (summary(job) for job in jobs_of(queue) if job.job_id == live.state.job_id)
-    return next(jobs, None)
+    queued = api.services.jobs.in_queue(live.state.job_id)
+    return summary(queued) if queued is not None else None

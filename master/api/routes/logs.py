@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator, Field
@@ -21,6 +22,9 @@ from master.logs.rows import LogQuery, LogRow, TaskLog
 from windlass.base.errors import InvalidArgument
 
 router = APIRouter(route_class=ApiRoute, tags=["logs"])
+
+Wait: TypeAlias = Callable[[], Awaitable[None]]
+"""Returns when the task is over."""
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 Level = Annotated[str, AfterValidator(word("LOG_LEVEL_", LEVELS))]
@@ -115,26 +119,31 @@ Filters = Annotated[ReadLogs, Query()]
 @router.get("/api/v1/trials/{trial_id}/logs")
 async def of_trial(trial_id: RowId, query: Filters, principal: Caller, api: TheApi) -> Response:
     task_id = await api.reads.tasks.task_of_trial(trial_id)
-    return _stream(api, query, task_id, trial_id, lambda row: trial_log(row, trial_id))
+    over = partial(_trial_over, api, trial_id)
+    return _stream(api, query, task_id, over, lambda row: trial_log(row, trial_id))
 
 
 @router.get("/api/v1/tasks/{task_id}/logs")
 async def of_task(task_id: str, query: Filters, principal: Caller, api: TheApi) -> Response:
     row = await api.reads.tasks.task(task_id)
-    return _stream(api, query, task_id, row["trial_id"], task_log)
+    trial_id = row["trial_id"]
+    over = partial(_command_over, api, task_id)
+    if trial_id is not None:
+        over = partial(_trial_over, api, trial_id)
+    return _stream(api, query, task_id, over, task_log)
 
 
 def _stream(
     api: Api,
     query: ReadLogs,
     task_id: str,
-    trial_id: int | None,
+    over: Wait,
     shape: Callable[[LogRow], dict[str, Any]],
 ) -> Response:
     wanted = query.of_task(task_id)
     if not query.follow:
         return Lines(_shaped(api.services.logs.pages(wanted), shape), api.closing)
-    pages = _followed(api, wanted, trial_id)
+    pages = _followed(api, wanted, over)
     return Lines(_shaped(pages, shape), api.closing, eager=False)
 
 
@@ -147,18 +156,18 @@ async def _shaped(
 
 
 async def _followed(
-    api: Api, query: LogQuery, trial_id: int | None
+    api: Api, query: LogQuery, over: Wait
 ) -> AsyncGenerator[Sequence[LogRow], None]:
     """Lines as they come, until the task has ended and no more come."""
-    over = asyncio.Event()
+    ended = asyncio.Event()
 
     async def watch() -> None:
-        await _ended(api, trial_id)
-        over.set()
+        await over()
+        ended.set()
 
     watching = asyncio.create_task(watch())
     try:
-        async with aclosing(api.services.logs.follow(query, until=over)) as pages:
+        async with aclosing(api.services.logs.follow(query, until=ended)) as pages:
             async for rows in pages:
                 yield rows
     finally:
@@ -167,8 +176,15 @@ async def _followed(
             await watching
 
 
-async def _ended(api: Api, trial_id: int | None) -> None:
+async def _trial_over(api: Api, trial_id: int) -> None:
     """Returns when the trial is over."""
-    live = api.services.experiments.live_of_trial(trial_id) if trial_id is not None else None
-    if live is not None and trial_id is not None:
+    live = api.services.experiments.live_of_trial(trial_id)
+    if live is not None:
         await live.wait_until(lambda state: state.trial_by_id(trial_id).phase.is_terminal)
+
+
+async def _command_over(api: Api, task_id: str) -> None:
+    """Returns when the command is over; at once for a task of any other kind, which lives no more."""
+    live = api.services.commands.live(task_id)
+    if live is not None:
+        await live.wait_until(lambda state: state.is_over)

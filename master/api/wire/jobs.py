@@ -1,74 +1,104 @@
-"""Jobs: what queues. Here a job is an experiment with all its waiting and running allocations."""
+"""Jobs: what queues."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from master.api.wire.values import epoch, finite
-from master.core.scheduler.types import SchedulerSettings
-from master.experiments.live import LiveExperiment
-from rm_backends.agents.views import QueueEntry, QueueState
+from master.api.wire.values import finite, reason, time
+from master.jobs.explain import Explanation, HoldingRun, WaitingRun
+from master.jobs.ports import JobFacts
+from master.jobs.queue import QueuedJob
+from master.jobs.statistics import QueueStatistics
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedJob:
-    """One job of a pool's queue; `ahead` counts the jobs before it."""
-
-    job_id: str
-    ahead: int
-    state: str
-    entries: tuple[QueueEntry, ...]
-
-
-def jobs_of(queue: Sequence[QueueEntry]) -> list[QueuedJob]:
-    """The jobs of a pool: those that hold slots first, then by age."""
-    by_job: dict[str, list[QueueEntry]] = {}
-    for entry in queue:
-        by_job.setdefault(entry.job.id, []).append(entry)
-    ordered = sorted(
-        by_job.items(),
-        key=lambda item: (_state(item[1]) == "STATE_QUEUED", item[1][0].job.submitted, item[0]),
-    )
-    return [
-        QueuedJob(job_id, ahead, _state(entries), tuple(entries))
-        for ahead, (job_id, entries) in enumerate(ordered)
-    ]
-
-
-def _state(entries: Sequence[QueueEntry]) -> str:
-    states = {entry.state for entry in entries}
-    if QueueState.SCHEDULED in states:
-        return "STATE_SCHEDULED"
-    if QueueState.SCHEDULED_BACKFILLED in states:
-        return "STATE_SCHEDULED_BACKFILLED"
-    return "STATE_QUEUED"
+def state(job: QueuedJob) -> str:
+    return f"STATE_{job.state.value.upper()}"
 
 
 def summary(job: QueuedJob) -> dict[str, Any]:
-    return {"state": job.state, "jobsAhead": job.ahead}
+    return {"state": state(job), "jobsAhead": job.jobs_ahead}
 
 
-def job(
-    queued: QueuedJob, live: LiveExperiment, settings: SchedulerSettings, workspace_id: int
-) -> dict[str, Any]:
-    first = queued.entries[0]
+def job(queued: QueuedJob) -> dict[str, Any]:
+    """The published shape, with its place in the listing and why it waits besides."""
+    why = queued.waiting_reason
     return {
-        "jobId": queued.job_id,
-        "type": "TYPE_EXPERIMENT",
-        "name": live.state.name,
-        "entityId": str(live.state.id),
-        "username": live.owner_name,
-        "userId": live.state.owner_id,
-        "resourcePool": first.pool,
-        "submissionTime": epoch(first.job.submitted),
-        "isPreemptible": all(entry.preemptible for entry in queued.entries),
-        "priority": settings.default_priority if first.job.priority is None else first.job.priority,
-        "weight": first.job.weight,
-        "requestedSlots": sum(entry.slots for entry in queued.entries),
-        "allocatedSlots": sum(sum(entry.placement.values()) for entry in queued.entries),
-        "progress": finite(live.state.progress),
-        "workspaceId": workspace_id,
+        **_facts(queued.facts),
+        "resourcePool": queued.pool,
+        "isPreemptible": queued.is_preemptible,
+        "priority": queued.priority,
+        "requestedSlots": queued.requested_slots,
+        "allocatedSlots": queued.allocated_slots,
         "summary": summary(queued),
+        "position": queued.position,
+        "waitingReason": why.text if why is not None else None,
+    }
+
+
+def any_job(facts: JobFacts, queued: QueuedJob | None) -> dict[str, Any]:
+    """One that asks for nothing now has no summary, no place and no slots."""
+    return _facts(facts) if queued is None else job(queued)
+
+
+def explanation(explained: Explanation) -> dict[str, Any]:
+    return {
+        "job": any_job(explained.facts, explained.queued),
+        "text": explained.text,
+        "waiting": [_waiting(run) for run in explained.waiting],
+        "waitingTotal": explained.waiting_total,
+        "holding": [_holding(run) for run in explained.holding],
+        "lastRelease": explained.facts.last_release or None,
+    }
+
+
+def statistics(of: QueueStatistics) -> dict[str, Any]:
+    return {
+        "resourcePool": of.pool,
+        "stats": {"queuedCount": of.queued, "scheduledCount": of.scheduled},
+        "aggregates": [
+            {"periodStart": wait.day.isoformat(), "seconds": wait.seconds}
+            for wait in of.daily_waits
+        ],
+    }
+
+
+def _facts(facts: JobFacts) -> dict[str, Any]:
+    """What is known of a job even while it asks for nothing."""
+    return {
+        "jobId": facts.job_id,
+        "type": f"TYPE_{facts.type.value}",
+        "name": facts.name,
+        "entityId": facts.entity_id,
+        "username": facts.owner_name,
+        "userId": facts.owner_id,
+        "resourcePool": facts.pool,
+        "submissionTime": time(facts.order.submitted),
+        "priority": facts.order.priority,
+        "weight": facts.order.weight,
+        "progress": finite(facts.progress),
+        "workspaceId": facts.workspace_id,
+        "summary": None,
+    }
+
+
+def _waiting(run: WaitingRun) -> dict[str, Any]:
+    return {
+        "allocationId": run.allocation_id,
+        "name": run.name,
+        "slots": run.slots,
+        "since": time(run.since),
+        "reason": reason(run.reason),
+        "advice": run.advice,
+        "expectedStart": time(run.expected_start),
+    }
+
+
+def _holding(run: HoldingRun) -> dict[str, Any]:
+    return {
+        "allocationId": run.allocation_id,
+        "name": run.name,
+        "slots": run.slots,
+        "since": time(run.since),
+        "agents": dict(run.placement),
+        "releasing": run.is_releasing,
     }

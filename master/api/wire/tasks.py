@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from master.allocations.machine import AllocationPhase, AllocationState, ContainerState
+from master.allocations.persistence import allocation_from_document
 from master.api.wire.agents import device
 from master.api.wire.values import time
 from master.experiments.paging import Row
-from master.experiments.persistence import allocation_from_document
 from rm_backends.agents.views import QueueEntry
 from rm_backends.base import AgentView
 

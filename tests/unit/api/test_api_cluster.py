@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from master.allocations.machine import AllocationPhase
 from master.api.application import begin_shutdown
 from tests.fakes.api_world import ASHA, SINGLE, ApiWorld, api_world
 
@@ -149,7 +150,66 @@ async def test_agents_are_listed_and_taken_out_of_service(world: ApiWorld) -> No
     enabled = await world.ok("POST", "/api/v1/agents/node-1/enable")
     assert enabled["agent"]["enabled"] is True
     await world.refused(404, "POST", "/api/v1/agents/nowhere/enable")
-    await world.refused(501, "POST", "/api/v1/agents/node-1/slots/0/disable")
+
+
+async def test_single_slots_are_shown_and_taken_out_of_service(world: ApiWorld) -> None:
+    agent = await world.add_agent(slots=2, labels=("rack=a12", "loud"))
+    run = await world.run_of(await world.create())
+    (container,) = run.containers
+    slots = (await world.ok("GET", "/api/v1/agents/node-1/slots"))["slots"]
+    assert [(s["id"], s["enabled"], s["draining"]) for s in slots] == [
+        ("0", True, False),
+        ("1", True, False),
+    ]
+    assert slots[0]["container"]["id"] == container.container.container_id
+    body = {"agentId": "node-1", "slotId": "0", "drain": True}
+    drained = await world.ok("POST", "/api/v1/agents/node-1/slots/0/disable", body)
+    assert (drained["slot"]["enabled"], drained["slot"]["draining"]) == (False, True)
+    assert list(agent.containers) == [container.container.container_id]
+    enabled = await world.ok("POST", "/api/v1/agents/node-1/slots/0/enable")
+    assert (enabled["slot"]["enabled"], enabled["slot"]["draining"]) == (True, False)
+
+    disabled = await world.ok("POST", "/api/v1/agents/node-1/slots/1/disable")
+    assert disabled["slot"]["enabled"] is False
+    assert await world.ok("GET", "/api/v1/agents/node-1/slots/1") == disabled
+    shown = (await world.ok("GET", "/api/v1/agents/node-1"))["agent"]
+    assert (shown["enabled"], shown["labels"]) == (True, ["rack=a12", "loud"])
+    assert shown["slots"] == {
+        "0": {**slots[0], "container": shown["slots"]["0"]["container"]},
+        "1": disabled["slot"],
+    }
+    assert shown["slotStats"]["typeStats"]["TYPE_CPU"]["disabled"] == 1
+
+    for slot in ("2", "-1", "00", "x"):
+        path = f"/api/v1/agents/node-1/slots/{slot}"
+        for method, of in (("GET", path), ("POST", f"{path}/enable"), ("POST", f"{path}/disable")):
+            message = await world.refused(404, method, of)
+            assert message == f"agent 'node-1': slot '{slot}' not found"
+    await world.refused(404, "GET", "/api/v1/agents/nowhere/slots")
+    await world.refused(404, "POST", "/api/v1/agents/nowhere/slots/0/disable")
+
+
+async def test_a_trial_whose_slot_is_disabled_goes_on_elsewhere_at_no_cost(
+    world: ApiWorld,
+) -> None:
+    await world.add_agent(slots=2)
+    experiment = await world.create(SINGLE.replace("max_restarts: 2", "max_restarts: 0"))
+    first = await world.run_of(experiment)
+    assert first.containers[0].container.slot_ids == (0,)
+    await world.ok("POST", "/api/v1/agents/node-1/slots/0/disable")
+    live = world.services.experiments.live(experiment)
+    assert live is not None
+
+    def moved(_: object) -> bool:
+        (trial,) = live.state.trials.values()
+        run = trial.open_allocation
+        return run is not None and run.id != first.id and run.phase is AllocationPhase.RUNNING
+
+    await live.wait_until(moved)
+    second = await world.run_of(experiment)
+    assert second.containers[0].container.slot_ids == (1,)
+    trial = (await world.ok("GET", f"/api/v1/trials/{world.trial_id(experiment)}"))["trial"]
+    assert (trial["state"], trial["restarts"]) == ("STATE_RUNNING", 0)
 
 
 async def test_queues_pools_and_reasons(world: ApiWorld) -> None:
@@ -159,8 +219,8 @@ async def test_queues_pools_and_reasons(world: ApiWorld) -> None:
     jobs = (await world.ok("GET", "/api/v1/job-queues-v2"))["jobs"]
     entries = [(j["full"]["entityId"], j["full"]["summary"]) for j in jobs]
     assert entries == [
-        (str(first), {"state": "STATE_SCHEDULED", "jobsAhead": 0}),
-        (str(second), {"state": "STATE_QUEUED", "jobsAhead": 1}),
+        (str(first), {"state": "STATE_SCHEDULED", "jobsAhead": -1}),
+        (str(second), {"state": "STATE_QUEUED", "jobsAhead": -1}),
     ]
     queued = await world.ok("GET", "/api/v1/job-queues-v2?states=STATE_QUEUED")
     assert [j["full"]["entityId"] for j in queued["jobs"]] == [str(second)]

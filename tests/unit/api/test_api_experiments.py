@@ -27,7 +27,7 @@ async def test_an_experiment_from_submission_to_its_end(world: ApiWorld) -> None
     running = await world.ok("GET", url)
     assert running["experiment"]["state"] == "STATE_RUNNING"
     assert running["experiment"]["waitingReason"] is None
-    assert running["jobSummary"] == {"state": "STATE_SCHEDULED", "jobsAhead": 0}
+    assert running["jobSummary"] == {"state": "STATE_SCHEDULED", "jobsAhead": -1}
     assert (await world.report(trial["id"], "validation", 10, loss=0.25)).status_code == 200
     await world.checkpoint(run, "c-1", 10)
     await world.finish(run)

@@ -95,8 +95,15 @@ async def gather(world: ApiWorld) -> list[Reply]:
     await note("GetAgentResponse", "GET", "/api/v1/agents/node-1")
     await note("DisableAgentResponse", "POST", "/api/v1/agents/node-1/disable", {"drain": True})
     await note("EnableAgentResponse", "POST", "/api/v1/agents/node-1/enable")
+    slot = "/api/v1/agents/node-1/slots/0"
+    await note("GetSlotsResponse", "GET", "/api/v1/agents/node-1/slots")
+    await note("GetSlotResponse", "GET", slot)
+    await note("DisableSlotResponse", "POST", f"{slot}/disable", {"drain": True})
+    await note("EnableSlotResponse", "POST", f"{slot}/enable")
     await note("GetResourcePoolsResponse", "GET", "/api/v1/resource-pools")
     await note("GetJobsV2Response", "GET", "/api/v1/job-queues-v2")
+    await note("GetJobsResponse", "GET", "/api/v1/job-queues")
+    await note("GetJobQueueStatsResponse", "GET", "/api/v1/job-queues/stats")
     await note("GetUsersResponse", "GET", "/api/v1/users")
     await note("GetUserResponse", "GET", "/api/v1/users/2")
     await note("GetUserByUsernameResponse", "GET", "/api/v1/users/admin/by-username")
@@ -107,6 +114,14 @@ async def gather(world: ApiWorld) -> list[Reply]:
     await note("GetWorkspaceResponse", "GET", "/api/v1/workspaces/1")
     await note("GetWorkspaceProjectsResponse", "GET", "/api/v1/workspaces/1/projects")
     await note("GetProjectResponse", "GET", "/api/v1/projects/1")
+    launch = {"config": {"entrypoint": ["sleep", "1"]}, "files": [file("a.txt", b"a")]}
+    await note("LaunchCommandResponse", "POST", "/api/v1/commands", launch)
+    await note("LaunchCommandResponse", "POST", "/api/v1/commands", {**launch, "preview": True})
+    await note("GetCommandsResponse", "GET", "/api/v1/commands")
+    command = "/api/v1/commands/" + replies[-1][2]["commands"][0]["id"]
+    await note("SetCommandPriorityResponse", "POST", f"{command}/set_priority", {"priority": 7})
+    await note("KillCommandResponse", "POST", f"{command}/kill")
+    await note("GetCommandResponse", "GET", command)
     for name, path in (
         ("TrialLogsResponse", f"/api/v1/trials/{trial}/logs"),
         ("TaskLogsResponse", f"{task}/logs"),

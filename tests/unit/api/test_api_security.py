@@ -119,6 +119,8 @@ async def test_a_task_changes_only_its_own(world: ApiWorld) -> None:
         ("POST", "/api/v1/users", {"user": {"username": "eve"}}),
         ("PATCH", "/api/v1/users/1", {"displayName": "x"}),
         ("POST", "/api/v1/agents/node-1/disable", None),
+        ("POST", "/api/v1/agents/node-1/slots/0/disable", None),
+        ("POST", "/api/v1/agents/node-1/slots/0/enable", None),
     ):
         await world.refused(403, method, path, body, token=task)
 
@@ -157,6 +159,8 @@ async def test_only_admins_manage_users_and_agents(world: ApiWorld) -> None:
         ("PATCH", "/api/v1/users/2", {"admin": True}),
         ("PATCH", "/api/v1/users/1", {"password": "x"}),
         ("POST", "/api/v1/agents/node-1/disable", None),
+        ("POST", "/api/v1/agents/node-1/slots/0/disable", None),
+        ("POST", "/api/v1/agents/node-1/slots/0/enable", None),
         ("GET", "/api/v1/master/config", None),
     ):
         message = await world.refused(403, method, path, body)

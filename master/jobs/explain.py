@@ -1,0 +1,163 @@
+"""Why a job waits, in words for its user: the reason, what would help, when it will start, and what it holds. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from master.core.jobs import HIGHEST_PRIORITY, JobType
+from master.core.reasons import Reason, ReasonKind
+from master.core.scheduler.explain import count
+from master.core.scheduler.types import SchedulerType
+from master.jobs.ports import JobFacts
+from master.jobs.queue import QueuedJob, has_places
+from rm_backends.agents.views import PoolView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingRun:
+    """One allocation that has no slots yet."""
+
+    allocation_id: str
+    name: str
+    slots: int | None
+    """None: its pool does not know it."""
+    since: datetime | None
+    reason: Reason
+    advice: str
+    """What would have to happen, or could be done."""
+    expected_start: datetime | None
+    """None: nobody can know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldingRun:
+    """One allocation that has slots."""
+
+    allocation_id: str
+    name: str
+    slots: int
+    since: datetime | None
+    """When it began to run; None: it is being started."""
+    placement: Mapping[str, int]
+    """agent id -> slots"""
+    is_releasing: bool
+    """It was asked to give them back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    facts: JobFacts
+    queued: QueuedJob | None
+    """None: it asks for nothing now."""
+    waiting: tuple[WaitingRun, ...]
+    """The oldest ones."""
+    waiting_total: int
+    holding: tuple[HoldingRun, ...]
+
+    @property
+    def text(self) -> str:
+        """The job in one line."""
+        job = self.queued
+        if not self.holding and not self.waiting_total:
+            return "asks for no slots now: it is paused, or between two runs"
+        parts = []
+        if self.holding:
+            parts.append(f"holds {count(sum(run.slots for run in self.holding), 'slot')}")
+        if self.waiting_total:
+            parts.append(f"{count(self.waiting_total, 'run')} waiting for slots")
+        if job is not None and self.waiting_total and job.jobs_ahead >= 0:
+            parts.append(f"{count(job.jobs_ahead, 'job')} ahead")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What advice depends on besides the reason."""
+
+    facts: JobFacts
+    queued: QueuedJob | None
+    pool: PoolView | None
+    """None: it is gone from the configuration."""
+    slots: int | None
+
+
+def advise(reason: Reason, situation: Situation) -> str:
+    """What would have to happen for it to start, or what could be done."""
+    return _ADVICE[reason.kind](situation)
+
+
+def _queued(it: Situation) -> str:
+    if it.pool is None:
+        return "wait, or move it to another pool"
+    if has_places(it.pool.settings):
+        if it.queued is None or it.queued.jobs_ahead == 0:
+            return "wait until slots are free: it is the first in the queue"
+        return (
+            f"wait for the {count(it.queued.jobs_ahead, 'job')} ahead of it, move it ahead of one, or give it a "
+            f"more important priority than {it.queued.priority} ({HIGHEST_PRIORITY} is the most important)"
+        )
+    if it.pool.settings.type is SchedulerType.ROUND_ROBIN:
+        return "wait: jobs take turns in this pool"
+    return f"wait until other jobs leave, or raise its weight of {it.facts.order.weight:g}"
+
+
+def _share_used(it: Situation) -> str:
+    """Its max_slots or, under fair_share, also its share: what of both is known here cannot always tell them apart."""
+    limit, weight = it.facts.order.max_slots, f"{it.facts.order.weight:g}"
+    held = it.queued.allocated_slots if it.queued is not None else 0
+    wanted = it.queued.requested_slots if it.queued is not None else 0
+    shares = it.pool is None or it.pool.settings.type is SchedulerType.FAIR_SHARE
+    if limit is not None and (not shares or held + (it.slots or 0) > limit):
+        others = wanted > (it.slots or 0)
+        return f"raise its max_slots of {limit}" + (", or wait until its other runs end" * others)
+    if limit is not None and wanted > limit:
+        return f"wait until other runs leave, or raise its max_slots of {limit} and its weight of {weight}"
+    return f"wait until other jobs leave, or raise its weight of {weight}"
+
+
+def _needs_capacity(it: Situation) -> str:
+    if it.pool is not None and it.pool.dynamic:
+        return "wait: the pool launches machines as its limits allow"
+    return f"wait until slots are free, or add agents to pool {it.facts.pool}"
+
+
+def _no_such_agent(it: Situation) -> str:
+    fitting = "agents" if it.slots is None else f"agents that can hold {count(it.slots, 'slot')}"
+    if it.pool is None:
+        return f"add pool {it.facts.pool} to the master's configuration again{_or_another_pool(it)}"
+    return f"add {fitting} to pool {it.facts.pool}, ask for fewer slots{_or_another_pool(it)}"
+
+
+def _no_capacity(it: Situation) -> str:
+    more = f"allow more instance types or zones in pool {it.facts.pool}"
+    return f"wait: the provider is asked again; or {more}{_or_another_pool(it)}"
+
+
+def _or_another_pool(it: Situation) -> str:
+    return ", or move it to another pool" if it.facts.type is JobType.EXPERIMENT else ""
+
+
+_ADVICE: Mapping[ReasonKind, Callable[[Situation], str]] = {
+    ReasonKind.QUEUED: _queued,
+    ReasonKind.SHARE_USED: _share_used,
+    ReasonKind.NEEDS_RELEASE: lambda it: (
+        "nothing to do: running work was asked to make room, and it starts when that has left"
+    ),
+    ReasonKind.NEEDS_CAPACITY: _needs_capacity,
+    ReasonKind.NO_SUCH_AGENT: _no_such_agent,
+    ReasonKind.LAUNCHING: lambda it: "nothing to do: a machine for it is on its way",
+    ReasonKind.NO_CAPACITY: _no_capacity,
+    ReasonKind.QUOTA: lambda it: (
+        "ask the provider for a larger quota, or wait until other work has ended"
+        + _or_another_pool(it)
+    ),
+    ReasonKind.AT_LIMIT: lambda it: (
+        f"wait until machines are free, or raise max_instances of pool {it.facts.pool}"
+    ),
+    ReasonKind.OVER_BUDGET: lambda it: (
+        f"wait until less is spent, or raise the budget of pool {it.facts.pool}"
+    ),
+    ReasonKind.STARTING: lambda it: "nothing to do: it is about to start",
+}

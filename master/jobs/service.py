@@ -1,0 +1,242 @@
+"""The job queue: see it, understand it, change it.
+
+Jobs belong to their roots (experiments, interactive tasks), queues to the resource managers. Here is only what joins
+them; nothing is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from master.core.jobs import JobChange
+from master.core.reasons import Reason, ReasonKind
+from master.jobs.changes import JobUpdate, Move, UpdatesFailed
+from master.jobs.explain import Explanation, HoldingRun, Situation, WaitingRun, advise
+from master.jobs.ports import JobFacts, JobRoot, JobSource, PoolQueues, Runs
+from master.jobs.positions import place_beside
+from master.jobs.queue import QueuedJob, as_job, has_places, jobs_in_queue
+from master.jobs.statistics import QueueStatistics, WaitQueries
+from master.store.mailbox import Mailbox
+from master.store.store import Store
+from rm_backends.agents.views import PoolView, QueueEntry, QueueState
+from windlass.base.clock import Clock
+from windlass.base.errors import Conflict, InvalidArgument, LeaseLost, NotFound, WindlassError
+
+MAX_EXPLAINED = 10
+"""Waiting runs of one job that are explained: each forecast may take a while in a large pool."""
+_ON_ITS_WAY = Reason(kind=ReasonKind.STARTING, text="its request is on the way to the pool")
+
+
+class JobService:
+    """Changes are made one at a time: where a job is moved to depends on where the others are."""
+
+    def __init__(
+        self,
+        *,
+        sources: Sequence[JobSource],
+        queues: PoolQueues,
+        runs: Runs,
+        store: Store,
+        clock: Clock,
+    ) -> None:
+        self._sources = tuple(sources)
+        self._queues = queues
+        self._runs = runs
+        self._waits = WaitQueries(store)
+        self._clock = clock
+        self._mailbox = Mailbox("job queue")
+
+    # What there is
+
+    def queue(self, pool: str) -> list[QueuedJob]:
+        """Jobs that wait or hold slots in a pool, in queue order. Raises NotFound for an unknown one."""
+        entries = self._queues.queue(pool)
+        roots = {entry.job.id: self._look_up(entry.job.id) for entry in entries}
+        facts = {job_id: root.job_facts() for job_id, root in roots.items() if root is not None}
+        return jobs_in_queue(entries, facts, self._require_view(pool).settings)
+
+    def in_queue(self, job_id: str) -> QueuedJob | None:
+        """None if the job asks for nothing now, or is over."""
+        root = self._look_up(job_id)
+        if root is None or (pool := root.job_facts().pool) not in self._queues.pools():
+            return None
+        return next((job for job in self.queue(pool) if job.facts.job_id == job_id), None)
+
+    def find(self, word: str) -> JobFacts:
+        """A job that is not over, by its id or by how that begins. Raises NotFound, Conflict if several begin so."""
+        if (root := self._look_up(word)) is not None:
+            return root.job_facts()
+        found = [facts for facts in self._all_facts() if word and facts.job_id.startswith(word)]
+        if len(found) > 1:
+            ids = ", ".join(sorted(facts.job_id for facts in found)[:3])
+            raise Conflict(
+                f"{len(found)} jobs have ids that begin with '{word}': write more of {ids}"
+            )
+        if not found:
+            raise NotFound("job", word)
+        return found[0]
+
+    async def statistics(self, pools: Collection[str] = ()) -> list[QueueStatistics]:
+        """Of all pools, or of these. Raises NotFound for an unknown one."""
+        waits = await self._waits.daily_waits(self._clock.now())
+        known = self._queues.pools()
+        if unknown := sorted(set(pools) - set(known)):
+            raise NotFound("resource pool", unknown[0])
+        found = []
+        for pool in known:
+            if pool in pools or not pools:
+                states = [job.state for job in self.queue(pool)]
+                queued = states.count(QueueState.QUEUED)
+                found.append(
+                    QueueStatistics(
+                        pool=pool,
+                        queued=queued,
+                        scheduled=len(states) - queued,
+                        daily_waits=tuple(waits.get(pool, ())),
+                    )
+                )
+        return found
+
+    async def explain(self, job_id: str) -> Explanation:
+        """Raises NotFound."""
+        root = self._root(job_id)
+        facts, queued, ids = root.job_facts(), self.in_queue(job_id), root.waiting_allocations()
+        entries = self._entries(job_id)
+        waiting = [
+            await self._explain_waiting(id_, facts, queued, entries.get(id_))
+            for id_ in ids[:MAX_EXPLAINED]
+        ]
+        # What was granted just now counts as waiting until its owner has committed that.
+        holding = [
+            entry
+            for id_, entry in entries.items()
+            if entry.state is not QueueState.QUEUED and id_ not in ids
+        ]
+        return Explanation(
+            facts=facts,
+            queued=queued,
+            waiting=tuple(waiting),
+            waiting_total=len(ids),
+            holding=tuple(self._holding(entry) for entry in holding),
+        )
+
+    # What can be changed
+
+    async def update(self, job_id: str, change: JobChange) -> None:
+        """Raises NotFound, and what `JobRoot.change_job` raises."""
+        await self._mailbox.run(lambda: self._root(job_id).change_job(change))
+
+    async def move(
+        self, job_id: str, *, ahead_of: str | None = None, behind_of: str | None = None
+    ) -> None:
+        """Next to another job of the same pool, with its priority; nothing happens if it is there.
+
+        Raises NotFound, InvalidArgument where the scheduler knows no places, Conflict where there is no room.
+        """
+        await self._update(JobUpdate(job_id=job_id, ahead_of=ahead_of, behind_of=behind_of))
+
+    async def update_all(self, updates: Sequence[JobUpdate]) -> None:
+        """Each is tried, in order; those that can be done are done. Raises UpdatesFailed for the others.
+
+        A single one raises its own error.
+        """
+        failures: list[tuple[str, WindlassError]] = []
+        for update in updates:
+            try:
+                await self._update(update)
+            except LeaseLost:
+                raise
+            except WindlassError as error:
+                if len(updates) == 1:
+                    raise
+                failures.append((update.job_id, error))
+        if failures:
+            raise UpdatesFailed(len(updates), failures)
+
+    async def _update(self, update: JobUpdate) -> None:
+        action = update.action()
+        if isinstance(action, Move):
+            await self._mailbox.run(lambda: self._move(update.job_id, action))
+        else:
+            await self.update(update.job_id, action)
+
+    async def _move(self, job_id: str, move: Move) -> None:
+        root = self._root(job_id)
+        pool, anchor_pool = root.job_facts().pool, self._root(move.anchor_id).job_facts().pool
+        if pool != anchor_pool:
+            raise InvalidArgument(
+                f"job {job_id} is in pool {pool} and job {move.anchor_id} in {anchor_pool}: "
+                "only jobs of one pool can be moved past each other"
+            )
+        settings = self._require_view(pool).settings
+        if not has_places(settings):
+            raise InvalidArgument(
+                f"pool {pool} has the scheduler {settings.type}, which knows no places in the queue: "
+                "jobs can be moved where the scheduler is priority"
+            )
+        jobs = [as_job(facts.order) for facts in self._all_facts() if facts.pool == pool]
+        place = place_beside(jobs, settings, job_id, move.anchor_id, move.side)
+        if place is not None:
+            await root.change_job(place)
+
+    async def _explain_waiting(
+        self, id_: str, facts: JobFacts, queued: QueuedJob | None, entry: QueueEntry | None
+    ) -> WaitingRun:
+        expected = await self._runs.rm.expected_start(id_)
+        reason = self._runs.rm.explain(id_) or (entry.reason if entry else None) or _ON_ITS_WAY
+        slots = entry.slots if entry is not None else None
+        situation = Situation(facts=facts, queued=queued, pool=self._view(facts.pool), slots=slots)
+        return WaitingRun(
+            allocation_id=id_,
+            name=entry.name if entry is not None else id_,
+            slots=slots,
+            since=entry.requested if entry is not None else None,
+            reason=reason,
+            advice=advise(reason, situation),
+            expected_start=expected,
+        )
+
+    def _holding(self, entry: QueueEntry) -> HoldingRun:
+        try:
+            since = self._runs.state(entry.allocation_id).started_at
+        except NotFound:  # its end is known here, and not there yet
+            since = None
+        return HoldingRun(
+            allocation_id=entry.allocation_id,
+            name=entry.name,
+            slots=sum(entry.placement.values()),
+            since=since,
+            placement=dict(entry.placement),
+            is_releasing=entry.releasing,
+        )
+
+    def _entries(self, job_id: str) -> dict[str, QueueEntry]:
+        """By allocation, oldest first; in all pools, for a job that moves holds slots where it was."""
+        return {
+            entry.allocation_id: entry
+            for pool in self._queues.pools()
+            for entry in self._queues.queue(pool)
+            if entry.job.id == job_id
+        }
+
+    def _all_facts(self) -> list[JobFacts]:
+        return [root.job_facts() for source in self._sources for root in source.job_roots()]
+
+    def _look_up(self, job_id: str) -> JobRoot | None:
+        roots = (source.job_root(job_id) for source in self._sources)
+        return next((root for root in roots if root is not None), None)
+
+    def _root(self, job_id: str) -> JobRoot:
+        root = self._look_up(job_id)
+        if root is None:
+            raise NotFound("job", job_id)
+        return root
+
+    def _view(self, pool: str) -> PoolView | None:
+        return next((view for view in self._queues.pools_view() if view.name == pool), None)
+
+    def _require_view(self, pool: str) -> PoolView:
+        view = self._view(pool)
+        if view is None:
+            raise NotFound("resource pool", pool)
+        return view

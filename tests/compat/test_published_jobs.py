@@ -1,0 +1,161 @@
+"""The published client, unmodified, and the job queue of a real master: look, reorder, change pools, set resources."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_published_client import COMPAT, MODEL, det, start
+
+from tests.real_cluster import RealCluster, eventually
+
+pytestmark = pytest.mark.skipif(
+    not (COMPAT / "det").exists(), reason="the published client is not installed: run make test"
+)
+
+POOLS = [
+    {"pool_name": "default", "scheduler": {"type": "priority"}},
+    {"pool_name": "shared", "scheduler": {"type": "fair_share"}},
+]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[RealCluster]:
+    """One slot in a pool with priorities, one in a pool with shares."""
+    with RealCluster(tmp_path, {"resource_pools": POOLS}) as cluster:
+        cluster.start_agent("node", slots=1)
+        cluster.start_agent("other", pool="shared", slots=1)
+        det(cluster, "user", "whoami")  # the first command logs in and says so
+        yield cluster
+
+
+def submit(cluster: RealCluster, name: str) -> str:
+    """An experiment that runs until its gate is open; its job."""
+    experiment_id = cluster.submit(
+        {
+            "name": name,
+            "entrypoint": ["sh", "-c", f"until [ -e gates/{name} ]; do sleep 0.05; done"],
+            "bind_mounts": [{"host_path": str(gates(cluster)), "container_path": "gates"}],
+            "searcher": {"name": "single", "metric": "loss", "max_length": {"batches": 1}},
+            "resources": {"slots_per_trial": 1},
+            "max_restarts": 0,
+        },
+        MODEL,
+    )
+    return str(cluster.experiment(experiment_id)["jobId"])
+
+
+def gates(cluster: RealCluster) -> Path:
+    """Tasks see nothing else of this machine's /tmp."""
+    folder = cluster.folder / "gates"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def open_gate(cluster: RealCluster, name: str) -> None:
+    (gates(cluster) / name).touch()
+
+
+def order(cluster: RealCluster, *options: str) -> list[str]:
+    jobs = json.loads(det(cluster, "job", "list", "--json", *options))["jobs"]
+    return [job["name"] for job in jobs]
+
+
+def job(cluster: RealCluster, name: str) -> dict[str, Any]:
+    """As our own client sees it."""
+    found = [*cluster.client.jobs(), *cluster.client.jobs(pool="shared")]
+    return next(one for one in found if one["name"] == name)
+
+
+def resources(cluster: RealCluster, experiment_id: int) -> dict[str, Any]:
+    return dict(cluster.experiment(experiment_id)["config"]["resources"])
+
+
+def failure(cluster: RealCluster, *arguments: str) -> str:
+    process = start(cluster, *arguments)
+    said, _ = process.communicate(timeout=90)
+    assert process.returncode != 0, said
+    assert "Traceback" not in said
+    return str(said)
+
+
+def test_the_queue_is_listed_and_changed(cluster: RealCluster) -> None:
+    first, second, third = (submit(cluster, name) for name in ("first", "second", "third"))
+    eventually("the first runs", lambda: job(cluster, "first")["allocatedSlots"] == 1)
+    assert order(cluster) == ["first", "second", "third"]
+    listing = det(cluster, "job", "ls")
+    assert "Priority" in listing
+    row = rf" 2 \| {third} \| TYPE_EXPERIMENT \| third \(3\) +\| +42 \|.*\| 0/1 +\| STATE_QUEUED"
+    assert re.search(row, listing), listing
+    assert re.search(rf" 0 \| {first} .*\| 1/1 +\| STATE_SCHEDULED", listing), listing
+
+    det(cluster, "job", "update", third, "--priority", "10")
+    assert order(cluster) == ["third", "first", "second"]
+    assert order(cluster, "--reverse") == ["second", "first", "third"]
+    assert order(cluster, "--limit", "1") == ["third", "first", "second"], "page by page"
+    det(cluster, "job", "update-batch", f"{second}.priority=5", f"{third}.weight=3")
+    assert order(cluster) == ["second", "third", "first"]
+    assert job(cluster, "third")["weight"] == 3
+    det(cluster, "job", "u", second, "-w", "0.5")
+    assert resources(cluster, 2)["weight"] == 0.5
+
+    assert "job 'nobody' not found" in failure(cluster, "job", "update", "nobody", "-p", "1")
+    assert "priority must be 1" in failure(cluster, "job", "update", first, "-p", "100")
+    assert "exactly one" in failure(cluster, "job", "update", first)
+
+    open_gate(cluster, "first")
+    eventually("the most important follows", lambda: job(cluster, "second")["allocatedSlots"] == 1)
+    assert order(cluster) == ["second", "third"]
+
+
+def test_a_job_goes_on_in_another_pool(cluster: RealCluster) -> None:
+    submit(cluster, "first")
+    second = submit(cluster, "second")
+    eventually("the first runs", lambda: job(cluster, "first")["allocatedSlots"] == 1)
+    assert "nowhere" in failure(cluster, "job", "update", second, "--resource-pool", "nowhere")
+    det(cluster, "job", "update-batch", f"{second}.resource-pool=shared")
+    eventually("it runs there", lambda: job(cluster, "second")["allocatedSlots"] == 1)
+    assert order(cluster) == ["first"]
+    assert order(cluster, "-p", "shared") == ["second"]
+    listing = det(cluster, "job", "ls", "-p", "shared")
+    assert "Weight" in listing
+    assert re.search(rf" N/A \| {second} ", listing), listing
+    open_gate(cluster, "second")
+    assert cluster.wait(2)["resourcePool"] == "shared"
+    assert order(cluster, "-p", "shared") == []
+
+
+def test_the_resources_of_an_experiment_are_set(cluster: RealCluster) -> None:
+    submit(cluster, "first")
+    assert "Set `priority` of experiment 1 to 7" in det(cluster, "e", "set", "priority", "1", "7")
+    assert "Set `weight` of experiment 1 to 2.5" in det(cluster, "e", "set", "weight", "1", "2.5")
+    det(cluster, "e", "set", "max-slots", "1", "3")
+    found = resources(cluster, 1)
+    assert (found["priority"], found["weight"], found["max_slots"]) == (7, 2.5, 3)
+    det(cluster, "e", "set", "max-slots", "1", "none")
+    assert resources(cluster, 1)["max_slots"] is None
+    assert (job(cluster, "first")["priority"], job(cluster, "first")["weight"]) == (7, 2.5)
+    assert "weight must be" in failure(cluster, "e", "set", "weight", "1", "0")
+    det(cluster, "e", "kill", "1")
+    cluster.wait(1)
+    assert "live experiment '1' not found" in failure(cluster, "e", "set", "priority", "1", "8")
+    assert resources(cluster, 1)["priority"] == 7
+
+
+def test_the_order_survives_the_masters_death(cluster: RealCluster) -> None:
+    ids = {name: submit(cluster, name) for name in ("first", "second", "third")}
+    eventually("the first runs", lambda: job(cluster, "first")["allocatedSlots"] == 1)
+    cluster.client.update_jobs([{"jobId": ids["third"], "behindOf": ids["first"]}])
+    det(cluster, "job", "update", ids["first"], "-p", "50")
+    det(cluster, "job", "update", ids["second"], "-w", "2.5")
+    expected = ["third", "second", "first"]
+    assert order(cluster) == expected
+    cluster.kill_master()
+    cluster.start_master()
+    assert order(cluster) == expected
+    assert job(cluster, "second")["weight"] == 2.5
+    eventually("the agent is back", lambda: job(cluster, "first")["allocatedSlots"] == 1)

@@ -1,0 +1,253 @@
+"""`det job`: what waits and why, and the order of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
+
+import typer
+
+from windlass.base.errors import InvalidArgument, NotFound
+from windlass.cli.connect import client_for
+from windlass.cli.groups import AliasedGroup
+from windlass.cli.job_words import parse_operation, resolve, short_ids
+from windlass.cli.output import (
+    WAITING,
+    CsvOption,
+    JsonOption,
+    local_time,
+    notice,
+    print_fields,
+    print_json,
+    print_rows,
+    state_name,
+    waiting_text,
+)
+from windlass.sdk.client import Client
+
+
+class JobGroup(AliasedGroup):
+    aliases: ClassVar[dict[str, str]] = {"ls": "list", "u": "update"}
+
+
+app = typer.Typer(
+    cls=JobGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    help="What waits and why; the order of it.",
+)
+
+JobId = Annotated[
+    str, typer.Argument(metavar="JOB", help="Job id, how it begins, or an experiment id.")
+]
+
+
+@app.callback()
+def group() -> None:
+    """What waits and why; the order of it."""
+
+
+@app.command("list")
+def list_jobs(
+    ctx: typer.Context,
+    pool: Annotated[
+        str | None, typer.Option("-p", "--resource-pool", help="Of this pool, not the default one.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Show at most so many.")] = None,
+    offset: Annotated[int, typer.Option(min=0, help="Leave out so many first.")] = 0,
+    reverse: Annotated[bool, typer.Option("--reverse", help="Last ones first.")] = False,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+) -> None:
+    """Jobs that wait or hold slots, in queue order. # is the number of jobs ahead."""
+    client = client_for(ctx)
+    jobs = client.jobs(pool=pool, limit=limit, offset=offset, reverse=reverse)
+    if as_json:
+        print_json(jobs)
+        return
+    by_priority = _serves_priorities(client.resource_pools(), pool)
+    headers = [
+        "#",
+        "ID",
+        "Type",
+        "Name",
+        "Priority" if by_priority else "Weight",
+        "Slots",
+        "State",
+        WAITING,
+        "User",
+    ]
+    ids = [str(job["jobId"]) for job in jobs]
+    if sys.stdout.isatty() and not as_csv:
+        ids = short_ids(ids)
+    rows = [_row(job, id_, by_priority) for job, id_ in zip(jobs, ids, strict=True)]
+    print_rows(headers, rows, as_csv=as_csv, named_by=headers.index("ID"))
+
+
+@app.command()
+def update(
+    ctx: typer.Context,
+    job_id: JobId,
+    priority: Annotated[
+        int | None,
+        typer.Option("-p", "--priority", help="1 (most important) to 99. For priority pools."),
+    ] = None,
+    weight: Annotated[
+        float | None,
+        typer.Option("-w", "--weight", help="Share, relative to others. For fair_share pools."),
+    ] = None,
+    resource_pool: Annotated[
+        str | None, typer.Option("--resource-pool", help="Go on in this pool. For experiments.")
+    ] = None,
+    ahead_of: Annotated[
+        str | None, typer.Option("--ahead-of", help="Stand right ahead of this job.")
+    ] = None,
+    behind_of: Annotated[
+        str | None, typer.Option("--behind-of", help="Stand right behind this job.")
+    ] = None,
+) -> None:
+    """Change one thing of a job: its priority, weight, pool or place."""
+    options = {
+        "priority": priority,
+        "weight": weight,
+        "resourcePool": resource_pool,
+        "aheadOf": ahead_of,
+        "behindOf": behind_of,
+    }
+    given = {key: value for key, value in options.items() if value is not None}
+    if len(given) != 1:
+        raise InvalidArgument(
+            "give exactly one of --priority, --weight, --resource-pool, --ahead-of and --behind-of"
+        )
+    client = client_for(ctx)
+    whole = _resolved(client, {"jobId": job_id, **given})
+    client.update_jobs([whole])
+    notice(f"updated job {whole['jobId']}")
+
+
+@app.command("update-batch")
+def update_batch(
+    ctx: typer.Context,
+    operations: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="JOB.OPERATION=VALUE...",
+            help="Operations: priority, weight, resource-pool, ahead-of, behind-of.",
+        ),
+    ],
+) -> None:
+    """Change several jobs. All changes are tried; those that fail are named."""
+    updates = [parse_operation(operation) for operation in operations]
+    client = client_for(ctx)
+    client.update_jobs([_resolved(client, update, strict=False) for update in updates])
+    notice(f"made {len(updates)} update{'s' * (len(updates) != 1)}")
+
+
+@app.command()
+def explain(ctx: typer.Context, job_id: JobId, as_json: JsonOption = False) -> None:
+    """Why a job waits, what would help, when it will start, and what it holds."""
+    client = client_for(ctx)
+    explained = client.explain_job(resolve(client, job_id))
+    if as_json:
+        print_json(explained)
+        return
+    job = explained["job"]
+    print_fields(
+        [
+            ("job", job["jobId"]),
+            ("what", f"{_type(job)} {job['entityId']}: {job['name']}"),
+            ("user", job["username"]),
+            ("pool", job["resourcePool"]),
+            ("priority", job.get("priority")),
+            ("weight", job.get("weight")),
+            ("now", explained["text"]),
+            ("last asked to leave", explained["lastRelease"]),
+        ]
+    )
+    for runs in _alike(explained["waiting"]):
+        _print_waiting(runs)
+    more = int(explained["waitingTotal"]) - len(explained["waiting"])
+    if more > 0:
+        typer.echo(f"\n{more} more run{'s' * (more != 1)} of it wait{'s' * (more == 1)}")
+    for run in explained["holding"]:
+        leaving = "; it was asked to give them back" * bool(run["releasing"])
+        typer.echo(f"\n{run['name']} holds{_places(run)}{_since(run)}{leaving}")
+
+
+def _alike(waiting: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Runs of which the same is to be said, in the order of their first."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for run in waiting:
+        said = (run["slots"], run["reason"]["text"], run["advice"], run["expectedStart"])
+        groups.setdefault(said, []).append(run)
+    return list(groups.values())
+
+
+def _print_waiting(runs: Sequence[dict[str, Any]]) -> None:
+    first, others = runs[0], len(runs) - 1
+    who = f"{first['name']} and {others} more wait" if others else f"{first['name']} waits"
+    each = " each" * bool(others and first["slots"] is not None)
+    typer.echo(f"\n{who}{_slots(first)}{each}{_since(first)}")
+    expected = local_time(first["expectedStart"])
+    print_fields(
+        [
+            ("  why", first["reason"]["text"]),
+            ("  what helps", first["advice"]),
+            ("  expected to start", f"{expected} UTC" if expected else "not known"),
+        ]
+    )
+
+
+def _resolved(client: Client, update: dict[str, Any], *, strict: bool = True) -> dict[str, Any]:
+    """The same with whole job ids. Not `strict`: what stands for no job is left for the master to refuse."""
+    whole = dict(update)
+    for key in ("jobId", "aheadOf", "behindOf"):
+        if key in update:
+            try:
+                whole[key] = resolve(client, update[key])
+            except NotFound:
+                if strict:
+                    raise
+    return whole
+
+
+def _serves_priorities(pools: Sequence[dict[str, Any]], name: str | None) -> bool:
+    found = [p for p in pools if (p.get("name") == name if name else p.get("defaultComputePool"))]
+    return any(pool.get("schedulerType") == "SCHEDULER_TYPE_PRIORITY" for pool in found)
+
+
+def _row(job: dict[str, Any], id_: str, by_priority: bool) -> list[Any]:
+    summary = job.get("summary") or {}
+    ahead = summary.get("jobsAhead", -1)
+    name = job.get("name")
+    return [
+        ahead if ahead >= 0 else "N/A",
+        id_,
+        _type(job),
+        f"{name} ({job.get('entityId')})" if _type(job) == "experiment" else name,
+        job.get("priority") if by_priority else job.get("weight"),
+        f"{job.get('allocatedSlots')}/{job.get('requestedSlots')}",
+        state_name(summary.get("state")),
+        waiting_text(job),
+        job.get("username"),
+    ]
+
+
+def _type(job: dict[str, Any]) -> str:
+    return str(job.get("type", "")).removeprefix("TYPE_").lower()
+
+
+def _slots(run: dict[str, Any]) -> str:
+    slots = run["slots"]
+    return "" if slots is None else f" for {slots} slot{'s' * (slots != 1)}"
+
+
+def _places(run: dict[str, Any]) -> str:
+    slots, agents = run["slots"], ", ".join(run["agents"])
+    return f" {slots} slot{'s' * (slots != 1)}" + (f" on {agents}" if agents else "")
+
+
+def _since(run: dict[str, Any]) -> str:
+    since = local_time(run["since"])
+    return f" since {since} UTC" if since else ""

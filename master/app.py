@@ -17,6 +17,7 @@ import structlog
 from sqlalchemy import select
 from sqlmodel import col
 
+from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.tokens import AllocationTokenMint
 from master.allocations.unique_ports import UniquePorts
@@ -28,8 +29,9 @@ from master.core.expconf import ClusterDefaults
 from master.core.scheduler import POLICIES, decide
 from master.data_folder import SECRET
 from master.experiments.reports import ReportService
-from master.experiments.service import ClusterPolicy, ExperimentService
+from master.experiments.service import ExperimentService
 from master.experiments.task_spec import TaskSpecs
+from master.jobs.service import JobService
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
 from master.store import tables
@@ -38,6 +40,8 @@ from master.store.blobs import BlobStore
 from master.store.fleet_repository import FleetRepository
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
+from master.tasks.service import CommandService
+from master.tasks.task_spec import CommandSpecs
 from provisioner.providers.base import Provider
 from provisioner.providers.embedded import EmbeddedProvider
 from provisioner.reconciler import Provisioner
@@ -143,10 +147,12 @@ class Master:
         blobs = BlobStore(options.data_dir / "blobs", inline=options.inline_store)
         lines = MasterLines(self._logs, options.clock)
         group.create_task(lines.run())
-        experiments = self._experiments(allocations, blobs, lines)
+        policy = self._policy()
+        experiments = self._experiments(allocations, blobs, lines, policy)
+        commands = self._commands(allocations, blobs, lines, policy)
         provisioner = self._provisioner(agents, info, epoch)
 
-        await allocations.rm.restore(await experiments.restore())
+        await allocations.rm.restore([*await experiments.restore(), *await commands.restore()])
         if provisioner is not None:
             await provisioner.load()
             agents.set_provisioner(
@@ -161,8 +167,10 @@ class Master:
         group.create_task(allocations.rm.run())
         group.create_task(allocations.run())
         group.create_task(Loop("deadlines", experiments.tick, interval_s=TICK_S).run())
+        group.create_task(Loop("deadlines of commands", commands.tick, interval_s=TICK_S).run())
         group.create_task(self._housekeeping(auth).run())
         await experiments.resume()
+        await commands.resume()
         self._services = Services(
             info=info,
             config=options.config,
@@ -170,8 +178,16 @@ class Master:
             blobs=blobs,
             auth=auth,
             experiments=experiments,
+            commands=commands,
             reports=ReportService(store=self._store, experiments=experiments, clock=options.clock),
             allocations=allocations,
+            jobs=JobService(
+                sources=[experiments, commands],
+                queues=agents,
+                runs=allocations,
+                store=self._store,
+                clock=options.clock,
+            ),
             logs=self._logs,
             agents=agents,
             provisioner=provisioner,
@@ -200,29 +216,61 @@ class Master:
         )
 
     def _experiments(
-        self, allocations: AllocationService, blobs: BlobStore, lines: MasterLines
+        self,
+        allocations: AllocationService,
+        blobs: BlobStore,
+        lines: MasterLines,
+        policy: ClusterPolicy,
     ) -> ExperimentService:
         options = self._options
-        config = options.config
         return ExperimentService(
             store=self._store,
             blobs=blobs,
             allocations=allocations,
-            policy=ClusterPolicy(
-                defaults=self._experiment_defaults(),
-                default_compute_pool=config.default_compute_pool,
-                default_aux_pool=config.default_aux_pool,
-                launch_error=config.launch_error,
-            ),
+            policy=policy,
             task_log=lines,
-            specs=TaskSpecs(
-                startup_hooks={p.name: p.containers().startup_hook or "" for p in config.pools()}
+            specs=TaskSpecs(startup_hooks=self._startup_hooks()),
+            clock=options.clock,
+            ids=options.ids,
+        )
+
+    def _commands(
+        self,
+        allocations: AllocationService,
+        blobs: BlobStore,
+        lines: MasterLines,
+        policy: ClusterPolicy,
+    ) -> CommandService:
+        options = self._options
+        return CommandService(
+            store=self._store,
+            blobs=blobs,
+            allocations=allocations,
+            policy=policy,
+            task_log=lines,
+            specs=CommandSpecs(
+                startup_hooks=self._startup_hooks(),
+                agent_user=options.config.security.default_task.user,
             ),
             clock=options.clock,
             ids=options.ids,
         )
 
-    def _experiment_defaults(self) -> Mapping[str, ClusterDefaults]:
+    def _policy(self) -> ClusterPolicy:
+        config = self._options.config
+        return ClusterPolicy(
+            defaults=self._task_defaults(),
+            default_compute_pool=config.default_compute_pool,
+            default_aux_pool=config.default_aux_pool,
+            launch_error=config.launch_error,
+        )
+
+    def _startup_hooks(self) -> Mapping[str, str]:
+        """By pool."""
+        pools = self._options.config.pools()
+        return {pool.name: pool.containers().startup_hook or "" for pool in pools}
+
+    def _task_defaults(self) -> Mapping[str, ClusterDefaults]:
         config, data_dir = self._options.config, self._options.data_dir
         if config.checkpoint_storage is not None:
             storage = config.checkpoint_storage.model_dump(mode="json", exclude_none=True)

@@ -23,6 +23,7 @@ from master.core.searcher.types import (
     TrialProgress,
 )
 from master.experiments.draft import Draft, LoggedEvent
+from master.experiments.releases import WHY, moved_to
 from master.experiments.state import ALLOWED, TERMINAL_OF, Phase, TrialState
 from windlass.base.errors import InvalidArgument
 
@@ -218,19 +219,21 @@ def _settle_trial(draft: Draft, request_id: str) -> None:
             _request_run(draft, trial)
         return
     if trial.phase in (Phase.STOPPING_KILLED, Phase.STOPPING_ERROR):
-        end_run(draft, trial, allocation.kill(run, _WHY[trial.phase], now=draft.env.now))
+        end_run(draft, trial, allocation.kill(run, WHY[trial.phase], now=draft.env.now))
     elif trial.phase.is_stopping or experiment is Phase.PAUSED:
-        why = _WHY[trial.phase if trial.phase.is_stopping else Phase.PAUSED]
+        why = WHY[trial.phase if trial.phase.is_stopping else Phase.PAUSED]
         end_run(draft, trial, allocation.terminate(run, why, now=draft.env.now))
+    elif run.pool != draft.state.settings.pool:
+        _move_run(draft, trial, run)
 
 
-_WHY = {
-    Phase.PAUSED: "the experiment was paused",
-    Phase.STOPPING_COMPLETED: "the searcher stopped the trial",
-    Phase.STOPPING_CANCELED: "it was canceled",
-    Phase.STOPPING_KILLED: "it was killed",
-    Phase.STOPPING_ERROR: "the experiment failed",
-}
+def _move_run(draft: Draft, trial: TrialState, run: AllocationState) -> None:
+    """Out of a pool that is not the experiment's any more: what waits asks in the right one at once."""
+    why = moved_to(draft.state.settings.pool)
+    end_run(draft, trial, allocation.terminate(run, why, now=draft.env.now))
+    trial = draft.state.trials[trial.request_id]
+    if trial.open_allocation is None and not trial.phase.is_terminal:
+        _request_run(draft, trial)
 
 
 def end_run(draft: Draft, trial: TrialState, step: allocation.Step) -> None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from master.allocations.machine import AllocationState
 from master.allocations.ports import AllocationStep
 from master.allocations.service import AllocationService
 from master.core.expconf import ExperimentConfig
+from master.core.jobs import JobChange, JobType
 from master.core.searcher.search import Search
-from master.experiments import machine
+from master.experiments import machine, resources
+from master.experiments.admission import Admission
 from master.experiments.draft import Env, Step
 from master.experiments.narration import Narrator
 from master.experiments.persistence import changes
+from master.experiments.scheduler_news import SchedulerNews
 from master.experiments.state import ExperimentState, TrialState, request_id_of
 from master.experiments.task_spec import TaskSpecs
+from master.jobs.ports import JobFacts
 from master.store import tables
 from master.store.mailbox import Mailbox
 from master.store.store import Store
@@ -25,8 +29,19 @@ from master.store.unit_of_work import UnitOfWork
 from rm_backends.base import AllocationRequest, JobOrder, LaunchSpec
 from windlass.base.clock import Clock
 
+
+@dataclass(frozen=True, slots=True)
+class Reconfigured:
+    """A step, the config that is the experiment's with it, and rows for the same commit."""
+
+    step: Step
+    config: ExperimentConfig
+    rows: UnitOfWork = field(default_factory=UnitOfWork)
+
+
 PureStep: TypeAlias = Callable[[ExperimentState, Env], Step]
 Prepared: TypeAlias = Callable[[ExperimentState, Env], Awaitable[tuple[Step, UnitOfWork]]]
+Reconfiguration: TypeAlias = Callable[[ExperimentState, Env], Awaitable[Reconfigured]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +51,7 @@ class LiveParts:
     store: Store
     clock: Clock
     allocations: AllocationService
+    admission: Admission
     specs: TaskSpecs
     narrator: Narrator
 
@@ -43,7 +59,7 @@ class LiveParts:
 class LiveExperiment:
     """The root of an experiment: one message at a time, pure step, one commit, swap, effects.
 
-    Implements `master.allocations.ports.AllocationOwner` for the runs of its trials.
+    Implements `master.allocations.ports.AllocationOwner` for the runs of its trials, and `master.jobs.ports.JobRoot`.
     """
 
     def __init__(
@@ -51,13 +67,17 @@ class LiveExperiment:
         parts: LiveParts,
         state: ExperimentState,
         config: ExperimentConfig,
+        *,
         owner_name: str,
+        workspace_id: int,
     ) -> None:
         self._parts = parts
         self.state = state
         self.config = config
         self.owner_name = owner_name
+        self.workspace_id = workspace_id
         self.search = search_of(config)
+        self.news = SchedulerNews(lambda: parts.allocations.rm, state)
         self._mailbox = Mailbox()
         self._changed = asyncio.Condition()
 
@@ -97,14 +117,33 @@ class LiveExperiment:
         return await self._mailbox.run(lambda: self._handle(prepare))
 
     async def _handle(self, prepare: Prepared) -> ExperimentState:
-        old, env = self.state, self.env()
-        step, uow = await prepare(old, env)
+        env = self.env()
+        step, uow = await prepare(self.state, env)
+        await self._commit(env, step, uow)
+        return self.state
+
+    async def reconfigure(self, prepare: Reconfiguration) -> None:
+        """Like `transact`, for steps that change the config too. `prepare` sees the one that counts."""
+
+        async def handle() -> None:
+            env = self.env()
+            new = await prepare(self.state, env)
+            await self._commit(env, new.step, new.rows, new.config)
+
+        await self._mailbox.run(handle)
+
+    async def _commit(
+        self, env: Env, step: Step, uow: UnitOfWork, config: ExperimentConfig | None = None
+    ) -> None:
+        old = self.state
         uow.extend(changes(old, step, env.now))
+        if config is not None and config != self.config:
+            uow.update(tables.Experiment, {"id": old.id}, {"config": config.to_json()}, expect=1)
         if uow:
             await self._parts.store.commit(uow)
         self.state = step.state
+        self.config = config or self.config
         await self._after_commit(old, step)
-        return self.state
 
     async def _after_commit(self, old: ExperimentState | None, step: Step) -> None:
         """New runs are known to the allocation service before anything is asked for them."""
@@ -113,8 +152,11 @@ class LiveExperiment:
             before = old.trials.get(request_id) if old is not None else None
             if run is not None and (before is None or before.allocation is not run):
                 self._parts.allocations.adopt(run, self)
+            if run is None and before is not None and before.open_allocation is not None:
+                self.news.run_ended(step.state, trial)
         self._parts.narrator.tell(old, step)
         await self._parts.allocations.run_effects(step.effects)
+        await self.news.tell_order(step.state)
         async with self._changed:
             self._changed.notify_all()
 
@@ -158,16 +200,6 @@ class LiveExperiment:
             preemptible=state.preemptible,
         )
 
-    def job_order(self) -> JobOrder:
-        settings = self.state.settings
-        return JobOrder(
-            job_id=self.state.job_id,
-            submitted=self.state.created_at,
-            weight=settings.weight,
-            max_slots=settings.max_slots,
-            priority=settings.priority,
-        )
-
     def launch_spec(self, state: AllocationState, token: str) -> LaunchSpec:
         return self._parts.specs.trial(self, self.trial_of(state), state, token)
 
@@ -176,6 +208,53 @@ class LiveExperiment:
 
     def trial_of(self, state: AllocationState) -> TrialState:
         return self.state.trials[request_id_of(state.id)]
+
+    # --- JobRoot --------------------------------------------------------------------------------------------------
+
+    def job_facts(self) -> JobFacts:
+        state = self.state
+        return JobFacts(
+            job_id=state.job_id,
+            type=JobType.EXPERIMENT,
+            entity_id=str(state.id),
+            name=state.name,
+            owner_id=state.owner_id,
+            owner_name=self.owner_name,
+            workspace_id=self.workspace_id,
+            pool=state.settings.pool,
+            order=self.job_order(),
+            progress=state.progress,
+            last_release=state.last_release,
+        )
+
+    def job_order(self) -> JobOrder:
+        return self.news.order_of(self.state)
+
+    def waiting_allocations(self) -> Sequence[str]:
+        runs = (trial.open_allocation for trial in self.state.trials.values())
+        waiting = [run for run in runs if run is not None and not run.has_slots]
+        return [run.id for run in sorted(waiting, key=lambda run: (run.requested_at, run.id))]
+
+    async def change_job(self, change: JobChange) -> None:
+        async def prepare(state: ExperimentState, env: Env) -> Reconfigured:
+            step = resources.change(state, env, change)
+            settings = step.state.settings
+            if settings is state.settings:
+                return Reconfigured(step, self.config)
+            if settings.pool != state.settings.pool:
+                self._parts.admission.check_pool(settings)
+            return Reconfigured(step, resources.with_settings(self.config, settings))
+
+        await self.reconfigure(prepare)
+
+    @property
+    def has_untold_order(self) -> bool:
+        """Its place in the queue has changed, and resource managers could not be told."""
+        return self.news.has_order(self.state)
+
+    async def tell_order(self) -> None:
+        """Try again to tell."""
+        await self._mailbox.run(lambda: self.news.tell_order(self.state))
 
 
 def search_of(config: ExperimentConfig) -> Search:

@@ -30,6 +30,7 @@ from master.experiments.consequences import (
     settle_trials,
 )
 from master.experiments.draft import Draft, Env, Step
+from master.experiments.releases import asked_by_others
 from master.experiments.state import ALLOWED, ExperimentState, Phase, TrialMetrics, TrialState
 from windlass.base.errors import InvalidState
 
@@ -179,6 +180,8 @@ def allocation_event(
     draft.effects.extend(effects)
     if new is not trial.allocation:
         draft.put(replace(trial, allocation=new))
+        if why := asked_by_others(trial.allocation, new):
+            draft.state = replace(draft.state, last_release=why)
         if not new.is_open and trial.allocation.is_open:
             run_ended(draft, trial.request_id)
         settle_trials(draft, named(draft.events) | {trial.request_id})

@@ -5,7 +5,7 @@ These columns are written here only, one change at a time; nothing of them matte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from sqlmodel import col
 
 from master.core.expconf import ExperimentConfig
 from master.experiments.draft import Env, Step
-from master.experiments.live import LiveExperiment
+from master.experiments.live import LiveExperiment, Reconfigured
 from master.experiments.paging import Row
 from master.experiments.service import ExperimentService
 from master.experiments.state import ExperimentState, Phase
@@ -102,31 +102,39 @@ class ExperimentMetadata:
 
     async def _apply(self, experiment_id: int, change: Change) -> None:
         experiment = tables.Experiment
-        row = await self._store.row(
-            select(table_of(experiment)).where(col(experiment.id) == experiment_id)
-        )
-        if row is None:
-            raise NotFound("experiment", experiment_id)
-        values = dict(change(row))
-        if not values:
-            return
-        config = {**row["config"], **{k: v for k, v in values.items() if k in _IN_CONFIG}}
         uow = UnitOfWork()
-        uow.update(experiment, {"id": experiment_id}, {**values, "config": config}, expect=1)
+
+        async def edit() -> Mapping[str, Any] | None:
+            """Fills `uow`; the whole config as it is then, None without a change."""
+            row = await self._store.row(
+                select(table_of(experiment)).where(col(experiment.id) == experiment_id)
+            )
+            if row is None:
+                raise NotFound("experiment", experiment_id)
+            values = dict(change(row))
+            if not values:
+                return None
+            config = {**row["config"], **{k: v for k, v in values.items() if k in _IN_CONFIG}}
+            uow.update(experiment, {"id": experiment_id}, {**values, "config": config}, expect=1)
+            return config
+
         live = self._experiments.live(experiment_id)
-        if live is None:
+        if live is not None:
+            await _edit_live(live, edit, uow)
+        elif await edit() is not None:
             await self._store.commit(uow)
-        else:
-            await _rename(live, uow, str(config["name"]), config)
 
 
-async def _rename(
-    live: LiveExperiment, uow: UnitOfWork, name: str, config: Mapping[str, Any]
+async def _edit_live(
+    live: LiveExperiment, edit: Callable[[], Awaitable[Mapping[str, Any] | None]], uow: UnitOfWork
 ) -> None:
-    """Commit through the mailbox of the live experiment, so that memory and row agree."""
+    """Read, edit and commit in the mailbox of the live experiment, so that memory and row agree."""
 
-    async def prepare(state: ExperimentState, env: Env) -> tuple[Step, UnitOfWork]:
-        return Step(replace(state, name=name)), uow
+    async def prepare(state: ExperimentState, env: Env) -> Reconfigured:
+        config = await edit()
+        if config is None:
+            return Reconfigured(Step(state), live.config)
+        renamed = Step(replace(state, name=str(config["name"])))
+        return Reconfigured(renamed, ExperimentConfig.from_json(config), uow)
 
-    await live.transact(prepare)
-    live.config = ExperimentConfig.from_json(config)
+    await live.reconfigure(prepare)

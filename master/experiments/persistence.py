@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import RowMapping
 
 from master.allocations.machine import AllocationState
+from master.allocations.persistence import run_changes
 from master.core.searcher.event_json import action_to_json, event_to_json
 from master.core.searcher.state_json import state_to_json
 from master.core.searcher.types import ExitReason
@@ -21,7 +22,6 @@ from master.store.unit_of_work import UnitOfWork
 SNAPSHOT_EVERY = 200
 """Searcher events between snapshots: a restart replays at most this many."""
 
-_ALLOCATION = TypeAdapter(AllocationState)
 _GROUPS: TypeAdapter[dict[str, GroupMetrics]] = TypeAdapter(dict[str, GroupMetrics])
 
 
@@ -35,14 +35,18 @@ def changes(old: ExperimentState | None, step: Step, now: datetime) -> UnitOfWor
         previous = before.get(request_id)
         if trial is not previous:
             _trial_changes(uow, new, previous, trial)
-            _run_changes(uow, previous, trial, step.replaced.get(request_id))
+            last = previous.allocation if previous is not None else None
+            run_changes(uow, last, step.replaced.get(request_id), trial.allocation)
     _searcher_changes(uow, old, step, now)
     return uow
 
 
 def _experiment_row(state: ExperimentState) -> dict[str, Any]:
+    position = state.settings.queue_position
     return {
         "state": state.phase.value,
+        "resource_pool": state.settings.pool,
+        "queue_position": None if position is None else str(position),
         "progress": state.progress,
         "error": state.error,
         "ended_at": state.ended_at,
@@ -74,17 +78,6 @@ def _trial_changes(
             uow.update(tables.Trial, {"id": new.id}, changed, expect=1)
         if new.ended_at is not None and old.ended_at is None:
             uow.update(tables.Task, {"id": new.task_id}, {"ended_at": new.ended_at})
-
-
-def _run_changes(
-    uow: UnitOfWork, old: TrialState | None, new: TrialState, replaced: AllocationState | None
-) -> None:
-    """The end of the run that was replaced, then the run that is."""
-    last = old.allocation if old is not None else None
-    for run in (replaced, new.allocation):
-        if run is not None and run is not last:
-            allocation_changes(uow, last, run)
-            last = run
 
 
 def _trial_key(experiment: ExperimentState, trial: TrialState) -> dict[str, Any]:
@@ -129,38 +122,6 @@ def trial_row(trial: TrialState) -> dict[str, Any]:
     }
 
 
-def allocation_changes(uow: UnitOfWork, old: AllocationState | None, new: AllocationState) -> None:
-    """The row of one run. Ports and token go with the end of the run, in the same transaction."""
-    row = {
-        "id": new.id,
-        "task_id": new.task_id,
-        "run_id": new.run_id,
-        "state": new.phase.value,
-        "pool": new.pool,
-        "slots": new.slots,
-        "token_hash": new.token_hash,
-        "is_open": new.is_open,
-        "document": _ALLOCATION.dump_python(new, mode="json"),
-        "exit_reason": new.outcome.reason if new.outcome else "",
-        "exit_error": new.outcome.error if new.outcome else "",
-        "status_code": new.outcome.exit_code if new.outcome else None,
-        "requested_at": new.requested_at,
-        "started_at": new.started_at,
-        "ended_at": new.ended_at,
-    }
-    if old is None or old.id != new.id:
-        uow.insert(tables.Allocation, row)
-    else:
-        values = {k: v for k, v in row.items() if k not in ("id", "task_id")}
-        uow.update(tables.Allocation, {"id": new.id}, values, expect=1)
-    held = old.ports if old is not None and old.id == new.id else {}
-    if new.ports and not held:
-        rows = [{"port": p, "allocation_id": new.id} for p in sorted(set(new.ports.values()))]
-        uow.insert(tables.Port, *rows)
-    if held and not new.is_open:
-        uow.delete(tables.Port, {"allocation_id": new.id})
-
-
 def _searcher_changes(
     uow: UnitOfWork, old: ExperimentState | None, step: Step, now: datetime
 ) -> None:
@@ -191,10 +152,6 @@ def _event_row(experiment_id: int, logged: LoggedEvent, now: datetime) -> dict[s
 
 
 # --- back from rows -----------------------------------------------------------------------------------------------
-
-
-def allocation_from_document(document: Mapping[str, Any]) -> AllocationState:
-    return _ALLOCATION.validate_python(document)
 
 
 def trial_from_row(row: RowMapping, allocation: AllocationState | None) -> TrialState:
@@ -230,14 +187,6 @@ def trial_from_row(row: RowMapping, allocation: AllocationState | None) -> Trial
         ended_at=row["ended_at"],
         allocation=allocation,
     )
-
-
-def newest_runs(rows: Iterable[RowMapping]) -> dict[str, AllocationState]:
-    """The newest allocation of each task."""
-    newest: dict[str, AllocationState] = {}
-    for row in sorted(rows, key=lambda r: r["run_id"]):
-        newest[row["task_id"]] = allocation_from_document(row["document"])
-    return newest
 
 
 def trials_in_order(

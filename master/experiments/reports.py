@@ -128,6 +128,7 @@ class ReportService:
         request_id = live.state.trial_by_id(trial_id).request_id
         clamped = min(1.0, max(0.0, fraction)) if fraction == fraction else 0.0
         await live.apply(lambda s, e: machine.progress_reported(s, e, request_id, clamped))
+        live.news.progressed(live.state.trials[request_id], self._clock.now())
 
     async def early_exit(self, trial_id: int, reason: str) -> None:
         """Raises InvalidArgument for a reason the API does not know."""
@@ -206,6 +207,8 @@ class ReportService:
             return step, uow
 
         await live.transact(prepare)
+        if report.state == "COMPLETED":
+            live.news.checkpointed(live.state.trial_by_id(task["trial_id"]), self._clock.now())
 
     async def _late_checkpoint(self, report: CheckpointReport, task: RowMapping) -> None:
         """The experiment is over: keep the record, it is on the storage anyway."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
@@ -80,6 +81,8 @@ class RunSettings:
     weight: float = 1.0
     max_slots: int | None = None
     priority: int | None = None
+    queue_position: Decimal | None = None
+    """Where its job was moved to among jobs of its priority: seconds since the epoch. None: not moved."""
     preemption_timeout_s: float = 3600.0
     metric: str = ""
     smaller_is_better: bool = True
@@ -165,6 +168,8 @@ class ExperimentState:
     progress: float = 0.0
     error: str = ""
     ended_at: datetime | None = None
+    last_release: str = ""
+    """Why the scheduler last asked a run for its slots. Not stored: a restart knows of newest runs only."""
 
     def trial_by_id(self, trial_id: int) -> TrialState:
         """Raises KeyError."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlmodel import col
 
 from master.experiments.paging import Row
@@ -46,12 +46,16 @@ class TaskQueries:
 
     async def context_of_task(self, task_id: str) -> str | None:
         """The blob of the files that the task runs; None if it has none."""
+        task, experiment, command = tables.Task, tables.Experiment, tables.Command
         row = await self._store.row(
-            select(col(tables.Experiment.model_definition))
-            .join(tables.Task, col(tables.Task.experiment_id) == col(tables.Experiment.id))
-            .where(col(tables.Task.id) == task_id)
+            select(
+                func.coalesce(col(experiment.model_definition), col(command.context)).label("blob")
+            )
+            .select_from(table_of(task))
+            .outerjoin(experiment, col(experiment.id) == col(task.experiment_id))
+            .outerjoin(command, col(command.id) == col(task.id))
+            .where(col(task.id) == task_id)
         )
         if row is None:
-            await self.task(task_id)
-            return None
-        return None if row["model_definition"] is None else str(row["model_definition"])
+            raise NotFound("task", task_id)
+        return None if row["blob"] is None else str(row["blob"])

@@ -36,6 +36,8 @@ class Part:
     """The master has committed its end."""
     stopped_because: str | None = None
     """An operator took the agent away from it: its exit is the agent's failure, not the task's."""
+    closing: int = 0
+    """How many of its slots were taken out of service: they do not come back when it ends."""
 
     @property
     def is_live(self) -> bool:
@@ -129,6 +131,11 @@ class Entry:
                 releasing=self.releasing or self.killed or self.lost,
                 last_checkpoint=self.last_checkpoint,
                 expected_end=self._expected_end(run_time_s),
+                closing={
+                    part.container.agent_id: part.closing
+                    for part in self.holding()
+                    if part.closing and not part.lost
+                },
             )
         return self._running
 

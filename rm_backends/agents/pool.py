@@ -325,7 +325,7 @@ class Pool:
         return Node(
             agent_id=agent.id,
             pool=self.name,
-            slots=len(agent.slot_ids),
+            slots=agent.slots_in_reach,
             free_slots=len(agent.free_slot_ids()) if agent.is_open else 0,
             instance_id=agent.record.instance_id,
             busy=bool(agent.holds),
@@ -334,10 +334,11 @@ class Pool:
             free_aux=max(0, agent.aux_places - agent.aux_running),
         )
 
-    def _shape_of(self, agents: list[Agent]) -> PoolShape:
+    def _shape_of(self, agents: list[Agent], *, as_in_service: bool = False) -> PoolShape:
+        """Slots that were taken out of service may come back: they count, unless asked for what is `as_in_service`."""
         sizes: dict[int, int] = {}
         for agent in agents:
-            if size := len(agent.slot_ids):
+            if size := agent.slots_in_service if as_in_service else agent.slot_count:
                 sizes[size] = sizes.get(size, 0) + 1
         return PoolShape(
             pool=self.name,
@@ -349,7 +350,8 @@ class Pool:
 
     def _open_shape(self) -> PoolShape:
         return self._shape_of(
-            [a for a in self.agents.values() if a.is_open and a.presence is not Presence.AWAY]
+            [a for a in self.agents.values() if a.is_open and a.presence is not Presence.AWAY],
+            as_in_service=True,
         )
 
     def _fits_open_agents(self, entry: Entry) -> bool:
@@ -363,7 +365,7 @@ class Pool:
                 and a.presence is not Presence.AWAY
                 and a.id not in request.blocked_agents
             ]
-            shape = self._shape_of(open_agents)
+            shape = self._shape_of(open_agents, as_in_service=True)
         if shape is None or shape.max_agents == 0:
             return False
         return fits(shape, request.slots, single_agent=request.single_agent)

@@ -8,18 +8,20 @@ from datetime import datetime
 from enum import StrEnum
 
 from master.core.reasons import Reason, ReasonKind
+from master.core.scheduler.queue_order import queue_key
 from master.core.scheduler.types import Job, SchedulerSettings
 from rm_backends.agents.agents import Agent, Presence
 from rm_backends.agents.entries import Entry, Stage
 from rm_backends.agents.pool import Pool
 from rm_backends.base import AgentView, SlotView
+from rm_backends.ports import SlotService
 
 _STARTING = Reason(kind=ReasonKind.STARTING, text="slots are granted; the task is being started")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolView:
-    """One pool. Agents that are away are not counted; slots are those of enabled agents."""
+    """One pool. Agents that are away are not counted; slots are those in service, and those in use."""
 
     name: str
     description: str
@@ -78,8 +80,8 @@ def agent_view(pool: Pool, agent: Agent) -> AgentView:
                 kind=device.kind if device else "",
                 brand=device.brand if device else "",
                 uuid=device.uuid if device else "",
-                enabled=agent.record.enabled,
-                draining=agent.record.draining,
+                enabled=agent.record.enabled and slot_id not in agent.record.slot_service,
+                draining=container_id is not None and _slot_drains(agent, slot_id),
                 container_id=container_id,
                 allocation_id=allocation_id,
             )
@@ -92,12 +94,19 @@ def agent_view(pool: Pool, agent: Agent) -> AgentView:
         slots=tuple(slots),
         containers={c: hold.allocation_id for c, hold in agent.holds.items()},
         enabled=agent.record.enabled,
-        draining=agent.record.draining,
+        draining=agent.is_draining,
         connected=agent.presence is Presence.CONNECTED,
         version=agent.version,
         instance_id=agent.record.instance_id,
         notes=agent.notes,
+        labels=agent.labels,
     )
+
+
+def _slot_drains(agent: Agent, slot_id: int) -> bool:
+    """What holds it may finish, and nothing follows."""
+    how = agent.record.slot_service.get(slot_id)
+    return agent.record.draining if how is None else how is SlotService.DRAINING
 
 
 def pool_view(pool: Pool) -> PoolView:
@@ -119,9 +128,10 @@ def pool_view(pool: Pool) -> PoolView:
 
 
 def queue_view(pool: Pool) -> tuple[QueueEntry, ...]:
-    """In scheduling order without priorities: age of the job, then of the request."""
+    """In the order in which the pool's policy serves jobs, then by age of the request."""
     entries = [*pool.waiting.values(), *pool.holdings.entries.values()]
-    entries.sort(key=lambda e: (pool.jobs[e.as_request.job_id].submitted, *_age(e)))
+    keys = {id_: queue_key(job, pool.options.scheduler) for id_, job in pool.jobs.items()}
+    entries.sort(key=lambda e: (keys[e.as_request.job_id], *_age(e)))
     return tuple(_queue_entry(pool, entry) for entry in entries)
 
 

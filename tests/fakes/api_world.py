@@ -17,6 +17,7 @@ from fastapi import FastAPI
 
 from agent_bootstrap.protocol import Channel
 from master.allocations.machine import AllocationPhase, AllocationState
+from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.tokens import AllocationTokenMint
 from master.allocations.unique_ports import UniquePorts
@@ -26,15 +27,19 @@ from master.auth.passwords import Passwords
 from master.auth.service import AuthService
 from master.config import load
 from master.core.expconf import ClusterDefaults
+from master.core.scheduler.types import SchedulerSettings
 from master.experiments.reports import ReportService
-from master.experiments.service import ClusterPolicy, ExperimentService
+from master.experiments.service import ExperimentService
 from master.experiments.task_spec import TaskSpecs
+from master.jobs.service import JobService
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
 from master.store import tables
 from master.store.blobs import BlobStore
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
+from master.tasks.service import CommandService
+from master.tasks.task_spec import CommandSpecs
 from provisioner.types import CostView, InstanceView, Market, OfferKey
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
@@ -274,7 +279,9 @@ class ApiWorld:
 
 
 @asynccontextmanager
-async def api_world(tmp_path: Path, *, elastic: bool = False) -> AsyncIterator[ApiWorld]:
+async def api_world(
+    tmp_path: Path, *, elastic: bool = False, scheduler: SchedulerSettings | None = None
+) -> AsyncIterator[ApiWorld]:
     clock, ids = ManualClock(), Ids.seeded(1)
     async with AsyncExitStack() as stack:
         store = await Store.open("sqlite://", clock=clock, inline=True)
@@ -288,7 +295,9 @@ async def api_world(tmp_path: Path, *, elastic: bool = False) -> AsyncIterator[A
                     tasks.create_task(store.run())
                     tasks.create_task(logs.run())
                     world = await _start(
-                        tasks, store, logs, clock, ids, epoch, tmp_path, elastic=elastic
+                        *(tasks, store, logs, clock, ids, epoch, tmp_path),
+                        elastic=elastic,
+                        scheduler=scheduler or SchedulerSettings(),
                     )
                     async with world.client:
                         yield world
@@ -311,6 +320,7 @@ async def _start(
     tmp_path: Path,
     *,
     elastic: bool,
+    scheduler: SchedulerSettings,
 ) -> ApiWorld:
     auth = AuthService(store, clock, ids, passwords=Passwords(CHEAP))
     await auth.ensure_users()
@@ -323,7 +333,7 @@ async def _start(
     allocations = AllocationService(store=store, clock=clock, mint=mint, ports=UniquePorts())
     auth.register_allocation_tokens(allocations)
     agents = AgentsBackend(
-        pools=[PoolOptions(name="default")],
+        pools=[PoolOptions(name="default", scheduler=scheduler)],
         events=allocations,
         agent_store=MemoryAgentStore(),
         log_sink=logs,
@@ -341,15 +351,26 @@ async def _start(
     lines = MasterLines(logs, clock)
     tasks.create_task(lines.run())
     storage = {"type": "shared_fs", "host_path": str(tmp_path)}
+    policy = ClusterPolicy(
+        defaults={"default": ClusterDefaults(checkpoint_storage=storage)}, launch_error=False
+    )
     experiments = ExperimentService(
         store=store,
         blobs=blobs,
         allocations=allocations,
-        policy=ClusterPolicy(
-            defaults={"default": ClusterDefaults(checkpoint_storage=storage)}, launch_error=False
-        ),
+        policy=policy,
         task_log=lines,
         specs=TaskSpecs(),
+        clock=clock,
+        ids=ids,
+    )
+    commands = CommandService(
+        store=store,
+        blobs=blobs,
+        allocations=allocations,
+        policy=policy,
+        task_log=lines,
+        specs=CommandSpecs(),
         clock=clock,
         ids=ids,
     )
@@ -369,8 +390,16 @@ async def _start(
         blobs=blobs,
         auth=auth,
         experiments=experiments,
+        commands=commands,
         reports=ReportService(store=store, experiments=experiments, clock=clock),
         allocations=allocations,
+        jobs=JobService(
+            sources=[experiments, commands],
+            queues=agents,
+            runs=allocations,
+            store=store,
+            clock=clock,
+        ),
         logs=logs,
         agents=agents,
         provisioner=OneInstance(clock) if elastic else None,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from master.allocations.machine import AllocationState
+from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.tokens import AllocationTokenMint
 from master.allocations.unique_ports import UniquePorts
@@ -18,13 +19,15 @@ from master.core.expconf import ClusterDefaults
 from master.core.reasons import Reason
 from master.experiments.live import LiveExperiment
 from master.experiments.reports import ReportService
-from master.experiments.service import ClusterPolicy, ExperimentService, NewExperiment
+from master.experiments.service import ExperimentService, NewExperiment
 from master.experiments.state import TrialState
 from master.experiments.task_spec import TaskSpecs
 from master.store import tables
 from master.store.blobs import BlobStore
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
+from master.tasks.service import CommandService
+from master.tasks.task_spec import CommandSpecs
 from rm_backends.base import (
     AllocationRequest,
     AlreadyGranted,
@@ -40,10 +43,11 @@ from rm_backends.base import (
     Withdrawn,
 )
 from windlass.base.clock import Clock, ManualClock
-from windlass.base.errors import StoreUnavailable
+from windlass.base.errors import BatchSystemError, StoreUnavailable, Unsatisfiable
 from windlass.base.ids import Ids
 
 OWNER = 1
+POOLS = ("default", "other")
 
 
 class StoppableStore(Store):
@@ -82,6 +86,11 @@ class ScriptedManager:
     records: Sequence[RestoreRecord] = ()
     orders: list[JobOrder] = field(default_factory=list)
     notes: list[RunNote] = field(default_factory=list)
+    requests: dict[str, AllocationRequest] = field(default_factory=dict)
+    too_small: dict[str, str] = field(default_factory=dict)
+    """Pool -> why nothing could ever run there."""
+    deaf: bool = False
+    """Changed orders and notes cannot be told."""
     kills_may_go: asyncio.Event = field(default_factory=asyncio.Event)
     granted: set[str] = field(default_factory=set)
     _asked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -106,12 +115,14 @@ class ScriptedManager:
                 await self._asked.wait()
 
     def pools(self) -> Sequence[str]:
-        return ("default",)
+        return POOLS
 
     def check(self, request: AllocationRequest) -> None:
-        pass
+        if why := self.too_small.get(request.pool):
+            raise Unsatisfiable(why)
 
     async def request(self, request: AllocationRequest) -> None:
+        self.requests[request.allocation_id] = request
         self._note("request", request.allocation_id)
 
     async def withdraw(self, allocation_id: str) -> Withdrawn | AlreadyGranted:
@@ -132,12 +143,18 @@ class ScriptedManager:
         await self.kills_may_go.wait()
 
     def note_run(self, note: RunNote) -> None:
+        self._hear()
         self.notes.append(note)
 
     async def expected_start(self, allocation_id: str) -> datetime | None:
         return None
 
+    def _hear(self) -> None:
+        if self.deaf:
+            raise BatchSystemError("not now")
+
     async def update_job(self, order: JobOrder) -> None:
+        self._hear()
         self.orders.append(order)
 
     async def restore(self, records: Sequence[RestoreRecord]) -> None:
@@ -158,7 +175,9 @@ class SilentLog:
 class ScriptedCluster:
     """One life of a master. `crash` ends it as kill -9 does; the next one opens the same folder."""
 
-    def __init__(self, store: StoppableStore, folder: Path, clock: ManualClock) -> None:
+    def __init__(
+        self, store: StoppableStore, folder: Path, clock: ManualClock, *, launch_error: bool = True
+    ) -> None:
         self.store = store
         self.clock = clock
         self.rm = ScriptedManager()
@@ -168,35 +187,53 @@ class ScriptedCluster:
         )
         self.allocations.connect(self.rm)
         storage = {"type": "shared_fs", "host_path": str(folder)}
+        policy = ClusterPolicy(
+            defaults={pool: ClusterDefaults(checkpoint_storage=storage) for pool in POOLS},
+            launch_error=launch_error,
+        )
         self.experiments = ExperimentService(
             store=store,
             blobs=BlobStore(folder / "blobs", inline=True),
             allocations=self.allocations,
-            policy=ClusterPolicy(defaults={"default": ClusterDefaults(checkpoint_storage=storage)}),
+            policy=policy,
             task_log=SilentLog(),
             specs=TaskSpecs(),
             clock=clock,
             ids=Ids.seeded(1),
         )
+        self.commands = CommandService(
+            store=store,
+            blobs=BlobStore(folder / "blobs", inline=True),
+            allocations=self.allocations,
+            policy=policy,
+            task_log=SilentLog(),
+            specs=CommandSpecs(),
+            clock=clock,
+            ids=Ids(),
+        )
         self.reports = ReportService(store=store, experiments=self.experiments, clock=clock)
         self.tasks: list[asyncio.Task[None]] = []
 
     @classmethod
-    async def start(cls, folder: Path, clock: ManualClock) -> ScriptedCluster:
-        """As `master.app` starts: lease, restore, tell the resource manager, resume."""
+    async def start(
+        cls, folder: Path, clock: ManualClock, *, url: str | None = None, launch_error: bool = True
+    ) -> ScriptedCluster:
+        """As `master.app` starts: lease, restore, tell the resource manager, resume. No `url`: SQLite, inline."""
         store = await StoppableStore.open(
-            f"sqlite:///{folder}/windlass.db", clock=clock, inline=True
+            url or f"sqlite:///{folder}/windlass.db", clock=clock, inline=url is None
         )
         epoch = await store.take_lease("test")
-        cluster = cls(store, folder, clock)
+        cluster = cls(store, folder, clock, launch_error=launch_error)
         cluster.tasks = [
             asyncio.create_task(store.run()),
             asyncio.create_task(cluster.allocations.run()),
         ]
         if epoch == 1:
             await cluster._first_rows()
-        await cluster.rm.restore(await cluster.experiments.restore())
-        await cluster.experiments.resume()
+        experiments, commands = cluster.experiments, cluster.commands
+        await cluster.rm.restore([*await experiments.restore(), *await commands.restore()])
+        await experiments.resume()
+        await commands.resume()
         store.commits = 0
         return cluster
 
@@ -255,8 +292,9 @@ class ScriptedCluster:
 
     # --- what agents and tasks do ----------------------------------------------------------------------------------
 
-    async def grant(self, agents: int = 1) -> None:
-        run = self.run
+    async def grant(self, agents: int = 1, *, of: AllocationState | None = None) -> None:
+        """`of`: the only trial's run, if not said."""
+        run = of or self.run
         self.rm.granted.add(run.id)
         containers = tuple(
             Container(container_id=f"{run.id}-c{n}", agent_id=f"a{n}", rank=n, slot_ids=(0,))
@@ -265,14 +303,22 @@ class ScriptedCluster:
         await self.allocations.handle(Granted(allocation_id=run.id, containers=containers))
 
     async def report(
-        self, phase: ContainerPhase, exit_: ContainerExit | None = None, *, rank: int = 0
+        self,
+        phase: ContainerPhase,
+        exit_: ContainerExit | None = None,
+        *,
+        rank: int = 0,
+        of: AllocationState | None = None,
     ) -> None:
-        run = self.run
+        run = of or self.run
         await self.allocations.handle(
             ResourceChanged(
                 allocation_id=run.id, container_id=f"{run.id}-c{rank}", phase=phase, exit=exit_
             )
         )
 
-    async def exit(self, code: int = 0, *, rank: int = 0) -> None:
-        await self.report(ContainerPhase.TERMINATED, ContainerExit(exit_code=code), rank=rank)
+    async def exit(
+        self, code: int = 0, *, rank: int = 0, of: AllocationState | None = None
+    ) -> None:
+        exit_ = ContainerExit(exit_code=code)
+        await self.report(ContainerPhase.TERMINATED, exit_, rank=rank, of=of)

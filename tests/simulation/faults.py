@@ -7,12 +7,22 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from tests.simulation.world import LIST_GRACE_S, OFFERS
-from windlass.base.errors import InvalidState
+from master.core.jobs import (
+    JobChange,
+    SetMaxSlots,
+    SetPlace,
+    SetPool,
+    SetPriority,
+    SetWeight,
+)
+from tests.simulation.world import ELASTIC, LIST_GRACE_S, OFFERS, RACK
+from windlass.base.errors import Conflict, InvalidArgument, InvalidState, NotFound
 
 if TYPE_CHECKING:
+    from master.api.services import Services
     from tests.simulation.world import World
 
 STRIKES_UNTIL_S = 120.0
@@ -144,6 +154,68 @@ async def _pause(world: World, fault: Fault) -> None:
         await world.eventually(lambda services: services.experiments.activate(experiment_id))
 
 
+async def _change(world: World, fault: Fault, change: JobChange) -> None:
+    """What a user does to a job of the queue, if it is not over by then."""
+    experiment_id = 1 + round(fault.draw)
+
+    async def carry_out(services: Services) -> None:
+        live = services.experiments.live(experiment_id)
+        if live is not None:
+            await live.change_job(change)
+
+    with suppress(InvalidState, InvalidArgument):
+        await world.eventually(carry_out)
+
+
+async def _change_priority(world: World, fault: Fault) -> None:
+    await _change(world, fault, SetPriority(1 + int(fault.draw * 99)))
+
+
+async def _change_weight(world: World, fault: Fault) -> None:
+    await _change(world, fault, SetWeight(0.1 + 10 * fault.draw))
+
+
+async def _limit_slots(world: World, fault: Fault) -> None:
+    """None may run for a while, or some, and then as many as there are slots for."""
+    await _change(world, fault, SetMaxSlots(int(fault.draw * 10) % 5))
+    await asyncio.sleep(fault.lasts_s)
+    await _change(world, fault, SetMaxSlots(None))
+
+
+async def _place_in_queue(world: World, fault: Fault) -> None:
+    await _change(world, fault, SetPlace(Decimal(fault.draw), None))
+
+
+async def _move_pool(world: World, fault: Fault) -> None:
+    """There, and soon perhaps somewhere else."""
+    for pool in (RACK, ELASTIC) if fault.draw < 0.5 else (ELASTIC, RACK):
+        await _change(world, fault, SetPool(pool))
+        await asyncio.sleep(fault.lasts_s)
+
+
+# --- operators ----------------------------------------------------------------------------------------------------
+
+
+async def _drain_agent(world: World, fault: Fault) -> None:
+    name = fault.pick(list(world.agents))
+    if name is None:
+        return
+    with suppress(NotFound, Conflict):
+        await world.eventually(lambda s: s.agents.disable_agent(name, drain=fault.draw < 0.7))
+        await asyncio.sleep(fault.lasts_s)
+        await world.eventually(lambda s: s.agents.enable_agent(name))
+
+
+async def _drain_slot(world: World, fault: Fault) -> None:
+    name = fault.pick(list(world.agents))
+    if name is None:
+        return
+    with suppress(NotFound, Conflict):
+        await world.eventually(lambda s: s.agents.disable_slot(name, 0, drain=fault.draw < 0.7))
+        await asyncio.sleep(fault.lasts_s)
+        await world.eventually(lambda s: s.agents.enable_slot(name, 0))
+
+
 # --- the provider -------------------------------------------------------------------------------------------------
 
 
@@ -207,6 +279,13 @@ STRIKES: dict[str, Callable[[World, Fault], Awaitable[None]]] = {
     "host killed": _kill_host,
     "task failed": _kill_task,
     "paused": _pause,
+    "priority changed": _change_priority,
+    "weight changed": _change_weight,
+    "slots limited": _limit_slots,
+    "place in the queue changed": _place_in_queue,
+    "moved to another pool": _move_pool,
+    "agent out of service": _drain_agent,
+    "slot out of service": _drain_slot,
     "stock-out": _stock_out,
     "launch reply lost": _lose_reply,
     "launch unanswered": _no_answer,
@@ -216,7 +295,7 @@ STRIKES: dict[str, Callable[[World, Fault], Awaitable[None]]] = {
     "lists are behind": _hide_young,
     "machines do not boot": _dead_boots,
 }
-OFTEN = {"agent killed": 4, "host killed": 4, "task failed": 2}
+OFTEN = {"agent killed": 4, "host killed": 4, "task failed": 2, "moved to another pool": 3}
 WHEN = dict.fromkeys(
     (
         "master killed at a launch",

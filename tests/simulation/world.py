@@ -10,7 +10,7 @@ Everything comes from one seed. What the master's process owns dies with it; pro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -56,6 +56,14 @@ CONFIG: Mapping[str, Any] = {
         {"pool_name": RACK, "agent_reconnect_wait": f"{RECONNECT_WAIT_S:g}s"},
     ],
 }
+SCHEDULERS: Sequence[Mapping[str, Any]] = (
+    {"type": "fair_share"},
+    {"type": "priority", "preemption": True, "reserve_after": "30s"},
+    {"type": "priority"},
+    {"type": "round_robin", "reserve_after": "30s"},
+    {"type": "fair_share", "reserve_after": "30s"},
+)
+"""Both pools of a seed have one of these."""
 ZONES = ("a", "b")
 OFFERS = tuple(
     Offer(
@@ -68,6 +76,12 @@ OFFERS = tuple(
     for n, zone in enumerate(ZONES)
 )
 LIST_GRACE_S = 20.0
+
+
+def config_of(seed: int) -> Mapping[str, Any]:
+    """The master.yaml of a seed."""
+    scheduler = SCHEDULERS[seed % len(SCHEDULERS)]
+    return {**CONFIG, "resource_manager": {**CONFIG["resource_manager"], "scheduler": scheduler}}
 
 
 class World:
@@ -145,7 +159,7 @@ class World:
 
     def _options(self, process: MasterProcess) -> MasterOptions:
         return MasterOptions(
-            config=MasterConfig.model_validate(CONFIG),
+            config=MasterConfig.model_validate(config_of(self.seed)),
             data_dir=self.folder,
             master_url="http://master:8080",
             clock=self.clock,

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from itertools import count
-from typing import Any
+from datetime import timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -17,127 +14,20 @@ from master.allocations.machine import (
     Closed,
     KillContainers,
     SignalPreemption,
-    StartContainers,
 )
+from master.core.jobs import SetPool
 from master.core.searcher.event_json import action_to_json
-from master.core.searcher.search import Search, replay
+from master.core.searcher.search import replay
 from master.core.searcher.types import ExitReason
-from master.experiments import machine
-from master.experiments.consequences import LONGEST_PAUSE_S, MAX_ABORTS
-from master.experiments.draft import Env, LoggedEvent, Step
-from master.experiments.state import ExperimentState, Phase, RunSettings, TrialState
-from master.experiments.waiting import waiting_reasons
-from rm_backends.base import Container, ContainerExit, ContainerPhase, FailureKind
-
-START = datetime(2026, 1, 1, tzinfo=UTC)
-SINGLE = {"name": "single", "metric": "loss", "smaller_is_better": True}
-ASHA = {
-    "name": "async_halving",
-    "metric": "loss",
-    "smaller_is_better": True,
-    "num_rungs": 3,
-    "divisor": 2,
-    "max_trials": 8,
-    "max_concurrent_trials": 4,
-    "max_time": 8,
-    "time_metric": "epochs",
-}
-HPARAMS = {"lr": {"type": "double", "minval": 0.0, "maxval": 1.0}}
-
-
-class World:
-    """An experiment with its log, driven by hand."""
-
-    def __init__(self, searcher: dict[str, Any] = SINGLE, **run: Any) -> None:
-        self.search = Search.from_config(searcher, HPARAMS, 7)
-        self._ids = count(1)
-        self.now = START
-        self.log: list[LoggedEvent] = []
-        self.effects: list[allocation.Effect] = []
-        self.state = ExperimentState(
-            id=1,
-            job_id="job",
-            owner_id=1,
-            name="e",
-            settings=RunSettings(pool="default", slots_per_trial=1, metric="loss", **run),
-            searcher=self.search.start(),
-            created_at=START,
-            phase=Phase.ACTIVE,
-        )
-        self.do(machine.begin)
-
-    def do(self, step: Callable[[ExperimentState, Env], Step]) -> list[allocation.Effect]:
-        env = Env(now=self.now, search=self.search, next_trial_id=lambda: next(self._ids))
-        result = step(self.state, env)
-        assert [e.seq for e in result.events] == [
-            self.state.searcher_seq + i + 1 for i in range(len(result.events))
-        ]
-        self.state = result.state
-        self.log.extend(result.events)
-        self.effects = list(result.effects)
-        return self.effects
-
-    def trial(self, index: int = 0) -> TrialState:
-        return list(self.state.trials.values())[index]
-
-    def on_run(self, trial: TrialState, step: machine.AllocationStep) -> list[allocation.Effect]:
-        assert trial.allocation is not None
-        name = trial.allocation.id
-        return self.do(lambda s, e: machine.allocation_event(s, e, name, step))
-
-    def start(self, index: int = 0, *, ready: bool = True) -> None:
-        """Grant and run the trial's open allocation."""
-        trial = self.trial(index)
-        self.start_and_wait(index)
-        assert StartContainers in {type(e) for e in self.effects}
-        self.report(index, ContainerPhase.RUNNING)
-        if ready:
-            self.on_run(trial, lambda s: (allocation.marked_ready(s), ()))
-
-    def start_and_wait(self, index: int = 0) -> None:
-        """Grant the trial's open allocation; its agent says nothing yet."""
-        trial = self.trial(index)
-        box = (Container(container_id=f"c-{trial.id}", agent_id="a", rank=0, slot_ids=(0,)),)
-        self.on_run(trial, lambda s: allocation.granted(s, box, token_hash="h", ports={}))
-
-    def report(self, index: int, phase: ContainerPhase, exit_: ContainerExit | None = None) -> None:
-        trial = self.trial(index)
-        self.on_run(
-            trial,
-            lambda s: allocation.container_changed(s, f"c-{trial.id}", phase, exit_, now=self.now),
-        )
-
-    def exit(self, index: int = 0, code: int | None = 0, **more: Any) -> None:
-        self.report(index, ContainerPhase.TERMINATED, ContainerExit(exit_code=code, **more))
-
-    def acknowledge(self, index: int = 0) -> None:
-        self.on_run(self.trial(index), lambda s: (allocation.acknowledged(s), ()))
-
-    def validate(self, index: int, **metrics: Any) -> None:
-        name = self.trial(index).request_id
-        self.do(lambda s, e: machine.validation_completed(s, e, name, metrics))
-
-    def sit_out_the_pause(self) -> None:
-        """After a run that could not be started the trial asks for nothing, until its deadline."""
-        due = machine.next_deadline(self.state)
-        if self.trial().phase.is_terminal:
-            assert due is None
-            return
-        assert due is not None
-        assert timedelta(0) < due - self.now <= timedelta(seconds=LONGEST_PAUSE_S)
-        assert self.do(machine.clock_ticked) == []
-        assert waiting_reasons(self.state, lambda _: None)[self.trial().id].retry_at
-        self.now = due
-        assert self.do(machine.clock_ticked) == [AskResources(self.run_of().id)]
-
-    def run_of(self, index: int = 0) -> allocation.AllocationState:
-        run = self.trial(index).allocation
-        assert run is not None
-        return run
+from master.experiments import machine, resources
+from master.experiments.consequences import MAX_ABORTS
+from master.experiments.state import Phase
+from rm_backends.base import Container, FailureKind
+from tests.fakes.pure_experiment import ASHA, START, PureExperiment
 
 
 def test_a_single_trial_runs_and_completes() -> None:
-    world = World()
+    world = PureExperiment()
     assert world.effects == [AskResources(world.run_of().id)]
     world.start()
     world.exit()
@@ -147,7 +37,7 @@ def test_a_single_trial_runs_and_completes() -> None:
 
 
 def test_failures_are_retried_up_to_max_restarts_then_end_the_experiment() -> None:
-    world = World(max_restarts=2)
+    world = PureExperiment(max_restarts=2)
     for restart in range(2):
         world.start()
         world.exit(code=1)
@@ -162,7 +52,7 @@ def test_failures_are_retried_up_to_max_restarts_then_end_the_experiment() -> No
 
 
 def test_a_lost_agent_does_not_count() -> None:
-    world = World(max_restarts=0)
+    world = PureExperiment(max_restarts=0)
     world.start()
     world.exit(code=None, failure=FailureKind.AGENT_FAILED)
     assert world.trial().phase is Phase.ACTIVE
@@ -171,7 +61,7 @@ def test_a_lost_agent_does_not_count() -> None:
 
 
 def test_runs_that_cannot_even_start_end_the_trial_at_last() -> None:
-    world = World()
+    world = PureExperiment()
     for _ in range(MAX_ABORTS + 1):
         trial = world.trial()
         box = (Container(container_id=f"c-{trial.id}", agent_id="a", rank=0),)
@@ -184,7 +74,7 @@ def test_runs_that_cannot_even_start_end_the_trial_at_last() -> None:
 
 def test_runs_refused_by_their_agent_end_the_trial_at_last() -> None:
     """However far the agent got with them: a broken node must not spin for ever."""
-    world = World()
+    world = PureExperiment()
     for number in range(MAX_ABORTS + 1):
         (world.start if number % 2 else world.start_and_wait)()
         world.exit(code=None, failure=FailureKind.ABORTED, message="no disk")
@@ -194,7 +84,7 @@ def test_runs_refused_by_their_agent_end_the_trial_at_last() -> None:
 
 
 def test_pause_preempts_and_activate_resumes_from_the_checkpoint() -> None:
-    world = World()
+    world = PureExperiment()
     world.start()
     name = world.trial().request_id
     world.do(lambda s, e: machine.checkpoint_reported(s, e, name, "uuid-1", 10))
@@ -210,7 +100,7 @@ def test_pause_preempts_and_activate_resumes_from_the_checkpoint() -> None:
 
 
 def test_exit_zero_without_acknowledgement_is_completion_even_when_paused() -> None:
-    world = World()
+    world = PureExperiment()
     world.start()
     world.do(machine.pause)
     world.exit()
@@ -218,7 +108,7 @@ def test_exit_zero_without_acknowledgement_is_completion_even_when_paused() -> N
 
 
 def test_kill_ends_everything() -> None:
-    world = World(ASHA)
+    world = PureExperiment(ASHA)
     world.start(0)
     kinds = {type(e) for e in world.do(machine.kill)}
     assert KillContainers in kinds
@@ -231,7 +121,7 @@ def test_kill_ends_everything() -> None:
 
 
 def test_asha_stops_a_trial_by_preemption_and_starts_its_successor() -> None:
-    world = World(ASHA)
+    world = PureExperiment(ASHA)
     assert len(world.state.trials) == 4
     for i in range(4):
         world.start(i)
@@ -249,7 +139,7 @@ def test_asha_stops_a_trial_by_preemption_and_starts_its_successor() -> None:
 
 
 def test_a_missing_metric_ends_the_experiment_with_a_reason() -> None:
-    world = World(ASHA)
+    world = PureExperiment(ASHA)
     for i in range(4):
         world.start(i)
     world.validate(0, accuracy=0.1)
@@ -261,13 +151,14 @@ def test_a_missing_metric_ends_the_experiment_with_a_reason() -> None:
 
 
 def test_invalid_hyperparameters_are_replaced_and_killed_if_they_stay() -> None:
-    world = World(ASHA)
+    world = PureExperiment(ASHA)
     for i in range(4):
         world.start(i)
     name = world.trial(2).request_id
     world.do(lambda s, e: machine.early_exit_reported(s, e, name, ExitReason.INVALID_HP))
     assert world.do(machine.clock_ticked) == []
     due = machine.next_deadline(world.state)
+    assert due is not None
     assert due == START + machine.INVALID_HP_GRACE
     world.now = due
     assert world.do(machine.clock_ticked) == [KillContainers(world.run_of(2).id)]
@@ -277,7 +168,7 @@ def test_invalid_hyperparameters_are_replaced_and_killed_if_they_stay() -> None:
 
 
 def test_late_events_of_an_old_run_raise_key_error_for_the_caller() -> None:
-    world = World(max_restarts=3)
+    world = PureExperiment(max_restarts=3)
     world.start()
     old = world.run_of().id
     world.exit(code=1)
@@ -298,6 +189,7 @@ choices = st.tuples(
             "activate",
             "invalid",
             "tick",
+            "move",
         ]
     ),
     st.integers(0, 11),
@@ -308,7 +200,7 @@ choices = st.tuples(
 @settings(max_examples=120, deadline=None)
 @given(st.lists(choices, max_size=80), st.sampled_from(["finish", "cancel", "kill"]))
 def test_every_life_ends(walk: list[tuple[str, int, float]], ending: str) -> None:
-    world = World(ASHA, max_restarts=1)
+    world = PureExperiment(ASHA, max_restarts=1)
     for name, index, value in walk:
         act(world, name, index % len(world.state.trials), value)
         check(world)
@@ -338,13 +230,17 @@ def test_every_life_ends(walk: list[tuple[str, int, float]], ending: str) -> Non
     ], "the logged events alone reproduce every action"
 
 
-def act(world: World, name: str, index: int, value: float) -> None:
+def act(world: PureExperiment, name: str, index: int, value: float) -> None:
     trial = world.trial(index)
     run = trial.open_allocation
     world.now += timedelta(seconds=1)
     if name in ("pause", "activate"):
         if world.state.phase in (Phase.ACTIVE, Phase.PAUSED):
             world.do(machine.pause if name == "pause" else machine.activate)
+    elif name == "move":
+        pool = f"pool-{index % 2}"
+        if pool != world.state.settings.pool and not world.state.phase.is_terminal:
+            world.do(lambda s, e: resources.change_pool(s, e, SetPool(pool)))
     elif name == "tick":
         world.do(machine.clock_ticked)
     elif run is None:
@@ -368,7 +264,7 @@ def act(world: World, name: str, index: int, value: float) -> None:
         world.do(lambda s, e: machine.early_exit_reported(s, e, request_id, ExitReason.INVALID_HP))
 
 
-def check(world: World) -> None:
+def check(world: PureExperiment) -> None:
     state = world.state
     for trial in state.trials.values():
         run = trial.allocation
@@ -377,7 +273,11 @@ def check(world: World) -> None:
             assert trial.open_allocation is None, "what is over holds nothing"
         elif state.phase is Phase.ACTIVE:
             waits = trial.not_before is not None and trial.aborts > 0
-            assert trial.open_allocation is not None or waits, "an active trial runs or waits"
+            held = trial.open_allocation
+            assert held is not None or waits, "an active trial runs or waits"
+            leaves = held is None or held.preempt_requested or held.kill_reason is not None
+            at_home = held is None or held.pool == world.state.settings.pool
+            assert at_home or leaves, "what is in another pool is asked to leave"
         elif state.phase is Phase.PAUSED:
             held = trial.open_allocation
             stopping = held is None or held.preempt_requested or held.kill_reason is not None

@@ -1,0 +1,128 @@
+"""What may run here: configs against this cluster's pools, at creation and when an experiment moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import structlog
+
+from master.allocations.policy import ClusterPolicy
+from master.core.expconf import ExperimentConfig, complete, parse
+from master.experiments.state import RunSettings
+from rm_backends.base import AllocationRequest, JobOrder, ResourceManager
+from windlass.base.clock import Clock
+from windlass.base.errors import InvalidConfig, NotFound, Unsatisfiable
+from windlass.base.ids import Ids
+
+log = structlog.get_logger(__name__)
+
+DEFAULT_PREEMPTION_TIMEOUT_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A config that could run here."""
+
+    config: ExperimentConfig
+    settings: RunSettings
+    warnings: tuple[str, ...] = ()
+
+
+class Admission:
+    """Reads the cluster's policy, and asks the resource manager what could ever fit. Changes nothing."""
+
+    def __init__(
+        self, *, policy: ClusterPolicy, rm: Callable[[], ResourceManager], clock: Clock, ids: Ids
+    ) -> None:
+        self._policy = policy
+        self._rm = rm
+        self._clock = clock
+        self._ids = ids
+
+    def check(self, text: str) -> Checked:
+        """Parse, complete and test an experiment config against this cluster."""
+        name = f"Experiment ({self._ids.uuid()[:8]})"
+        seed = int(self._clock.now().timestamp()) % 2**31
+        raw = parse(text)
+        pool = self._pool_of(raw.get("resources") or {})
+        config = complete(raw, defaults=self._policy.defaults[pool], seed=seed, name=name)
+        settings = run_settings(config, pool)
+        return Checked(config=config, settings=settings, warnings=self.check_fits(settings))
+
+    def check_pool(self, settings: RunSettings) -> None:
+        """Whether an experiment may move to the pool of `settings`. Raises NotFound, Unsatisfiable."""
+        if settings.pool not in self._policy.defaults:
+            raise NotFound("resource pool", settings.pool)
+        self.check_fits(settings)
+
+    def check_fits(self, settings: RunSettings) -> tuple[str, ...]:
+        """Warnings, if what could never run is accepted here at all. Raises Unsatisfiable."""
+        try:
+            self._rm().check(self._probe(settings))
+        except Unsatisfiable as error:
+            if self._policy.launch_error:
+                raise
+            log.warning("experiment may never run", reason=error.message)
+            return ("LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED",)
+        return ()
+
+    def _pool_of(self, resources: Mapping[str, Any]) -> str:
+        """The pool that a raw `resources` section names or implies. Raises InvalidConfig for an unknown one."""
+        slots = resources.get("slots_per_trial")
+        aux = slots is not None and slots == 0
+        pool = resources.get("resource_pool") or (
+            self._policy.default_aux_pool if aux else self._policy.default_compute_pool
+        )
+        if pool not in self._policy.defaults:
+            known = ", ".join(sorted(self._policy.defaults))
+            problem = (
+                f'<config>.resources.resource_pool: there is no pool "{pool}"; use one of {known}'
+            )
+            raise InvalidConfig([problem], what="experiment configuration")
+        return str(pool)
+
+    def _probe(self, settings: RunSettings) -> AllocationRequest:
+        """The request that a trial with these settings would make."""
+        now = self._clock.now()
+        return AllocationRequest(
+            allocation_id="check",
+            task_id="check",
+            name="check",
+            pool=settings.pool,
+            slots=settings.slots_per_trial,
+            job=JobOrder(
+                job_id="check",
+                submitted=now,
+                weight=settings.weight,
+                max_slots=settings.max_slots,
+                priority=settings.priority,
+            ),
+            requested=now,
+            single_agent=settings.single_node,
+        )
+
+
+def run_settings(
+    config: ExperimentConfig, pool: str, queue_position: Decimal | None = None
+) -> RunSettings:
+    """What running the trials needs of a complete config."""
+    document = config.to_json()
+    resources, searcher = document["resources"], document["searcher"]
+    timeout = document.get("preemption_timeout")
+    return RunSettings(
+        pool=pool,
+        slots_per_trial=resources["slots_per_trial"],
+        max_restarts=document["max_restarts"],
+        single_node=bool(resources["is_single_node"]),
+        weight=resources["weight"],
+        max_slots=resources["max_slots"],
+        priority=resources["priority"],
+        queue_position=queue_position,
+        preemption_timeout_s=DEFAULT_PREEMPTION_TIMEOUT_S if timeout is None else timeout,
+        metric=searcher["metric"],
+        smaller_is_better=searcher["smaller_is_better"],
+        time_metric=searcher.get("time_metric"),
+    )

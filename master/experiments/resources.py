@@ -1,0 +1,96 @@
+"""What may be changed of an experiment while it lives: its place among the jobs, its limits, its pool. Pure steps.
+
+The same value again changes nothing. What a change of pool means for the runs is drawn in `consequences`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from master.core.expconf import ExperimentConfig
+from master.core.jobs import (
+    JobChange,
+    SetMaxSlots,
+    SetPlace,
+    SetPool,
+    SetPriority,
+    SetWeight,
+)
+from master.experiments.consequences import settle_trials
+from master.experiments.draft import Draft, Env, Step
+from master.experiments.state import ExperimentState, RunSettings
+from windlass.base.errors import InvalidArgument, InvalidState
+
+
+def change(state: ExperimentState, env: Env, wanted: JobChange) -> Step:
+    """Raises InvalidState when the experiment is over, InvalidArgument for what cannot be."""
+    require_alive(state)
+    match wanted:
+        case SetPriority():
+            return change_priority(state, wanted)
+        case SetWeight():
+            return change_weight(state, wanted)
+        case SetMaxSlots():
+            return change_max_slots(state, wanted)
+        case SetPool():
+            return change_pool(state, env, wanted)
+        case SetPlace():
+            return change_place(state, wanted)
+
+
+def require_alive(state: ExperimentState) -> None:
+    if state.phase.is_terminal:
+        raise InvalidState(f"experiment {state.id} is over: it is {state.phase}")
+
+
+def change_priority(state: ExperimentState, wanted: SetPriority) -> Step:
+    """Gives up the place it was moved to: within the new priority the order is by age."""
+    settings = state.settings
+    if settings.priority == wanted.priority:
+        return Step(state)
+    return _step(state, replace(settings, priority=wanted.priority, queue_position=None))
+
+
+def change_weight(state: ExperimentState, wanted: SetWeight) -> Step:
+    return _step(state, replace(state.settings, weight=wanted.weight))
+
+
+def change_max_slots(state: ExperimentState, wanted: SetMaxSlots) -> Step:
+    """Fewer than one trial needs is allowed: its trials wait, and the queue says for what."""
+    return _step(state, replace(state.settings, max_slots=wanted.max_slots))
+
+
+def change_pool(state: ExperimentState, env: Env, wanted: SetPool) -> Step:
+    """Runs leave the old pool gracefully and ask again in the new one, with everything else as it was."""
+    if state.settings.pool == wanted.pool:
+        raise InvalidArgument(f"experiment {state.id} is in resource pool '{wanted.pool}' already")
+    settings = replace(state.settings, pool=wanted.pool)
+    draft = Draft(replace(state, settings=settings), env)
+    settle_trials(draft)
+    return draft.done()
+
+
+def change_place(state: ExperimentState, wanted: SetPlace) -> Step:
+    if not wanted.position.is_finite():
+        raise InvalidArgument(f"a place in the queue must be finite, but is {wanted.position}")
+    settings = replace(state.settings, queue_position=wanted.position)
+    if wanted.priority is not None:
+        settings = replace(settings, priority=wanted.priority)
+    return _step(state, settings)
+
+
+def _step(state: ExperimentState, settings: RunSettings) -> Step:
+    return Step(state if settings == state.settings else replace(state, settings=settings))
+
+
+def with_settings(config: ExperimentConfig, settings: RunSettings) -> ExperimentConfig:
+    """The config that says what the settings do."""
+    resources = config.resources.model_copy(
+        update={
+            "priority": settings.priority,
+            "weight": settings.weight,
+            "max_slots": settings.max_slots,
+            "resource_pool": settings.pool,
+        }
+    )
+    return config.model_copy(update={"resources": resources})

@@ -1,0 +1,114 @@
+"""From rows back to live experiments, after a restart of the master."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from sqlalchemy import RowMapping, func, select
+from sqlmodel import col
+
+from master.allocations.persistence import newest_runs
+from master.core.expconf import ExperimentConfig
+from master.core.searcher.event_json import event_from_json
+from master.core.searcher.search import Search, SearchState
+from master.core.searcher.state_json import state_from_json
+from master.experiments.admission import run_settings
+from master.experiments.live import LiveExperiment, LiveParts, search_of
+from master.experiments.persistence import trials_in_order
+from master.experiments.releases import last_asked_by_others
+from master.experiments.state import ExperimentState, Phase
+from master.store import tables
+from master.store.store import Store
+from rm_backends.base import RunNote
+
+
+async def rebuild_all(parts: LiveParts) -> list[LiveExperiment]:
+    """Every experiment that was not over."""
+    experiment, user, project = tables.Experiment, tables.User, tables.Project
+    over = [p.value for p in Phase if p.is_terminal]
+    rows = await parts.store.rows(
+        select(experiment, col(user.username), col(project.workspace_id))
+        .join(user, col(user.id) == col(experiment.owner_id))
+        .join(project, col(project.id) == col(experiment.project_id))
+        .where(col(experiment.state).not_in(over))
+    )
+    return [await _rebuild(parts, row) for row in rows]
+
+
+async def _rebuild(parts: LiveParts, row: RowMapping) -> LiveExperiment:
+    config = ExperimentConfig.from_json(row["config"])
+    experiment_id, position = row["id"], row["queue_position"]
+    trial, run = tables.Trial, tables.Allocation
+    trial_rows = await parts.store.rows(
+        select(trial).where(col(trial.experiment_id) == experiment_id)
+    )
+    run_rows = await parts.store.rows(
+        select(run)
+        .join(trial, col(trial.task_id) == col(run.task_id))
+        .where(col(trial.experiment_id) == experiment_id, col(trial.run_id) == col(run.run_id))
+    )
+    runs = newest_runs(run_rows)
+    searcher, seq = await _restore_searcher(parts.store, experiment_id, search_of(config))
+    state = ExperimentState(
+        id=experiment_id,
+        job_id=row["job_id"],
+        owner_id=row["owner_id"],
+        name=row["name"],
+        settings=run_settings(
+            config, row["resource_pool"], None if position is None else Decimal(position)
+        ),
+        searcher=searcher,
+        searcher_seq=seq,
+        created_at=row["created_at"],
+        phase=Phase(row["state"]),
+        trials=trials_in_order(trial_rows, runs),
+        progress=row["progress"],
+        error=row["error"],
+        last_release=last_asked_by_others(runs.values()),
+    )
+    return LiveExperiment(
+        parts, state, config, owner_name=row["username"], workspace_id=row["workspace_id"]
+    )
+
+
+async def _restore_searcher(
+    store: Store, experiment_id: int, search: Search
+) -> tuple[SearchState, int]:
+    """The newest snapshot plus a replay of the events after it."""
+    snapshot = await store.row(
+        select(tables.SearcherSnapshot).where(
+            col(tables.SearcherSnapshot.experiment_id) == experiment_id
+        )
+    )
+    state, seq = (
+        (search.start(), 0)
+        if snapshot is None
+        else (state_from_json(snapshot["state"]), int(snapshot["seq"]))
+    )
+    event = tables.SearcherEvent
+    rows = await store.rows(
+        select(event)
+        .where(col(event.experiment_id) == experiment_id, col(event.seq) > seq)
+        .order_by(col(event.seq))
+    )
+    for row in rows:
+        state, _ = search.on(state, event_from_json(row["event"]))
+        seq = row["seq"]
+    return state, seq
+
+
+async def last_checkpoints(store: Store) -> list[RunNote]:
+    """When each open run last saved its work."""
+    run, checkpoint = tables.Allocation, tables.Checkpoint
+    newest = func.max(col(checkpoint.reported_at)).label("newest")
+    rows = await store.rows(
+        select(col(run.id), newest)
+        .join(checkpoint, col(checkpoint.task_id) == col(run.task_id))
+        .where(
+            col(run.is_open),
+            col(checkpoint.run_id) == col(run.run_id),
+            col(checkpoint.state) == "COMPLETED",
+        )
+        .group_by(col(run.id))
+    )
+    return [RunNote(allocation_id=row["id"], last_checkpoint=row["newest"]) for row in rows]

@@ -1,0 +1,81 @@
+"""How long an experiment's runs take: learned from those that finished their trial, and from the pace of the others.
+
+Pure, and hints only: the scheduler plans backfilling and preemption with them, and is right without them too. A search
+that stops trials early (asha, adaptive_asha) has many short runs: the typical run then is a short one, as the next will
+most likely be, while the pace of a run still tells of its trial's full length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from heapq import nlargest
+from statistics import median
+
+from master.experiments.state import Phase, TrialState
+
+NEWEST_RUNS = 100
+"""Finished runs that count. Later ones know the code and the machines of today."""
+NOTICEABLE = 0.1
+"""Part by which a run time must differ from what was told to be worth telling."""
+LEAST_PROGRESS = 0.01
+"""Fraction of a trial that a run must have done before its pace says anything."""
+LONGEST = timedelta(days=365)
+"""A pace that ends later than this is no pace."""
+
+
+def typical_run_s(trials: Iterable[TrialState]) -> float | None:
+    """The median time, in seconds, of the newest runs that finished their trial; None while there is none.
+
+    Trials that gave up by themselves (invalid hyperparameters) finished nothing.
+    """
+    finished = (
+        (run.ended_at, (run.ended_at - run.started_at).total_seconds())
+        for trial in trials
+        if trial.phase is Phase.COMPLETED and trial.early_exit is None
+        if (run := trial.allocation) is not None
+        if run.started_at is not None and run.ended_at is not None
+    )
+    newest = nlargest(NEWEST_RUNS, finished)
+    return median(seconds for _, seconds in newest) if newest else None
+
+
+def differs(told: float | None, learned: float | None) -> bool:
+    """Whether `learned` is news to somebody who was told `told`."""
+    if told is None or learned is None:
+        return told is not learned
+    return abs(learned - told) > NOTICEABLE * told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """The first and the newest progress report of one run. Fractions are of its whole trial."""
+
+    allocation_id: str
+    first_at: datetime
+    first: float
+    newest_at: datetime
+    newest: float
+
+
+def paced(pace: Pace | None, allocation_id: str, fraction: float, now: datetime) -> Pace:
+    """The pace with one more report. Another run, or one that went back, begins anew."""
+    if pace is None or pace.allocation_id != allocation_id or fraction < pace.newest:
+        return Pace(
+            allocation_id=allocation_id,
+            first_at=now,
+            first=fraction,
+            newest_at=now,
+            newest=fraction,
+        )
+    return replace(pace, newest_at=now, newest=fraction)
+
+
+def expected_end(pace: Pace) -> datetime | None:
+    """When its trial will be done if it goes on as it did; None before it moved noticeably."""
+    moved, took = pace.newest - pace.first, pace.newest_at - pace.first_at
+    if moved < LEAST_PROGRESS or took <= timedelta(0):
+        return None
+    rest = (1.0 - pace.newest) / moved * took
+    return pace.newest_at + rest if rest <= LONGEST else None

@@ -1,0 +1,124 @@
+"""One experiment as pure steps, without store, clock or cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+from master.allocations import machine as allocation
+from master.allocations.machine import AskResources, StartContainers
+from master.core.searcher.search import Search
+from master.experiments import machine
+from master.experiments.consequences import LONGEST_PAUSE_S
+from master.experiments.draft import Env, LoggedEvent, Step
+from master.experiments.state import ExperimentState, Phase, RunSettings, TrialState
+from master.experiments.waiting import waiting_reasons
+from rm_backends.base import Container, ContainerExit, ContainerPhase
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+SINGLE = {"name": "single", "metric": "loss", "smaller_is_better": True}
+ASHA = {
+    "name": "async_halving",
+    "metric": "loss",
+    "smaller_is_better": True,
+    "num_rungs": 3,
+    "divisor": 2,
+    "max_trials": 8,
+    "max_concurrent_trials": 4,
+    "max_time": 8,
+    "time_metric": "epochs",
+}
+HPARAMS = {"lr": {"type": "double", "minval": 0.0, "maxval": 1.0}}
+
+
+class PureExperiment:
+    """An experiment with its log, driven by hand."""
+
+    def __init__(self, searcher: dict[str, Any] = SINGLE, **run: Any) -> None:
+        self.search = Search.from_config(searcher, HPARAMS, 7)
+        self._ids = count(1)
+        self.now = START
+        self.log: list[LoggedEvent] = []
+        self.effects: list[allocation.Effect] = []
+        self.state = ExperimentState(
+            id=1,
+            job_id="job",
+            owner_id=1,
+            name="e",
+            settings=RunSettings(pool="default", slots_per_trial=1, metric="loss", **run),
+            searcher=self.search.start(),
+            created_at=START,
+            phase=Phase.ACTIVE,
+        )
+        self.do(machine.begin)
+
+    def do(self, step: Callable[[ExperimentState, Env], Step]) -> list[allocation.Effect]:
+        env = Env(now=self.now, search=self.search, next_trial_id=lambda: next(self._ids))
+        result = step(self.state, env)
+        assert [e.seq for e in result.events] == [
+            self.state.searcher_seq + i + 1 for i in range(len(result.events))
+        ]
+        self.state = result.state
+        self.log.extend(result.events)
+        self.effects = list(result.effects)
+        return self.effects
+
+    def trial(self, index: int = 0) -> TrialState:
+        return list(self.state.trials.values())[index]
+
+    def on_run(self, trial: TrialState, step: machine.AllocationStep) -> list[allocation.Effect]:
+        assert trial.allocation is not None
+        name = trial.allocation.id
+        return self.do(lambda s, e: machine.allocation_event(s, e, name, step))
+
+    def start(self, index: int = 0, *, ready: bool = True) -> None:
+        """Grant and run the trial's open allocation."""
+        trial = self.trial(index)
+        self.start_and_wait(index)
+        assert StartContainers in {type(e) for e in self.effects}
+        self.report(index, ContainerPhase.RUNNING)
+        if ready:
+            self.on_run(trial, lambda s: (allocation.marked_ready(s), ()))
+
+    def start_and_wait(self, index: int = 0) -> None:
+        """Grant the trial's open allocation; its agent says nothing yet."""
+        trial = self.trial(index)
+        box = (Container(container_id=f"c-{trial.id}", agent_id="a", rank=0, slot_ids=(0,)),)
+        self.on_run(trial, lambda s: allocation.granted(s, box, token_hash="h", ports={}))
+
+    def report(self, index: int, phase: ContainerPhase, exit_: ContainerExit | None = None) -> None:
+        trial = self.trial(index)
+        self.on_run(
+            trial,
+            lambda s: allocation.container_changed(s, f"c-{trial.id}", phase, exit_, now=self.now),
+        )
+
+    def exit(self, index: int = 0, code: int | None = 0, **more: Any) -> None:
+        self.report(index, ContainerPhase.TERMINATED, ContainerExit(exit_code=code, **more))
+
+    def acknowledge(self, index: int = 0) -> None:
+        self.on_run(self.trial(index), lambda s: (allocation.acknowledged(s), ()))
+
+    def validate(self, index: int, **metrics: Any) -> None:
+        name = self.trial(index).request_id
+        self.do(lambda s, e: machine.validation_completed(s, e, name, metrics))
+
+    def sit_out_the_pause(self) -> None:
+        """After a run that could not be started the trial asks for nothing, until its deadline."""
+        due = machine.next_deadline(self.state)
+        if self.trial().phase.is_terminal:
+            assert due is None
+            return
+        assert due is not None
+        assert timedelta(0) < due - self.now <= timedelta(seconds=LONGEST_PAUSE_S)
+        assert self.do(machine.clock_ticked) == []
+        assert waiting_reasons(self.state, lambda _: None)[self.trial().id].retry_at
+        self.now = due
+        assert self.do(machine.clock_ticked) == [AskResources(self.run_of().id)]
+
+    def run_of(self, index: int = 0) -> allocation.AllocationState:
+        run = self.trial(index).allocation
+        assert run is not None
+        return run

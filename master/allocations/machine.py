@@ -403,7 +403,7 @@ def _outcome(state: AllocationState, seconds: int) -> Outcome:
     if failure is None:
         return Outcome(
             kind=OutcomeKind.FINISHED,
-            reason=f"allocation stopped early after {seconds}s",
+            reason=f"allocation ended with exit code 0 after {seconds}s",
             exit_code=0,
         )
     if failure.failure in (FailureKind.AGENT_FAILED, FailureKind.ABORTED):

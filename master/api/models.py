@@ -13,7 +13,7 @@ from fastapi import Path
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from master.api.bodies import camel
-from master.experiments.paging import Page
+from master.store.paging import Page
 
 MAX_ID = 2**31 - 1
 MAX_DEPTH = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from master.experiments.paging import Paged
+from master.store.paging import Paged
 
 
 def pagination(paged: Paged[Any]) -> dict[str, int]:

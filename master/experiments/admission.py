@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 
 import structlog
 
@@ -14,7 +13,7 @@ from master.core.expconf import ExperimentConfig, complete, parse
 from master.experiments.state import RunSettings
 from rm_backends.base import AllocationRequest, JobOrder, ResourceManager
 from windlass.base.clock import Clock
-from windlass.base.errors import InvalidConfig, NotFound, Unsatisfiable
+from windlass.base.errors import NotFound, Unsatisfiable
 from windlass.base.ids import Ids
 
 log = structlog.get_logger(__name__)
@@ -47,7 +46,12 @@ class Admission:
         name = f"Experiment ({self._ids.uuid()[:8]})"
         seed = int(self._clock.now().timestamp()) % 2**31
         raw = parse(text)
-        pool = self._pool_of(raw.get("resources") or {})
+        resources = raw.get("resources") or {}
+        wanted, aux = (
+            str(resources.get("resource_pool") or ""),
+            resources.get("slots_per_trial") == 0,
+        )
+        pool = self._policy.pool_of(wanted, aux=aux, what="experiment configuration")
         config = complete(raw, defaults=self._policy.defaults[pool], seed=seed, name=name)
         settings = run_settings(config, pool)
         return Checked(config=config, settings=settings, warnings=self.check_fits(settings))
@@ -68,21 +72,6 @@ class Admission:
             log.warning("experiment may never run", reason=error.message)
             return ("LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED",)
         return ()
-
-    def _pool_of(self, resources: Mapping[str, Any]) -> str:
-        """The pool that a raw `resources` section names or implies. Raises InvalidConfig for an unknown one."""
-        slots = resources.get("slots_per_trial")
-        aux = slots is not None and slots == 0
-        pool = resources.get("resource_pool") or (
-            self._policy.default_aux_pool if aux else self._policy.default_compute_pool
-        )
-        if pool not in self._policy.defaults:
-            known = ", ".join(sorted(self._policy.defaults))
-            problem = (
-                f'<config>.resources.resource_pool: there is no pool "{pool}"; use one of {known}'
-            )
-            raise InvalidConfig([problem], what="experiment configuration")
-        return str(pool)
 
     def _probe(self, settings: RunSettings) -> AllocationRequest:
         """The request that a trial with these settings would make."""

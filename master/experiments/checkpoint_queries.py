@@ -8,8 +8,8 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from master.experiments.metric_queries import AT_ONCE
-from master.experiments.paging import Row, Statement
 from master.store import tables
+from master.store.paging import Row, Statement
 from master.store.statements import table_of
 from master.store.store import Store
 from windlass.base.errors import NotFound

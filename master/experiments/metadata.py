@@ -15,11 +15,11 @@ from sqlmodel import col
 from master.core.expconf import ExperimentConfig
 from master.experiments.draft import Env, Step
 from master.experiments.live import LiveExperiment, Reconfigured
-from master.experiments.paging import Row
 from master.experiments.service import ExperimentService
 from master.experiments.state import ExperimentState, Phase
 from master.store import tables
 from master.store.mailbox import Mailbox
+from master.store.paging import Row
 from master.store.statements import table_of
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork

@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import func, select, tuple_
 from sqlmodel import col
 
-from master.experiments.paging import Row
 from master.store import tables
+from master.store.paging import Row
 from master.store.statements import table_of
 from master.store.store import Store
 

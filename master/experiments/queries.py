@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlmodel import col
 
-from master.experiments.paging import Page, Paged, Row, Sorts, Statement, cut, in_order, read_page
 from master.store import tables
+from master.store.paging import Page, Paged, Row, Sorts, Statement, cut, in_order, read_page
 from master.store.statements import table_of
 from master.store.store import Store
 from windlass.base.errors import NotFound

@@ -16,8 +16,8 @@ from master.core.searcher.rung_view import RungView, describe_rungs
 from master.core.searcher.search import SearchState, resume
 from master.core.searcher.state_json import state_from_json
 from master.experiments.live import LiveExperiment, search_of
-from master.experiments.paging import Row
 from master.store import tables
+from master.store.paging import Row
 from master.store.statements import table_of
 from master.store.store import Store
 from windlass.base.errors import NotFound

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from sqlalchemy import func, select
 from sqlmodel import col
 
-from master.experiments.paging import Row
 from master.store import tables
+from master.store.paging import Row
 from master.store.statements import table_of
 from master.store.store import Store
 from windlass.base.errors import NotFound

@@ -15,7 +15,7 @@ from master.api.replies import reply
 from master.api.services import Api, TheApi
 from master.api.wire.agents import agent as agent_json
 from master.api.wire.agents import slot as slot_json
-from master.experiments.paging import cut
+from master.store.paging import cut
 from rm_backends.base import AgentView, SlotView
 from windlass.base.errors import NotFound
 

@@ -26,8 +26,8 @@ from master.api.replies import reply
 from master.api.services import Api, TheApi
 from master.api.wire.checkpoints import checkpoint
 from master.experiments.metrics import number
-from master.experiments.paging import Row, cut
 from master.experiments.reports import CheckpointReport
+from master.store.paging import Row, cut
 from windlass.base.errors import InvalidArgument
 
 router = APIRouter(route_class=ApiRoute, tags=["checkpoints"])

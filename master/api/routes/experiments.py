@@ -28,9 +28,9 @@ from master.api.wire.jobs import summary
 from master.api.wire.values import finite
 from master.core.reasons import Reason
 from master.experiments.live import LiveExperiment
-from master.experiments.paging import Page, Row
 from master.experiments.queries import ExperimentFilter
 from master.experiments.service import NewExperiment
+from master.store.paging import Page, Row
 from windlass.base.errors import NotFound
 
 router = APIRouter(route_class=ApiRoute, tags=["experiments"])

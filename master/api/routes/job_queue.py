@@ -15,9 +15,9 @@ from master.api.paging import pagination
 from master.api.replies import reply
 from master.api.services import Api, TheApi
 from master.api.wire import jobs as wire
-from master.experiments.paging import Paged, cut
 from master.jobs.changes import JobUpdate
 from master.jobs.queue import QueuedJob
+from master.store.paging import Paged, cut
 
 router = APIRouter(route_class=ApiRoute, tags=["job queue"])
 

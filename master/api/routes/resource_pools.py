@@ -13,7 +13,7 @@ from master.api.paging import pagination
 from master.api.replies import reply
 from master.api.services import TheApi
 from master.api.wire.pools import resource_pool
-from master.experiments.paging import cut
+from master.store.paging import cut
 
 router = APIRouter(route_class=ApiRoute, tags=["resource pools"])
 

@@ -18,7 +18,7 @@ from master.api.wire import trials as wire
 from master.api.wire.checkpoints import checkpoint_workload
 from master.core.reasons import Reason
 from master.experiments.metrics import TRAINING, VALIDATION, number
-from master.experiments.paging import Row, cut
+from master.store.paging import Row, cut
 
 router = APIRouter(route_class=ApiRoute, tags=["trials"])
 

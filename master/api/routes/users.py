@@ -18,7 +18,7 @@ from master.api.replies import reply
 from master.api.services import Api, TheApi
 from master.api.wire.users import user as user_json
 from master.auth.users import User as UserRecord
-from master.experiments.paging import cut
+from master.store.paging import cut
 from windlass.base.errors import InvalidArgument, PermissionDenied
 
 router = APIRouter(route_class=ApiRoute, tags=["users"])

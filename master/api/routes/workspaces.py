@@ -15,7 +15,7 @@ from master.api.paging import pagination
 from master.api.replies import reply
 from master.api.services import TheApi
 from master.api.wire.workspaces import project, workspace
-from master.experiments.paging import Row, cut
+from master.store.paging import Row, cut
 
 router = APIRouter(route_class=ApiRoute, tags=["workspaces"])
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from master.api.wire.values import finite, sizes, time
 from master.experiments.metrics import number
-from master.experiments.paging import Row
+from master.store.paging import Row
 
 
 def checkpoint(row: Row, averages: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

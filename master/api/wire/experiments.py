@@ -9,8 +9,8 @@ from typing import Any
 from master.api.wire.values import RUN_ORDER, finite, run_state, time
 from master.core.reasons import Reason
 from master.experiments.live import LiveExperiment
-from master.experiments.paging import Row
 from master.experiments.state import Phase
+from master.store.paging import Row
 
 
 def state(row: Row, live: LiveExperiment | None) -> str:

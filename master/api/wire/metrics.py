@@ -6,7 +6,7 @@ from typing import Any
 
 from master.api.wire.values import finite, time
 from master.experiments.metrics import VALIDATION
-from master.experiments.paging import Row
+from master.store.paging import Row
 
 
 def metrics_report(row: Row) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from master.allocations.machine import AllocationPhase, AllocationState, Contain
 from master.allocations.persistence import allocation_from_document
 from master.api.wire.agents import device
 from master.api.wire.values import time
-from master.experiments.paging import Row
+from master.store.paging import Row
 from rm_backends.agents.views import QueueEntry
 from rm_backends.base import AgentView
 

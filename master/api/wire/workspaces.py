@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from master.api.wire.values import time
-from master.experiments.paging import Row
+from master.store.paging import Row
 
 
 def workspace(row: Row) -> dict[str, Any]:

@@ -152,7 +152,7 @@ async def _simulate(seed: int, folder: Path, given: Sequence[Fault] | None) -> O
             world = World(seed, folder, tasks)
             try:
                 watching = tasks.create_task(world.invariants.watch(MAX_INSTANCES))
-                supervising = tasks.create_task(world.supervise())
+                world.start_master()
                 await world.start_rack(2)
                 for config in searches_of(seed, slots=slots, max_restarts=max_restarts):
                     await world.submit(config)
@@ -165,7 +165,7 @@ async def _simulate(seed: int, folder: Path, given: Sequence[Fault] | None) -> O
                 await _until(world, _searches_are_over)
                 await _until(world, _nothing_is_left)
                 outcome = _outcome(world, faults)
-                await world.end(supervising)
+                await world.end()
                 watching.cancel()
             finally:
                 world.invariants.close()

@@ -110,6 +110,7 @@ class World:
         )
         self.invariants = Invariants(self)
         self.master: MasterProcess | None = None
+        self._masters: list[MasterProcess] = []
         self.restart_after_s = 1.0
         self.closing = False
         self.generation = 0
@@ -129,24 +130,25 @@ class World:
 
     # --- the master ------------------------------------------------------------------------------------------------
 
-    async def supervise(self) -> None:
-        """Start the master again whenever it has ended, as an init system does."""
-        while not self.closing:
-            process = self.master
-            if process is None or not process.alive:
-                process = self.start_master()
-            await process.buried()
-            self.note(f"a master is gone: {process.failure!r}")
-            self._judge(process)
-            if process is self.master:
-                await asyncio.sleep(self.restart_after_s)
-
     def start_master(self) -> MasterProcess:
-        """Beside another one, if there is one: the newest is the one that answers."""
+        """Beside another one, if there is one: the newest is the one that answers, and is started again."""
         self.generation += 1
         self.note(f"master {self.generation} starts")
         self.master = MasterProcess(self._options, self.invariants)
+        self._masters.append(self.master)
+        self.tasks.create_task(self._supervise(self.master))
         return self.master
+
+    async def _supervise(self, process: MasterProcess) -> None:
+        """Start a master again when the newest has ended, as an init system does."""
+        await process.buried()
+        self._masters.remove(process)
+        self.note(f"a master is gone: {process.failure!r}")
+        self._judge(process)
+        if process is self.master:
+            await asyncio.sleep(self.restart_after_s)
+        if process is self.master and not self.closing:
+            self.start_master()
 
     def _judge(self, process: MasterProcess) -> None:
         """A master may end by itself if it lost the lease, or cannot even begin."""
@@ -189,14 +191,12 @@ class World:
         created = await self.eventually(lambda services: services.experiments.create(new))
         return created.experiment_id
 
-    async def end(self, supervising: asyncio.Task[None]) -> None:
-        """Take everything down: the master, then all machines."""
+    async def end(self) -> None:
+        """Take everything down: the masters, then all machines."""
         self.closing = True
-        if self.master is not None:
-            self.master.kill()
-        supervising.cancel()
-        if self.master is not None:
-            await self.master.buried()
+        for process in list(self._masters):
+            process.kill()
+            await process.buried()
         for agent in list(self.agents.values()):
             await agent.die()
         self.wire.close()

@@ -1,168 +1,211 @@
-"""How long `decide()` takes, at the sizes of the performance budget: run it, it prints a table.
+"""How long `decide()` takes, at the sizes of the performance budget: 10,000 waiting requests, 1,000 agents of 8 slots.
 
-States: `empty` (nothing runs), `full` (90 % of the slots run work of jobs that may keep it), `contended` (90 % run
-work of one old job while others want their shares: thousands of victims), `gangs` (mixed sizes), `jobs` (every
-request is a job of its own), `elastic` (launchable capacity besides). Times are CPU time, the median of five runs:
-the decision is one thread without I/O, and other load on the machine should not show.
+States, for every policy: `empty` (nothing runs), `full` (90 % of the slots run work of jobs that may keep it),
+`contended` (90 % run work of one job that others may take from: thousands of victims), `gangs` (mixed sizes), `jobs`
+(every request is a job of its own), `elastic` (launchable capacity besides), `starving` (2,000 gangs of two agents that
+have waited for hours, so the starvation guard reserves). Then how the time grows with the requests, and the decisions
+of one simulated busy day, each applied before the next.
+
+Times are CPU time, the median of five: a decision is one thread without I/O, and other load on the machine should not
+show. `MiB` is what a decision allocates at most at a time. The ratio is time over budget.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
+import math
 import statistics
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
-from master.core.scheduler import decide
-from master.core.scheduler.types import (
-    AgentState,
-    Job,
-    Launchable,
-    PoolState,
-    Request,
-    Running,
-    SchedulerSettings,
-)
+from benchmarks.decide_states import VARIANTS, Day, states, used_part
+from master.core.scheduler import POLICIES, decide
+from master.core.scheduler.types import PoolState
 
 BUDGET_MS = 100.0
-BUDGET_REQUESTS = 10_000
-AGENTS = 1_000
-SLOTS = 8
-JOBS = 100
+REQUESTS = 10_000
 RUNS = 5
-GANGS = (1, 2, 4, 8, 16)
+TICKS = 50
+GROWTH_STATES = ("empty", "full")
+GROWTH = (1_000, 10_000, 100_000)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table. `ratio` is time over budget; the budget grows with the requests."""
+    """One state under one policy."""
 
+    policy: str
     state: str
-    requests: int
-    agents: int
     started: int
     released: int
     ms: float
-    budget_ms: float
+    ratio: float
+    mib: float
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Milliseconds by number of requests; `exponent` 1 would be exactly linear, from the middle to the end."""
+
+    policy: str
+    state: str
+    ms: dict[int, float]
+    exponent: float
+
+
+@dataclass(frozen=True, slots=True)
+class DayRow:
+    """The decisions of one day."""
+
+    policy: str
+    started: int
+    released: int
+    used_percent: float
+    mean_ms: float
+    worst_ms: float
     ratio: float
 
 
-def agents() -> tuple[AgentState, ...]:
-    return tuple(AgentState(id=f"agent-{i:04d}", slots=SLOTS) for i in range(AGENTS))
+def timed_ms(call: Callable[[], object]) -> float:
+    gc.collect()
+    start = time.process_time()
+    call()
+    return (time.process_time() - start) * 1e3
 
 
-def jobs(count: int) -> dict[str, Job]:
-    return {f"job-{i:05d}": Job(id=f"job-{i:05d}", submitted=float(i)) for i in range(count)}
+def peak_mib(state: PoolState) -> float:
+    tracemalloc.start()
+    try:
+        decide(state)
+        return tracemalloc.get_traced_memory()[1] / 2**20
+    finally:
+        tracemalloc.stop()
 
 
-def waiting(count: int, job_ids: list[str], gangs: tuple[int, ...] = (1,)) -> tuple[Request, ...]:
-    return tuple(
-        Request(
-            id=f"wait-{i:06d}",
-            job_id=job_ids[i % len(job_ids)],
-            slots=gangs[i // len(job_ids) % len(gangs)],
-            requested=float(i),
-        )
-        for i in range(count)
-    )
-
-
-def running(job_ids: list[str]) -> tuple[Running, ...]:
-    """90 % of the slots, one by one, spread over all agents."""
-    return tuple(
-        Running(
-            request=Request(
-                id=f"run-{i:05d}", job_id=job_ids[i % len(job_ids)], slots=1, requested=0.0
-            ),
-            placement={f"agent-{i % AGENTS:04d}": 1},
-            started=float(i),
-        )
-        for i in range(AGENTS * SLOTS * 9 // 10)
-    )
-
-
-def states(requests: int) -> Iterator[tuple[str, PoolState]]:
-    """The states of the table, with so many waiting requests."""
-    book = jobs(JOBS)
-    ids = list(book)
-    many = jobs(requests)
-    base = {"now": 1e6, "settings": SchedulerSettings(), "agents": agents()}
-
-    def state(**more: object) -> PoolState:
-        return PoolState(**{**base, **more})  # type: ignore[arg-type]
-
-    ones = waiting(requests, ids)
-    yield "empty", state(jobs=book, waiting=ones)
-    yield "full", state(jobs=book, waiting=ones, running=running(ids))
-    yield "contended", state(jobs=book, waiting=ones, running=running(ids[:1]))
-    mixed = waiting(requests, ids, GANGS)
-    yield "gangs, empty", state(jobs=book, waiting=mixed)
-    yield "gangs, contended", state(jobs=book, waiting=mixed, running=running(ids[:1]))
-    yield "jobs, empty", state(jobs=many, waiting=waiting(requests, list(many)))
-    yield (
-        "elastic",
-        state(
-            jobs=book,
-            waiting=ones,
-            running=running(ids),
-            launchable=(Launchable(slots_per_agent=SLOTS, count=AGENTS, ready_in_s=120.0),),
-        ),
-    )
-
-
-def median_ms(call: Callable[[], object]) -> float:
-    times = []
-    for _ in range(RUNS):
-        start = time.process_time()
-        call()
-        times.append((time.process_time() - start) * 1e3)
-    return statistics.median(times)
-
-
-def measure(name: str, state: PoolState) -> Row:
+def measure(policy: str, name: str, state: PoolState) -> Row:
     decision = decide(state)
-    ms = median_ms(lambda: decide(state))
-    budget = BUDGET_MS * max(1.0, len(state.waiting) / BUDGET_REQUESTS)
+    ms = statistics.median(timed_ms(lambda: decide(state)) for _ in range(RUNS))
     return Row(
+        policy=policy,
         state=name,
-        requests=len(state.waiting),
-        agents=len(state.agents),
         started=len(decision.start),
         released=len(decision.release),
         ms=round(ms, 1),
-        budget_ms=budget,
-        ratio=round(ms / budget, 2),
+        ratio=round(ms / BUDGET_MS, 2),
+        mib=round(peak_mib(state), 1),
     )
 
 
-def table(rows: list[Row]) -> str:
-    lines = [
-        f"{'state':<18}{'requests':>9}{'agents':>8}{'start':>7}{'release':>9}"
-        f"{'ms':>9}{'budget':>8}{'ratio':>7}"
-    ]
-    lines += [
-        f"{r.state:<18}{r.requests:>9}{r.agents:>8}{r.started:>7}{r.released:>9}"
-        f"{r.ms:>9.1f}{r.budget_ms:>8.0f}{r.ratio:>7.2f}"
-        for r in rows
-    ]
-    return "\n".join(lines)
+def grow(policy: str) -> Iterator[Growth]:
+    found: dict[str, dict[int, float]] = {name: {} for name in GROWTH_STATES}
+    for count in GROWTH:
+        for name, state in states(VARIANTS[policy], count):
+            if name in GROWTH_STATES:
+                runs = 1 if count > REQUESTS else RUNS
+                ms = statistics.median(timed_ms(lambda s=state: decide(s)) for _ in range(runs))
+                found[name][count] = round(ms, 1)
+    for name, ms_of in found.items():
+        last, before = GROWTH[-1], GROWTH[-2]
+        exponent = math.log(ms_of[last] / ms_of[before]) / math.log(last / before)
+        yield Growth(policy=policy, state=name, ms=ms_of, exponent=round(exponent, 2))
+
+
+def live(policy: str) -> DayRow:
+    day = Day(VARIANTS[policy], REQUESTS)
+    times: list[float] = []
+    used: list[float] = []
+    started = released = 0
+    for _ in range(TICKS):
+        gc.collect()
+        start = time.process_time()
+        decision = decide(day.state)
+        times.append((time.process_time() - start) * 1e3)
+        started += len(decision.start)
+        released += len(decision.release)
+        day.advance(decision)
+        used.append(used_part(day.state))
+    mean = statistics.mean(times)
+    return DayRow(
+        policy=policy,
+        started=started,
+        released=released,
+        used_percent=round(100 * statistics.mean(used), 1),
+        mean_ms=round(mean, 1),
+        worst_ms=round(max(times), 1),
+        ratio=round(mean / BUDGET_MS, 2),
+    )
+
+
+def print_rows(policies: list[str]) -> list[Row]:
+    print(f"{'policy':<19}{'state':<18}{'start':>7}{'release':>9}{'ms':>9}{'ratio':>7}{'MiB':>7}")
+    rows: list[Row] = []
+    for policy in policies:
+        for name, state in states(VARIANTS[policy], REQUESTS):
+            r = measure(policy, name, state)
+            rows.append(r)
+            print(
+                f"{r.policy:<19}{r.state:<18}{r.started:>7}{r.released:>9}{r.ms:>9.1f}"
+                f"{r.ratio:>7.2f}{r.mib:>7.1f}",
+                flush=True,
+            )
+    return rows
+
+
+def print_growth(policies: list[str]) -> list[Growth]:
+    heads = "".join(f"{f'{count:,}':>10}" for count in GROWTH)
+    print(f"\n{'ms by requests':<19}{'state':<10}{heads}{'exponent':>10}")
+    rows: list[Growth] = []
+    for policy in policies:
+        for g in grow(policy):
+            rows.append(g)
+            times = "".join(f"{g.ms[count]:>10.1f}" for count in GROWTH)
+            print(f"{g.policy:<19}{g.state:<10}{times}{g.exponent:>10.2f}", flush=True)
+    return rows
+
+
+def print_days(policies: list[str]) -> list[DayRow]:
+    heads = f"{'start':>8}{'release':>9}{'used':>8}{'mean ms':>9}{'worst':>8}{'ratio':>7}"
+    print(f"\n{f'a day, {TICKS} ticks':<19}{heads}")
+    rows: list[DayRow] = []
+    for policy in policies:
+        d = live(policy)
+        rows.append(d)
+        print(
+            f"{d.policy:<19}{d.started:>8}{d.released:>9}{d.used_percent:>7.1f}%"
+            f"{d.mean_ms:>9.1f}{d.worst_ms:>8.1f}{d.ratio:>7.2f}",
+            flush=True,
+        )
+    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument(
-        "--requests",
-        type=int,
-        nargs="+",
-        default=[1_000, 10_000, 100_000],
-        help="numbers of waiting requests to measure",
-    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--policy", choices=list(VARIANTS), nargs="+", default=list(VARIANTS))
     options = parser.parse_args()
-    rows = [measure(name, state) for count in options.requests for name, state in states(count)]
-    print(json.dumps([asdict(row) for row in rows]) if options.json else table(rows))
+    there = [policy for policy in options.policy if VARIANTS[policy].type in POLICIES]
+    if options.json:
+        answer = {
+            "states": [
+                asdict(measure(policy, name, state))
+                for policy in there
+                for name, state in states(VARIANTS[policy], REQUESTS)
+            ],
+            "growth": [asdict(row) for policy in there for row in grow(policy)],
+            "day": [asdict(live(policy)) for policy in there],
+        }
+        print(json.dumps(answer))
+        return
+    for policy in options.policy:
+        if policy not in there:
+            print(f"{policy}: not available, left out")
+    print_rows(there)
+    print_growth(there)
+    print_days(there)
 
 
 if __name__ == "__main__":

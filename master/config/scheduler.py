@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import model_validator
+from pydantic import BeforeValidator, model_validator
 
 from master.config.providers import NonNegativeDuration
 from master.core.expconf.schema import Priority, Section
@@ -15,6 +15,25 @@ from master.core.scheduler.types import (
     SchedulerSettings,
     SchedulerType,
 )
+from windlass.base.durations import parse_duration
+
+
+def _off_is_none(value: Any) -> Any:
+    """YAML reads a bare `off` as false."""
+    if value is False or value == "off":
+        return None
+    if value is None or isinstance(value, timedelta):
+        return value
+    try:
+        if isinstance(value, str):
+            return parse_duration(value)
+    except ValueError:
+        pass
+    shown = f'"{value}"' if isinstance(value, str) else str(value).lower()
+    raise ValueError(f'{shown} is not a duration: write "90s", "30m" or "2h", or off')
+
+
+DurationOrOff: TypeAlias = Annotated[NonNegativeDuration | None, BeforeValidator(_off_is_none)]
 
 
 class SchedulerSection(Section):
@@ -27,6 +46,8 @@ class SchedulerSection(Section):
     """Only for `priority`."""
     preempt_after: NonNegativeDuration = timedelta(minutes=10)
     """Our own key: running work is not disturbed for what new capacity can serve within this time."""
+    reserve_after: DurationOrOff = timedelta(minutes=30)
+    """Our own key: a gang that has waited this long gets a reservation. `off`, false or null: never."""
 
     @model_validator(mode="after")
     def _priority_only(self) -> SchedulerSection:
@@ -34,6 +55,10 @@ class SchedulerSection(Section):
             if self.type != "priority" and getattr(self, key) is not None:
                 raise ValueError(f"{key} belongs to type priority, not to {self.type}")
         return self
+
+    @classmethod
+    def _drops_null(cls, key: str) -> bool:
+        return key != "reserve_after" and super()._drops_null(key)
 
     def settings(self) -> SchedulerSettings:
         return SchedulerSettings(
@@ -43,4 +68,7 @@ class SchedulerSection(Section):
             preemption=bool(self.preemption),
             default_priority=self.default_priority or DEFAULT_PRIORITY,
             preempt_after_s=self.preempt_after.total_seconds(),
+            reserve_after_s=None
+            if self.reserve_after is None
+            else self.reserve_after.total_seconds(),
         )

@@ -1,20 +1,23 @@
 """Requests and agents in, starts and releases out: `decide(PoolState) -> Decision`. Pure.
 
 Each policy is one module with a `decide` of its own; what they share has a module each: `fitting` (where a gang can
-be placed), `shares` (how much a job is entitled to), `victims` (what to ask back), `ledger` (the state by jobs),
-`aux_places` (zero-slot tasks), `explain` (why something waits).
+be placed), `queue_order` (who is before whom), `shares` (how much a job is entitled to), `ledger` (the state by jobs),
+`outlook` (slots as they will be), `victims` (what to ask back), `draft` (a decision in the making), `backfill` (who may
+pass whom), `aux_places` (zero-slot tasks), `explain` and `unplaced` (why something waits).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from master.core.scheduler import fair_share
+from master.core.scheduler import fair_share, priority, round_robin
 from master.core.scheduler.types import Decision, PoolState, SchedulerType
 from windlass.base.errors import InvalidConfig
 
 POLICIES: dict[SchedulerType, Callable[[PoolState], Decision]] = {
     SchedulerType.FAIR_SHARE: fair_share.decide,
+    SchedulerType.PRIORITY: priority.decide,
+    SchedulerType.ROUND_ROBIN: round_robin.decide,
 }
 
 

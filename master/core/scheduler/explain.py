@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.fitting import Shape
-from master.core.scheduler.ledger import JobBook
+from master.core.scheduler.ledger import JobBook, lasting_sizes
 from master.core.scheduler.types import PoolState, Waiting
 
 NAMED = 3
@@ -30,16 +30,21 @@ def above_max_slots(shape: Shape, max_slots: int) -> Waiting:
     return Waiting(reason=Reason(kind=ReasonKind.SHARE_USED, text=text))
 
 
-def max_slots_used(book: JobBook) -> Waiting:
+def max_slots_used(book: JobBook, claimed: int = 0) -> Waiting:
+    """`claimed` are the slots that requests before it wait for and were not promised."""
     used = book.held + book.leaving
     text = f"its job uses {used} of its max_slots of {book.job.max_slots}"
+    more = book.promised + claimed
+    if more:
+        text += f", and waits for {more} more"
     return Waiting(reason=Reason(kind=ReasonKind.SHARE_USED, text=text))
 
 
 def no_such_agent(shape: Shape, pool: PoolState) -> Waiting:
     needs = f"needs {count(shape.slots, 'slot')}"
+    lasting = lasting_sizes(pool)
     sizes = sorted(
-        [a.slots for a in pool.agents if a.schedulable and a.slots and a.id not in shape.blocked]
+        [size for agent, size in lasting.items() if size and agent not in shape.blocked]
         + [
             one.slots_per_agent
             for one in pool.launchable
@@ -62,9 +67,9 @@ def no_such_agent(shape: Shape, pool: PoolState) -> Waiting:
 
 def needs_release(shape: Shape, victims: Sequence[str]) -> Waiting:
     """`victims` are the requests whose slots it waits for."""
-    text = (
-        f"starts when {names(victims)} have given back slots ({count(shape.slots, 'slot')} needed)"
-    )
+    have = "has" if len(victims) == 1 else "have"
+    slots = count(shape.slots, "slot")
+    text = f"starts when {names(victims)} {have} given back slots ({slots} needed)"
     return Waiting(reason=Reason(kind=ReasonKind.NEEDS_RELEASE, text=text), victims=tuple(victims))
 
 
@@ -99,8 +104,31 @@ def queued(book: JobBook, in_use: int, total: int) -> Waiting:
     return _capacity(ReasonKind.QUEUED, text)
 
 
-def scattered(shape: Shape, free: int, total: int) -> Waiting:
-    why = "not together" if free >= shape.slots else "and the rest cannot be asked to leave"
+def queued_behind(higher: int, same: int, *, kept: bool) -> Waiting:
+    """`kept`: there are free slots for it, but those before it need them."""
+    if not higher:
+        text = f"queued behind {count(same, 'request')} of its own priority"
+    elif not same:
+        text = f"queued behind {count(higher, 'request')} of higher priority"
+    else:
+        text = f"queued behind {count(higher, 'request')} of higher priority and {same} of its own"
+    if kept:
+        text += "; free slots are kept for those before it"
+    return _capacity(ReasonKind.QUEUED, text)
+
+
+def behind_first() -> Waiting:
+    text = "queued behind the first waiting request of its job, which cannot be placed now"
+    return _capacity(ReasonKind.QUEUED, text)
+
+
+def scattered(shape: Shape, free: int, total: int, *, preempts: bool = True) -> Waiting:
+    if free >= shape.slots:
+        why = "not together"
+    elif preempts:
+        why = "and the rest cannot be asked to leave"
+    else:
+        why = "and the rest is in use"
     text = f"queued: needs {_where(shape)}; {free} of {total} slots are free for it, {why}"
     return _capacity(ReasonKind.QUEUED, text)
 

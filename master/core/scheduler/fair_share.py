@@ -19,56 +19,26 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import replace
 
 from master.core.scheduler import explain
-from master.core.scheduler.aux_places import place_aux
+from master.core.scheduler.claims import Claim, claims_within
+from master.core.scheduler.draft import Draft
 from master.core.scheduler.fitting import EXPECTED, REAL, FreeSlots, Shape
-from master.core.scheduler.ledger import JobBook, Wanted, capacity, open_ledger
-from master.core.scheduler.outlook import Outlook
+from master.core.scheduler.ledger import JobBook, Wanted, capacity
 from master.core.scheduler.shares import Stake, divide, proportion
 from master.core.scheduler.types import (
     Decision,
     PoolState,
-    Release,
     Request,
     Running,
     Start,
-    Waiting,
 )
-from master.core.scheduler.unplaced import explain_rest
-from master.core.scheduler.victims import Clearing, VictimSearch, spare_slots
+from master.core.scheduler.unplaced import explain_shares
+from master.core.scheduler.victims import Standing, VictimSearch, spare_slots
 
 MOST_ROUNDS = 4
 """How often shares are divided again within one decision; once is the rule, more is rare."""
-
-
-class Claim(NamedTuple):
-    """A waiting request within its job's share. Sorts in the order of service: `nth` makes the rest irrelevant."""
-
-    smallness: int
-    """Minus the slots."""
-    freedom: int
-    """Minus the agents it must not use: who has less choice chooses first."""
-    part: float
-    """How much of its share the job has when this claim and those before it are served."""
-    age: int
-    nth: int
-    request: Request
-    shape: Shape
-    book: JobBook
-    reach: int
-    """`part` in slots."""
-
-
-@dataclass(slots=True)
-class Asked:
-    """One victim: the share its job was held to, and who needs its slots."""
-
-    running: Running
-    share: int
-    for_requests: list[str] = field(default_factory=list)
 
 
 def decide(pool: PoolState) -> Decision:
@@ -103,25 +73,18 @@ def decide(pool: PoolState) -> Decision:
 
 
 class _Round:
-    """The working state of one decision."""
+    """The working state of one division of shares."""
 
     def __init__(self, pool: PoolState) -> None:
         self._pool = pool
-        self._ledger = open_ledger(pool)
-        self._books = self._ledger.books
+        self._draft = Draft(pool)
+        self._books = self._draft.books
         self._stakes = {job: _stake(book) for job, book in self._books.items()}
-        self._shares = self._divide(capacity(pool, self._ledger.expected))
-        self._outlook = Outlook(pool.settings, self._ledger)
-        self._starts: dict[str, Start] = {}
-        self._reasons: dict[str, Waiting] = {}
-        self._asked: dict[str, Asked] = {}
-        self._expected: dict[Shape, Waiting] = {}
-        self._served_later: set[str] = set()
-        """Jobs with a claim that waits for slots to come back: what is left over is not for them."""
-        self._unfit: dict[int, set[Shape]] = {REAL: set(), EXPECTED: set()}
-        """Shapes that the outlook has no place for, by tier, until more is asked to leave."""
+        self._expected = self._draft.ledger.expected
+        self._shares = self._divide(capacity(pool, self._expected))
 
     def decide(self) -> Decision:
+        draft = self._draft
         unplaced = self._start_within_shares()
         unserved = self._serve_later(unplaced, self._shares)
         while self._give_leftovers() and unserved:
@@ -130,25 +93,18 @@ class _Round:
             if len(still) == len(unserved):
                 break
             unserved = still
-        if self._ledger.expected:
+        if self._expected:
             unserved = self._serve_what_nobody_launches(unserved)
-        self._reasons |= explain_rest(
+        draft.reasons |= explain_shares(
             self._pool,
-            self._ledger,
+            draft.ledger,
             self._shares,
-            self._outlook,
-            started=self._starts,
-            promised=self._reasons,
+            draft.outlook,
+            started=draft.starts,
+            promised=draft.reasons,
             unserved={claim.request.id for claim in unserved},
         )
-        busy = {agent for start in self._starts.values() for agent in start.placement}
-        busy |= {agent for r in self._pool.running for agent in r.placement}
-        aux_starts, aux_reasons = place_aux(self._pool, self._ledger.aux, busy)
-        return Decision(
-            start=(*self._starts.values(), *aux_starts),
-            release=tuple(_release(one) for one in self._asked.values()),
-            waiting={**self._reasons, **aux_reasons},
-        )
+        return draft.finish(draft.ledger.aux)
 
     def _divide(self, slots: int) -> dict[str, int]:
         return divide(slots, list(self._stakes.values()))
@@ -158,160 +114,93 @@ class _Round:
 
         In one go, so that a small claim does not take what a large one is already waiting to complete.
         """
-        outlook = self._outlook
+        outlook = self._draft.outlook
         unfit: set[Shape] = set()
         unplaced: list[Claim] = []
-        for claim in self._claims():
-            placement = None if claim.shape in unfit else outlook.spare.find(claim.shape)
+        for claim in claims_within(self._books, self._shares):
+            request, shape = claim.request, claim.shape
+            placement = None if shape in unfit else outlook.spare.find(shape)
             if placement is not None:
-                self._start(claim.request, claim.book, placement)
+                self._draft.start(request, shape, placement)
                 continue
-            unfit.add(claim.shape)
-            if not (outlook.is_anything_leaving and self._promise(claim, REAL)):
+            unfit.add(shape)
+            if not (outlook.is_anything_leaving and self._draft.promise(request, shape, REAL)):
                 unplaced.append(claim)
         return unplaced
-
-    def _claims(self) -> list[Claim]:
-        claims: list[Claim] = []
-        for job_id, book in self._books.items():
-            share, room, reach = self._shares[job_id], book.room, book.held
-            for request, shape in book.waiting:
-                if reach >= share:
-                    break
-                after = reach + shape.slots
-                if after <= share and after - book.held <= room:
-                    reach = after
-                    claims.append(
-                        Claim(
-                            -shape.slots,
-                            -len(shape.blocked),
-                            reach / share,
-                            book.age,
-                            len(claims),
-                            request,
-                            shape,
-                            book,
-                            reach,
-                        )
-                    )
-        claims.sort()
-        return claims
-
-    def _start(self, request: Request, book: JobBook, placement: Mapping[str, int]) -> None:
-        self._outlook.start(placement)
-        book.hold(request)
-        self._starts[request.id] = Start(request_id=request.id, placement=placement)
 
     def _serve_later(self, claims: Sequence[Claim], shares: Mapping[str, int]) -> list[Claim]:
         """Promise, leave to expected capacity, or release for; returns the claims nothing can be done for."""
         if not claims:
             return []
+        draft = self._draft
         search = self._search(shares)
-        unserved: list[Claim] = []
-        for claim in claims:
-            if self._promise(claim, REAL) or self._promise(claim, EXPECTED):
-                continue
-            settling = self._outlook.settling(claim.shape)
-            if settling:
-                self._wait_for(claim, settling)
-                continue
-            cleared = search.clear(claim.shape)
-            if cleared is None:
-                unserved.append(claim)
-            else:
-                self._ask(cleared, claim, shares)
-        return unserved
 
-    def _promise(self, claim: Claim, tier: int) -> bool:
-        """Reserve slots that are coming back, or with the second tier those of expected agents, if they suffice."""
-        shape = claim.shape
-        if shape in self._unfit[tier]:
-            return False
-        placement = self._outlook.later.find(shape, tier)
-        if placement is None:
-            self._unfit[tier].add(shape)
-            return False
-        self._outlook.promise(placement)
-        if tier == REAL:
-            self._wait_for(claim, self._outlook.wait_on(placement))
-        else:
-            why = self._expected.get(shape) or explain.expected(shape, self._pool)
-            self._reasons[claim.request.id] = self._expected[shape] = why
-        return True
+        def above_its_share(victim: Running, request: Request) -> str:
+            job_id = victim.request.job_id
+            share = explain.count(shares[job_id], "slot")
+            return f"job {job_id} is above its fair share of {share}; needed by {request.id}"
 
-    def _ask(self, cleared: Clearing, claim: Claim, shares: Mapping[str, int]) -> None:
-        for victim in cleared.victims:
-            request = victim.request
-            book = self._books[request.job_id]
-            if request.id in self._starts:
-                del self._starts[request.id]
-                book.take_back(request)
-                self._outlook.note_taken_back(victim)
-            else:
-                share = shares[request.job_id]
-                self._asked[request.id] = Asked(victim, share, [claim.request.id])
-                book.let_go(request)
-                self._outlook.note_asked(victim)
-        self._unfit = {REAL: set(), EXPECTED: set()}
-        free_now = self._outlook.swap(cleared.placement, claim.shape)
-        if free_now is not None:
-            self._start(claim.request, claim.book, free_now)
-        else:
-            self._wait_for(claim, self._outlook.wait_on(cleared.placement))
-
-    def _wait_for(self, claim: Claim, leavers: Sequence[str]) -> None:
-        self._reasons[claim.request.id] = explain.needs_release(claim.shape, leavers)
-        self._served_later.add(claim.book.job.id)
+        return [
+            claim
+            for claim in claims
+            if not (
+                draft.promise(claim.request, claim.shape, REAL)
+                or draft.promise(claim.request, claim.shape, EXPECTED)
+                or draft.settle(claim.request, claim.shape)
+                or draft.release_for(claim.request, claim.shape, search, above_its_share)
+            )
+        ]
 
     def _search(self, shares: Mapping[str, int]) -> VictimSearch:
         """Among what runs, and what this decision starts: that is taken back rather than asked to leave."""
         spare = {job: spare_slots(book, shares[job]) for job, book in self._books.items()}
+        draft = self._draft
         candidates = [
             one
             for one in self._pool.running
-            if spare.get(one.request.job_id) and one.request.id not in self._asked
+            if spare.get(one.request.job_id) and one.request.id not in draft.releases
         ]
         for book in self._books.values():
             if spare[book.job.id]:
                 candidates += [
                     Running(
                         request=request,
-                        placement=self._starts[request.id].placement,
+                        placement=draft.starts[request.id].placement,
                         started=self._pool.now,
                     )
                     for request, _ in book.waiting
-                    if request.id in self._starts
+                    if request.id in draft.starts
                 ]
         return VictimSearch(
-            self._outlook.later,
+            draft.outlook.later,
             candidates,
-            spare,
+            {job_id: Standing(slots) for job_id, slots in spare.items()},
             now=self._pool.now,
             mixed_sizes=self._pool.settings.allow_heterogeneous_fits,
         )
 
     def _give_leftovers(self) -> bool:
         """Start requests beyond shares on slots that nothing waits for; whether there were any."""
-        if self._outlook.spare.is_full:
+        draft = self._draft
+        if draft.outlook.spare.is_full:
             return False
         unfit: set[Shape] = set()
         queue = [
             (self._above(book), book.age, book, iter(book.waiting))
             for job_id, book in self._books.items()
-            if book.waiting and job_id not in self._served_later
+            if book.waiting and job_id not in draft.served_later
         ]
         heapq.heapify(queue)
-        before = len(self._starts)
+        before = len(draft.starts)
         while queue:
             _, age, book, rest = queue[0]
             found = self._next_leftover(book, rest, unfit)
             if found is None:
                 heapq.heappop(queue)
                 continue
-            request, placement = found
-            self._start(request, book, placement)
+            draft.start(*found)
             heapq.heapreplace(queue, (self._above(book), age, book, rest))
-        return len(self._starts) > before
+        return len(draft.starts) > before
 
     def _above(self, book: JobBook) -> float:
         """How far the job is above its share, in the measure of shares."""
@@ -323,23 +212,23 @@ class _Round:
         book: JobBook,
         rest: Iterator[Wanted],
         unfit: set[Shape],
-    ) -> tuple[Request, dict[str, int]] | None:
+    ) -> tuple[Request, Shape, dict[str, int]] | None:
         room = book.room
         for request, shape in rest:
             if shape in unfit or shape.slots > room:
                 continue
-            if request.id in self._starts or request.id in self._reasons:
+            if request.id in self._draft.starts or request.id in self._draft.reasons:
                 continue
-            placement = self._outlook.spare.find(shape)
+            placement = self._draft.outlook.spare.find(shape)
             if placement is not None:
-                return request, placement
+                return request, shape, placement
             unfit.add(shape)
         return None
 
     def _serve_what_nobody_launches(self, unserved: Sequence[Claim]) -> list[Claim]:
         """Expected agents of the wrong shape must not keep a gang waiting: for it, they are no capacity."""
         present = self._divide(capacity(self._pool, ()))
-        launched = FreeSlots(self._pool.settings, self._ledger.expected)
+        launched = FreeSlots(self._pool.settings, self._expected)
         fits = {
             shape: launched.find(shape, EXPECTED) is not None
             for shape in {claim.shape for claim in unserved}
@@ -361,16 +250,4 @@ def _stake(book: JobBook) -> Stake:
         floor=book.fixed,
         gang=gang,
         stays=book.gangs.get(gang, False),
-    )
-
-
-def _release(asked: Asked) -> Release:
-    request = asked.running.request
-    return Release(
-        request_id=request.id,
-        why=(
-            f"job {request.job_id} is above its fair share of {explain.count(asked.share, 'slot')}; "
-            f"needed by {explain.names(asked.for_requests)}"
-        ),
-        for_requests=tuple(asked.for_requests),
     )

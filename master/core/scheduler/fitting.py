@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from master.core.scheduler.types import AgentState, FittingPolicy, Request, SchedulerSettings
+from master.core.scheduler.types import FittingPolicy, Request, SchedulerSettings
 
 REAL = 0
 """Tier of agents that exist."""
@@ -250,6 +251,16 @@ def _fewest_agents(
     return {size: count for size, count in zip(sizes, answer, strict=True) if count}
 
 
-def empty_agents(agents: Iterable[AgentState]) -> list[FreeAgent]:
-    """The schedulable agents as if nothing ran on them: what could ever fit."""
-    return [(a.id, a.slots, a.slots, REAL) for a in agents if a.schedulable]
+def usable_agents(shape: Shape, sizes: Mapping[str, int], *, mixed_sizes: bool) -> list[str]:
+    """Agents (id -> slots) that could be part of a placement, whatever runs on them now."""
+    slots = shape.slots
+    allowed = {agent: size for agent, size in sizes.items() if agent not in shape.blocked}
+    there = Counter(allowed.values())
+
+    def is_usable(size: int) -> bool:
+        if size >= slots or shape.single_agent or size == 0:
+            return size >= slots
+        return mixed_sizes or (slots % size == 0 and size * there[size] >= slots)
+
+    usable = {size for size in there if is_usable(size)}
+    return [agent for agent, size in allowed.items() if size in usable]

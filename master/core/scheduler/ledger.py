@@ -1,4 +1,4 @@
-"""The pool state in the order policies think in: jobs by age, each with what it holds and what it waits for."""
+"""The pool state in the order policies think in: jobs as they queue, each with what it holds and what it waits for."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from master.core.scheduler.fitting import (
     FreeAgent,
     FreeSlots,
     Shape,
-    empty_agents,
     shape_of,
 )
+from master.core.scheduler.queue_order import queue_key
 from master.core.scheduler.types import Job, Launchable, PoolState, Request, Running, Start
 
 Wanted: TypeAlias = tuple[Request, Shape]
@@ -27,13 +27,15 @@ class JobBook:
 
     job: Job
     age: int = 0
-    """Rank by (submitted, id); 0 is the oldest."""
+    """Rank in the order of the queue; 0 is first. Unless the policy has priorities that is by age."""
     held: int = 0
     """Slots of work that was not asked to stop, started in this decision or before."""
     leaving: int = 0
     """Slots of work that was asked to stop and still has them."""
     fixed: int = 0
     """Part of `held` that cannot be preempted."""
+    promised: int = 0
+    """Slots that this decision promised to requests of it."""
     preemptible: dict[int, int] = field(default_factory=dict)
     """The gangs that make up the rest of `held`: how many of each size."""
     waiting: list[Wanted] = field(default_factory=list)
@@ -54,9 +56,12 @@ class JobBook:
             self.fixed += request.slots
 
     def take_back(self, request: Request) -> None:
-        """Account for a preemptible gang that does not get its slots after all."""
+        """Account for a gang that does not get its slots after all."""
         self.held -= request.slots
-        self.preemptible[request.slots] -= 1
+        if request.preemptible:
+            self.preemptible[request.slots] -= 1
+        else:
+            self.fixed -= request.slots
 
     def let_go(self, request: Request) -> None:
         """Account for a preemptible gang that is asked to stop."""
@@ -82,7 +87,7 @@ class Ledger:
     """All of a pool's accounts, and its slots as they are and as they will be."""
 
     books: dict[str, JobBook]
-    """By job id, in order of age."""
+    """By job id, in the order of the queue."""
     aux: list[Request]
     """Waiting zero-slot requests by (requested, id)."""
     above_max_slots: list[Wanted]
@@ -92,6 +97,8 @@ class Ledger:
     """Agents that may get work, with their free slots now: negative where slots in use were disabled."""
     leaving: dict[str, dict[str, int]]
     """Agent -> request id -> slots that work which was asked to stop will give back there."""
+    closing: dict[str, int]
+    """Agent -> slots that go out of service when work which was asked to stop has left."""
     expected: list[FreeAgent]
     """Agents that are booting or could be launched in time, as empty agents."""
 
@@ -102,12 +109,13 @@ def open_ledger(pool: PoolState) -> Ledger:
     free = [
         (a.id, a.slots, a.slots - used.get(a.id, 0), REAL) for a in pool.agents if a.schedulable
     ]
-    ledger = Ledger({}, [], [], [], free, _leaving(pool.running), expected)
+    leaving = [one for one in pool.running if one.releasing]
+    ledger = Ledger({}, [], [], [], free, _leaving(leaving), closing_slots(leaving), expected)
     books = _books(pool)
     _enter_running(books, pool.running)
     _enter_waiting(ledger, books, pool)
     _enter_gangs(books, pool, expected)
-    ordered = sorted(books.values(), key=lambda book: (book.job.submitted, book.job.id))
+    ordered = sorted(books.values(), key=lambda book: queue_key(book.job, pool.settings))
     for age, book in enumerate(ordered):
         book.age = age
         ledger.books[book.job.id] = book
@@ -115,8 +123,12 @@ def open_ledger(pool: PoolState) -> Ledger:
 
 
 def capacity(pool: PoolState, expected: Iterable[FreeAgent]) -> int:
-    """Slots that shares are made of: schedulable ones, those held on agents that get no more work, expected ones."""
-    schedulable = {agent.id: agent.slots for agent in pool.agents if agent.schedulable}
+    """Slots that shares are made of: schedulable ones, those held on agents that get no more work, expected ones.
+
+    What goes out of service when work leaves that has been asked to, or could be, is nobody's any more.
+    """
+    closing = closing_slots(r for r in pool.running if r.releasing or r.request.preemptible)
+    schedulable = {a.id: a.slots - closing.get(a.id, 0) for a in pool.agents if a.schedulable}
     held = used_slots(one for one in pool.running if not one.releasing)
     elsewhere = sum(slots for agent, slots in held.items() if agent not in schedulable)
     return sum(schedulable.values()) + elsewhere + sum(size for _, size, _, _ in expected)
@@ -149,11 +161,26 @@ def used_slots(running: Iterable[Running | Start]) -> dict[str, int]:
     return used
 
 
-def _leaving(running: Iterable[Running]) -> dict[str, dict[str, int]]:
-    leaving: dict[str, dict[str, int]] = {}
+def closing_slots(running: Iterable[Running]) -> dict[str, int]:
+    """Slots in use that are being taken out of service, by agent."""
+    closing: dict[str, int] = {}
     for one in running:
-        if one.releasing and one.request.slots > 0:
-            for agent, slots in one.placement.items():
+        for agent, slots in one.closing.items():
+            closing[agent] = closing.get(agent, 0) + slots
+    return closing
+
+
+def lasting_sizes(pool: PoolState) -> dict[str, int]:
+    """How many slots each agent that takes work will have once those in use that are disabled are gone."""
+    closing = closing_slots(pool.running)
+    return {a.id: a.slots - closing.get(a.id, 0) for a in pool.agents if a.schedulable}
+
+
+def _leaving(leavers: Iterable[Running]) -> dict[str, dict[str, int]]:
+    leaving: dict[str, dict[str, int]] = {}
+    for one in leavers:
+        if one.request.slots > 0:
+            for agent, slots in one.returning.items():
                 leaving.setdefault(agent, {})[one.request.id] = slots
     return leaving
 
@@ -186,7 +213,8 @@ def _enter_running(books: dict[str, JobBook], running: Iterable[Running]) -> Non
 
 
 def _enter_waiting(ledger: Ledger, books: dict[str, JobBook], pool: PoolState) -> None:
-    empty = FreeSlots(pool.settings, [*empty_agents(pool.agents), *ledger.expected])
+    whole = [(agent, size, size, REAL) for agent, size in lasting_sizes(pool).items()]
+    empty = FreeSlots(pool.settings, [*whole, *ledger.expected])
     possible: dict[Shape, bool] = {}
     for request in sorted(pool.waiting, key=attrgetter("requested", "id")):
         slots = request.slots
@@ -210,17 +238,10 @@ def _enter_waiting(ledger: Ledger, books: dict[str, JobBook], pool: PoolState) -
 def _enter_gangs(books: dict[str, JobBook], pool: PoolState, expected: Iterable[FreeAgent]) -> None:
     """A gang that could only run where work that nobody may preempt sits gets no turn: it would block the others."""
     fixed = used_slots(r for r in pool.running if not r.request.preemptible and not r.releasing)
-    rest = FreeSlots(
-        pool.settings,
-        [
-            *(
-                (a.id, a.slots, a.slots - fixed.get(a.id, 0), REAL)
-                for a in pool.agents
-                if a.schedulable
-            ),
-            *expected,
-        ],
-    )
+    closing = closing_slots(r for r in pool.running if r.request.preemptible or r.releasing)
+    sizes = {a.id: a.slots - closing.get(a.id, 0) for a in pool.agents if a.schedulable}
+    rows = [(agent, size, size - fixed.get(agent, 0), REAL) for agent, size in sizes.items()]
+    rest = FreeSlots(pool.settings, [*rows, *expected])
     reachable: dict[Shape, bool] = {}
     for book in books.values():
         for request, shape in book.waiting:

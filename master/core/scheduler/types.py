@@ -92,6 +92,18 @@ class Running:
     closing: Placement = field(default_factory=dict)
     """Of its slots those that are being taken out of service: they do not come back when it leaves."""
 
+    @property
+    def returning(self) -> Placement:
+        """Of its slots those that come back when it leaves."""
+        closing = self.closing
+        if not closing:
+            return self.placement
+        return {
+            agent: slots - closing.get(agent, 0)
+            for agent, slots in self.placement.items()
+            if slots > closing.get(agent, 0)
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentState:

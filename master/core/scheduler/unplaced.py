@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
+from typing import NamedTuple
 
 from master.core.scheduler import explain
 from master.core.scheduler.fitting import Shape
 from master.core.scheduler.ledger import JobBook, Ledger, used_slots
 from master.core.scheduler.outlook import Outlook
-from master.core.scheduler.types import PoolState, Start, Waiting
+from master.core.scheduler.types import PoolState, Request, Start, Waiting
 
 
-def explain_rest(
+def explain_shares(
     pool: PoolState,
     ledger: Ledger,
     shares: Mapping[str, int],
@@ -21,14 +22,9 @@ def explain_rest(
     promised: Mapping[str, Waiting],
     unserved: Container[str],
 ) -> dict[str, Waiting]:
-    """`unserved` are requests within their job's share that still could not be placed."""
+    """Where jobs have shares. `unserved` are requests within their job's share that still could not be placed."""
     reasons: dict[str, Waiting] = {}
-    for request, shape in ledger.above_max_slots:
-        limit = ledger.books[request.job_id].job.max_slots or 0
-        reasons[request.id] = explain.above_max_slots(shape, limit)
-    for request, shape in ledger.hopeless:
-        reasons[request.id] = explain.no_such_agent(shape, pool)
-    figures = _Figures(pool, started)
+    figures = Figures(pool, started)
     unfit: set[Shape] = set()
     for job_id, book in ledger.books.items():
         left = [e for e in book.waiting if e[0].id not in started]
@@ -54,26 +50,110 @@ def explain_rest(
                 unfit.add(shape)
             within = request.id in unserved
             reasons[request.id] = same.get((shape, within)) or same.setdefault(
-                (shape, within), figures.why(book, shape, shares[job_id], within=within)
+                (shape, within), _why(figures, book, shape, shares[job_id], within=within)
             )
     return reasons
 
 
-class _Figures:
+def explain_hopeless(pool: PoolState, ledger: Ledger) -> dict[str, Waiting]:
+    """What no policy could start, however little else runs."""
+    reasons: dict[str, Waiting] = {}
+    for request, shape in ledger.above_max_slots:
+        limit = ledger.books[request.job_id].job.max_slots or 0
+        reasons[request.id] = explain.above_max_slots(shape, limit)
+    same: dict[Shape, Waiting] = {}
+    for request, shape in ledger.hopeless:
+        reasons[request.id] = same.get(shape) or same.setdefault(
+            shape, explain.no_such_agent(shape, pool)
+        )
+    return reasons
+
+
+class Queued(NamedTuple):
+    """A request that got nothing, in a queue."""
+
+    request: Request
+    shape: Shape
+    higher: int
+    """Requests of higher priority that wait, too."""
+    same: int
+    """Requests of its own priority that wait before it."""
+    held_back: bool
+    """It must leave alone what is kept for others."""
+
+
+def explain_queued(
+    pool: PoolState, outlook: Outlook, queued: Iterable[Queued], started: Mapping[str, Start]
+) -> dict[str, Waiting]:
+    """Where there is one queue with priorities."""
+    reasons: dict[str, Waiting] = {}
+    figures = Figures(pool, started)
+    room: dict[Shape, bool] = {}
+    for request, shape, higher, same, held_back in queued:
+        if not higher and not same:
+            free = figures.free_for(shape)
+            preempts = pool.settings.preemption
+            reasons[request.id] = explain.scattered(shape, free, figures.total, preempts=preempts)
+            continue
+        kept = False
+        if held_back:
+            if shape not in room:
+                room[shape] = outlook.spare.find(shape) is not None
+            kept = room[shape]
+        reasons[request.id] = explain.queued_behind(higher, same, kept=kept)
+    return reasons
+
+
+def explain_turns(
+    pool: PoolState,
+    books: Iterable[JobBook],
+    started: Mapping[str, Start],
+    promised: Container[str],
+) -> dict[str, Waiting]:
+    """Where jobs take turns: the first that is left of each could not be placed, the others wait behind it."""
+    reasons: dict[str, Waiting] = {}
+    figures = Figures(pool, started)
+    for book in books:
+        room = book.room - book.promised
+        ahead = 0
+        behind: Waiting | None = None
+        for request, shape in book.waiting:
+            if request.id in started or request.id in promised:
+                continue
+            if shape.slots > room:
+                reasons[request.id] = explain.max_slots_used(book, ahead)
+            elif ahead:
+                behind = behind or explain.behind_first()
+                reasons[request.id] = behind
+            else:
+                free = figures.free_for(shape)
+                reasons[request.id] = explain.scattered(shape, free, figures.total, preempts=False)
+            if shape.slots <= room:
+                room -= shape.slots
+                ahead += shape.slots
+    return reasons
+
+
+class Figures:
     """The pool in numbers, for the texts."""
 
     def __init__(self, pool: PoolState, started: Mapping[str, Start]) -> None:
         used = used_slots([*pool.running, *started.values()])
         open_agents = [agent for agent in pool.agents if agent.schedulable]
-        self._in_use = sum(used.values())
+        self.in_use = sum(used.values())
         self._free_on = {a.id: max(0, a.slots - used.get(a.id, 0)) for a in open_agents}
         self._free = sum(self._free_on.values())
-        self._total = self._in_use + self._free
+        self.total = self.in_use + self._free
 
-    def why(self, book: JobBook, shape: Shape, share: int, *, within: bool) -> Waiting:
-        free = self._free - sum(self._free_on.get(agent, 0) for agent in shape.blocked)
-        if within or free >= shape.slots:
-            return explain.scattered(shape, free, self._total)
-        if book.held + book.leaving > 0:
-            return explain.share_used(book, share, self._total)
-        return explain.queued(book, self._in_use, self._total)
+    def free_for(self, shape: Shape) -> int:
+        """Free slots, together or not, on agents that it may use."""
+        return self._free - sum(self._free_on.get(agent, 0) for agent in shape.blocked)
+
+
+def _why(figures: Figures, book: JobBook, shape: Shape, share: int, *, within: bool) -> Waiting:
+    free = figures.free_for(shape)
+    if within or free >= shape.slots:
+        return explain.scattered(shape, free, figures.total)
+    if book.held + book.leaving > 0:
+        return explain.share_used(book, share, figures.total)
+    return explain.queued(book, figures.in_use, figures.total)

@@ -1,20 +1,25 @@
 """Which running work to ask back so that one more gang can be placed. Nothing is chosen that does not suffice.
 
-A job may lose work down to its share rounded down to whole gangs; never more, and never work that is not preemptible.
-Among what makes room the least valuable goes first: the cost of stopping something is the slot-seconds done since its
-last checkpoint (since its start, if there is none), plus a fixed restart. So the latest started, or latest saved, goes.
+Work that is not preemptible never goes. What else may, is the policy's: with shares a job may lose work down to its
+share rounded down to whole gangs; in a queue everything that is behind may go, from the back (taken from the middle,
+it would ask those behind it in turn). Among what makes room the least valuable goes first: the cost of stopping
+something is the slot-seconds done since its last checkpoint (since its start, if there is none), plus a fixed restart.
+So the latest started, or latest saved, goes.
 
 `future` is the caller's view of the slots that are free or on their way back; victims' slots are added to it and
-the gang's are taken, so that one call sees what the calls before it have spent.
+the gang's are taken, so that one call sees what the calls before it have spent. Slots that are being taken out of
+service do not come back, and do not count.
 """
 
 from __future__ import annotations
 
 import heapq
+from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from math import inf
+from typing import NamedTuple, TypeAlias
 
 from master.core.scheduler.fitting import REAL, FreeSlots, Shape, whole_agents
 from master.core.scheduler.ledger import JobBook
@@ -24,13 +29,29 @@ RESTART_S = 60.0
 """What stopping and starting again costs at least, per slot; makes two small victims dearer than one."""
 
 
+class Standing(NamedTuple):
+    """What may be asked of a job's work."""
+
+    spare: float
+    """How many slots it may lose."""
+    rank: int = 0
+    """Its place in the queue, where there is one: it loses only to those before it, and who is last loses first."""
+
+
+Price: TypeAlias = tuple[float, float]
+"""(minus the first rank among the victims, slot-seconds lost): compared in this order."""
+NOTHING: Price = (-inf, 0.0)
+
+
 class Candidate(NamedTuple):
-    """Preemptible running work of a job over its share."""
+    """Preemptible running work that may be asked."""
 
     id: str
     job_id: str
     slots: int
     placement: Placement
+    """Of its slots those that come back."""
+    rank: int
     cost: float
     running: Running
 
@@ -62,39 +83,49 @@ def spare_slots(book: JobBook, share: int) -> int:
 
 
 class VictimSearch:
-    """One round of choosing. `spare` are the slots each job may lose; it is used up as victims are chosen."""
+    """One round of choosing. What jobs may lose is used up as victims are chosen.
+
+    Requests that are served by rank have to come in that order.
+    """
 
     def __init__(
         self,
         future: FreeSlots,
         running: Iterable[Running],
-        spare: Mapping[str, int],
+        jobs: Mapping[str, Standing],
         *,
         now: float,
         mixed_sizes: bool,
     ) -> None:
         self._future = future
         self._mixed_sizes = mixed_sizes
-        self._spare = dict(spare)
+        self._spare = {job_id: standing.spare for job_id, standing in jobs.items()}
         self._sizes = {agent: size for agent, size, _, _ in future.rows(REAL)}
         self._agents_of_size = Counter(self._sizes.values())
         self._on: dict[str, list[Candidate]] = {}
         for one in running:
-            if self._spare.get(one.request.job_id, 0) <= 0 or not self._may_be_asked(one):
+            job_id = one.request.job_id
+            if self._spare.get(job_id, 0) <= 0 or not self._may_be_asked(one):
                 continue
-            candidate = _candidate(one, now)
-            for agent in one.placement:
+            candidate = _candidate(one, jobs[job_id], now)
+            for agent in candidate.placement:
                 self._on.setdefault(agent, []).append(candidate)
         for candidates in self._on.values():
-            candidates.sort(key=lambda c: (c.cost / c.slots, -c.running.started, c.id))
-        self._taken: set[str] = set()
-        self._heaps: dict[tuple[int, bool], list[tuple[float, str]]] = {}
+            candidates.sort(key=lambda c: c.id, reverse=True)
+            candidates.sort(key=_first_to_go)
+        self._heaps: dict[tuple[int, bool], list[tuple[Price, str]]] = {}
         self._in_vain: set[Shape] = set()
+        self._rank = -1
 
-    def clear(self, shape: Shape) -> Clearing | None:
-        """The cheapest victims found that let `shape` be placed, now spent; None if there are none, nothing spent."""
+    def clear(self, shape: Shape, rank: int = -1) -> Clearing | None:
+        """The cheapest victims found that let `shape` be placed, now spent; None if there are none, nothing spent.
+
+        Victims are of jobs behind `rank`, which never decreases from one call to the next: what was in vain once
+        stays so, and prices only rise.
+        """
         if not self._on or shape in self._in_vain:
             return None
+        self._rank = rank
         found = self._clear_one(shape) or self._clear_whole(shape)
         if found is None:
             self._in_vain.add(shape)
@@ -115,9 +146,8 @@ class VictimSearch:
         if pick is None:
             return None
         agent, victims = pick
-        self._commit(victims)
         placement = {agent: shape.slots}
-        self._future.take(placement)
+        self._commit(victims, placement)
         return Clearing(placement, tuple(v.running for v in victims))
 
     def _clear_whole(self, shape: Shape) -> Clearing | None:
@@ -152,8 +182,7 @@ class VictimSearch:
                     self._undo(victims)
                     return size, possible
                 agent, chosen = pick
-                self._commit(chosen)
-                self._future.take({agent: size})
+                self._commit(chosen, {agent: size})
                 placement[agent] = size
                 victims += chosen
         return Clearing(placement, tuple(v.running for v in victims))
@@ -163,7 +192,7 @@ class VictimSearch:
     ) -> tuple[str, list[Candidate]] | None:
         """The agent on which `need` slots come cheapest. The heap holds lower bounds, made exact when they surface."""
         heap = self._heap(need, whole=whole)
-        aside: list[tuple[float, str]] = []
+        aside: list[tuple[Price, str]] = []
         answer = None
         while heap:
             bound, agent = heap[0]
@@ -182,7 +211,7 @@ class VictimSearch:
             heapq.heappush(heap, entry)
         return answer
 
-    def _heap(self, need: int, *, whole: bool) -> list[tuple[float, str]]:
+    def _heap(self, need: int, *, whole: bool) -> list[tuple[Price, str]]:
         heap = self._heaps.get((need, whole))
         if heap is None:
             heap = []
@@ -199,15 +228,15 @@ class VictimSearch:
         size = self._sizes.get(agent, 0)
         return size == need if whole else size >= need
 
-    def _price(self, agent: str, need: int) -> tuple[float, list[Candidate]] | None:
+    def _price(self, agent: str, need: int) -> tuple[Price, list[Candidate]] | None:
         available = self._future.free_on(agent)
         chosen: list[Candidate] = []
         spent: dict[str, int] = {}
         for candidate in self._on.get(agent, ()):
             if available >= need:
                 break
-            if candidate.id in self._taken:
-                continue
+            if candidate.rank <= self._rank:
+                break
             after = spent.get(candidate.job_id, 0) + candidate.slots
             if after <= self._spare[candidate.job_id]:
                 spent[candidate.job_id] = after
@@ -215,36 +244,63 @@ class VictimSearch:
                 available += candidate.placement[agent]
         if available < need:
             return None
-        if available == need or len(chosen) < 2:
-            return sum(c.cost for c in chosen), chosen
-        for candidate in sorted(chosen, key=lambda c: -c.cost):
-            if available - candidate.placement[agent] >= need:
-                chosen.remove(candidate)
-                available -= candidate.placement[agent]
-        return sum(c.cost for c in chosen), chosen
+        if available > need and len(chosen) > 1:
+            for candidate in sorted(chosen, key=lambda c: (c.rank, -c.cost)):
+                if available - candidate.placement[agent] >= need:
+                    chosen.remove(candidate)
+                    available -= candidate.placement[agent]
+        return _price_of(chosen), chosen
 
-    def _commit(self, victims: Iterable[Candidate]) -> None:
+    def _commit(self, victims: Sequence[Candidate], taken: Mapping[str, int]) -> None:
+        """The victims' slots come back, and these are taken."""
+        change = {agent: -slots for agent, slots in taken.items()}
         for victim in victims:
-            self._taken.add(victim.id)
+            for agent, slots in victim.placement.items():
+                change[agent] = change.get(agent, 0) + slots
+                self._on[agent].remove(victim)
             self._spare[victim.job_id] -= victim.slots
-            self._future.give_back(victim.placement)
+        self._future.give_back({agent: slots for agent, slots in change.items() if slots})
+        for victim in victims:
             if len(victim.placement) > 1:
                 # Room appears on other agents too: what was priced there is no lower bound any more.
                 for (need, whole), heap in self._heaps.items():
                     for agent in victim.placement:
                         if self._suits(agent, need, whole=whole):
-                            heapq.heappush(heap, (0.0, agent))
+                            heapq.heappush(heap, (NOTHING, agent))
 
     def _undo(self, victims: Iterable[Candidate]) -> None:
         for victim in victims:
-            self._taken.discard(victim.id)
+            for agent in victim.placement:
+                insort(self._on[agent], victim, key=_first_to_go)
             self._spare[victim.job_id] += victim.slots
             self._future.take({a: n for a, n in victim.placement.items() if a in self._future})
         self._heaps.clear()
 
 
-def _candidate(one: Running, now: float) -> Candidate:
+def _first_to_go(one: Candidate) -> tuple[float, ...]:
+    return -one.rank, one.cost / one.slots, -one.running.started
+
+
+def _candidate(one: Running, job: Standing, now: float) -> Candidate:
     since = one.started if one.last_checkpoint is None else one.last_checkpoint
     request = one.request
     cost = request.slots * (max(0.0, now - since) + RESTART_S)
-    return Candidate(request.id, request.job_id, request.slots, one.placement, cost, one)
+    return Candidate(
+        request.id,
+        request.job_id,
+        request.slots,
+        one.returning,
+        job.rank,
+        cost,
+        one,
+    )
+
+
+def _price_of(victims: Sequence[Candidate]) -> Price:
+    if len(victims) == 1:
+        return -victims[0].rank, victims[0].cost
+    first, cost = NOTHING
+    for victim in victims:
+        first = max(first, -victim.rank)
+        cost += victim.cost
+    return first, cost

@@ -74,7 +74,8 @@ resource_manager:
   cluster_name: c
   metadata: {a: b}
   scheduler: {type: priority, fitting_policy: worst, allow_heterogeneous_fits: true,
-              preemption: true, default_priority: 50, preempt_after: 1m}
+              preemption: true, default_priority: 50, preempt_after: 1m,
+              reserve_after: 2h}
   default_aux_resource_pool: aux
   default_compute_resource_pool: gpu
   no_default_resource_pools: false
@@ -143,12 +144,32 @@ def test_schedulers_are_inherited_whole_or_not_at_all(tmp_path: Path) -> None:
         preemption=True,
         default_priority=50,
         preempt_after_s=60,
+        reserve_after_s=7200,
     )
     assert config.warnings == (
         "resource_pools[0].scheduler replaces resource_manager.scheduler whole: "
-        "allow_heterogeneous_fits, default_priority, fitting_policy, preempt_after, preemption "
-        "of the latter do not apply here",
+        "allow_heterogeneous_fits, default_priority, fitting_policy, preempt_after, preemption, "
+        "reserve_after of the latter do not apply here",
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        ("{}", 1800),
+        ("{reserve_after: 45m}", 2700),
+        ("{reserve_after: 0s}", 0),
+        ("{reserve_after: off}", None),
+        ("{reserve_after: 'off'}", None),
+        ("{reserve_after: false}", None),
+        ("{reserve_after: null}", None),
+    ],
+)
+def test_the_starvation_guard_has_a_time_or_is_off(
+    tmp_path: Path, written: str, seconds: float | None
+) -> None:
+    config = loaded(tmp_path, f"resource_manager: {{scheduler: {written}}}")
+    assert config.pools()[0].scheduler.reserve_after_s == seconds
 
 
 def test_without_a_file_there_is_one_static_pool() -> None:

@@ -90,6 +90,25 @@ def problems(tmp_path: Path, text: str, overrides: dict[str, Any] | None = None)
             "<master.yaml>.resource_manager.scheduler.default_priority: must be >= 1 but found 0",
         ),
         (
+            "resource_manager: {scheduler: {reserve_after: soon}}",
+            '<master.yaml>.resource_manager.scheduler.reserve_after: "soon" is not a duration: '
+            'write "90s", "30m" or "2h", or off',
+        ),
+        (
+            "resource_manager: {scheduler: {reserve_after: true}}",
+            "<master.yaml>.resource_manager.scheduler.reserve_after: true is not a duration: "
+            'write "90s", "30m" or "2h", or off',
+        ),
+        (
+            "resource_manager: {scheduler: {reserve_after: 1800}}",
+            "<master.yaml>.resource_manager.scheduler.reserve_after: 1800 is not a duration: "
+            'write "90s", "30m" or "2h", or off',
+        ),
+        (
+            "resource_manager: {scheduler: {reserve_after: -5m}}",
+            "<master.yaml>.resource_manager.scheduler.reserve_after: must be >= 0s but found -5m",
+        ),
+        (
             "resource_manager: {require_authentication: true}",
             "<master.yaml>.resource_manager: require_authentication is not supported yet: agents "
             "join with a token instead",

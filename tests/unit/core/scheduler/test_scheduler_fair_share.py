@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -11,106 +10,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from master.core.reasons import ReasonKind
-from master.core.scheduler import decide
+from master.core.scheduler import POLICIES, decide
 from master.core.scheduler.types import (
     AgentState,
-    Decision,
-    Job,
     Launchable,
-    Placement,
     PoolState,
     Request,
-    Running,
     SchedulerSettings,
     SchedulerType,
 )
+from tests.unit.core.scheduler.small_pool import (
+    NOW,
+    agents,
+    full_of,
+    job,
+    kind,
+    pool,
+    released,
+    requests,
+    running,
+    started,
+    text,
+)
 from windlass.base.errors import InvalidConfig
 
-NOW = 1000.0
-
-
-def requests(
-    job: str,
-    count: int,
-    slots: int = 1,
-    *,
-    first: int = 0,
-    requested: float = 0.0,
-    single: bool = False,
-    preemptible: bool = True,
-    blocked: Iterable[str] = (),
-) -> list[Request]:
-    return [
-        Request(
-            id=f"{job}.{i}",
-            job_id=job,
-            slots=slots,
-            requested=requested,
-            single_agent=single,
-            preemptible=preemptible,
-            blocked_agents=frozenset(blocked),
-        )
-        for i in range(first, first + count)
-    ]
-
-
-def running(request: Request, placement: Placement, **more: float | bool) -> Running:
-    return Running(request=request, placement=placement, **{"started": 0.0, **more})  # type: ignore[arg-type]
-
-
-def full_of(job: str, *agents: str, slots: int = 8, **more: bool) -> list[Running]:
-    """Single-slot tasks on all slots, the later started the later named."""
-    places = [agent for agent in agents for _ in range(slots)]
-    tasks = requests(job, len(places), **more)  # type: ignore[arg-type]
-    return [
-        running(task, {agent: 1}, started=float(i))
-        for i, (task, agent) in enumerate(zip(tasks, places, strict=True))
-    ]
-
-
-def agents(*sizes: int, **more: int | bool) -> tuple[AgentState, ...]:
-    return tuple(AgentState(id=f"n{i}", slots=size, **more) for i, size in enumerate(sizes))  # type: ignore[arg-type]
-
-
-def pool(
-    jobs: Iterable[Job],
-    waiting: Iterable[Request] = (),
-    running: Iterable[Running] = (),
-    on: tuple[AgentState, ...] = agents(8),
-    launchable: Iterable[Launchable] = (),
-) -> PoolState:
-    return PoolState(
-        now=NOW,
-        settings=SchedulerSettings(),
-        agents=on,
-        jobs={job.id: job for job in jobs},
-        waiting=tuple(waiting),
-        running=tuple(running),
-        launchable=tuple(launchable),
-    )
-
-
-def job(job_id: str, submitted: float = 0.0, **more: float) -> Job:
-    return Job(id=job_id, submitted=submitted, **more)  # type: ignore[arg-type]
-
-
 A, B, C = job("a", 1.0), job("b", 2.0), job("c", 3.0)
-
-
-def started(decision: Decision) -> Counter[str]:
-    return Counter(start.request_id.split(".")[0] for start in decision.start)
-
-
-def released(decision: Decision) -> set[str]:
-    return {release.request_id for release in decision.release}
-
-
-def text(decision: Decision, request_id: str) -> str:
-    return decision.waiting[request_id].reason.text
-
-
-def kind(decision: Decision, request_id: str) -> ReasonKind:
-    return decision.waiting[request_id].reason.kind
 
 
 @pytest.mark.parametrize(("weight", "expected"), [(1.0, (2, 6)), (3.0, (4, 4))])
@@ -460,7 +384,24 @@ def test_shares_are_divided_again_when_a_notebook_starts() -> None:
     assert not decide(after).release
 
 
-def test_an_unknown_policy_is_a_configuration_error() -> None:
+def test_slots_that_go_out_of_service_are_not_shared() -> None:
+    """Job a has eight, of which two end with their tasks: three each are left to share."""
+    tasks = full_of("a", "n0")
+    tasks[6:] = [replace(one, closing={"n0": 1}) for one in tasks[6:]]
+    decision = decide(pool([A, B], requests("b", 8), tasks))
+    assert released(decision) == {"a.3", "a.4", "a.5"}
+
+
+def test_leaving_work_does_not_give_back_what_goes_out_of_service() -> None:
+    tasks = [replace(one, releasing=i < 4) for i, one in enumerate(full_of("a", "n0"))]
+    tasks[0] = replace(tasks[0], closing={"n0": 1})
+    decision = decide(pool([A, B], requests("b", 8), tasks))
+    assert {decision.waiting[f"b.{i}"].victims for i in range(3)} == {("a.1",), ("a.2",), ("a.3",)}
+    assert decision.waiting["b.3"].needs_capacity
+
+
+def test_an_unknown_policy_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(POLICIES, SchedulerType.ROUND_ROBIN)
     state = replace(pool([A]), settings=SchedulerSettings(type=SchedulerType.ROUND_ROBIN))
     with pytest.raises(
         InvalidConfig, match="'round_robin' is not available; use one of: fair_share"

@@ -1,305 +1,52 @@
-"""A pool that lives: jobs come and go, agents too, and every decision is applied. What must hold after each step."""
+"""Every policy in a pool that lives: what it promises after each of thousands of random steps."""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import replace
-
 from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from master.core.scheduler import decide
+from master.core.scheduler.queue_order import QueueKey, priority_of, queue_key
 from master.core.scheduler.types import (
-    AgentState,
     Decision,
     FittingPolicy,
-    Job,
-    Launchable,
     PoolState,
     Request,
-    Running,
     SchedulerSettings,
+    SchedulerType,
+)
+from tests.unit.core.scheduler.living_pool import (
+    LivingPool,
+    apply,
+    could_start,
+    is_allowed,
+    let_leave,
+    take_away,
 )
 
-MOST_STEPS_TO_THE_END = 400
+OFTEN = settings(
+    max_examples=150,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 
 
-def apply(pool: PoolState, decision: Decision) -> PoolState:
-    """What the pool does with a decision, checking every entry."""
-    waiting = {request.id: request for request in pool.waiting}
-    running = list(pool.running)
-    for start in decision.start:
-        request = waiting.pop(
-            start.request_id
-        )  # KeyError: nobody asked for it, or it was started twice
-        assert sum(start.placement.values()) == request.slots, "a gang must be whole"
-        assert not request.blocked_agents & set(start.placement)
-        assert request.slots == 0 or all(slots > 0 for slots in start.placement.values())
-        if request.single_agent or request.slots == 0:
-            assert len(start.placement) == 1
-        running.append(Running(request=request, placement=start.placement, started=pool.now))
-    asked = {release.request_id for release in decision.release}
-    assert len(asked) == len(decision.release)
-    for one in pool.running:
-        if one.request.id in asked:
-            assert one.request.preemptible
-            assert not one.releasing
-            asked.discard(one.request.id)
-            running[running.index(one)] = replace(one, releasing=True)
-    assert not asked, "only what runs can be released"
-    after = replace(pool, waiting=tuple(waiting.values()), running=tuple(running))
-    check_slots(pool, after)
-    return after
+class FairShare(LivingPool):
+    settings = SchedulerSettings(type=SchedulerType.FAIR_SHARE)
 
-
-def used(pool: PoolState) -> Counter[str]:
-    slots: Counter[str] = Counter()
-    for one in pool.running:
-        slots.update(dict(one.placement))
-    return slots
-
-
-def check_slots(before: PoolState, after: PoolState) -> None:
-    """No agent gets more than it has; agents that take no work get nothing; `max_slots` holds."""
-    had, has = used(before), used(after)
-    aux = Counter(
-        agent for one in after.running if one.request.slots == 0 for agent in one.placement
-    )
-    agents = {agent.id: agent for agent in after.agents}
-    known = {one.request.id for one in before.running}
-    for one in after.running:
-        if one.request.id not in known:
-            for agent in one.placement:
-                assert agents[agent].schedulable
-                assert has[agent] <= agents[agent].slots or one.request.slots == 0
-                assert one.request.slots > 0 or aux[agent] <= agents[agent].aux_places
-            job = after.jobs[one.request.job_id]
-            if job.max_slots is not None and one.request.slots:
-                assert slots_of(after, job.id) <= job.max_slots
-    for agent, slots in has.items():
-        assert slots <= max(had[agent], agents[agent].slots if agent in agents else 0)
-
-
-def slots_of(pool: PoolState, job_id: str) -> int:
-    return sum(r.request.slots for r in pool.running if r.request.job_id == job_id)
-
-
-def let_leave(pool: PoolState) -> PoolState:
-    """Everything that was asked to stop has stopped, and asks again."""
-    gone = tuple(one.request for one in pool.running if one.releasing)
-    return replace(
-        pool,
-        running=tuple(one for one in pool.running if not one.releasing),
-        waiting=(*pool.waiting, *gone),
-    )
-
-
-def could_start(pool: PoolState, request: Request) -> bool:
-    """Whether it fits in free slots now, by plain search, and `max_slots` lets it."""
-    job = pool.jobs[request.job_id]
-    if job.max_slots is not None and slots_of(pool, job.id) + request.slots > job.max_slots:
-        return False
-    busy = used(pool)
-    open_agents = [a for a in pool.agents if a.schedulable and a.id not in request.blocked_agents]
-    if any(a.slots - busy[a.id] >= request.slots for a in open_agents):
-        return True
-    if request.single_agent:
-        return False
-    idle = Counter(a.slots for a in open_agents if a.slots and not busy[a.id])
-    if pool.settings.allow_heterogeneous_fits:
-        sums = {0}
-        for size in idle.elements():
-            sums |= {total + size for total in sums}
-        return request.slots in sums
-    return any(request.slots % size == 0 and request.slots // size <= n for size, n in idle.items())
-
-
-class LivingPool(RuleBasedStateMachine):
-    """Rules change the world; the invariant decides, checks and applies."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.numbers = iter(range(1_000_000))
-        self.pool = PoolState(now=0.0, settings=SchedulerSettings())
-
-    @initialize(
-        policy=st.sampled_from(FittingPolicy),
-        mixed=st.booleans(),
-        sizes=st.lists(st.sampled_from([2, 4, 8]), max_size=3),
-    )
-    def begin(self, policy: FittingPolicy, mixed: bool, sizes: list[int]) -> None:
-        self.pool = replace(
-            self.pool,
-            settings=SchedulerSettings(fitting_policy=policy, allow_heterogeneous_fits=mixed),
-        )
-        for size in sizes:
-            self.agent_comes(size, 2)
-
-    @rule(size=st.sampled_from([1, 2, 4, 6, 8]), aux=st.integers(0, 2))
-    def agent_comes(self, size: int, aux: int) -> None:
-        if len(self.pool.agents) < 5:
-            agent = AgentState(id=f"agent-{next(self.numbers)}", slots=size, aux_places=aux)
-            self.pool = replace(self.pool, agents=(*self.pool.agents, agent))
-
-    @precondition(lambda self: self.pool.agents)
-    @rule(data=st.data())
-    def agent_drains_or_returns(self, data: st.DataObject) -> None:
-        agent = data.draw(st.sampled_from(self.pool.agents))
-        self._swap(agent, replace(agent, schedulable=not agent.schedulable))
-
-    @precondition(lambda self: self.pool.agents)
-    @rule(data=st.data())
-    def slot_is_disabled(self, data: st.DataObject) -> None:
-        agent = data.draw(st.sampled_from(self.pool.agents))
-        self._swap(agent, replace(agent, slots=max(0, agent.slots - 1)))
-
-    @precondition(lambda self: self.pool.agents)
-    @rule(data=st.data())
-    def agent_goes(self, data: st.DataObject) -> None:
-        """Its work is lost and asks again."""
-        gone = data.draw(st.sampled_from(self.pool.agents))
-        lost = [one for one in self.pool.running if gone.id in one.placement]
-        self.pool = replace(
-            self.pool,
-            agents=tuple(a for a in self.pool.agents if a is not gone),
-            running=tuple(one for one in self.pool.running if one not in lost),
-            waiting=(*self.pool.waiting, *(one.request for one in lost)),
-        )
-
-    @rule(
-        count=st.integers(1, 12),
-        slots=st.sampled_from([0, 1, 1, 1, 2, 4, 8, 12, 16]),
-        weight=st.sampled_from([0.0, 0.5, 1.0, 1.0, 3.0]),
-        max_slots=st.sampled_from([None, None, None, 1, 4, 9]),
-        single=st.booleans(),
-        preemptible=st.sampled_from([True, True, True, False]),
-        blocked=st.integers(0, 1),
-    )
-    def job_comes(
-        self,
-        count: int,
-        slots: int,
-        weight: float,
-        max_slots: int | None,
-        single: bool,
-        preemptible: bool,
-        blocked: int,
-    ) -> None:
-        number = next(self.numbers)
-        job = Job(id=f"job-{number}", submitted=number, weight=weight, max_slots=max_slots)
-        avoid = frozenset(a.id for a in self.pool.agents[:blocked])
-        requests = tuple(
-            Request(
-                id=f"{job.id}.{i}",
-                job_id=job.id,
-                slots=slots,
-                requested=self.pool.now,
-                single_agent=single and slots <= 8,
-                preemptible=preemptible,
-                blocked_agents=avoid,
-            )
-            for i in range(count)
-        )
-        self.pool = replace(
-            self.pool,
-            jobs={**self.pool.jobs, job.id: job},
-            waiting=(*self.pool.waiting, *requests),
-        )
-
-    @precondition(lambda self: self.pool.running)
-    @rule(data=st.data())
-    def task_ends(self, data: st.DataObject) -> None:
-        one = data.draw(st.sampled_from(self.pool.running))
-        self.pool = replace(self.pool, running=tuple(r for r in self.pool.running if r is not one))
-
-    @precondition(lambda self: any(one.releasing for one in self.pool.running))
-    @rule()
-    def asked_work_leaves(self) -> None:
-        self.pool = let_leave(self.pool)
-
-    @precondition(lambda self: any(one.releasing for one in self.pool.running))
-    @rule(data=st.data())
-    def one_leaves(self, data: st.DataObject) -> None:
-        leaving = [one for one in self.pool.running if one.releasing]
-        one = data.draw(st.sampled_from(leaving))
-        self.pool = replace(
-            self.pool,
-            running=tuple(r for r in self.pool.running if r is not one),
-            waiting=(*self.pool.waiting, one.request),
-        )
-
-    @precondition(lambda self: self.pool.running)
-    @rule(data=st.data())
-    def checkpoint(self, data: st.DataObject) -> None:
-        one = data.draw(st.sampled_from(self.pool.running))
-        saved = replace(one, last_checkpoint=self.pool.now)
-        self.pool = replace(
-            self.pool,
-            running=tuple(saved if r is one else r for r in self.pool.running),
-        )
-
-    @rule(size=st.sampled_from([2, 8]), count=st.integers(0, 2), ready=st.sampled_from([60, 900]))
-    def launchable_changes(self, size: int, count: int, ready: int) -> None:
-        offer = Launchable(slots_per_agent=size, count=count, ready_in_s=float(ready))
-        self.pool = replace(self.pool, launchable=(offer,) if count else ())
-
-    @rule(seconds=st.sampled_from([1.0, 100.0, 5000.0]))
-    def time_passes(self, seconds: float) -> None:
-        self.pool = replace(self.pool, now=self.pool.now + seconds)
-
-    @invariant()
-    def decide_and_apply(self) -> None:
-        decision = decide(self.pool)
-        assert decision == decide(self.pool), "the same state, the same decision"
-        self._check_every_request_is_answered(decision)
-        after = apply(self.pool, decision)
-        self._check_work_conserving(after, decision)
-        self._check_idempotent(after, decision)
+    def check_policy(self, after: PoolState, decision: Decision) -> None:
         self._check_no_victim_in_vain(after, decision)
-        self.pool = after
-
-    def _swap(self, old: AgentState, new: AgentState) -> None:
-        agents = tuple(new if a is old else a for a in self.pool.agents)
-        self.pool = replace(self.pool, agents=agents)
-
-    def _check_every_request_is_answered(self, decision: Decision) -> None:
-        started = {start.request_id for start in decision.start}
-        assert len(started) == len(decision.start)
-        assert not started & set(decision.waiting)
-        assert started | set(decision.waiting) == {r.id for r in self.pool.waiting}
-        for answer in decision.waiting.values():
-            assert answer.reason.text
-            assert not (answer.needs_capacity and answer.victims)
-
-    def _check_work_conserving(self, after: PoolState, decision: Decision) -> None:
-        """Free slots stay free only for a request that waits for more of them."""
-        pending = any(one.releasing for one in after.running)
-        if pending or after.launchable:
-            return
-        for request in after.waiting:
-            if request.slots:
-                assert not could_start(after, request), request
-                answer = decision.waiting[request.id]
-                job = after.jobs[request.job_id]
-                if job.max_slots is None:
-                    assert answer.needs_capacity, answer
-
-    def _check_idempotent(self, after: PoolState, decision: Decision) -> None:
-        again = decide(after)
-        started = {start.request_id for start in decision.start}
-        assert not started & {release.request_id for release in again.release}
-        assert not again.start
-        # What is coming back may take the place of an instance that then serves what only an instance can.
-        assert not again.release or after.launchable
 
     def _check_no_victim_in_vain(self, after: PoolState, decision: Decision) -> None:
         """Once all have left, each release has started what it was for, or its job's like of it.
 
         With launchable capacity another job's claim may take the slots, and leave its instance to this one.
         """
-        if not decision.release:
-            return
+        others_leave = any(one.releasing for one in self.pool.running)
+        if not decision.release or (
+            others_leave and self.pool.settings.fitting_policy is FittingPolicy.WORST
+        ):
+            return  # spread out, what is left of several holes may not be together
         later = let_leave(after)
         starts = decide(later).start
         asked = {request.id: request for request in (*self.pool.waiting, *later.waiting)}
@@ -315,34 +62,120 @@ class LivingPool(RuleBasedStateMachine):
             if not self.pool.launchable:
                 assert started & {kind[one] for one in release.for_requests}, release
 
-    def teardown(self) -> None:
-        self._drive_to_the_end()
 
-    def _drive_to_the_end(self) -> None:
-        """Agents for every shape come, tasks end one after the other: everything runs and ends."""
-        pool = replace(self.pool, launchable=())
-        for size in (8, 8):
-            agent = AgentState(id=f"agent-{next(self.numbers)}", slots=size)
-            pool = replace(pool, agents=(*pool.agents, agent))
-        pool = let_leave(pool)
-        largest = {job.id: job.max_slots for job in pool.jobs.values()}
-        for _ in range(MOST_STEPS_TO_THE_END):
-            pool = apply(pool, decide(pool))
-            leaving = any(one.releasing for one in pool.running)
-            pool = let_leave(pool)
-            if not leaving:
-                pool = replace(pool, running=pool.running[1:])
-            if not pool.running and not leaving and not decide(pool).start:
-                break
-        for request in pool.waiting:
-            limit = largest[request.job_id]
-            assert (limit is not None and request.slots > limit) or request.slots == 12, request
+class Priority(LivingPool):
+    """Without preemption."""
+
+    settings = SchedulerSettings(type=SchedulerType.PRIORITY)
+
+    def may_wait(self, request: Request, after: PoolState, decision: Decision) -> bool:
+        """If those that it must not delay could use every agent on which it fits."""
+        kept = {
+            agent.id
+            for other in after.waiting
+            if other.slots and is_allowed(other, decision) and self._holds_back(other, request)
+            for agent in after.agents
+            if agent.slots >= other.slots or not other.single_agent
+        }
+        return not could_start(after, request, without=kept)
+
+    def check_policy(self, after: PoolState, decision: Decision) -> None:
+        if not self.pool.settings.preemption:
+            assert not decision.release
+        self._check_nothing_passes_the_first(after, decision)
+
+    def _holds_back(self, ahead: Request, request: Request) -> bool:
+        return self._priority(ahead) < self._priority(request)
+
+    def _check_nothing_passes_the_first(self, after: PoolState, decision: Decision) -> None:
+        """The first that waits could not have started on what those before it left."""
+        if decision.release or any(r.releasing for r in after.running) or after.launchable:
+            return
+        waiting = [r for r in after.waiting if r.slots and is_allowed(r, decision)]
+        if not waiting:
+            return
+        first = min(waiting, key=self._place)
+        behind = {
+            r.id for r in self.pool.waiting if r.slots and self._place(r) > self._place(first)
+        }
+        started = [one for one in after.running if one.request.id in behind]
+        assert not could_start(take_away(after, started, again=False), first), first
+        for start in decision.start:
+            if start.request_id in behind:
+                assert start.backfilled
+
+    def _priority(self, request: Request) -> int:
+        return priority_of(self.pool.jobs[request.job_id], self.pool.settings)
+
+    def _place(self, request: Request) -> tuple[QueueKey, float, str]:
+        job = self.pool.jobs[request.job_id]
+        return queue_key(job, self.pool.settings), request.requested, request.id
 
 
-LivingPool.TestCase.settings = settings(
-    max_examples=150,
-    stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-TestLivingPool = LivingPool.TestCase
+class Preemption(Priority):
+    settings = SchedulerSettings(type=SchedulerType.PRIORITY, preemption=True)
+
+    def is_final(self, after: PoolState) -> bool:
+        """While slots are coming back, those behind may be promised others than they were when they were asked for."""
+        return not any(one.releasing for one in after.running)
+
+    def check_policy(self, after: PoolState, decision: Decision) -> None:
+        super().check_policy(after, decision)
+        asked = {one.request.id: one.request for one in self.pool.running}
+        asked |= {request.id: request for request in self.pool.waiting}
+        for release in decision.release:
+            (needs,) = release.for_requests
+            assert self._place(asked[needs])[0] < self._place(asked[release.request_id])[0]
+        others_leave = any(one.releasing for one in self.pool.running)
+        if decision.release and not others_leave and not after.launchable:
+            self._check_each_release_starts_what_it_is_for(after, decision)
+
+    def _holds_back(self, ahead: Request, request: Request) -> bool:
+        return not request.preemptible and self._place(ahead) < self._place(request)
+
+    def _check_each_release_starts_what_it_is_for(
+        self, after: PoolState, decision: Decision
+    ) -> None:
+        """However they leave, and nobody is asked for it twice.
+
+        One by one only if all that wait for slots have one priority: a higher one takes what is free first.
+        """
+        served = [r for r in after.waiting if decision.waiting[r.id].victims]
+        alike = len({self._priority(request) for request in served}) == 1
+        for together in (True, False) if alike else (True,):
+            pool = after
+            served_once = {one for release in decision.release for one in release.for_requests}
+            while leaving := [one for one in pool.running if one.releasing]:
+                pool = take_away(pool, leaving if together else leaving[:1], again=True)
+                then = decide(pool)
+                for release in then.release:
+                    assert served_once.isdisjoint(release.for_requests), release
+                pool = apply(pool, then)
+            runs = {one.request.id for one in pool.running}
+            for release in decision.release:
+                assert set(release.for_requests) <= runs, release
+
+
+class RoundRobin(LivingPool):
+    settings = SchedulerSettings(type=SchedulerType.ROUND_ROBIN)
+
+    def may_wait(self, request: Request, after: PoolState, decision: Decision) -> bool:
+        """Behind the first of its job that waits."""
+        return any(
+            (other.requested, other.id) < (request.requested, request.id)
+            for other in after.waiting
+            if other.job_id == request.job_id and other.slots
+        )
+
+    def check_policy(self, after: PoolState, decision: Decision) -> None:
+        assert not decision.release
+
+
+FairShare.TestCase.settings = OFTEN
+Priority.TestCase.settings = OFTEN
+Preemption.TestCase.settings = OFTEN
+RoundRobin.TestCase.settings = OFTEN
+TestFairShare = FairShare.TestCase
+TestPriority = Priority.TestCase
+TestPreemption = Preemption.TestCase
+TestRoundRobin = RoundRobin.TestCase

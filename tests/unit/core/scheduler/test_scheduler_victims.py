@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import inf
+
 import pytest
 
 from master.core.scheduler.fitting import REAL, FreeSlots, Shape
 from master.core.scheduler.ledger import JobBook
 from master.core.scheduler.types import Job, Placement, Request, Running, SchedulerSettings
-from master.core.scheduler.victims import VictimSearch, spare_slots
+from master.core.scheduler.victims import Standing, VictimSearch, spare_slots
 
 NOW = 1000.0
 
@@ -51,7 +54,8 @@ def search(
         SchedulerSettings(allow_heterogeneous_fits=mixed_sizes),
         [(name, size, size - used[name], REAL) for name, size in sizes.items()],
     )
-    return VictimSearch(future, running, spare, now=NOW, mixed_sizes=mixed_sizes), future
+    standings = {job: Standing(slots) for job, slots in spare.items()}
+    return VictimSearch(future, running, standings, now=NOW, mixed_sizes=mixed_sizes), future
 
 
 def want(slots: int, *, single: bool = False, blocked: str = "") -> Shape:
@@ -198,3 +202,41 @@ def test_spare_slots(share: int, preemptible: dict[int, int], fixed: int, spare:
     held = fixed + sum(slots * gangs for slots, gangs in preemptible.items())
     book = JobBook(Job(id="a", submitted=0.0), held=held, fixed=fixed, preemptible=preemptible)
     assert spare_slots(book, share) == spare
+
+
+def ranked(running: list[Running], ranks: dict[str, int]) -> VictimSearch:
+    future = FreeSlots(SchedulerSettings(), [("n", 8, 8 - len(running), REAL), ("m", 8, 0, REAL)])
+    standings = {job: Standing(inf, rank=rank) for job, rank in ranks.items()}
+    return VictimSearch(future, running, standings, now=NOW, mixed_sizes=False)
+
+
+def test_who_is_last_in_the_queue_loses_first_and_only_to_who_is_before() -> None:
+    tasks = [run(f"{job}{i}", {"n": 1}, started=999.0 - ord(job)) for job in "abcd" for i in (1, 2)]
+    choose = ranked(tasks, {"a": 1, "b": 2, "c": 3, "d": 4})
+
+    def victims(slots: int, rank: int) -> set[str] | None:
+        cleared = choose.clear(want(slots), rank)
+        return None if cleared is None else {one.request.id for one in cleared.victims}
+
+    assert victims(3, 0) == {"d1", "d2", "c2"}
+    assert victims(2, 1) == {"c1", "b2"}
+    assert victims(2, 1) is None
+    assert victims(1, 1) == {"b1"}
+    assert victims(1, 1) is None
+
+
+def test_the_agent_whose_victims_are_last_in_the_queue_is_taken() -> None:
+    tasks = [run("a1", {"n": 1}, started=999.0), run("b1", {"m": 1}), run("b2", {"m": 7})]
+    cleared = ranked(tasks, {"a": 1, "b": 2}).clear(want(8), 0)
+    assert cleared is not None
+    assert {one.request.id for one in cleared.victims} == {"b1", "b2"}
+
+
+def test_slots_that_are_closing_do_not_count() -> None:
+    closing = replace(run("a1", {"n": 2}, started=9.0), closing={"n": 1})
+    useless = replace(run("a2", {"n": 1}, started=99.0), closing={"n": 1})
+    plain = run("a3", {"n": 1})
+    choose, _ = search({"n": 4}, [closing, useless, plain], {"a": 4})
+    cleared = choose.clear(want(2))
+    assert cleared is not None
+    assert {one.request.id for one in cleared.victims} == {"a1", "a3"}

@@ -1,0 +1,148 @@
+"""priority: the most important first, 1 before 99; with preemption, if the pool wants it, at the cost of the others.
+
+Requests with slots are served one by one in the order of the queue: by priority (the pool's default, if the job names
+none), in one priority by the job's position (that is where it came, unless it was moved), then by age. For each:
+
+1. Above its job's `max_slots`: it says so. Could never be placed: it says so. Neither stops others.
+2. It starts, if it fits in what is free and not promised to those before it.
+3. Slots that are coming back anyhow are promised to it; nothing else is started on them, nor on what is free beside
+   them and completes its place. With preemption all places of this decision are given anew for that if need be, the
+   largest first (`rearrange`): those of its own priority may then wait for slots on their way, too.
+4. Else it is left to capacity that is booting or could be launched within `preempt_after_s`.
+5. Else, with preemption, running work is asked to leave, if that really suffices: preemptible, of jobs behind it in
+   the queue. The last job in the queue loses first, so the lowest priority; of its work what loses least since its
+   last checkpoint, then the latest. What is not needed stays. The request starts when all of them have left.
+6. Else it stays unplaced, and others may pass it only where that cannot delay it (`backfill`): on agents that it
+   cannot use; with preemption all that is preemptible, which leaves when it matters; without preemption what has its
+   own priority, so that slots do not stay empty among equals.
+
+Zero-slot tasks have places of their own, in the same order.
+
+The rules are those of Determined 0.38 (its manual's example of seven steps is a test), without what its users
+stumbled over: `max_slots` holds, nothing is released in vain or beyond need, a request that cannot run does not block
+the pool for ever, and equal positions have an order.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from master.core.scheduler import explain
+from master.core.scheduler.backfill import Blockade
+from master.core.scheduler.draft import Draft
+from master.core.scheduler.fitting import EXPECTED, REAL, Shape
+from master.core.scheduler.ledger import JobBook
+from master.core.scheduler.queue_order import in_queue_order, priority_of
+from master.core.scheduler.rearrange import Rearranging, Room
+from master.core.scheduler.types import Decision, PoolState, Request, Running
+from master.core.scheduler.unplaced import Queued, explain_queued
+from master.core.scheduler.victims import Standing, VictimSearch
+
+
+def decide(pool: PoolState) -> Decision:
+    return _Walk(pool).decide()
+
+
+class _Walk:
+    """Once through the queue."""
+
+    def __init__(self, pool: PoolState) -> None:
+        self._pool = pool
+        self._preempts = pool.settings.preemption
+        self._draft = Draft(pool, strict=True)
+        self._outlook = self._draft.outlook
+        self._blockade = Blockade(pool, self._draft.ledger, self._outlook)
+        self._search: VictimSearch | None = None
+        self._unplaced: list[Queued] = []
+        self._rearranging = Rearranging(self._draft)
+
+    def decide(self) -> Decision:
+        draft = self._draft
+        higher = same = level = 0
+        for book in draft.books.values():
+            priority = self._priority(book)
+            if priority != level:
+                higher, same, level = higher + same, 0, priority
+                self._blockade.enter_priority()
+            claimed = 0
+            for request, shape in book.waiting:
+                room = book.room - book.promised
+                if shape.slots <= room and self._serve(request, shape, book):
+                    continue
+                if request.id in draft.reasons:
+                    same += 1
+                elif shape.slots <= room - claimed:
+                    held_back = self._blockade.holds_back(request)
+                    self._unplaced.append(Queued(request, shape, higher, same, held_back))
+                    claimed += shape.slots
+                    same += 1
+                else:
+                    draft.reasons[request.id] = explain.max_slots_used(book, claimed)
+        draft.reasons |= explain_queued(self._pool, draft.outlook, self._unplaced, draft.starts)
+        return draft.finish(in_queue_order(self._pool, draft.ledger.aux))
+
+    def _serve(self, request: Request, shape: Shape, book: JobBook) -> bool:
+        """Start it, or find something it can wait for, or note that it has nothing. Whether it starts."""
+        held_back = self._blockade.holds_back(request)
+        placement = self._draft.find_free(shape, open_only=held_back)
+        allowed = self._blockade.outside(shape) if held_back else shape
+        if placement is not None and allowed is not None:
+            passes = self._blockade.is_anything_unplaced
+            self._draft.start(request, allowed, placement, backfilled=passes)
+        elif allowed is None or not self._serve_later(request, allowed, book):
+            self._blockade.note_unplaced(shape)
+        return request.id in self._draft.starts
+
+    def _serve_later(self, request: Request, shape: Shape, book: JobBook) -> bool:
+        """Whether slots are reserved for it that come back, or that are expected."""
+        draft = self._draft
+        room = Room.NONE
+        if self._outlook.is_anything_leaving and self._outlook.left >= shape.slots:
+            if draft.promise(request, shape, REAL):
+                return True
+            if self._preempts:
+                own = self._priority(book)
+                room = self._rearranging.make_room(
+                    request, shape, lambda one: self._may_wait(one, own)
+                )
+            if room is Room.MADE:
+                return True
+        if draft.ledger.expected and draft.promise(request, shape, EXPECTED):
+            return True
+        if room is Room.LATER:
+            draft.reasons[request.id] = explain.returning(shape)
+            return False
+        if not self._preempts:
+            return False
+        search = self._search = self._search or self._victims_behind(book)
+        return draft.release_for(request, shape, search, self._why_released, rank=book.age)
+
+    def _victims_behind(self, first: JobBook) -> VictimSearch:
+        """Among the work of jobs behind the first that asks."""
+        books = self._draft.books
+        return VictimSearch(
+            self._outlook.later,
+            [one for one in self._pool.running if self._is_behind(one, first)],
+            {job_id: Standing(inf, rank=book.age) for job_id, book in books.items()},
+            now=self._pool.now,
+            mixed_sizes=self._pool.settings.allow_heterogeneous_fits,
+        )
+
+    def _is_behind(self, one: Running, first: JobBook) -> bool:
+        book = self._draft.books.get(one.request.job_id)
+        return book is not None and book.age > first.age
+
+    def _may_wait(self, request: Request, priority: int) -> bool:
+        """For the sake of one with this priority: who has a higher one does not."""
+        return self._priority(self._draft.books[request.job_id]) >= priority
+
+    def _why_released(self, victim: Running, request: Request) -> str:
+        books = self._draft.books
+        priority = self._priority(books[request.job_id])
+        who = f"a request of priority {priority}"
+        if self._priority(books[victim.request.job_id]) == priority:
+            who += ", ahead of it in the queue,"
+        return f"{who} needs its slots: {request.id}"
+
+    def _priority(self, book: JobBook) -> int:
+        return priority_of(book.job, self._pool.settings)

@@ -1,0 +1,43 @@
+"""The order in which jobs queue, as policies serve them and as users see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import TypeAlias
+
+from master.core.scheduler.types import Job, PoolState, Request, SchedulerSettings, SchedulerType
+
+QueueKey: TypeAlias = tuple[int, Decimal | float, float, str]
+
+
+def priority_of(job: Job, settings: SchedulerSettings) -> int:
+    """1 to 99, smaller is served first. A job that names none has the pool's default."""
+    return settings.default_priority if job.priority is None else job.priority
+
+
+def queue_key(job: Job, settings: SchedulerSettings) -> QueueKey:
+    """Sort key: smaller is earlier; no two jobs have the same.
+
+    Under `priority`: priority, then position, which is where it came unless it was moved, then submission, then id.
+    Other policies know no places in the queue: submission, then id.
+    """
+    if settings.type is not SchedulerType.PRIORITY:
+        return (0, 0.0, job.submitted, job.id)
+    place = job.submitted if job.position is None else job.position
+    return (priority_of(job, settings), place, job.submitted, job.id)
+
+
+def in_queue_order(pool: PoolState, requests: Iterable[Request]) -> list[Request]:
+    """Requests by job as jobs queue, those of one job by age. A job nobody introduced came with its request."""
+    keys: dict[str, QueueKey] = {}
+
+    def key(request: Request) -> tuple[QueueKey, float, str]:
+        job_id = request.job_id
+        place = keys.get(job_id)
+        if place is None:
+            job = pool.jobs.get(job_id) or Job(id=job_id, submitted=request.requested)
+            place = keys[job_id] = queue_key(job, pool.settings)
+        return place, request.requested, request.id
+
+    return sorted(requests, key=key)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from master.core.scheduler import fair_share, priority, round_robin
+from master.core.scheduler.guard import decide_guarded
 from master.core.scheduler.types import Decision, PoolState, SchedulerType
 from windlass.base.errors import InvalidConfig
 
@@ -33,4 +34,4 @@ def decide(pool: PoolState) -> Decision:
             [f"scheduler.type: '{pool.settings.type}' is not available; use one of: {known}"],
             what="pool configuration",
         )
-    return policy(pool)
+    return decide_guarded(pool, policy)

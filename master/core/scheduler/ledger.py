@@ -99,18 +99,26 @@ class Ledger:
     """Agent -> request id -> slots that work which was asked to stop will give back there."""
     closing: dict[str, int]
     """Agent -> slots that go out of service when work which was asked to stop has left."""
+    kept: dict[str, int]
+    """Agent -> slots of those that come back there which are kept for reservations."""
     expected: list[FreeAgent]
     """Agents that are booting or could be launched in time, as empty agents."""
 
 
 def open_ledger(pool: PoolState) -> Ledger:
     expected = _expected_agents(pool)
-    used = used_slots(pool.running)
-    free = [
-        (a.id, a.slots, a.slots - used.get(a.id, 0), REAL) for a in pool.agents if a.schedulable
-    ]
     leaving = [one for one in pool.running if one.releasing]
-    ledger = Ledger({}, [], [], [], free, _leaving(leaving), closing_slots(leaving), expected)
+    ledger = Ledger(
+        books={},
+        aux=[],
+        above_max_slots=[],
+        hopeless=[],
+        free_agents=free_agents(pool),
+        leaving=_leaving(leaving),
+        closing=closing_slots(leaving),
+        kept={agent: kept.returning for agent, kept in pool.kept.items()},
+        expected=expected,
+    )
     books = _books(pool)
     _enter_running(books, pool.running)
     _enter_waiting(ledger, books, pool)
@@ -120,6 +128,16 @@ def open_ledger(pool: PoolState) -> Ledger:
         book.age = age
         ledger.books[book.job.id] = book
     return ledger
+
+
+def free_agents(pool: PoolState) -> list[FreeAgent]:
+    """Agents that may get work, with the slots that are free there and not kept for reservations."""
+    used = used_slots(pool.running)
+    for agent, kept in pool.kept.items():
+        used[agent] = used.get(agent, 0) + kept.free
+    return [
+        (a.id, a.slots, a.slots - used.get(a.id, 0), REAL) for a in pool.agents if a.schedulable
+    ]
 
 
 def capacity(pool: PoolState, expected: Iterable[FreeAgent]) -> int:

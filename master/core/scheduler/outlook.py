@@ -38,6 +38,7 @@ class Outlook:
         self.left = sum(free for free in self._free.values() if free > 0)
         """Slots of agents that exist, free or on their way back, that nobody was given or promised."""
         self.left += sum(sum(parts.values()) for parts in self._leaving.values())
+        self.left -= sum(ledger.kept.values())
         self._later: FreeSlots | None = None
         self._open: FreeSlots | None = None
         self.kept: frozenset[str] = frozenset()
@@ -49,12 +50,12 @@ class Outlook:
         """Built when first needed: on a pool that nothing leaves, what fits starts without it."""
         if self._later is None:
             returning = {agent: sum(parts.values()) for agent, parts in self._leaving.items()}
-            closing = self._ledger.closing
+            closing, kept = self._ledger.closing, self._ledger.kept
             rows = [
                 (
                     agent,
                     self._sizes[agent] - closing.get(agent, 0),
-                    free + returning.get(agent, 0),
+                    free + returning.get(agent, 0) - kept.get(agent, 0),
                     REAL,
                 )
                 for agent, free in self._free.items()

@@ -23,7 +23,14 @@ from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.explain import count, names
 from master.core.scheduler.fitting import REAL, FreeAgent, FreeSlots, Shape, whole_agents
 from master.core.scheduler.returns import KNOWN, RESERVED, Parcel, Rank, Returns, facts_since
-from master.core.scheduler.types import Placement, PoolState, Request, SchedulerSettings, Waiting
+from master.core.scheduler.types import (
+    Kept,
+    Placement,
+    PoolState,
+    Request,
+    SchedulerSettings,
+    Waiting,
+)
 
 LARGE = 2
 """Gangs from this many slots on are guarded: one slot is never kept from anybody by being scattered."""
@@ -117,6 +124,15 @@ class Reservations:
                 return None
             found = later
         self.by_request[request.id] = found
+        return found
+
+    def kept(self) -> dict[str, Kept]:
+        """By agent, what of its slots is for reservations that have not begun."""
+        found: dict[str, Kept] = {}
+        for agent, reservations in self._on.items():
+            total = sum(one.placement[agent] for one in reservations)
+            free = self._free[agent] - self._spare(agent, inf)
+            found[agent] = Kept(free, max(0, total - free))
         return found
 
     def rows(self) -> list[FreeAgent]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
+from typing import NamedTuple
 
 from master.core.reasons import Reason
 
@@ -133,6 +134,15 @@ class Launchable:
     booting: bool = False
 
 
+class Kept(NamedTuple):
+    """Slots of one agent that are kept for reservations."""
+
+    free: int
+    """Of those that are free."""
+    returning: int
+    """Of those that others give back."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolState:
     """Everything `decide` may look at."""
@@ -144,6 +154,8 @@ class PoolState:
     waiting: tuple[Request, ...] = ()
     running: tuple[Running, ...] = ()
     launchable: tuple[Launchable, ...] = ()
+    kept: Mapping[str, Kept] = field(default_factory=dict)
+    """By agent: a policy gives nothing of this to anybody. Filled by the starvation guard only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import HealthCheck, settings
 
 from master.core.scheduler import decide
@@ -23,6 +25,9 @@ from tests.unit.core.scheduler.living_pool import (
     take_away,
 )
 
+RESERVE_AFTER_S = 1000.0
+RESERVED = "are kept for it"
+"""What a gang with a reservation is told."""
 OFTEN = settings(
     max_examples=150,
     stateful_step_count=30,
@@ -32,7 +37,7 @@ OFTEN = settings(
 
 
 class FairShare(LivingPool):
-    settings = SchedulerSettings(type=SchedulerType.FAIR_SHARE)
+    settings = SchedulerSettings(type=SchedulerType.FAIR_SHARE, reserve_after_s=None)
 
     def check_policy(self, after: PoolState, decision: Decision) -> None:
         self._check_no_victim_in_vain(after, decision)
@@ -66,7 +71,7 @@ class FairShare(LivingPool):
 class Priority(LivingPool):
     """Without preemption."""
 
-    settings = SchedulerSettings(type=SchedulerType.PRIORITY)
+    settings = SchedulerSettings(type=SchedulerType.PRIORITY, reserve_after_s=None)
 
     def may_wait(self, request: Request, after: PoolState, decision: Decision) -> bool:
         """If those that it must not delay could use every agent on which it fits."""
@@ -157,7 +162,7 @@ class Preemption(Priority):
 
 
 class RoundRobin(LivingPool):
-    settings = SchedulerSettings(type=SchedulerType.ROUND_ROBIN)
+    settings = SchedulerSettings(type=SchedulerType.ROUND_ROBIN, reserve_after_s=None)
 
     def may_wait(self, request: Request, after: PoolState, decision: Decision) -> bool:
         """Behind the first of its job that waits."""
@@ -171,11 +176,52 @@ class RoundRobin(LivingPool):
         assert not decision.release
 
 
+class Guarded(LivingPool):
+    """With the starvation guard, which may keep slots free and let work of others pass where it is gone in time."""
+
+    def may_wait(self, request: Request, after: PoolState, decision: Decision) -> bool:
+        """While a place is kept for somebody."""
+        return any(RESERVED in answer.reason.text for answer in decision.waiting.values())
+
+
+class GuardedFairShare(Guarded):
+    settings = replace(FairShare.settings, reserve_after_s=RESERVE_AFTER_S)
+
+
+class GuardedPriority(Guarded, Priority):
+    settings = replace(Priority.settings, reserve_after_s=RESERVE_AFTER_S)
+
+    def may_wait(self, request: Request, after: PoolState, decision: Decision) -> bool:
+        return Guarded.may_wait(self, request, after, decision) or Priority.may_wait(
+            self, request, after, decision
+        )
+
+    def check_policy(self, after: PoolState, decision: Decision) -> None:
+        """Nobody more important than what waits with a place kept for it is passed."""
+        if not any(RESERVED in answer.reason.text for answer in decision.waiting.values()):
+            super().check_policy(after, decision)
+
+
+class GuardedRoundRobin(Guarded, RoundRobin):
+    settings = replace(RoundRobin.settings, reserve_after_s=RESERVE_AFTER_S)
+
+    def may_wait(self, request: Request, after: PoolState, decision: Decision) -> bool:
+        return Guarded.may_wait(self, request, after, decision) or RoundRobin.may_wait(
+            self, request, after, decision
+        )
+
+
 FairShare.TestCase.settings = OFTEN
 Priority.TestCase.settings = OFTEN
 Preemption.TestCase.settings = OFTEN
 RoundRobin.TestCase.settings = OFTEN
+GuardedFairShare.TestCase.settings = OFTEN
+GuardedPriority.TestCase.settings = OFTEN
+GuardedRoundRobin.TestCase.settings = OFTEN
 TestFairShare = FairShare.TestCase
 TestPriority = Priority.TestCase
 TestPreemption = Preemption.TestCase
 TestRoundRobin = RoundRobin.TestCase
+TestGuardedFairShare = GuardedFairShare.TestCase
+TestGuardedPriority = GuardedPriority.TestCase
+TestGuardedRoundRobin = GuardedRoundRobin.TestCase

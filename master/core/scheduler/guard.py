@@ -1,0 +1,171 @@
+"""The starvation guard around a policy: decide, see who starves, keep places for them, and decide again without these.
+
+When nothing starves, the policy's decision stands. Else gangs that starve get reservations in the order of the queue;
+under `priority` only those that no more important request waits before, unless that has one, too. The policy then
+decides on what is left. At last what still waits and is known to end in time is started on reserved slots.
+
+`priority` with preemption needs no guard: what cannot be asked to leave does not pass a gang that waits, and all that
+can be leaves as soon as that makes room.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
+
+from master.core.reasons import ReasonKind
+from master.core.scheduler.fitting import shape_of
+from master.core.scheduler.ledger import Wanted, free_agents
+from master.core.scheduler.queue_order import in_queue_order, priority_of
+from master.core.scheduler.reservations import (
+    LARGE,
+    Reservations,
+    reserve_for_starving,
+    reserved,
+)
+from master.core.scheduler.types import (
+    Decision,
+    Job,
+    PoolState,
+    Request,
+    Running,
+    SchedulerType,
+    Start,
+    Waiting,
+)
+
+
+def decide_guarded(pool: PoolState, policy: Callable[[PoolState], Decision]) -> Decision:
+    """The policy's decision, with places kept for gangs that have waited for longer than `reserve_after`."""
+    decision = policy(pool)
+    first, candidates = _in_order(pool, decision)
+    if not any(request.id in decision.waiting for request, _ in candidates):
+        return decision
+    pool = _begun(pool, first)
+    found = reserve_for_starving(pool, free_agents(pool), candidates)
+    if found is None or not found.by_request:
+        return decision
+    now = [
+        Start(request_id=name, placement=one.placement)
+        for name, one in found.by_request.items()
+        if one.at == pool.now
+    ]
+    second = policy(replace(_begun(pool, now), kept=found.kept()))
+    requests = {request.id: request for request in pool.waiting}
+    waiting = dict(second.waiting)
+    for name, one in found.by_request.items():
+        if name in waiting and _is_unserved(waiting[name]):
+            waiting[name] = reserved(one, pool.now)
+    for start in second.start:
+        found.start(start.placement, requests[start.request_id].expected_run_s)
+    starts = (*now, *second.start)
+    short = [requests[name] for name, answer in waiting.items() if _may_fill(answer)]
+    filling = _backfill(pool, found, starts, [r for r in short if r.id not in found.by_request])
+    for start in filling:
+        del waiting[start.request_id]
+    return Decision(start=(*first, *starts, *filling), release=second.release, waiting=waiting)
+
+
+def _in_order(pool: PoolState, decision: Decision) -> tuple[list[Start], list[Wanted]]:
+    """What starts before anything is reserved, and the starving gangs that the policy would start if they fitted.
+
+    Those that it would start anyhow are among them: else the places of those behind them would take their slots.
+    """
+    settings = pool.settings
+    if settings.reserve_after_s is None or settings.preemption:
+        return [], []
+    long_ago = pool.now - settings.reserve_after_s
+    starving = {r.id for r in pool.waiting if r.slots >= LARGE and r.requested <= long_ago}
+    if not starving:
+        return [], []
+    starts = {start.request_id: start for start in decision.start}
+    wanting = [
+        request
+        for request in pool.waiting
+        if request.slots and (request.id in starts or _is_unserved(decision.waiting[request.id]))
+    ]
+    in_order = in_queue_order(pool, wanting)
+    if settings.type is not SchedulerType.PRIORITY:
+        return [], [(r, shape_of(r)) for r in in_order if r.id in starving]
+    first: list[Start] = []
+    candidates: list[Wanted] = []
+    limit: int | None = None
+    for request in in_order:
+        priority = _priority(pool, request)
+        if request.id in starving:
+            if limit is not None and priority > limit:
+                break
+            candidates.append((request, shape_of(request)))
+        elif request.id in starts and not candidates:
+            first.append(starts[request.id])
+        else:
+            limit = priority if limit is None else limit
+    return first, candidates
+
+
+def _priority(pool: PoolState, request: Request) -> int:
+    job = pool.jobs.get(request.job_id) or Job(id=request.job_id, submitted=request.requested)
+    return priority_of(job, pool.settings)
+
+
+def _is_unserved(answer: Waiting) -> bool:
+    """It would start if it fitted, and nothing was found that it could wait for."""
+    return answer.needs_capacity and answer.reason.kind is ReasonKind.QUEUED
+
+
+def _may_fill(answer: Waiting) -> bool:
+    """Nothing but room is missing, or its share: that does not matter where slots would stay empty."""
+    kinds = (ReasonKind.QUEUED, ReasonKind.SHARE_USED)
+    return answer.needs_capacity and answer.reason.kind in kinds
+
+
+def _begun(pool: PoolState, starts: Sequence[Start]) -> PoolState:
+    """The pool once these have started. Nothing decided now may take them back: they were served in their turn."""
+    if not starts:
+        return pool
+    placements = {start.request_id: start.placement for start in starts}
+    begun = [
+        Running(
+            request=replace(request, preemptible=False),
+            placement=placements[request.id],
+            started=pool.now,
+        )
+        for request in pool.waiting
+        if request.id in placements
+    ]
+    return replace(
+        pool,
+        running=(*pool.running, *begun),
+        waiting=tuple(request for request in pool.waiting if request.id not in placements),
+    )
+
+
+def _backfill(
+    pool: PoolState, found: Reservations, starts: Sequence[Start], short: Sequence[Request]
+) -> list[Start]:
+    """What may start on reserved slots because it is gone when they are needed."""
+    held = _held_by_job(pool, {start.request_id for start in starts})
+    filling: list[Start] = []
+    brief = [r for r in short if r.slots and r.expected_run_s is not None]
+    for request in in_queue_order(pool, brief):
+        job = pool.jobs.get(request.job_id)
+        after = held[request.job_id] + request.slots
+        if job is not None and job.max_slots is not None and after > job.max_slots:
+            continue
+        placement = found.find(shape_of(request), request.expected_run_s)
+        if placement is not None:
+            found.start(placement, request.expected_run_s)
+            held[request.job_id] = after
+            filling.append(Start(request_id=request.id, placement=placement, backfilled=True))
+    return filling
+
+
+def _held_by_job(pool: PoolState, started: Container[str]) -> Counter[str]:
+    held: Counter[str] = Counter()
+    for one in pool.running:
+        held[one.request.job_id] += one.request.slots
+    for request in pool.waiting:
+        if request.id in started:
+            held[request.job_id] += request.slots
+    return held

@@ -100,7 +100,7 @@ def _queued(it: Situation) -> str:
         )
     if it.pool.settings.type is SchedulerType.ROUND_ROBIN:
         return "wait: jobs take turns in this pool"
-    return f"wait until other jobs leave, or raise its weight of {it.facts.order.weight:g}"
+    return _share_is_full(it)
 
 
 def _share_used(it: Situation) -> str:
@@ -114,7 +114,14 @@ def _share_used(it: Situation) -> str:
         return f"raise its max_slots of {limit}" + (", or wait until its other runs end" * others)
     if limit is not None and wanted > limit:
         return f"wait until other runs leave, or raise its max_slots of {limit} and its weight of {weight}"
-    return f"wait until other jobs leave, or raise its weight of {weight}"
+    return _share_is_full(it)
+
+
+def _share_is_full(it: Situation) -> str:
+    held = it.queued.allocated_slots if it.queued is not None else 0
+    if it.pool is not None and 0 < it.pool.slots_used <= held:
+        return f"wait until its other runs end, or add agents to pool {it.pool.name}: no other job holds slots there"
+    return f"wait until other jobs leave, or raise its weight of {it.facts.order.weight:g}"
 
 
 def _needs_capacity(it: Situation) -> str:
@@ -127,7 +134,11 @@ def _no_such_agent(it: Situation) -> str:
     fitting = "agents" if it.slots is None else f"agents that can hold {count(it.slots, 'slot')}"
     if it.pool is None:
         return f"add pool {it.facts.pool} to the master's configuration again{_or_another_pool(it)}"
-    return f"add {fitting} to pool {it.facts.pool}, ask for fewer slots{_or_another_pool(it)}"
+    fewer = ", ask for fewer slots" if it.slots is None or it.slots > 1 else ""
+    return (
+        f"add {fitting} to pool {it.facts.pool}, or bring back those that are away or out of service"
+        f"{fewer}{_or_another_pool(it)}"
+    )
 
 
 def _no_capacity(it: Situation) -> str:

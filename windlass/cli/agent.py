@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from windlass.base.errors import InvalidArgument
-from windlass.cli.connect import client_for
+from windlass.cli.connect import client_for, for_administrators
 from windlass.cli.groups import OperatorGroup
 from windlass.cli.output import (
     CsvOption,
@@ -71,10 +71,11 @@ def list_agents(ctx: typer.Context, as_json: JsonOption = False, as_csv: CsvOpti
 
 @app.command()
 def enable(ctx: typer.Context, agent_ids: AgentIds = None, everyone: AllOption = False) -> None:
-    """Give agents work again."""
+    """Give agents work again. For administrators."""
     client = client_for(ctx)
     for agent_id in _chosen(client, agent_ids, everyone):
-        client.enable_agent(agent_id)
+        with for_administrators():
+            client.enable_agent(agent_id)
         notice(f"enabled agent {agent_id}")
 
 
@@ -87,14 +88,15 @@ def disable(
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
-    """Take agents out of service: what runs on them is stopped, and starts again elsewhere.
+    """Take agents out of service: what runs on them is stopped, and trials start again elsewhere.
 
-    With --drain it may finish first; what still runs is listed.
+    With --drain it may finish first; what still runs is listed. For administrators.
     """
     client = client_for(ctx)
     chosen = _chosen(client, agent_ids, everyone)
     for agent_id in chosen:
-        client.disable_agent(agent_id, drain=drain)
+        with for_administrators():
+            client.disable_agent(agent_id, drain=drain)
         notice(f"{'draining' if drain else 'disabled'} agent {agent_id}")
     if drain:
         _print_running(client, set(chosen), as_json=as_json, as_csv=as_csv)
@@ -116,7 +118,7 @@ def _print_running(client: Client, agents: set[str], *, as_json: bool, as_csv: b
     if not running and not as_csv:
         notice("nothing runs there any more")
         return
-    headers = ["Task", "Allocation", "Name", "Slots", "Agents", "Since"]
+    headers = ["Task", "Allocation", "Name", "Slots", "Agents", "Submitted"]
     rows = [
         [
             task.get("taskId"),

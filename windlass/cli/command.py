@@ -142,6 +142,7 @@ def describe(ctx: typer.Context, command_id: CommandId, as_json: JsonOption = Fa
             ("description", command.get("description")),
             ("entrypoint", config.get("entrypoint")),
             ("owner", command.get("username")),
+            ("job", command.get("jobId")),
             ("state", state_name(command.get("state"))),
             ("waiting for", waiting_text(command)),
             ("exit status", command.get("exitStatus")),

@@ -10,6 +10,7 @@ import typer
 
 from windlass.base.errors import InvalidArgument
 from windlass.cli.follow import POLL_S, patiently, print_entries
+from windlass.cli.job_words import in_names
 from windlass.cli.output import notice, waiting_text
 from windlass.sdk.client import Client
 from windlass.sdk.wire import Json
@@ -93,11 +94,16 @@ def _await_start(client: Client, command_id: str) -> None:
     while (command := _look(client, command_id)).get("state") == "STATE_QUEUED":
         reason = waiting_text(command)
         if reason == last and reason != said:
-            notice(f"waiting: {reason}")
+            _say_reason(client, reason)
             said = reason
         last = reason
         time.sleep(pause_s)
         pause_s = min(POLL_S, pause_s * 1.5)
+
+
+def _say_reason(client: Client, reason: str) -> None:
+    (text,) = patiently(lambda: in_names(client, [reason]))
+    notice(f"waiting: {text}")
 
 
 def _await_end(client: Client, command_id: str) -> Json:

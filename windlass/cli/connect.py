@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import typer
 
+from windlass.base.errors import PermissionDenied
 from windlass.cli.main import Settings
 from windlass.sdk.client import Client
 from windlass.sdk.credentials import connect
@@ -24,6 +27,17 @@ def client_for(ctx: typer.Context) -> Client:
     )
     ctx.call_on_close(session.close)
     return Client(session)
+
+
+@contextmanager
+def for_administrators() -> Iterator[None]:
+    """Says the way out to whom the master refuses what only administrators may do."""
+    try:
+        yield
+    except PermissionDenied as denied:
+        raise PermissionDenied(
+            f"{denied.message}: only administrators may do this, for example as `det -u admin ...`"
+        ) from None
 
 
 def ask_password(prompt: str) -> str:

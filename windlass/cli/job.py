@@ -8,10 +8,10 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from windlass.base.errors import InvalidArgument, NotFound
+from windlass.base.errors import InvalidArgument, InvalidState, NotFound
 from windlass.cli.connect import client_for
 from windlass.cli.groups import AliasedGroup
-from windlass.cli.job_words import parse_operation, resolve, short_ids
+from windlass.cli.job_words import in_names, known_pool, parse_operation, resolve, short_ids
 from windlass.cli.output import (
     WAITING,
     CsvOption,
@@ -39,7 +39,10 @@ app = typer.Typer(
 )
 
 JobId = Annotated[
-    str, typer.Argument(metavar="JOB", help="Job id, how it begins, or an experiment id.")
+    str,
+    typer.Argument(
+        metavar="JOB", help="Job id, experiment id, command id, or how a job's or command's begins."
+    ),
 ]
 
 
@@ -62,7 +65,8 @@ def list_jobs(
 ) -> None:
     """Jobs that wait or hold slots, in queue order. # is the number of jobs ahead."""
     client = client_for(ctx)
-    jobs = client.jobs(pool=pool, limit=limit, offset=offset, reverse=reverse)
+    with known_pool(client, pool):
+        jobs = client.jobs(pool=pool, limit=limit, offset=offset, reverse=reverse)
     if as_json:
         print_json(jobs)
         return
@@ -81,7 +85,11 @@ def list_jobs(
     ids = [str(job["jobId"]) for job in jobs]
     if sys.stdout.isatty() and not as_csv:
         ids = short_ids(ids)
-    rows = [_row(job, id_, by_priority) for job, id_ in zip(jobs, ids, strict=True)]
+    reasons = in_names(client, [waiting_text(job) for job in jobs])
+    rows = [
+        _row(job, id_, reason, by_priority)
+        for job, id_, reason in zip(jobs, ids, reasons, strict=True)
+    ]
     print_rows(headers, rows, as_csv=as_csv, named_by=headers.index("ID"))
 
 
@@ -120,9 +128,12 @@ def update(
         raise InvalidArgument(
             "give exactly one of --priority, --weight, --resource-pool, --ahead-of and --behind-of"
         )
+    if resource_pool == "":
+        raise InvalidArgument("--resource-pool is empty: give the name of a pool")
     client = client_for(ctx)
     whole = _resolved(client, {"jobId": job_id, **given})
-    client.update_jobs([whole])
+    with known_pool(client, resource_pool):
+        client.update_jobs([whole])
     notice(f"updated job {whole['jobId']}")
 
 
@@ -152,7 +163,9 @@ def explain(ctx: typer.Context, job_id: JobId, as_json: JsonOption = False) -> N
     if as_json:
         print_json(explained)
         return
-    job = explained["job"]
+    job, waiting = explained["job"], explained["waiting"]
+    texts = [explained["lastRelease"] or "", *(run["reason"]["text"] for run in waiting)]
+    last_release, *reasons = in_names(client, texts)
     print_fields(
         [
             ("job", job["jobId"]),
@@ -161,13 +174,14 @@ def explain(ctx: typer.Context, job_id: JobId, as_json: JsonOption = False) -> N
             ("pool", job["resourcePool"]),
             ("priority", job.get("priority")),
             ("weight", job.get("weight")),
+            ("max_slots", job.get("maxSlots")),
             ("now", explained["text"]),
-            ("last asked to leave", explained["lastRelease"]),
+            ("last asked to leave", last_release),
         ]
     )
-    for runs in _alike(explained["waiting"]):
+    for runs in _alike([{**run, "why": why} for run, why in zip(waiting, reasons, strict=True)]):
         _print_waiting(runs)
-    more = int(explained["waitingTotal"]) - len(explained["waiting"])
+    more = int(explained["waitingTotal"]) - len(waiting)
     if more > 0:
         typer.echo(f"\n{more} more run{'s' * (more != 1)} of it wait{'s' * (more == 1)}")
     for run in explained["holding"]:
@@ -176,10 +190,10 @@ def explain(ctx: typer.Context, job_id: JobId, as_json: JsonOption = False) -> N
 
 
 def _alike(waiting: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Runs of which the same is to be said, in the order of their first."""
+    """Runs that wait for the same kind of reason and for as long, in the order of their first."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for run in waiting:
-        said = (run["slots"], run["reason"]["text"], run["advice"], run["expectedStart"])
+        said = (run["slots"], run["reason"]["kind"], run["advice"], run["expectedStart"])
         groups.setdefault(said, []).append(run)
     return list(groups.values())
 
@@ -190,9 +204,11 @@ def _print_waiting(runs: Sequence[dict[str, Any]]) -> None:
     each = " each" * bool(others and first["slots"] is not None)
     typer.echo(f"\n{who}{_slots(first)}{each}{_since(first)}")
     expected = local_time(first["expectedStart"])
+    why, why_last = first["why"], runs[-1]["why"]
     print_fields(
         [
-            ("  why", first["reason"]["text"]),
+            ("  why", why),
+            ("  why the last one", why_last if why_last != why else None),
             ("  what helps", first["advice"]),
             ("  expected to start", f"{expected} UTC" if expected else "not known"),
         ]
@@ -206,7 +222,7 @@ def _resolved(client: Client, update: dict[str, Any], *, strict: bool = True) ->
         if key in update:
             try:
                 whole[key] = resolve(client, update[key])
-            except NotFound:
+            except (NotFound, InvalidState):
                 if strict:
                     raise
     return whole
@@ -217,7 +233,7 @@ def _serves_priorities(pools: Sequence[dict[str, Any]], name: str | None) -> boo
     return any(pool.get("schedulerType") == "SCHEDULER_TYPE_PRIORITY" for pool in found)
 
 
-def _row(job: dict[str, Any], id_: str, by_priority: bool) -> list[Any]:
+def _row(job: dict[str, Any], id_: str, reason: str, by_priority: bool) -> list[Any]:
     summary = job.get("summary") or {}
     ahead = summary.get("jobsAhead", -1)
     name = job.get("name")
@@ -229,7 +245,7 @@ def _row(job: dict[str, Any], id_: str, by_priority: bool) -> list[Any]:
         job.get("priority") if by_priority else job.get("weight"),
         f"{job.get('allocatedSlots')}/{job.get('requestedSlots')}",
         state_name(summary.get("state")),
-        waiting_text(job),
+        reason,
         job.get("username"),
     ]
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from windlass.base.errors import InvalidArgument
-from windlass.sdk.client import Client
+from windlass.base.errors import Conflict, InvalidArgument, InvalidState, NotFound
+from windlass.sdk.client import TERMINAL_STATES, Client
 
 SHORTEST = 8
 """Ids are not cut shorter than this for a screen: what is unique today may not be tomorrow."""
 WHOLE = 36
-"""Length of a whole job id, a UUID: the master need not be asked what it stands for."""
-MAX_EXPERIMENT_DIGITS = 10
+"""Length of a whole job id, a UUID."""
+MAX_EXPERIMENT = 2**31 - 1
+"""A larger number can only be how an id begins."""
+_ALLOCATION_ID = re.compile(r"(?:\d+\.)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\d+")
 
 _OPERATIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "priority": ("priority", int),
@@ -39,16 +43,74 @@ def parse_operation(text: str) -> dict[str, Any]:
     try:
         return {"jobId": job_id, key: convert(value)}
     except ValueError:
-        raise InvalidArgument(f'"{text}": {name} must be a number, but is "{value}"') from None
+        number = "a whole number" if convert is int else "a number"
+        raise InvalidArgument(f'"{text}": {name} must be {number}, but is "{value}"') from None
 
 
 def resolve(client: Client, word: str) -> str:
-    """The whole id of a job that is written as its id, as the beginning of that, or as an experiment id."""
-    if word.isascii() and word.isdigit() and len(word) <= MAX_EXPERIMENT_DIGITS:
-        return str(client.experiment(int(word))["experiment"]["jobId"])
-    if len(word) == WHOLE:
-        return word
-    return str(client.job(word)["jobId"])
+    """The whole id of a job: written as its id, an experiment's number, a command's id, or how one of the ids begins.
+
+    Raises InvalidArgument for an empty word, NotFound, Conflict if it begins several, InvalidState for what is over.
+    """
+    if not word:
+        raise InvalidArgument("which job? give its id, how that begins, or an experiment id")
+    if word.isascii() and word.isdigit() and len(word) < WHOLE and int(word) <= MAX_EXPERIMENT:
+        try:
+            return str(live_experiment(client, int(word))["jobId"])
+        except NotFound:
+            if len(word) < SHORTEST:  # longer ones may be how an id begins
+                raise
+    try:
+        return str(client.job(word)["jobId"])
+    except NotFound:
+        return _job_of_command(client, word)
+
+
+def in_names(client: Client, texts: Sequence[str]) -> list[str]:
+    """The master's words, with the names of tasks for the ids of runs; one that is over keeps its id."""
+    if not any(map(_ALLOCATION_ID.search, texts)):
+        return list(texts)
+    names = {run.get("allocationId"): run.get("name") for run in client.live_allocations()}
+    return [_ALLOCATION_ID.sub(lambda id_: names.get(id_[0]) or id_[0], text) for text in texts]
+
+
+@contextmanager
+def known_pool(client: Client, name: str | None) -> Iterator[None]:
+    """Says which pools there are if the master does not find this one."""
+    try:
+        yield
+    except NotFound:
+        names = sorted(str(pool["name"]) for pool in client.resource_pools())
+        if name is None or name in names:
+            raise
+        raise InvalidArgument(f'there is no pool "{name}"; use one of {", ".join(names)}') from None
+
+
+def live_experiment(client: Client, number: int) -> dict[str, Any]:
+    """Raises NotFound, InvalidState if it is over."""
+    experiment: dict[str, Any] = client.experiment(number)["experiment"]
+    state = str(experiment.get("state"))
+    if state in TERMINAL_STATES:
+        raise InvalidState(
+            f"experiment {number} is over ({state.removeprefix('STATE_')}): it is in no queue any more"
+        )
+    return experiment
+
+
+def _job_of_command(client: Client, word: str) -> str:
+    found = [one for one in client.commands() if str(one["id"]).startswith(word.lower())]
+    if len(found) > 1:
+        ids = ", ".join(sorted(str(one["id"]) for one in found)[:3])
+        raise Conflict(
+            f"{len(found)} commands have ids that begin with '{word}': write more of {ids}"
+        )
+    if not found:
+        raise NotFound("job", word)
+    if found[0].get("state") == "STATE_TERMINATED":
+        raise InvalidState(
+            f"command {found[0]['id']} is over ({found[0].get('exitStatus')}): it is in no queue any more"
+        )
+    return str(found[0]["jobId"])
 
 
 def short_ids(ids: Sequence[str]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from windlass import __version__
 from windlass.cli.groups import LazyCommand, RootGroup
 
 
@@ -67,6 +68,12 @@ app = typer.Typer(
 )
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"windlass {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def root(
     ctx: typer.Context,
@@ -75,8 +82,14 @@ def root(
         typer.Option("-m", "--master", help="URL of the master (else DET_MASTER, else localhost)."),
     ] = None,
     user: Annotated[
-        str | None, typer.Option("-u", "--user", help="Who to be at the master.")
+        str | None, typer.Option("-u", "--user", help="Who to be for this one command.")
     ] = None,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_show_version, help="The version of this client."
+        ),
+    ] = False,
 ) -> None:
     ctx.obj = Settings(master, user)
 

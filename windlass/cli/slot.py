@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from windlass.cli.agent import DrainOption, device_kind, service_state
-from windlass.cli.connect import client_for
+from windlass.cli.connect import client_for, for_administrators
 from windlass.cli.groups import AliasedGroup
 from windlass.cli.output import CsvOption, JsonOption, notice, print_json, print_rows
 
@@ -67,8 +67,9 @@ def list_slots(ctx: typer.Context, as_json: JsonOption = False, as_csv: CsvOptio
 
 @app.command()
 def enable(ctx: typer.Context, agent_id: AgentId, slot_id: SlotId) -> None:
-    """Give a slot work again."""
-    client_for(ctx).enable_slot(agent_id, slot_id)
+    """Give a slot work again. For administrators."""
+    with for_administrators():
+        client_for(ctx).enable_slot(agent_id, slot_id)
     notice(f"enabled slot {slot_id} of agent {agent_id}")
 
 
@@ -76,11 +77,12 @@ def enable(ctx: typer.Context, agent_id: AgentId, slot_id: SlotId) -> None:
 def disable(
     ctx: typer.Context, agent_id: AgentId, slot_id: SlotId, drain: DrainOption = False
 ) -> None:
-    """Take a slot out of service: what holds it is stopped, and starts again elsewhere.
+    """Take a slot out of service: what holds it is stopped; a trial starts again elsewhere.
 
-    With --drain it may finish first.
+    With --drain it may finish first. For administrators.
     """
-    client_for(ctx).disable_slot(agent_id, slot_id, drain=drain)
+    with for_administrators():
+        client_for(ctx).disable_slot(agent_id, slot_id, drain=drain)
     notice(f"{'draining' if drain else 'disabled'} slot {slot_id} of agent {agent_id}")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from windlass.base.errors import Unauthenticated
@@ -31,7 +32,7 @@ def master_url(given: str | None, environ: Mapping[str, str]) -> str:
 
 
 class TokenCache:
-    """Tokens by master and user, and who used each master last."""
+    """Tokens by master and user, and who logged in at each master last."""
 
     def __init__(self, path: Path | None = None) -> None:
         base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
@@ -44,18 +45,27 @@ class TokenCache:
         tokens: dict[str, str] = self._master(url).get("tokens") or {}
         return tokens.get(user)
 
-    def remember(self, url: str, user: str, token: str) -> None:
+    def remember(self, url: str, user: str, token: str, *, active: bool = True) -> None:
+        """`active`: calls that name nobody are this user's from now on."""
         content = self._read()
         master = content["masters"].setdefault(url, {})
-        master["active_user"] = user
+        if active:
+            master["active_user"] = user
         master.setdefault("tokens", {})[user] = token
         self._write(content)
 
     def forget(self, url: str, user: str) -> None:
+        self._forget(url, user, active=False)
+
+    def forget_token(self, url: str, user: str) -> None:
+        """It has expired. Who the user is stays: nobody becomes somebody else by that."""
+        self._forget(url, user, active=True)
+
+    def _forget(self, url: str, user: str, *, active: bool) -> None:
         content = self._read()
         master = content["masters"].get(url) or {}
         (master.get("tokens") or {}).pop(user, None)
-        if master.get("active_user") == user:
+        if master.get("active_user") == user and not active:
             master["active_user"] = None
         self._write(content)
 
@@ -101,9 +111,9 @@ def connect(
 ) -> Session:
     """A logged-in session.
 
-    Who: `user`, else DET_USER with DET_PASS, else the last user of this master, else DET_USER with DET_USER_TOKEN (as
-    inside tasks), else `determined`. Raises Unauthenticated, with the command that helps, if there is no way in and
-    nobody to ask.
+    Who: `user`, for this session only; else DET_USER with DET_PASS, else who logged in at this master last, else
+    DET_USER with DET_USER_TOKEN (as inside tasks), else `determined`. Raises Unauthenticated, with the command that
+    helps, if there is no way in and nobody to ask.
     """
     env = os.environ if environ is None else environ
     tokens = cache or TokenCache()
@@ -119,12 +129,13 @@ def connect(
         if active and cached and _is_valid(session, cached):
             return session
         if cached and active:
-            tokens.forget(url, active)
+            tokens.forget_token(url, active)
         env_token = env.get("DET_USER_TOKEN")
         if env_user and env_token and active in (None, env_user):
             session.token = env_token
             return session
-        _log_in(session, tokens, active or DEFAULT_USER, bool(cached), ask_password)
+        remember = partial(tokens.remember, url, active or DEFAULT_USER, active=user is None)
+        _log_in(session, remember, active or DEFAULT_USER, bool(cached), ask_password)
     except BaseException:
         session.close()
         raise
@@ -142,11 +153,15 @@ def _is_valid(session: Session, token: str) -> bool:
 
 
 def _log_in(
-    session: Session, tokens: TokenCache, user: str, expired: bool, ask: AskPassword | None
+    session: Session,
+    remember: Callable[[str], None],
+    user: str,
+    expired: bool,
+    ask: AskPassword | None,
 ) -> None:
     if user in _WITHOUT_PASSWORD:
         try:
-            tokens.remember(session.url, user, session.login(user, ""))
+            remember(session.login(user, ""))
         except Unauthenticated:
             pass
         else:
@@ -157,4 +172,4 @@ def _log_in(
             f"{why} as {user} at {session.url}: run `det -m {session.url} user login {user}`"
         )
     password = ask(f"Password for {user} at {session.url}")
-    tokens.remember(session.url, user, session.login(user, password))
+    remember(session.login(user, password))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -14,6 +15,7 @@ from master.api.paging import pagination
 from master.api.replies import reply
 from master.api.services import Api, TheApi
 from master.api.wire.agents import agent as agent_json
+from master.api.wire.agents import container_states
 from master.api.wire.agents import slot as slot_json
 from master.store.paging import cut
 from rm_backends.base import AgentView, SlotView
@@ -38,11 +40,11 @@ async def list_agents(
     if query.order_by == "DESC":
         views.reverse()
     page = cut(views, query.page())
-    runs = api.services.allocations.open_states()
+    states = _container_states(api)
     agents = [
         agent_json(
             view,
-            runs,
+            states,
             with_slots=not query.exclude_slots,
             with_containers=not query.exclude_containers,
         )
@@ -72,9 +74,9 @@ async def disable(agent_id: str, body: Disable, principal: Admin, api: TheApi) -
 
 @router.get("/{agent_id}/slots")
 async def list_slots(agent_id: str, principal: Caller, api: TheApi) -> Response:
-    runs = api.services.allocations.open_states()
+    states = _container_states(api)
     slots = sorted(api.services.agents.agent(agent_id).slots, key=lambda slot: slot.id)
-    return reply({"slots": [slot_json(view, runs) for view in slots]})
+    return reply({"slots": [slot_json(view, states) for view in slots]})
 
 
 @router.get("/{agent_id}/slots/{slot_id}")
@@ -98,11 +100,15 @@ async def disable_slot(
 
 
 def _one(api: Api, view: AgentView) -> Response:
-    return reply({"agent": agent_json(view, api.services.allocations.open_states())})
+    return reply({"agent": agent_json(view, _container_states(api))})
 
 
 def _one_slot(api: Api, view: SlotView) -> Response:
-    return reply({"slot": slot_json(view, api.services.allocations.open_states())})
+    return reply({"slot": slot_json(view, _container_states(api))})
+
+
+def _container_states(api: Api) -> Mapping[str, str]:
+    return container_states(api.services.allocations.open_states().values())
 
 
 def _slot(api: Api, agent_id: str, slot_id: str) -> SlotView:

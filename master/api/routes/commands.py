@@ -70,7 +70,7 @@ async def launch(request: Request, principal: User, api: TheApi) -> Response:
         workspace_id=workspace_id,
     )
     if body.preview:
-        checked = commands.check(new)
+        checked = await commands.check(new)
         command = wire.preview(checked, principal, workspace_id)
     else:
         checked = await commands.launch(new)

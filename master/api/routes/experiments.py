@@ -27,9 +27,9 @@ from master.api.wire import experiments as wire
 from master.api.wire.jobs import summary
 from master.api.wire.values import finite
 from master.core.reasons import Reason
+from master.experiments.creation import NewExperiment
 from master.experiments.live import LiveExperiment
 from master.experiments.queries import ExperimentFilter
-from master.experiments.service import NewExperiment
 from master.store.paging import Page, Row
 from windlass.base.errors import NotFound
 
@@ -189,8 +189,7 @@ def _waiting(api: Api, live: LiveExperiment | None) -> Reason | None:
     """Why the experiment's first waiting trial waits."""
     if live is None:
         return None
-    reasons = api.services.experiments.waiting_reasons(live.state)
-    return next(iter(reasons.values()), None)
+    return api.services.experiments.first_waiting_reason(live.state)
 
 
 def _job_summary(api: Api, live: LiveExperiment) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ from master.api.services import Api, TheApi
 from master.api.wire import trials as wire
 from master.api.wire.checkpoints import checkpoint_workload
 from master.core.reasons import Reason
+from master.experiments.live import LiveExperiment
 from master.experiments.metrics import TRAINING, VALIDATION, number
 from master.store.paging import Row, cut
 
@@ -116,12 +117,9 @@ async def trials_json(api: Api, rows: Sequence[Row]) -> list[dict[str, Any]]:
     }
     now = api.services.clock.now()
     seconds = await api.reads.metrics.slot_seconds([row["task_id"] for row in rows], now)
-    reasons: dict[int, dict[int, Reason]] = {}
     items = []
     for row in rows:
         live = api.services.experiments.live(row["experiment_id"])
-        if live is not None and live.state.id not in reasons:
-            reasons[live.state.id] = api.services.experiments.waiting_reasons(live.state)
         items.append(
             wire.trial(
                 row,
@@ -129,10 +127,15 @@ async def trials_json(api: Api, rows: Sequence[Row]) -> list[dict[str, Any]]:
                 reports=reports,
                 best_checkpoint=best.get(row["id"]),
                 slot_seconds=seconds.get(row["task_id"], 0.0),
-                waiting=reasons.get(row["experiment_id"], {}).get(row["id"]),
+                waiting=_waiting(api, live, row["request_id"]),
             )
         )
     return items
+
+
+def _waiting(api: Api, live: LiveExperiment | None, request_id: str) -> Reason | None:
+    trial = live.state.trials.get(request_id) if live is not None else None
+    return None if trial is None else api.services.experiments.waiting_reason(trial)
 
 
 Kind = Literal["training", "validation", "checkpoint"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from master.allocations.machine import AllocationState
@@ -19,14 +19,13 @@ DEVICE_TYPES = {
 
 def agent(
     view: AgentView,
-    runs: Mapping[str, AllocationState],
+    states: Mapping[str, str],
     *,
     with_slots: bool = True,
     with_containers: bool = True,
 ) -> dict[str, Any]:
-    """`runs`: the open allocations by id."""
+    """`states` as `container_states` tells them."""
     slots = sorted(view.slots, key=lambda slot: slot.id)
-    states = _container_states(runs)
     return {
         "id": view.id,
         "registeredTime": time(view.registered),
@@ -36,7 +35,7 @@ def agent(
         "draining": view.draining,
         "version": view.version,
         "labels": list(view.labels),
-        "slots": {str(s.id): _slot(s, states) for s in slots} if with_slots else {},
+        "slots": {str(s.id): slot(s, states) for s in slots} if with_slots else {},
         "containers": {
             id_: _container(id_, allocation_id, states)
             for id_, allocation_id in sorted(view.containers.items())
@@ -59,18 +58,13 @@ def device(view: SlotView) -> dict[str, Any]:
     }
 
 
-def slot(view: SlotView, runs: Mapping[str, AllocationState]) -> dict[str, Any]:
-    """`runs`: the open allocations by id."""
-    return _slot(view, _container_states(runs))
+def container_states(runs: Iterable[AllocationState]) -> dict[str, str]:
+    """Container id -> how far it is. Looked up once for all agents and slots of a reply: there may be many."""
+    return {c.container.container_id: c.phase.value for run in runs for c in run.containers}
 
 
-def _container_states(runs: Mapping[str, AllocationState]) -> dict[str, str]:
-    return {
-        c.container.container_id: c.phase.value for run in runs.values() for c in run.containers
-    }
-
-
-def _slot(view: SlotView, states: Mapping[str, str]) -> dict[str, Any]:
+def slot(view: SlotView, states: Mapping[str, str]) -> dict[str, Any]:
+    """`states` as `container_states` tells them."""
     container = None
     if view.container_id is not None:
         container = _container(view.container_id, view.allocation_id or "", states)

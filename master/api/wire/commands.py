@@ -26,20 +26,20 @@ _STATES: Mapping[AllocationPhase, str] = {
 
 
 def command(row: Row, live: CommandState | None, waiting: Reason | None = None) -> dict[str, Any]:
-    """`row` with its owner's names; `live`: its state in memory while it is not over."""
+    """`row` with its owner's names; `live`: its state in memory, which may be newer."""
     run = live.open_allocation if live is not None else None
     return {
         "id": row["id"],
         "description": row["description"],
         "state": _state(CommandPhase(row["state"]) if live is None else live.phase, run),
         "startTime": time(row["created_at"]),
-        "endTime": time(row["ended_at"]),
+        "endTime": time(row["ended_at"] if live is None else live.ended_at),
         "container": _container(run),
         "username": row["username"],
         "displayName": row["display_name"],
         "userId": row["owner_id"],
         "resourcePool": row["resource_pool"],
-        "exitStatus": row["exit_status"],
+        "exitStatus": row["exit_status"] if live is None else live.exit_status,
         "jobId": row["job_id"],
         "workspaceId": row["workspace_id"],
         "waitingReason": waiting.text if waiting is not None else None,

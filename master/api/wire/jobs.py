@@ -75,6 +75,7 @@ def _facts(facts: JobFacts) -> dict[str, Any]:
         "submissionTime": time(facts.order.submitted),
         "priority": facts.order.priority,
         "weight": facts.order.weight,
+        "maxSlots": facts.order.max_slots,
         "progress": finite(facts.progress),
         "workspaceId": facts.workspace_id,
         "summary": None,

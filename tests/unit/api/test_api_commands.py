@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from master.allocations.machine import AllocationPhase, AllocationState
+from master.store.paging import Row
 from master.tasks.live import LiveCommand
+from master.tasks.queries import CommandQueries
 from tests.fakes.api_world import ApiWorld, file
 
 URL = "/api/v1/commands"
@@ -247,3 +249,22 @@ async def test_lists_are_filtered_sorted_and_paged(world: ApiWorld) -> None:
     assert (page["endIndex"], page["total"]) == (2, 3)
     assert "workspace '9' not found" in await world.refused(404, "GET", f"{URL}?workspaceId=9")
     assert "SORT_BY_ID" in await world.refused(400, "GET", f"{URL}?sortBy=x")
+
+
+async def test_a_command_that_ends_while_it_is_read_is_never_seen_to_wait_again(
+    world: ApiWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id_ = await launch(world)
+    read = CommandQueries.command
+
+    async def read_late(queries: CommandQueries, command_id: str) -> Row:
+        row = await read(queries, command_id)
+        await world.services.commands.kill(id_, by="eve")
+        await world.services.commands.tick()
+        return row
+
+    monkeypatch.setattr(CommandQueries, "command", read_late)
+    seen = await look(world, id_)
+    assert seen["state"] == "STATE_TERMINATED"
+    assert seen["exitStatus"].startswith("killed before it started")
+    assert seen["endTime"] is not None

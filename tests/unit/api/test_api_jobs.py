@@ -58,6 +58,7 @@ async def test_a_job_as_the_contract_has_it(queue_world: ApiWorld) -> None:
         "isPreemptible": True,
         "priority": 42,
         "weight": 1.0,
+        "maxSlots": None,
         "requestedSlots": 1,
         "allocatedSlots": 0,
         "progress": 0.0,
@@ -199,6 +200,7 @@ async def test_the_resources_of_an_experiment(queue_world: ApiWorld) -> None:
     found = await patch(priority=7, weight=None)
     assert (found["priority"], found["weight"]) == (7, 2.5)
     assert (await patch(maxSlots=2))["max_slots"] == 2
+    assert (await listed(queue_world))[0]["maxSlots"] == 2
     assert (await patch(max_slots=None))["max_slots"] is None
     assert (await listed(queue_world))[0]["priority"] == 7
     assert (await listed(queue_world))[0]["jobId"] == job_id

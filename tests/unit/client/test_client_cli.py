@@ -11,6 +11,7 @@ import pytest
 from client_scripted_master import Answer, Asked, ScriptedMaster, free_port
 from typer.testing import CliRunner, Result
 
+from windlass import __version__
 from windlass.cli.groups import MissingExtra, load_operator_commands
 from windlass.cli.main import app
 from windlass.cli.output import fit_columns, waiting_text
@@ -357,6 +358,11 @@ def test_login_is_remembered_and_forgotten(cluster: ScriptedMaster) -> None:
     call: Asked = cluster.calls("POST", "/api/v1/auth/logout")[0]
     assert call.headers["authorization"] == "Bearer t"
     assert "not logged in" in det(cluster, "user", "logout").stderr
+
+
+def test_the_version_of_the_client_needs_no_master() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"windlass {__version__}\n")
 
 
 def test_version_works_with_and_without_a_master(cluster: ScriptedMaster) -> None:

@@ -27,6 +27,7 @@ ID = "0a1b2c3d-0000-4000-8000-000000000001"
 OTHER = "0a1bffff-0000-4000-8000-000000000002"
 COMMAND: dict[str, Any] = {
     "id": ID,
+    "jobId": "0b1b2c3d-0000-4000-8000-000000000003",
     "description": "Command (calm-fox)",
     "state": "STATE_RUNNING",
     "username": "determined",
@@ -223,6 +224,13 @@ def test_a_reason_that_lasts_is_said_once(cluster: ScriptedMaster) -> None:
     result = det(cluster, "cmd", "run", "ls")
     assert (result.exit_code, result.stdout) == (0, "one\ntwo\n")
     assert result.stderr.count("waiting: queued behind 3 jobs") == 1
+    run = f"3.{OTHER}.1"
+    tasks = {run: {"allocationId": run, "name": "Trial 9 (Experiment 3)"}}
+    cluster.on("GET", "/api/v1/tasks", {"allocationIdToSummary": tasks})
+    waiting = {"state": "STATE_QUEUED", "waitingReason": f"starts when {run} has given back slots"}
+    states_are(cluster, waiting, waiting, ended)
+    named = "waiting: starts when Trial 9 (Experiment 3) has given back slots"
+    assert named in det(cluster, "cmd", "run", "ls").stderr.splitlines()
 
 
 def test_the_end_is_waited_for_after_the_log(cluster: ScriptedMaster) -> None:
@@ -306,6 +314,7 @@ def test_describe_and_config(cluster: ScriptedMaster) -> None:
     assert "QUEUED" in said
     assert "queued behind 3 jobs" in said
     assert '["echo", "hi"]' in said
+    assert COMMAND["jobId"] in said
     assert json.loads(det(cluster, "cmd", "describe", ID, "--json").stdout)["config"] == CONFIG
     assert det(cluster, "cmd", "config", ID).stdout.splitlines()[:2] == ["entrypoint:", "- echo"]
     assert json.loads(det(cluster, "cmd", "config", ID, "--json").stdout) == CONFIG

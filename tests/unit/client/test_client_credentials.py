@@ -100,6 +100,30 @@ def test_an_expired_token_leads_to_a_question_or_to_the_command(
         connect(master.url, "bob", environ={}, ask_password=lambda _: "guess")
 
 
+def test_who_is_named_for_one_call_is_not_who_the_user_is_afterwards(
+    master: ScriptedMaster, passwords: dict[str, str]
+) -> None:
+    cache = TokenCache()
+    cache.remember(master.url, "alice", "token-alice")
+    passwords["admin"] = ""
+    with connect(master.url, "admin", environ={}) as session:
+        assert session.token == "token-admin"
+    with connect(master.url, environ={}) as session:
+        assert session.token == "token-alice"
+    with connect(master.url, "admin", environ={}):
+        assert len(master.calls("POST", "/api/v1/auth/login")) == 1, "its token is remembered"
+
+
+def test_an_expired_login_makes_nobody_somebody_else(
+    master: ScriptedMaster, passwords: dict[str, str]
+) -> None:
+    TokenCache().remember(master.url, "alice", "token-old")
+    with pytest.raises(Unauthenticated, match=r"expired.*user login alice"):
+        connect(master.url, environ={})
+    with pytest.raises(Unauthenticated, match=r"not logged in.*user login alice"):
+        connect(master.url, environ={})
+
+
 def test_the_environment_logs_in(master: ScriptedMaster, passwords: dict[str, str]) -> None:
     environ = {"DET_USER": "alice", "DET_PASS": "wonder", "DET_USER_TOKEN": "token-alice"}
     with connect(master.url, environ=environ) as session:

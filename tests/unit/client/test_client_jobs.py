@@ -29,6 +29,7 @@ JOB: dict[str, Any] = {
     "resourcePool": "default",
     "priority": 42,
     "weight": 2.5,
+    "maxSlots": 9,
     "allocatedSlots": 1,
     "requestedSlots": 4,
     "summary": {"state": "STATE_SCHEDULED", "jobsAhead": 0},
@@ -43,6 +44,15 @@ OTHER = {
     "summary": {"state": "STATE_QUEUED", "jobsAhead": 1},
     "waitingReason": "queued: 4 slots of 4 are in use by other jobs at their fair share",
 }
+COMMANDS = [
+    {"id": "c1d2e3f4-0000-4000-8000-000000000003", "jobId": SECOND, "state": "STATE_QUEUED"},
+    {
+        "id": "c1aaaaaa-0000-4000-8000-000000000004",
+        "jobId": "0a1b2c3d-2222-4000-8000-000000000005",
+        "state": "STATE_TERMINATED",
+        "exitStatus": "success",
+    },
+]
 EXPLAINED = {
     "job": JOB,
     "text": "holds 1 slot, 13 runs waiting for slots, 3 jobs ahead",
@@ -89,7 +99,11 @@ def cluster(master: ScriptedMaster) -> ScriptedMaster:
     master.on("GET", "/api/v1/job-queues", {"jobs": [JOB, OTHER], "pagination": page})
     master.on("POST", "/api/v1/job-queues", {})
     master.on("GET", "/api/v1/experiments/7", {"experiment": {"id": 7, "jobId": FIRST}})
+    over = {"id": 8, "jobId": FIRST, "state": "STATE_ERROR"}
+    master.on("GET", "/api/v1/experiments/8", {"experiment": over})
     master.on("GET", "/api/v1/windlass/jobs/0a1b2c3d-1", {"job": OTHER})
+    master.on("GET", f"/api/v1/windlass/jobs/{FIRST}", {"job": JOB})
+    master.on("GET", "/api/v1/commands", {"commands": COMMANDS})
     master.on("GET", f"/api/v1/windlass/jobs/{FIRST}/explain", EXPLAINED)
     master.on("PATCH", "/api/v1/experiments/7", {"experiment": {"id": 7}})
     pools(master, "SCHEDULER_TYPE_PRIORITY")
@@ -245,7 +259,9 @@ def test_a_batch_goes_out_in_one_call(cluster: ScriptedMaster) -> None:
         (".priority=1", "must be written as JOB.OPERATION=VALUE"),
         ("7.priority=", "must be written as JOB.OPERATION=VALUE"),
         ("7.speed=1", 'there is no operation "speed"; use one of priority, weight'),
-        ("7.priority=high", 'priority must be a number, but is "high"'),
+        ("7.priority=high", 'priority must be a whole number, but is "high"'),
+        ("7.priority=1.0", 'priority must be a whole number, but is "1.0"'),
+        ("7.weight=1,5", 'weight must be a number, but is "1,5"'),
     ],
 )
 def test_a_malformed_operation_is_named_and_nothing_is_sent(
@@ -269,6 +285,7 @@ def test_an_explanation_for_people_and_for_programs(cluster: ScriptedMaster) -> 
     text = said(det(cluster, "job", "explain", "7"))
     for line in (
         "what                 experiment 7: digits",
+        "max_slots            9",
         "now                  holds 1 slot, 13 runs waiting for slots, 3 jobs ahead",
         "last asked to leave  made room for job 3",
         "Trial 12 (Experiment 7) waits for 3 slots since 2026-01-02 03:04:05 UTC",
@@ -283,6 +300,88 @@ def test_an_explanation_for_people_and_for_programs(cluster: ScriptedMaster) -> 
     ):
         assert line in text.splitlines()
     assert json.loads(said(det(cluster, "job", "explain", FIRST, "--json"))) == EXPLAINED
+
+
+@pytest.mark.parametrize("word", ["c1d2", "C1D2E3F4", COMMANDS[0]["id"]])
+def test_a_job_may_be_called_by_its_command(cluster: ScriptedMaster, word: str) -> None:
+    assert said(det(cluster, "job", "update", word, "--priority", "3")) == ""
+    assert updates(cluster) == [[{"jobId": SECOND, "priority": 3}]]
+
+
+def test_an_id_may_begin_with_digits_only(cluster: ScriptedMaster) -> None:
+    cluster.on("GET", "/api/v1/windlass/jobs/12345678", {"job": OTHER})
+    assert said(det(cluster, "job", "update", "12345678", "--priority", "3")) == ""
+    assert updates(cluster) == [[{"jobId": SECOND, "priority": 3}]]
+    cluster.on("GET", "/api/v1/windlass/jobs/9999999999", {"job": OTHER})
+    assert said(det(cluster, "job", "update", "9999999999", "--priority", "4")) == ""
+    assert cluster.calls("GET", "/api/v1/experiments/9999999999") == [], "no experiment's number"
+    short = refused(det(cluster, "job", "update", "1234567", "--priority", "3"))
+    assert "experiments/1234567 not found" in short
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("", "which job? give its id, how that begins, or an experiment id"),
+        ("8", "experiment 8 is over (ERROR): it is in no queue any more"),
+        ("c1aa", f"command {COMMANDS[1]['id']} is over (success): it is in no queue any more"),
+        ("c1", "2 commands have ids that begin with 'c1'"),
+        ("e9", "job 'e9' not found"),
+    ],
+)
+def test_what_stands_for_no_job_is_said(cluster: ScriptedMaster, word: str, message: str) -> None:
+    assert message in refused(det(cluster, "job", "explain", word))
+    assert message in refused(det(cluster, "job", "update", word, "-w", "2"))
+    assert updates(cluster) == []
+
+
+def test_an_unknown_pool_is_refused_with_those_there_are(cluster: ScriptedMaster) -> None:
+    missing = (404, {"error": {"code": 5, "error": "resource pool 'gpu' not found"}})
+    cluster.on("GET", "/api/v1/job-queues", lambda _: missing)
+    cluster.on("POST", "/api/v1/job-queues", lambda _: missing)
+    message = 'error: there is no pool "gpu"; use one of default, shared'
+    assert refused(det(cluster, "job", "list", "-p", "gpu")) == message
+    assert refused(det(cluster, "job", "list", "-p", "gpu", "--json")) == message
+    assert refused(det(cluster, "job", "update", "7", "--resource-pool", "gpu")) == message
+    other = refused(det(cluster, "job", "update", "7", "--resource-pool", "shared"))
+    assert other == "error: resource pool 'gpu' not found", "what else is missing stays as it was"
+    empty = refused(det(cluster, "job", "update", "7", "--resource-pool", ""))
+    assert empty == "error: --resource-pool is empty: give the name of a pool"
+
+
+def test_people_read_the_names_of_tasks_and_programs_the_ids(cluster: ScriptedMaster) -> None:
+    live, over = f"3.{FIRST}.2", f"{SECOND}.1"
+    tasks = {live: {"allocationId": live, "name": "Trial 9 (Experiment 3)"}}
+    cluster.on("GET", "/api/v1/tasks", {"allocationIdToSummary": tasks})
+    reason = {"kind": "needs_release", "text": f"starts when {live} has given back slots"}
+    waiting = [{**EXPLAINED["waiting"][0], "reason": reason}]
+    answer = {**EXPLAINED, "waiting": waiting, "lastRelease": f"needed by {over}"}
+    cluster.on("GET", f"/api/v1/windlass/jobs/{FIRST}/explain", answer)
+    page = {"jobs": [{**OTHER, "waitingReason": reason["text"]}], "pagination": {}}
+    cluster.on("GET", "/api/v1/job-queues", page)
+    (row,) = table(said(det(cluster, "job", "list", "--csv")))
+    assert row["Waiting for"] == "starts when Trial 9 (Experiment 3) has given back slots"
+    assert json.loads(said(det(cluster, "job", "list", "--json"))) == page["jobs"]
+    lines = said(det(cluster, "job", "explain", "7")).splitlines()
+    assert "  why                starts when Trial 9 (Experiment 3) has given back slots" in lines
+    assert f"last asked to leave  needed by {over}" in lines, "nobody knows what is over"
+    assert json.loads(said(det(cluster, "job", "explain", "7", "--json"))) == answer
+
+
+def test_runs_that_differ_in_their_place_only_are_one_paragraph(cluster: ScriptedMaster) -> None:
+    first = EXPLAINED["waiting"][0]
+    texts = ["no slots are free", "queued behind 1 request", "queued behind 2 requests"]
+    waiting = [{**first, "reason": {"kind": "queued", "text": text}} for text in texts]
+    answer = {**EXPLAINED, "waiting": waiting, "waitingTotal": 3, "holding": []}
+    cluster.on("GET", f"/api/v1/windlass/jobs/{FIRST}/explain", answer)
+    text = said(det(cluster, "job", "explain", "7"))
+    assert text.splitlines()[-4:] == [
+        "  why                no slots are free",
+        "  why the last one   queued behind 2 requests",
+        "  what helps         wait for the 3 jobs ahead of it",
+        "  expected to start  2026-01-02 04:00:00 UTC",
+    ]
+    assert "Trial 12 (Experiment 7) and 2 more wait for 3 slots each" in text
 
 
 def test_runs_that_wait_alike_are_explained_once(cluster: ScriptedMaster) -> None:
@@ -315,6 +414,15 @@ def test_the_resources_of_an_experiment_are_set(
     assert said(det(cluster, "e", "set", verb, "7", value)) == f"Set {shown}\n"
     (asked,) = cluster.calls("PATCH", "/api/v1/experiments/7")
     assert asked.body == {"id": 7, "resources": resources}
+
+
+def test_an_experiment_that_is_over_says_so(cluster: ScriptedMaster) -> None:
+    missing = (404, {"error": {"code": 5, "error": "live experiment '8' not found"}})
+    cluster.on("PATCH", "/api/v1/experiments/.*", lambda _: missing)
+    said_of_it = "error: experiment 8 is over (ERROR): it is in no queue any more"
+    assert refused(det(cluster, "e", "set", "weight", "8", "2")) == said_of_it
+    assert "/experiments/9 not found" in refused(det(cluster, "e", "set", "weight", "9", "2"))
+    assert "live experiment" in refused(det(cluster, "e", "set", "weight", "7", "2"))
 
 
 def test_a_limit_must_be_a_number(cluster: ScriptedMaster) -> None:

@@ -105,6 +105,27 @@ def test_all_agents_at_once(cluster: ScriptedMaster) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("agent", "disable", "gpu-1"),
+        ("agent", "enable", "gpu-1"),
+        ("slot", "disable", "gpu-1", "0"),
+    ],
+)
+def test_whoever_is_no_administrator_hears_the_way_out(
+    cluster: ScriptedMaster, words: tuple[str, ...]
+) -> None:
+    answer = {"error": {"code": 7, "error": "user does not have permission"}}
+    cluster.on("POST", "/api/v1/agents/.*", lambda _: (403, answer))
+    refused = det(cluster, *words)
+    assert refused.exit_code == 1
+    assert refused.stderr == (
+        "error: user does not have permission: only administrators may do this, "
+        "for example as `det -u admin ...`\n"
+    )
+
+
 @pytest.mark.parametrize("which", [[], ["--all", "gpu-1"]])
 @pytest.mark.parametrize("verb", ["enable", "disable"])
 def test_which_agents_must_be_said(cluster: ScriptedMaster, verb: str, which: list[str]) -> None:
@@ -118,7 +139,7 @@ def test_draining_lists_what_still_runs_there(cluster: ScriptedMaster) -> None:
     drained = det(cluster, "agent", "disable", "--drain", "gpu-1")
     assert drained.stderr == "draining agent gpu-1\n"
     header, row = drained.stdout.splitlines()
-    assert header.split() == ["Task", "Allocation", "Name", "Slots", "Agents", "Since"]
+    assert header.split() == ["Task", "Allocation", "Name", "Slots", "Agents", "Submitted"]
     assert "Trial 3" in row
     assert "gpu-1" in row
     assert changes(cluster) == [("gpu-1/disable", {"drain": True})]

@@ -24,7 +24,7 @@ from master.jobs.ports import JobFacts
 from master.jobs.queue import as_job
 from master.jobs.service import JobService
 from master.store.store import Store
-from rm_backends.agents.views import PoolView, QueueEntry, QueueState
+from rm_backends.agents.views import JobInPool, PoolView, QueueEntry, QueueState
 from rm_backends.base import JobOrder
 from windlass.base.clock import ManualClock
 from windlass.base.errors import InvalidArgument, NotFound, WindlassError
@@ -80,7 +80,9 @@ def entry(
     )
 
 
-def pool_view(name: str, settings: SchedulerSettings, *, dynamic: bool = False) -> PoolView:
+def pool_view(
+    name: str, settings: SchedulerSettings, *, dynamic: bool = False, used: int = 0
+) -> PoolView:
     return PoolView(
         name=name,
         description="",
@@ -88,7 +90,7 @@ def pool_view(name: str, settings: SchedulerSettings, *, dynamic: bool = False) 
         dynamic=dynamic,
         agents=1,
         slots=4,
-        slots_used=0,
+        slots_used=used,
         aux_running=0,
         aux_capacity=100,
         waiting=0,
@@ -169,10 +171,20 @@ class MemoryCluster:
     def pools_view(self) -> Sequence[PoolView]:
         return [pool_view(name, settings) for name, settings in self.settings.items()]
 
-    def queue(self, pool: str) -> Sequence[QueueEntry]:
+    def scheduler(self, pool: str) -> SchedulerSettings:
         if pool not in self.settings:
             raise NotFound("resource pool", pool)
-        return [one for one in self.entries if one.pool == pool]
+        return self.settings[pool]
+
+    def jobs_in(self, pool: str) -> Sequence[JobInPool]:
+        entries = self.queue(pool)
+        holding = {one.job.id for one in entries if one.state is not QueueState.QUEUED}
+        jobs = {one.job.id: one.job for one in entries}
+        return [JobInPool(job=job, holds=id_ in holding) for id_, job in jobs.items()]
+
+    def queue(self, pool: str, job_id: str | None = None) -> Sequence[QueueEntry]:
+        self.scheduler(pool)
+        return [one for one in self.entries if one.pool == pool and job_id in (None, one.job.id)]
 
     @property
     def rm(self) -> MemoryCluster:

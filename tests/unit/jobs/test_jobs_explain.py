@@ -33,13 +33,14 @@ def advice(
     dynamic: bool = False,
     held: int = 0,
     slots: int = 4,
+    used: int = 0,
     **changes: Any,
 ) -> str:
     job = facts("job", **changes)
     situation = Situation(
         facts=job,
         queued=queued(job, settings, held),
-        pool=pool_view("gpu", settings, dynamic=dynamic),
+        pool=pool_view("gpu", settings, dynamic=dynamic, used=used),
         slots=slots,
     )
     return advise(Reason(kind=kind, text=""), situation)
@@ -82,11 +83,23 @@ def test_a_used_share_is_told_from_used_max_slots() -> None:
         assert said == expected
 
 
+def test_a_larger_weight_helps_only_against_others() -> None:
+    """`used`: the slots of the pool that are held by all jobs together."""
+    for kind in (ReasonKind.SHARE_USED, ReasonKind.QUEUED):
+        alone = advice(kind, FAIR_SHARE, slots=1, held=4, used=4)
+        assert alone.startswith("wait until its other runs end, or add agents to pool gpu")
+        assert "weight" not in alone
+        assert "raise its weight" in advice(kind, FAIR_SHARE, slots=1, held=4, used=5)
+        assert "raise its weight" in advice(kind, FAIR_SHARE, slots=1, held=0, used=0)
+
+
 def test_capacity_is_launched_or_added() -> None:
     assert "launches machines" in advice(ReasonKind.NEEDS_CAPACITY, dynamic=True)
     assert "add agents to pool gpu" in advice(ReasonKind.NEEDS_CAPACITY)
     said = advice(ReasonKind.NO_SUCH_AGENT)
-    assert "add agents that can hold 4 slots to pool gpu" in said
+    assert "add agents that can hold 4 slots to pool gpu, or bring back those that are away" in said
+    assert "ask for fewer slots" in said
+    assert "fewer" not in advice(ReasonKind.NO_SUCH_AGENT, slots=1)
     assert "max_instances of pool gpu" in advice(ReasonKind.AT_LIMIT)
     assert "budget of pool gpu" in advice(ReasonKind.OVER_BUDGET)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from decimal import Decimal
 
@@ -11,6 +12,7 @@ from jobs_queue_world import (
     FAIR_SHARE,
     NOW,
     PRIORITY,
+    ROUND_ROBIN,
     MemoryCluster,
     entry,
     facts,
@@ -18,9 +20,11 @@ from jobs_queue_world import (
 
 from master.core.jobs import JobType, SetMaxSlots, SetPool, SetPriority, SetWeight
 from master.core.reasons import Reason, ReasonKind
+from master.core.scheduler.types import SchedulerSettings
 from master.jobs.changes import JobUpdate, UpdatesFailed
 from master.jobs.service import MAX_EXPLAINED, JobService
 from master.store.store import Store
+from rm_backends.agents.views import QueueEntry
 from windlass.base.errors import Conflict, InvalidArgument, LeaseLost, NotFound
 
 
@@ -223,3 +227,39 @@ async def test_a_job_whose_pool_is_gone_is_explained_too(
     assert run.advice.startswith("add pool gone to the master's configuration again")
     with pytest.raises(NotFound):
         await service.explain("nobody")
+
+
+@pytest.mark.parametrize("settings", [PRIORITY, FAIR_SHARE, ROUND_ROBIN])
+def test_one_job_is_told_as_in_the_whole_queue(
+    settings: SchedulerSettings, memory_store: Store
+) -> None:
+    cluster = MemoryCluster({"gpu": settings})
+    cluster.add(*(facts(f"j{n}", 60 * n, priority=40 + n % 3) for n in range(7)))
+    known = [job.facts for job in cluster.job_roots()]
+    cluster.entries = [
+        *(entry(job, 2, slots=2) for job in known[::2]),
+        *(entry(job, 1, state="scheduled") for job in known[1::3]),
+        entry(facts("nobody", -60, priority=1), state="scheduled"),
+        entry(facts("nobody", -60, priority=1), 2),
+    ]
+    service = cluster.service(memory_store)
+    whole = service.queue("gpu")
+    assert len(whole) == 5
+    assert [service.in_queue(job.facts.job_id) for job in whole] == whole
+
+
+def test_one_job_is_told_without_going_through_all_allocations(
+    service: JobService, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str | None] = []
+    whole = cluster.queue
+
+    def queue(pool: str, job_id: str | None = None) -> Sequence[QueueEntry]:
+        asked.append(job_id)
+        return whole(pool, job_id)
+
+    waiting = cluster.jobs_in("gpu")
+    monkeypatch.setattr(cluster, "queue", queue)
+    monkeypatch.setattr(cluster, "jobs_in", lambda pool: waiting)
+    assert service.in_queue("c") is not None
+    assert asked == ["c"]

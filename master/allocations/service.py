@@ -49,6 +49,8 @@ from windlass.base.loop import Loop
 
 log = structlog.get_logger(__name__)
 
+EFFECTS_AT_ONCE = 200
+"""Then others get a turn: a large search that is moved or paused has tens of thousands."""
 RETRY_S = 1.0
 """Pause before failed effects are tried again."""
 MAX_POLL_S = 600.0
@@ -177,7 +179,9 @@ class AllocationService:
 
     async def run_effects(self, effects: Iterable[Effect]) -> None:
         """Carry out what a committed step asked for. What fails is tried again by `run` until it works."""
-        for effect in effects:
+        for number, effect in enumerate(effects, 1):
+            if number % EFFECTS_AT_ONCE == 0:
+                await asyncio.sleep(0)
             try:
                 await self._run(effect)
             except LeaseLost:

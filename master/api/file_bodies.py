@@ -14,6 +14,8 @@ from windlass.base.errors import InvalidArgument
 
 _DIRECTORY = ord("5")
 """The type of a directory in tar archives; `0` is a file."""
+_LATEST_MTIME = 2**33
+"""Seconds since the epoch, the year 2242: where files are unpacked, much later ones cannot be set."""
 T = TypeVar("T", bound=Body)
 
 
@@ -37,7 +39,7 @@ class FileBody(Body):
             content=content,
             is_directory=self.type == _DIRECTORY,
             mode=self.mode & 0o7777,
-            mtime=max(0, self.mtime),
+            mtime=min(max(0, self.mtime), _LATEST_MTIME),
         )
 
 

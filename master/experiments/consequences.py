@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from master.allocations import machine as allocation
 from master.allocations.machine import AllocationState, OutcomeKind
+from master.allocations.pauses import MAX_ABORTS, pause_after
 from master.core.searcher.types import (
     Create,
     Event,
@@ -26,12 +27,6 @@ from master.experiments.draft import Draft, LoggedEvent
 from master.experiments.releases import WHY, moved_to
 from master.experiments.state import ALLOWED, TERMINAL_OF, Phase, TrialState
 from windlass.base.errors import InvalidArgument
-
-MAX_ABORTS = 10
-"""Runs in a row that end before they start. More than that is not bad luck."""
-LONGEST_PAUSE_S = 60.0
-"""Between runs that could not be started: 1, 2, 4, ... seconds, up to this."""
-
 
 # --- the end of a run ---------------------------------------------------------------------------------------------
 
@@ -55,8 +50,7 @@ def run_ended(draft: Draft, request_id: str) -> None:
             error = f"its runs could not be started {aborts} times in a row: {outcome.error}"
             close_trial(draft, trial, Phase.ERROR, error)
         else:
-            pause = timedelta(seconds=min(2.0 ** (aborts - 1), LONGEST_PAUSE_S))
-            not_before = draft.env.now + pause if aborts else None
+            not_before = draft.env.now + pause_after(aborts) if aborts else None
             draft.put(replace(trial, aborts=aborts, not_before=not_before))
     elif failed:
         if trial.restarts >= draft.state.settings.max_restarts:

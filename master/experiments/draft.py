@@ -48,9 +48,16 @@ class Draft:
     events: list[LoggedEvent] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     replaced: dict[str, AllocationState] = field(default_factory=dict)
+    _trials: dict[str, TrialState] = field(default_factory=dict, init=False)
+    """Those of `state`, once they are the draft's own."""
 
     def put(self, trial: TrialState) -> None:
-        self.state = replace(self.state, trials={**self.state.trials, trial.request_id: trial})
+        """The trials are copied at the first change only: a step may change thousands of them."""
+        if self.state.trials is not self._trials:
+            self._trials = dict(self.state.trials)
+            self.state = replace(self.state, trials=self._trials)
+        self._trials[trial.request_id] = trial
 
     def done(self) -> Step:
+        self._trials = {}
         return Step(self.state, tuple(self.events), tuple(self.effects), self.replaced)

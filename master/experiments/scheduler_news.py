@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from master.allocations.told_order import ToldOrder
 from master.experiments.run_times import Pace, differs, expected_end, paced, typical_run_s
 from master.experiments.state import ExperimentState, Phase, TrialState
 from rm_backends.base import JobOrder, ResourceManager, RunNote
@@ -25,8 +26,7 @@ class SchedulerNews:
         self._rm = rm
         self.run_time_s = typical_run_s(state.trials.values())
         """How long its runs take, as told; it does not follow every small change."""
-        self.order = self.order_of(state)
-        """As resource managers know it."""
+        self._told = ToldOrder(rm, self.order_of(state))
         self._paces: dict[str, Pace] = {}
         """Task id -> the pace of its current run."""
 
@@ -44,19 +44,12 @@ class SchedulerNews:
 
     def has_order(self, state: ExperimentState) -> bool:
         """Whether its order has changed since it was told."""
-        return not state.phase.is_terminal and self.order_of(state) != self.order
+        return not state.phase.is_terminal and self._told.differs(self.order_of(state))
 
     async def tell_order(self, state: ExperimentState) -> None:
         """Does nothing if there is nothing new. What fails is still new afterwards."""
-        if not self.has_order(state):
-            return
-        order = self.order_of(state)
-        try:
-            await self._rm().update_job(order)
-        except Exception:
-            log.exception("a changed order was not told", job=order.job_id)
-        else:
-            self.order = order
+        if self.has_order(state):
+            await self._told.tell(self.order_of(state))
 
     def run_ended(self, state: ExperimentState, trial: TrialState) -> None:
         """Learn from it, if it finished its trial."""

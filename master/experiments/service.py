@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import structlog
 from sqlalchemy import RowMapping, select
 from sqlmodel import col
 
@@ -16,47 +16,26 @@ from master.allocations import machine as allocation_machine
 from master.allocations.narration import TaskLog
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
-from master.core.expconf import ExperimentConfig
 from master.core.reasons import Reason
-from master.experiments import machine
+from master.experiments import machine, waiting
 from master.experiments.admission import Admission, Checked
+from master.experiments.creation import Created, NewExperiment, experiment_row
 from master.experiments.live import LiveExperiment, LiveParts, PureStep, search_of
 from master.experiments.narration import Narrator
 from master.experiments.restoring import last_checkpoints, rebuild_all
-from master.experiments.state import ExperimentState, Phase
+from master.experiments.state import ExperimentState, Phase, TrialState
 from master.experiments.task_spec import TaskSpecs
-from master.experiments.waiting import waiting_reasons
 from master.store import tables
 from master.store.blobs import BlobStore
-from master.store.contexts import ContextFile, Listing, listing, store_context
+from master.store.contexts import Listing, listing, store_context
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from rm_backends.base import RestoreRecord
 from windlass.base.clock import Clock
-from windlass.base.errors import InvalidState, NotFound, StoreUnavailable
+from windlass.base.errors import InvalidState, LeaseLost, NotFound, StoreUnavailable
 from windlass.base.ids import Ids
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewExperiment:
-    """A request to create an experiment, parsed from the wire but not yet checked."""
-
-    config: str
-    owner_id: int
-    owner_name: str
-    files: tuple[ContextFile, ...] = ()
-    blob_of: int | None = None
-    """Without files of its own it gets those of this experiment."""
-    activate: bool = True
-    parent_id: int | None = None
-    project_id: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Created:
-    experiment_id: int
-    config: ExperimentConfig
-    warnings: tuple[str, ...] = ()
+log = structlog.get_logger(__name__)
 
 
 class ExperimentService:
@@ -123,7 +102,7 @@ class ExperimentService:
         )
         step = machine.begin(state, live.env())
         uow = UnitOfWork()
-        uow.insert(tables.Experiment, _experiment_row(step.state, new, document, blob, listing))
+        uow.insert(tables.Experiment, experiment_row(step.state, new, document, blob, listing))
         await live.found(step, uow, lambda: self._learn(live))
         return Created(experiment_id=state.id, config=checked.config, warnings=checked.warnings)
 
@@ -204,7 +183,15 @@ class ExperimentService:
 
     def waiting_reasons(self, state: ExperimentState) -> dict[int, Reason]:
         """trial id -> why its run waits, for every trial that waits."""
-        return waiting_reasons(state, self._allocations.rm.explain)
+        return waiting.waiting_reasons(state, self._allocations.rm.explain)
+
+    def first_waiting_reason(self, state: ExperimentState) -> Reason | None:
+        """Why the first trial that waits does."""
+        return waiting.first_waiting_reason(state, self._allocations.rm.explain)
+
+    def waiting_reason(self, trial: TrialState) -> Reason | None:
+        """None if it does not wait."""
+        return waiting.waiting_reason(trial, self._allocations.rm.explain)
 
     def _learn(self, live: LiveExperiment) -> None:
         self._live[live.state.id] = live
@@ -217,18 +204,29 @@ class ExperimentService:
     async def tick(self) -> None:
         """Deadlines of all live experiments, and orders that could not be told; forget those that are over."""
         now = self._clock.now()
-        for experiment_id, live in list(self._live.items()):
-            due = machine.next_deadline(live.state)
-            if due is not None and due <= now:
-                with suppress(StoreUnavailable):  # tried again; the others have deadlines too
-                    await live.apply(machine.clock_ticked)
-            if live.has_untold_order:
-                await live.tell_order()
-            if live.state.phase.is_terminal and _quiet(live.state, now):
-                del self._live[experiment_id]
-                self._experiment_of_job.pop(live.state.job_id, None)
-                for trial in live.state.trials.values():
-                    self._experiment_of_trial.pop(trial.id, None)
+        for live in list(self._live.values()):
+            try:
+                await self._look_after(live, now)
+            except LeaseLost:
+                raise
+            except Exception:  # tried again; the others have deadlines too
+                log.exception("an experiment's deadline was not kept", experiment=live.state.id)
+
+    async def _look_after(self, live: LiveExperiment, now: datetime) -> None:
+        due = machine.next_deadline(live.state)
+        if due is not None and due <= now:
+            with suppress(StoreUnavailable):  # tried again
+                await live.apply(machine.clock_ticked)
+        if live.has_untold_order:
+            await live.tell_order()
+        if live.state.phase.is_terminal and _quiet(live.state, now):
+            self._forget(live)
+
+    def _forget(self, live: LiveExperiment) -> None:
+        del self._live[live.state.id]
+        self._experiment_of_job.pop(live.state.job_id, None)
+        for trial in live.state.trials.values():
+            self._experiment_of_trial.pop(trial.id, None)
 
     async def restore(self) -> list[RestoreRecord]:
         """Rebuild everything that was not over, and say what the resource managers must know of it.
@@ -262,36 +260,3 @@ class ExperimentService:
 def _quiet(state: ExperimentState, now: datetime) -> bool:
     """Nothing more can come in: late reports are answered from memory for a while after the end."""
     return state.ended_at is not None and (now - state.ended_at).total_seconds() > 60
-
-
-def _experiment_row(
-    state: ExperimentState,
-    new: NewExperiment,
-    document: Mapping[str, Any],
-    blob: str | None,
-    listing: Listing,
-) -> dict[str, Any]:
-    return {
-        "id": state.id,
-        "job_id": state.job_id,
-        "owner_id": state.owner_id,
-        "project_id": new.project_id,
-        "parent_id": new.parent_id,
-        "state": state.phase.value,
-        "name": state.name,
-        "description": document["description"] or "",
-        "labels": list(document["labels"]),
-        "notes": "",
-        "archived": False,
-        "unmanaged": False,
-        "external_id": None,
-        "config": dict(document),
-        "original_config": new.config,
-        "model_definition": blob,
-        "model_files": listing,
-        "resource_pool": state.settings.pool,
-        "progress": state.progress,
-        "error": state.error,
-        "created_at": state.created_at,
-        "ended_at": state.ended_at,
-    }

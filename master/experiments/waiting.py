@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
-from master.core.reasons import Reason, ReasonKind
+from master.allocations.pauses import why_it_pauses
+from master.core.reasons import Reason
 from master.experiments.state import ExperimentState, TrialState
 
+Explain: TypeAlias = Callable[[str], Reason | None]
+"""Why a request waits, by its allocation: resource managers know."""
 
-def waiting_reasons(
-    state: ExperimentState, explain: Callable[[str], Reason | None]
-) -> dict[int, Reason]:
-    """trial id -> why its run waits, for every trial that waits. `explain` knows the requests that are queued."""
-    reasons = {}
-    for trial in state.trials.values():
-        run = trial.open_allocation
-        if run is not None and run.started_at is not None:
-            continue
-        reason = _between_runs(trial) if run is None else explain(run.id)
-        if reason is not None:
-            reasons[trial.id] = reason
-    return reasons
+
+def waiting_reason(trial: TrialState, explain: Explain) -> Reason | None:
+    """Why its run waits; None if it does not."""
+    run = trial.open_allocation
+    if run is None:
+        return _between_runs(trial)
+    return None if run.started_at is not None else explain(run.id)
+
+
+def waiting_reasons(state: ExperimentState, explain: Explain) -> dict[int, Reason]:
+    """trial id -> why its run waits, for every trial that waits."""
+    found = ((trial.id, waiting_reason(trial, explain)) for trial in state.trials.values())
+    return {trial_id: reason for trial_id, reason in found if reason is not None}
+
+
+def first_waiting_reason(state: ExperimentState, explain: Explain) -> Reason | None:
+    """Of the first trial that waits: searches may have thousands, and screens show one."""
+    found = (waiting_reason(trial, explain) for trial in state.trials.values())
+    return next((reason for reason in found if reason is not None), None)
 
 
 def _between_runs(trial: TrialState) -> Reason | None:
     """A trial whose runs could not be started is tried again after a pause."""
     if trial.not_before is None or trial.allocation is None or trial.allocation.outcome is None:
         return None
-    return Reason(
-        kind=ReasonKind.STARTING,
-        text=f"its last {trial.aborts} runs could not be started "
-        f"({trial.allocation.outcome.error}); the next try is at "
-        f"{trial.not_before:%H:%M:%S} UTC",
-        retry_at=trial.not_before.timestamp(),
-    )
+    return why_it_pauses(trial.aborts, trial.allocation.outcome, trial.not_before)

@@ -8,7 +8,8 @@ from typing import Protocol
 
 from master.allocations.machine import AllocationState
 from master.core.jobs import JobChange, JobType
-from rm_backends.agents.views import PoolView, QueueEntry
+from master.core.scheduler.types import SchedulerSettings
+from rm_backends.agents.views import JobInPool, PoolView, QueueEntry
 from rm_backends.base import JobOrder, ResourceManager
 
 
@@ -65,8 +66,16 @@ class PoolQueues(Protocol):
 
     def pools_view(self) -> Sequence[PoolView]: ...
 
-    def queue(self, pool: str) -> Sequence[QueueEntry]:
-        """What waits and what holds slots. Raises NotFound."""
+    def scheduler(self, pool: str) -> SchedulerSettings:
+        """Raises NotFound, as the next two."""
+        ...
+
+    def jobs_in(self, pool: str) -> Sequence[JobInPool]:
+        """Those that wait or hold slots, in no order. Far less work than `queue`."""
+        ...
+
+    def queue(self, pool: str, job_id: str | None = None) -> Sequence[QueueEntry]:
+        """What waits and what holds slots; of one job, or of all."""
         ...
 
 

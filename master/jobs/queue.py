@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from master.core.jobs import JobType
 from master.core.reasons import Reason
-from master.core.scheduler.queue_order import priority_of, queue_key
+from master.core.scheduler.queue_order import QueueKey, priority_of, queue_key
 from master.core.scheduler.types import Job, SchedulerSettings, SchedulerType
 from master.jobs.ports import JobFacts
-from rm_backends.agents.views import QueueEntry, QueueState
+from rm_backends.agents.views import JobInPool, QueueEntry, QueueState
 from rm_backends.base import JobOrder
 
 UNKNOWN_AHEAD = -1
@@ -59,22 +58,26 @@ def jobs_in_queue(
 ) -> list[QueuedJob]:
     """In queue order. Work that belongs to no job of a user is left out; `facts` are by job id."""
     by_job: dict[str, list[QueueEntry]] = {}
-    for entry in sorted(entries, key=lambda entry: (entry.requested, entry.allocation_id)):
+    for entry in _by_age(entries):
         if entry.job.id in facts:
             by_job.setdefault(entry.job.id, []).append(entry)
-    ordered = sorted(by_job.values(), key=_order(settings))
+    ordered = sorted(by_job.values(), key=lambda own: _place(_as_one(own), settings))
     return [
-        QueuedJob(
-            facts=facts[own[0].job.id],
-            entries=tuple(own),
-            state=_state(own),
-            position=number + 1,
-            jobs_ahead=number if has_places(settings) else UNKNOWN_AHEAD,
-            priority=priority_of(own[0].job, settings),
-            is_preemptible=is_preemptible(facts[own[0].job.id].type, settings),
-        )
+        _queued_job(own, facts[own[0].job.id], number, settings)
         for number, own in enumerate(ordered)
     ]
+
+
+def job_in_queue(
+    own: Sequence[QueueEntry],
+    facts: JobFacts,
+    everybody: Iterable[JobInPool],
+    settings: SchedulerSettings,
+) -> QueuedJob:
+    """What `jobs_in_queue` would say of the one job with these entries; `everybody`: the jobs in the queue."""
+    mine = _place(_as_one(own), settings)
+    earlier = sum(_place(one, settings) < mine for one in everybody)
+    return _queued_job(_by_age(own), facts, earlier, settings)
 
 
 def has_places(settings: SchedulerSettings) -> bool:
@@ -103,11 +106,32 @@ def as_job(order: JobOrder) -> Job:
     )
 
 
-def _order(settings: SchedulerSettings) -> Callable[[Sequence[QueueEntry]], Any]:
+def _queued_job(
+    own: Sequence[QueueEntry], facts: JobFacts, earlier: int, settings: SchedulerSettings
+) -> QueuedJob:
+    """`own` by age; `earlier`: how many jobs are listed before it."""
+    return QueuedJob(
+        facts=facts,
+        entries=tuple(own),
+        state=_state(own),
+        position=earlier + 1,
+        jobs_ahead=earlier if has_places(settings) else UNKNOWN_AHEAD,
+        priority=priority_of(own[0].job, settings),
+        is_preemptible=is_preemptible(facts.type, settings),
+    )
+
+
+def _by_age(entries: Iterable[QueueEntry]) -> list[QueueEntry]:
+    return sorted(entries, key=lambda entry: (entry.requested, entry.allocation_id))
+
+
+def _as_one(own: Sequence[QueueEntry]) -> JobInPool:
+    return JobInPool(job=own[0].job, holds=_state(own) is not QueueState.QUEUED)
+
+
+def _place(one: JobInPool, settings: SchedulerSettings) -> tuple[bool, QueueKey]:
     """Where the scheduler serves no order: what holds slots, then by age."""
-    if has_places(settings):
-        return lambda own: queue_key(own[0].job, settings)
-    return lambda own: (_state(own) is QueueState.QUEUED, queue_key(own[0].job, settings))
+    return not (has_places(settings) or one.holds), queue_key(one.job, settings)
 
 
 def _state(entries: Sequence[QueueEntry]) -> QueueState:

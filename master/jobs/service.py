@@ -14,11 +14,11 @@ from master.jobs.changes import JobUpdate, Move, UpdatesFailed
 from master.jobs.explain import Explanation, HoldingRun, Situation, WaitingRun, advise
 from master.jobs.ports import JobFacts, JobRoot, JobSource, PoolQueues, Runs
 from master.jobs.positions import place_beside
-from master.jobs.queue import QueuedJob, as_job, has_places, jobs_in_queue
+from master.jobs.queue import QueuedJob, as_job, has_places, job_in_queue, jobs_in_queue
 from master.jobs.statistics import QueueStatistics, WaitQueries
 from master.store.mailbox import Mailbox
 from master.store.store import Store
-from rm_backends.agents.views import PoolView, QueueEntry, QueueState
+from rm_backends.agents.views import JobInPool, PoolView, QueueEntry, QueueState
 from windlass.base.clock import Clock
 from windlass.base.errors import Conflict, InvalidArgument, LeaseLost, NotFound, WindlassError
 
@@ -53,14 +53,19 @@ class JobService:
         entries = self._queues.queue(pool)
         roots = {entry.job.id: self._look_up(entry.job.id) for entry in entries}
         facts = {job_id: root.job_facts() for job_id, root in roots.items() if root is not None}
-        return jobs_in_queue(entries, facts, self._require_view(pool).settings)
+        return jobs_in_queue(entries, facts, self._queues.scheduler(pool))
 
     def in_queue(self, job_id: str) -> QueuedJob | None:
         """None if the job asks for nothing now, or is over."""
         root = self._look_up(job_id)
-        if root is None or (pool := root.job_facts().pool) not in self._queues.pools():
+        facts = root.job_facts() if root is not None else None
+        if facts is None or facts.pool not in self._queues.pools():
             return None
-        return next((job for job in self.queue(pool) if job.facts.job_id == job_id), None)
+        own = self._queues.queue(facts.pool, job_id)
+        if not own:
+            return None
+        everybody = self._jobs(facts.pool)
+        return job_in_queue(own, facts, everybody, self._queues.scheduler(facts.pool))
 
     def find(self, word: str) -> JobFacts:
         """A job that is not over, by its id or by how that begins. Raises NotFound, Conflict if several begin so."""
@@ -85,13 +90,13 @@ class JobService:
         found = []
         for pool in known:
             if pool in pools or not pools:
-                states = [job.state for job in self.queue(pool)]
-                queued = states.count(QueueState.QUEUED)
+                jobs = self._jobs(pool)
+                scheduled = sum(job.holds for job in jobs)
                 found.append(
                     QueueStatistics(
                         pool=pool,
-                        queued=queued,
-                        scheduled=len(states) - queued,
+                        queued=len(jobs) - scheduled,
+                        scheduled=scheduled,
                         daily_waits=tuple(waits.get(pool, ())),
                     )
                 )
@@ -168,7 +173,7 @@ class JobService:
                 f"job {job_id} is in pool {pool} and job {move.anchor_id} in {anchor_pool}: "
                 "only jobs of one pool can be moved past each other"
             )
-        settings = self._require_view(pool).settings
+        settings = self._queues.scheduler(pool)
         if not has_places(settings):
             raise InvalidArgument(
                 f"pool {pool} has the scheduler {settings.type}, which knows no places in the queue: "
@@ -215,9 +220,12 @@ class JobService:
         return {
             entry.allocation_id: entry
             for pool in self._queues.pools()
-            for entry in self._queues.queue(pool)
-            if entry.job.id == job_id
+            for entry in self._queues.queue(pool, job_id)
         }
+
+    def _jobs(self, pool: str) -> list[JobInPool]:
+        """Users' jobs that wait or hold slots in a pool."""
+        return [one for one in self._queues.jobs_in(pool) if self._look_up(one.job.id) is not None]
 
     def _all_facts(self) -> list[JobFacts]:
         return [root.job_facts() for source in self._sources for root in source.job_roots()]
@@ -234,9 +242,3 @@ class JobService:
 
     def _view(self, pool: str) -> PoolView | None:
         return next((view for view in self._queues.pools_view() if view.name == pool), None)
-
-    def _require_view(self, pool: str) -> PoolView:
-        view = self._view(pool)
-        if view is None:
-            raise NotFound("resource pool", pool)
-        return view

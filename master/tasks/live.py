@@ -9,12 +9,11 @@ from datetime import datetime
 from functools import partial
 from typing import TypeAlias
 
-import structlog
-
 from master.allocations.machine import AllocationState
 from master.allocations.narration import TaskLog, tell_runs
 from master.allocations.ports import AllocationStep
 from master.allocations.service import AllocationService
+from master.allocations.told_order import ToldOrder
 from master.core.jobs import JobChange, JobType
 from master.jobs.ports import JobFacts
 from master.store.mailbox import Mailbox
@@ -26,8 +25,6 @@ from master.tasks.state import CommandState
 from master.tasks.task_spec import CommandSpecs
 from rm_backends.base import AllocationRequest, JobOrder, LaunchSpec
 from windlass.base.clock import Clock
-
-log = structlog.get_logger(__name__)
 
 PureStep: TypeAlias = Callable[[CommandState, datetime], Step]
 
@@ -55,8 +52,7 @@ class LiveCommand:
         self.owner_name = owner_name
         self._mailbox = Mailbox(f"command {state.id}")
         self._changed = asyncio.Condition()
-        # What resource managers know: the request, or the record of a restored run, brings the order along.
-        self._told_order = self.job_order()
+        self._told = ToldOrder(lambda: parts.allocations.rm, self.job_order())
 
     async def found(self, known: Callable[[], None]) -> None:
         """Write down a new command with its first run; `known` is called once that is committed.
@@ -144,23 +140,16 @@ class LiveCommand:
     @property
     def has_untold_order(self) -> bool:
         """Its place in the queue has changed, and a resource manager could not be told."""
-        return not self.state.is_over and self.job_order() != self._told_order
+        return not self.state.is_over and self._told.differs(self.job_order())
 
     async def tell_order(self) -> None:
         """Try again to tell."""
         await self._mailbox.run(self._tell_order)
 
     async def _tell_order(self) -> None:
-        """What fails is tried again by the service's `tick`, and a new request brings the order along too."""
-        if not self.has_untold_order:
-            return
-        order = self.job_order()
-        try:
-            await self._parts.allocations.rm.update_job(order)
-        except Exception:
-            log.exception("a changed place in the queue was not told", job=order.job_id)
-        else:
-            self._told_order = order
+        """What fails is tried again by the service's `tick`."""
+        if self.has_untold_order:
+            await self._told.tell(self.job_order())
 
     # --- AllocationOwner ------------------------------------------------------------------------------------------
 

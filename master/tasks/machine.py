@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TypeAlias
 
 from master.allocations import machine as allocation
+from master.allocations import pauses
 from master.allocations.machine import AllocationState, Effects, Outcome, OutcomeKind
+from master.allocations.pauses import MAX_ABORTS, pause_after
 from master.core.jobs import JobChange, SetPlace, SetPriority
-from master.core.reasons import Reason, ReasonKind
+from master.core.reasons import Reason
 from master.tasks.state import CommandPhase, CommandState
 from windlass.base.errors import InvalidArgument, InvalidState
 
-MAX_ABORTS = 10
-"""Runs in a row that end before they start. More than that is not bad luck."""
-LONGEST_PAUSE_S = 60.0
-"""Between runs that could not be started: 1, 2, 4, ... seconds, up to this."""
 SUCCESS = "success"
 """The exit status that the published clients know."""
 
@@ -81,19 +79,19 @@ def why_it_pauses(state: CommandState) -> Reason | None:
     run = state.allocation
     if state.not_before is None or run is None or run.outcome is None:
         return None
-    return Reason(
-        kind=ReasonKind.STARTING,
-        text=f"its last {run.run_id} runs could not be started "
-        f"({run.outcome.error or run.outcome.reason}); the next try is at {state.not_before:%H:%M:%S} UTC",
-        retry_at=state.not_before.timestamp(),
-    )
+    return pauses.why_it_pauses(run.run_id, run.outcome, state.not_before)
 
 
 def change_job(state: CommandState, change: JobChange) -> CommandState:
-    """What of a job can be changed here. What runs already goes on running, whatever its place."""
+    """What of a job can be changed here. The same value again changes nothing.
+
+    What runs already goes on running, whatever its place.
+    """
     if state.is_over:
         raise InvalidState(f"command {state.id} is over ({state.exit_status})")
     match change:
+        case SetPriority(priority) if priority == state.config.resources.priority:
+            return state
         case SetPriority(priority):
             return replace(_with_priority(state, priority), position=None)
         case SetPlace(position, priority):
@@ -146,8 +144,7 @@ def _run_ended(
     if run.run_id > MAX_ABORTS:
         status = f"task failed: it could not be started {run.run_id} times in a row: "
         return _over(state, now, status + (outcome.error or outcome.reason))
-    pause = timedelta(seconds=min(2.0 ** (run.run_id - 1), LONGEST_PAUSE_S))
-    return replace(state, not_before=now + pause)
+    return replace(state, not_before=now + pause_after(run.run_id))
 
 
 def _over(state: CommandState, now: datetime, status: str) -> CommandState:

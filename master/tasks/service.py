@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -32,11 +34,19 @@ from master.tasks.state import CommandPhase, CommandState
 from master.tasks.task_spec import CommandSpecs
 from rm_backends.base import AllocationRequest, JobOrder, RestoreRecord
 from windlass.base.clock import Clock
-from windlass.base.errors import InvalidConfig, InvalidState, StoreUnavailable, Unsatisfiable
+from windlass.base.errors import (
+    InvalidConfig,
+    InvalidState,
+    LeaseLost,
+    StoreUnavailable,
+    Unsatisfiable,
+)
 from windlass.base.ids import Ids
 
 log = structlog.get_logger(__name__)
 
+QUIET_S = 60.0
+"""How long one that is over is still known: rows that were read before its end are shown with how it is now."""
 SLOTS_EXCEEDED = "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"
 
 
@@ -91,12 +101,14 @@ class CommandService:
 
     # --- launch ---------------------------------------------------------------------------------------------------
 
-    def check(self, new: NewCommand) -> Checked:
+    async def check(self, new: NewCommand) -> Checked:
         """Complete and test a configuration against this cluster. Launches nothing.
 
         Raises InvalidConfig, and Unsatisfiable for what could never run unless the cluster accepts that.
         """
-        id_ = self._ids.uuid()
+        return await asyncio.to_thread(self._check, new, self._ids.uuid())
+
+    def _check(self, new: NewCommand, id_: str) -> Checked:
         pool = self._pool_of(new.config.get("resources"))
         config = complete_command(
             new.config, defaults=self._policy.defaults[pool], description=f"Command ({id_[:8]})"
@@ -114,7 +126,7 @@ class CommandService:
 
     async def launch(self, new: NewCommand) -> Checked:
         """Check, store the files, then write command, task and request in one commit."""
-        checked = self.check(new)
+        checked = await self.check(new)
         context = await store_context(self._blobs, new.files, what="command context")
         state = CommandState(
             id=checked.id,
@@ -201,17 +213,25 @@ class CommandService:
     # --- time and restarts ----------------------------------------------------------------------------------------
 
     async def tick(self) -> None:
-        """Deadlines of all live commands; forget those that are over."""
+        """Deadlines of all live commands, and orders that could not be told; forget those that are over."""
         now = self._clock.now()
         for live in list(self._live.values()):
-            due = machine.next_deadline(live.state)
-            if due is not None and due <= now:
-                with suppress(StoreUnavailable):  # tried again; the others have deadlines too
-                    await live.apply(machine.clock_ticked)
-            if live.has_untold_order:
-                await live.tell_order()
-            if live.state.is_over:
-                self._forget(live)
+            try:
+                await self._look_after(live, now)
+            except LeaseLost:
+                raise
+            except Exception:  # tried again; the others have deadlines too
+                log.exception("a command's deadline was not kept", command=live.state.id)
+
+    async def _look_after(self, live: LiveCommand, now: datetime) -> None:
+        due = machine.next_deadline(live.state)
+        if due is not None and due <= now:
+            with suppress(StoreUnavailable):  # tried again
+                await live.apply(machine.clock_ticked)
+        if live.has_untold_order:
+            await live.tell_order()
+        if live.state.is_over and _quiet(live.state, now):
+            self._forget(live)
 
     async def restore(self) -> list[RestoreRecord]:
         """Rebuild every command that was not over, and say what the resource managers must know of it.
@@ -250,6 +270,11 @@ class CommandService:
             # A queued request was given to the resource manager by `restore` already.
             if run is not None and run.has_slots:
                 await self._allocations.run_effects(allocation_machine.pending_effects(run))
+
+
+def _quiet(state: CommandState, now: datetime) -> bool:
+    """Nobody asks any more who has seen it alive in the store."""
+    return state.ended_at is not None and (now - state.ended_at).total_seconds() >= QUIET_S
 
 
 def _with_work_dir(config: CommandConfig, new: NewCommand) -> CommandConfig:

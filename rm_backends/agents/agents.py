@@ -80,6 +80,7 @@ class Agent:
     used_slots: int = field(default=0, init=False)
     aux_running: int = field(default=0, init=False)
     _free: list[int] | None = field(default=None, init=False)
+    _kinds: dict[int, SlotKind] = field(default_factory=dict, init=False)
 
     @property
     def id(self) -> str:
@@ -130,21 +131,30 @@ class Agent:
         return self.presence is Presence.CONNECTED and self.is_open
 
     def take(self, container_id: str, hold: Hold) -> None:
+        before = self.holds.get(container_id)
+        if before is not None:
+            self._count(before, -1)
+            self._free = None
         self.holds[container_id] = hold
-        self._recount()
+        self._count(hold, 1)
+        if self._free is not None:
+            self._free = [slot for slot in self._free if slot not in hold.slot_ids]
 
     def give_back(self, container_id: str) -> None:
         self.log_offsets.pop(container_id, None)
-        if self.holds.pop(container_id, None) is not None:
-            self._recount()
+        hold = self.holds.pop(container_id, None)
+        if hold is not None:
+            self._count(hold, -1)
+            self._free = None
 
     def remember(self, record: AgentRecord) -> None:
         self.record = record
-        self._recount()
+        self._free = None
 
     def set_devices(self, devices: tuple[Slot, ...]) -> None:
         self.devices = devices
-        self._recount()
+        self._kinds = {slot.id: slot.kind for slot in devices}
+        self._free = None
 
     def free_slot_ids(self) -> list[int]:
         """Of the slots in service, ascending."""
@@ -160,8 +170,10 @@ class Agent:
 
     def kind_of(self, slot_ids: Sequence[int]) -> str:
         """cuda, rocm or cpu. Artificial slots are cpu, and so is no slot at all."""
-        kinds = {slot.kind for slot in self.devices if slot.id in set(slot_ids)}
-        return next((str(k) for k in (SlotKind.CUDA, SlotKind.ROCM) if k in kinds), "cpu")
+        kinds = {self._kinds.get(slot_id) for slot_id in slot_ids}
+        if SlotKind.CUDA in kinds:
+            return str(SlotKind.CUDA)
+        return str(SlotKind.ROCM) if SlotKind.ROCM in kinds else "cpu"
 
     def can_hold(self, slots: int) -> bool:
         """Whether `slots` more (0: one more zero-slot container) can start on it now."""
@@ -183,7 +195,9 @@ class Agent:
     def _taken(self) -> set[int]:
         return {slot for hold in self.holds.values() for slot in hold.slot_ids}
 
-    def _recount(self) -> None:
-        self._free = None
-        self.used_slots = sum(len(hold.slot_ids) for hold in self.holds.values())
-        self.aux_running = sum(not hold.slot_ids for hold in self.holds.values())
+    def _count(self, hold: Hold, sign: int) -> None:
+        """Thousands of containers come and go at once: nothing is counted anew for one of them."""
+        if hold.slot_ids:
+            self.used_slots += sign * len(hold.slot_ids)
+        else:
+            self.aux_running += sign

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from agent_bootstrap.protocol import Channel, Welcome
 from master.core.reasons import Reason
+from master.core.scheduler.types import SchedulerSettings
 from provisioner.types import PoolCapacity, PoolDemand, PoolOutlook
 from rm_backends.agents.gateway import Gateway
 from rm_backends.agents.limits import refusal
@@ -16,9 +17,11 @@ from rm_backends.agents.outbox import Outbox
 from rm_backends.agents.pool import Decide, Pool
 from rm_backends.agents.registry import Registry
 from rm_backends.agents.views import (
+    JobInPool,
     PoolView,
     QueueEntry,
     agent_view,
+    jobs_view,
     pool_view,
     queue_view,
 )
@@ -225,9 +228,17 @@ class AgentsBackend:
     def pools_view(self) -> Sequence[PoolView]:
         return tuple(pool_view(pool) for pool in self._pools.values())
 
-    def queue(self, pool: str) -> Sequence[QueueEntry]:
-        """What waits and what holds slots, in the order of jobs. Raises NotFound."""
-        return queue_view(self._pool(pool))
+    def scheduler(self, pool: str) -> SchedulerSettings:
+        """Raises NotFound, as the next two."""
+        return self._pool(pool).options.scheduler
+
+    def jobs_in(self, pool: str) -> Sequence[JobInPool]:
+        """Those that wait or hold slots, in no order."""
+        return jobs_view(self._pool(pool))
+
+    def queue(self, pool: str, job_id: str | None = None) -> Sequence[QueueEntry]:
+        """What waits and what holds slots, in the order of jobs; of one job, or of all."""
+        return queue_view(self._pool(pool), job_id)
 
     async def enable_agent(self, agent_id: str) -> AgentView:
         """Raises NotFound, as the next two."""

@@ -63,6 +63,15 @@ class QueueEntry:
     """Why it waits or is not running yet; None once it was started."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobInPool:
+    """One job that waits or holds slots in a pool."""
+
+    job: Job
+    holds: bool
+    """One of its allocations at least has its slots."""
+
+
 def agent_view(pool: Pool, agent: Agent) -> AgentView:
     kinds = {slot.id: slot for slot in agent.devices}
     holder = {
@@ -127,12 +136,24 @@ def pool_view(pool: Pool) -> PoolView:
     )
 
 
-def queue_view(pool: Pool) -> tuple[QueueEntry, ...]:
-    """In the order in which the pool's policy serves jobs, then by age of the request."""
-    entries = [*pool.waiting.values(), *pool.holdings.entries.values()]
-    keys = {id_: queue_key(job, pool.options.scheduler) for id_, job in pool.jobs.items()}
+def queue_view(pool: Pool, job_id: str | None = None) -> tuple[QueueEntry, ...]:
+    """In the order in which the pool's policy serves jobs, then by age of the request. Of one job, or of all."""
+    entries = [
+        entry
+        for entry in (*pool.waiting.values(), *pool.holdings.entries.values())
+        if job_id is None or entry.as_request.job_id == job_id
+    ]
+    ids = {entry.as_request.job_id for entry in entries}
+    keys = {id_: queue_key(pool.jobs[id_], pool.options.scheduler) for id_ in ids}
     entries.sort(key=lambda e: (keys[e.as_request.job_id], *_age(e)))
     return tuple(_queue_entry(pool, entry) for entry in entries)
+
+
+def jobs_view(pool: Pool) -> tuple[JobInPool, ...]:
+    """Who is in the queue, in no order: far less work than all that they wait for and hold."""
+    holding = {entry.as_request.job_id for entry in pool.holdings.entries.values()}
+    waiting = {entry.as_request.job_id for entry in pool.waiting.values()}
+    return tuple(JobInPool(job=pool.jobs[id_], holds=id_ in holding) for id_ in holding | waiting)
 
 
 def _age(entry: Entry) -> tuple[float, str]:

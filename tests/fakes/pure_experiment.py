@@ -9,9 +9,9 @@ from typing import Any
 
 from master.allocations import machine as allocation
 from master.allocations.machine import AskResources, StartContainers
+from master.allocations.pauses import LONGEST_PAUSE_S
 from master.core.searcher.search import Search
 from master.experiments import machine
-from master.experiments.consequences import LONGEST_PAUSE_S
 from master.experiments.draft import Env, LoggedEvent, Step
 from master.experiments.state import ExperimentState, Phase, RunSettings, TrialState
 from master.experiments.waiting import waiting_reasons

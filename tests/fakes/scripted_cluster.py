@@ -17,9 +17,10 @@ from master.allocations.tokens import AllocationTokenMint
 from master.allocations.unique_ports import UniquePorts
 from master.core.expconf import ClusterDefaults
 from master.core.reasons import Reason
+from master.experiments.creation import NewExperiment
 from master.experiments.live import LiveExperiment
 from master.experiments.reports import ReportService
-from master.experiments.service import ExperimentService, NewExperiment
+from master.experiments.service import ExperimentService
 from master.experiments.state import TrialState
 from master.experiments.task_spec import TaskSpecs
 from master.store import tables

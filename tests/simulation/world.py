@@ -19,7 +19,7 @@ from agent_bootstrap.protocol import Channel, ChannelClosed, ContainerSpec
 from master.app import MasterOptions
 from master.auth.join_tokens import SECRET_BYTES, JoinTokenSigner
 from master.config import MasterConfig
-from master.experiments.service import NewExperiment
+from master.experiments.creation import NewExperiment
 from provisioner.providers.simulated import SimulatedInstance, SimulatedProvider
 from provisioner.types import Offer, OfferKey
 from tests.fakes.fake_agent import FakeAgent

@@ -3,15 +3,18 @@
 Each policy is one module with a `decide` of its own; what they share has a module each: `fitting` (where a gang can
 be placed), `queue_order` (who is before whom), `shares` (how much a job is entitled to), `ledger` (the state by jobs),
 `outlook` (slots as they will be), `victims` (what to ask back), `draft` (a decision in the making), `backfill` (who may
-pass whom), `aux_places` (zero-slot tasks), `explain` and `unplaced` (why something waits).
+pass whom), `aux_places` (zero-slot tasks), `explain` and `unplaced` (why something waits). Around every policy stand
+`limits` (a `max_slots` that was lowered) and `guard` (gangs that starve: `reservations`, `returns`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from master.core.scheduler import fair_share, priority, round_robin
 from master.core.scheduler.guard import decide_guarded
+from master.core.scheduler.limits import over_limit
 from master.core.scheduler.types import Decision, PoolState, SchedulerType
 from windlass.base.errors import InvalidConfig
 
@@ -34,4 +37,6 @@ def decide(pool: PoolState) -> Decision:
             [f"scheduler.type: '{pool.settings.type}' is not available; use one of: {known}"],
             what="pool configuration",
         )
-    return decide_guarded(pool, policy)
+    pool, surplus = over_limit(pool)
+    decision = decide_guarded(pool, policy)
+    return replace(decision, release=(*surplus, *decision.release)) if surplus else decision

@@ -7,6 +7,7 @@ import io
 import json
 import tarfile
 from collections.abc import Awaitable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from master.store.paging import Row
 from master.tasks.live import LiveCommand
 from master.tasks.queries import CommandQueries
 from tests.fakes.api_world import ApiWorld, file
+from windlass.launch.context_files import unpack
 
 URL = "/api/v1/commands"
 RUNNING = AllocationPhase.RUNNING
@@ -268,3 +270,14 @@ async def test_a_command_that_ends_while_it_is_read_is_never_seen_to_wait_again(
     assert seen["state"] == "STATE_TERMINATED"
     assert seen["exitStatus"].startswith("killed before it started")
     assert seen["endTime"] is not None
+
+
+@pytest.mark.parametrize("mtime", [2**63 - 1, -1])
+async def test_files_with_impossible_times_can_be_unpacked(
+    world: ApiWorld, tmp_path: Path, mtime: int
+) -> None:
+    body = {"config": {"entrypoint": ["ls"]}, "files": [{**file("a.txt", b"a"), "mtime": mtime}]}
+    id_ = (await world.ok("POST", URL, body))["command"]["id"]
+    context = await world.ok("GET", f"/api/v1/tasks/{id_}/context_directory")
+    unpack(base64.b64decode(context["b64Tgz"]), tmp_path)
+    assert (tmp_path / "a.txt").read_bytes() == b"a"

@@ -15,12 +15,12 @@ from master.allocations.machine import (
     KillContainers,
     SignalPreemption,
 )
+from master.allocations.pauses import MAX_ABORTS
 from master.core.jobs import SetPool
 from master.core.searcher.event_json import action_to_json
 from master.core.searcher.search import replay
 from master.core.searcher.types import ExitReason
 from master.experiments import machine, resources
-from master.experiments.consequences import MAX_ABORTS
 from master.experiments.state import Phase
 from rm_backends.base import Container, FailureKind
 from tests.fakes.pure_experiment import ASHA, START, PureExperiment

@@ -18,7 +18,7 @@ from master.store import tables
 from rm_backends.base import ContainerPhase, Lost, ReleaseAsked
 from tests.fakes.scripted_cluster import ScriptedCluster
 from windlass.base.clock import ManualClock
-from windlass.base.errors import InvalidArgument, NotFound, StoreUnavailable
+from windlass.base.errors import Conflict, InvalidArgument, NotFound, StoreUnavailable
 
 SINGLE = """
 name: tiny
@@ -168,8 +168,9 @@ async def test_a_trial_given_up_while_it_waits_ends(cluster: ScriptedCluster) ->
     assert live.state.phase.is_terminal
 
 
+@pytest.mark.parametrize("error", [StoreUnavailable("not now"), Conflict("its row is gone")])
 async def test_one_experiment_that_cannot_keep_its_deadline_does_not_stop_the_others(
-    cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     broken, healthy = await cluster.create(SINGLE), await cluster.create(SINGLE)
     for live in (broken, healthy):
@@ -177,7 +178,7 @@ async def test_one_experiment_that_cannot_keep_its_deadline_does_not_stop_the_ot
         await cluster.reports.early_exit(trial.id, "EXITED_REASON_INVALID_HP")
 
     async def fail(step: object) -> None:
-        raise StoreUnavailable("not now")
+        raise error
 
     monkeypatch.setattr(broken, "apply", fail)
     cluster.clock.advance(11)

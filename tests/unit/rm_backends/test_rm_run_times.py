@@ -23,6 +23,7 @@ from rm_backends.base import AllocationRequest, ContainerPhase, RestoreRecord, R
 from tests.fakes.agents_world import SUBMITTED, AgentsWorld, agents_world, allocation
 from tests.fakes.first_fit import first_fit
 from tests.fakes.virtual_time import run
+from windlass.base.errors import NotFound
 
 Scenario = Callable[["Watched", AgentsWorld], Awaitable[None]]
 
@@ -239,5 +240,25 @@ def test_the_queue_is_in_the_order_of_the_policy(
             await world.backend.request(replace(request, job=job))
         await world.settle()
         assert [entry.allocation_id for entry in world.backend.queue("default")] == expected
+        urgent = [entry.allocation_id for entry in world.backend.queue("default", "urgent")]
+        assert urgent == ["task-4.1"]
+        assert world.backend.queue("default", "nobody") == ()
 
     play(scenario, PoolOptions(name="default", scheduler=SchedulerSettings(type=policy)))
+
+
+def test_who_is_in_a_queue_is_told_without_what_they_want() -> None:
+    async def scenario(watched: Watched, world: AgentsWorld) -> None:
+        await world.add_agent("a", slots=4)
+        for number, job in enumerate(("both", "both", "waits")):
+            await world.backend.request(allocation(number, slots=4, job=job))
+        await world.settle()
+        whole = world.backend.queue("default")
+        assert {(one.job, one.holds) for one in world.backend.jobs_in("default")} == {
+            (entry.job, entry.job.id == "both") for entry in whole
+        }
+        assert world.backend.scheduler("default") == PoolOptions(name="default").scheduler
+        with pytest.raises(NotFound):
+            world.backend.jobs_in("nowhere")
+
+    play(scenario)

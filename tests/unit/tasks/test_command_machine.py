@@ -39,9 +39,9 @@ from master.allocations.machine import (
     KillContainers,
     Withdraw,
 )
+from master.allocations.pauses import MAX_ABORTS
 from master.core.jobs import JobChange, SetMaxSlots, SetPlace, SetPool, SetPriority, SetWeight
 from master.tasks import machine
-from master.tasks.machine import MAX_ABORTS
 from master.tasks.state import CommandPhase, CommandState
 from rm_backends.base import ContainerExit, ContainerPhase
 from windlass.base.errors import InvalidArgument, InvalidState
@@ -169,6 +169,11 @@ def test_priority_and_place_can_be_changed_even_while_it_runs() -> None:
     state = machine.change_job(state, SetPriority(3))
     assert (state.position, state.config.resources.priority) == (None, 3), "the place is given up"
     assert state.allocation == running().allocation
+
+
+def test_the_priority_that_it_has_already_changes_nothing() -> None:
+    state = machine.change_job(waiting(), SetPlace(Decimal("12.5"), 7))
+    assert machine.change_job(state, SetPriority(7)) is state
 
 
 @pytest.mark.parametrize("change", [SetWeight(2.0), SetPool("other"), SetMaxSlots(1)])

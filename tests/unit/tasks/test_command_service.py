@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
@@ -13,14 +14,15 @@ import orjson
 import pytest
 from sqlalchemy import func, select
 
+from master.core.expconf.command import CommandConfig, complete_command
 from master.core.jobs import JobType, SetPlace, SetPriority
 from master.store import tables
 from master.store.contexts import ContextFile
 from master.store.paging import Page
 from master.tasks.live import LiveCommand
 from master.tasks.queries import CommandFilter, CommandQueries
-from master.tasks.service import NewCommand
-from master.tasks.state import CommandPhase
+from master.tasks.service import QUIET_S, NewCommand
+from master.tasks.state import CommandPhase, CommandState
 from rm_backends.base import (
     Container,
     ContainerExit,
@@ -32,6 +34,7 @@ from rm_backends.base import (
 from tests.fakes.scripted_cluster import OWNER, ScriptedCluster
 from windlass.base.clock import ManualClock
 from windlass.base.errors import (
+    Conflict,
     InvalidArgument,
     InvalidConfig,
     InvalidState,
@@ -187,7 +190,30 @@ async def test_a_command_from_its_grant_to_its_end(cluster: ScriptedCluster) -> 
     assert (row["state"], row["exit_status"]) == ("TERMINATED", "task failed with exit code 3")
     assert cluster.commands.job_roots() == []
     await cluster.commands.tick()
+    assert cluster.commands.live(live.state.id) is live, "who read its row before can still ask it"
+    cluster.clock.advance(QUIET_S)
+    await cluster.commands.tick()
     assert cluster.commands.live(live.state.id) is None
+
+
+async def test_a_command_whose_deadline_fails_does_not_hold_up_the_others(
+    cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = await launch(cluster), await launch(cluster)
+    for live in (first, second):
+        await grant(cluster, live)
+        await cluster.allocations.handle(Lost(allocation_id=run_id(live), reason="gone"))
+    cluster.clock.advance(60)
+
+    async def broken(step: Any) -> CommandState:
+        raise Conflict("its row is gone")
+
+    monkeypatch.setattr(first, "apply", broken)
+    await cluster.commands.tick()
+    assert run_id(second) == f"{second.state.id}.2"
+    monkeypatch.undo()
+    await cluster.commands.tick()
+    assert run_id(first) == f"{first.state.id}.2"
 
 
 async def test_an_end_that_cannot_be_committed_comes_again(cluster: ScriptedCluster) -> None:
@@ -268,6 +294,21 @@ async def test_a_config_that_cannot_be_right_is_refused(
         await launch(cluster, **config)
     assert words in refusal.value.message
     assert await rows(cluster, *EVERY) == 0
+
+
+async def test_a_config_however_large_does_not_hold_up_the_event_loop(
+    cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+
+    def complete(*args: Any, **options: Any) -> CommandConfig:
+        threads.append(threading.current_thread())
+        return complete_command(*args, **options)
+
+    monkeypatch.setattr("master.tasks.service.complete_command", complete)
+    await launch(cluster)
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()
 
 
 async def test_what_could_never_run_is_refused_or_warned_of(

@@ -1,0 +1,70 @@
+"""A step in the making: what it was made from stays as it was, and its trials are copied once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from master.experiments.draft import Draft, Env
+from master.experiments.state import ExperimentState, Phase, RunSettings, TrialState
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def trial(number: int, phase: Phase = Phase.ACTIVE) -> TrialState:
+    return TrialState(
+        id=number,
+        request_id=f"r{number}",
+        task_id=f"1.r{number}",
+        hparams={},
+        seed=0,
+        created_at=NOW,
+        phase=phase,
+    )
+
+
+def draft() -> tuple[ExperimentState, Draft]:
+    state = ExperimentState(
+        id=1,
+        job_id="j",
+        owner_id=1,
+        name="search",
+        settings=RunSettings(pool="default", slots_per_trial=1),
+        searcher=cast("Any", None),
+        created_at=NOW,
+        trials={"r1": trial(1), "r2": trial(2)},
+    )
+    return state, Draft(state, Env(now=NOW, search=cast("Any", None), next_trial_id=lambda: 3))
+
+
+def test_the_state_that_a_step_begins_with_stays_as_it_was() -> None:
+    before, made = draft()
+    made.put(trial(1, Phase.CANCELED))
+    made.put(trial(3))
+    assert {id_: t.phase for id_, t in before.trials.items()} == {
+        "r1": Phase.ACTIVE,
+        "r2": Phase.ACTIVE,
+    }
+    after = made.done().state
+    assert {id_: t.phase for id_, t in after.trials.items()} == {
+        "r1": Phase.CANCELED,
+        "r2": Phase.ACTIVE,
+        "r3": Phase.ACTIVE,
+    }
+
+
+def test_trials_are_copied_once_for_all_changes_of_a_step() -> None:
+    _, made = draft()
+    made.put(trial(1, Phase.CANCELED))
+    trials = made.state.trials
+    made.put(trial(2, Phase.CANCELED))
+    assert made.state.trials is trials
+    assert [t.phase for t in trials.values()] == [Phase.CANCELED, Phase.CANCELED]
+
+
+def test_what_a_step_has_answered_stays_as_it_is() -> None:
+    _, made = draft()
+    made.put(trial(1, Phase.CANCELED))
+    answered = made.done().state
+    made.put(trial(2, Phase.CANCELED))
+    assert answered.trials["r2"].phase is Phase.ACTIVE

@@ -177,7 +177,10 @@ def settle_trials(draft: Draft, touched: Iterable[str] | None = None) -> None:
     while True:
         phase, logged = draft.state.phase, len(draft.events)
         everyone = touched is None or phase.is_stopping
-        for request_id in list(draft.state.trials) if everyone else list(touched or ()):
+        trials = draft.state.trials
+        # In the order of their creation, so that their runs queue in it too.
+        named_ones = sorted(touched or (), key=lambda request_id: trials[request_id].id)
+        for request_id in list(trials) if everyone else named_ones:
             _settle_trial(draft, request_id)
         fresh = named(draft.events[logged:])
         if draft.state.phase is phase and not fresh:
@@ -254,7 +257,7 @@ def _request_run(draft: Draft, trial: TrialState) -> None:
         run_id=run_id,
         pool=settings.pool,
         slots=settings.slots_per_trial,
-        requested_at=draft.env.now,
+        requested_at=draft.request_time(),
         preemption_timeout_s=settings.preemption_timeout_s,
     )
     if trial.allocation is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from master.allocations.machine import AllocationState, Effect
 from master.core.searcher.search import Search
@@ -48,6 +48,7 @@ class Draft:
     events: list[LoggedEvent] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     replaced: dict[str, AllocationState] = field(default_factory=dict)
+    _asked: int = field(default=0, init=False)
     _trials: dict[str, TrialState] = field(default_factory=dict, init=False)
     """Those of `state`, once they are the draft's own."""
 
@@ -57,6 +58,11 @@ class Draft:
             self._trials = dict(self.state.trials)
             self.state = replace(self.state, trials=self._trials)
         self._trials[trial.request_id] = trial
+
+    def request_time(self) -> datetime:
+        """Of one more run: a microsecond after the one before, so that a step's runs queue in its order."""
+        self._asked += 1
+        return self.env.now + timedelta(microseconds=self._asked - 1)
 
     def done(self) -> Step:
         self._trials = {}

@@ -153,7 +153,7 @@ class LiveExperiment:
             if run is not None and (before is None or before.allocation is not run):
                 self._parts.allocations.adopt(run, self)
             if run is None and before is not None and before.open_allocation is not None:
-                self.news.run_ended(step.state, trial)
+                self.news.run_ended(trial)
         self._parts.narrator.tell(old, step)
         await self._parts.allocations.run_effects(step.effects)
         await self.news.tell_order(step.state)

@@ -7,7 +7,7 @@ most likely be, while the pace of a run still tells of its trial's full length.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from heapq import nlargest
@@ -25,20 +25,33 @@ LONGEST = timedelta(days=365)
 """A pace that ends later than this is no pace."""
 
 
-def typical_run_s(trials: Iterable[TrialState]) -> float | None:
-    """The median time, in seconds, of the newest runs that finished their trial; None while there is none.
+def typical_s(run_times: Collection[float]) -> float | None:
+    """The median, in seconds; None if there are none."""
+    return median(run_times) if run_times else None
+
+
+def newest_run_s(trials: Iterable[TrialState]) -> list[float]:
+    """The times, in seconds, of the newest runs that finished their trial, oldest first."""
+    finished = (
+        (trial.allocation.ended_at, seconds)
+        for trial in trials
+        if (seconds := finished_run_s(trial)) is not None
+        if trial.allocation is not None and trial.allocation.ended_at is not None
+    )
+    return [seconds for _, seconds in reversed(nlargest(NEWEST_RUNS, finished))]
+
+
+def finished_run_s(trial: TrialState) -> float | None:
+    """How long the run took that finished the trial, in seconds; None if none did.
 
     Trials that gave up by themselves (invalid hyperparameters) finished nothing.
     """
-    finished = (
-        (run.ended_at, (run.ended_at - run.started_at).total_seconds())
-        for trial in trials
-        if trial.phase is Phase.COMPLETED and trial.early_exit is None
-        if (run := trial.allocation) is not None
-        if run.started_at is not None and run.ended_at is not None
-    )
-    newest = nlargest(NEWEST_RUNS, finished)
-    return median(seconds for _, seconds in newest) if newest else None
+    run = trial.allocation
+    if trial.phase is not Phase.COMPLETED or trial.early_exit is not None or run is None:
+        return None
+    if run.started_at is None or run.ended_at is None:
+        return None
+    return (run.ended_at - run.started_at).total_seconds()
 
 
 def differs(told: float | None, learned: float | None) -> bool:

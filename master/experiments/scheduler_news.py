@@ -6,14 +6,24 @@ and the records of a restart, bring the order along too. The rest are hints: a l
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import structlog
 
 from master.allocations.told_order import ToldOrder
-from master.experiments.run_times import Pace, differs, expected_end, paced, typical_run_s
-from master.experiments.state import ExperimentState, Phase, TrialState
+from master.experiments.run_times import (
+    NEWEST_RUNS,
+    Pace,
+    differs,
+    expected_end,
+    finished_run_s,
+    newest_run_s,
+    paced,
+    typical_s,
+)
+from master.experiments.state import ExperimentState, TrialState
 from rm_backends.base import JobOrder, ResourceManager, RunNote
 
 log = structlog.get_logger(__name__)
@@ -24,7 +34,9 @@ class SchedulerNews:
 
     def __init__(self, rm: Callable[[], ResourceManager], state: ExperimentState) -> None:
         self._rm = rm
-        self.run_time_s = typical_run_s(state.trials.values())
+        self._finished = deque(newest_run_s(state.trials.values()), maxlen=NEWEST_RUNS)
+        """How long the newest finished runs took, in seconds."""
+        self.run_time_s = typical_s(self._finished)
         """How long its runs take, as told; it does not follow every small change."""
         self._told = ToldOrder(rm, self.order_of(state))
         self._paces: dict[str, Pace] = {}
@@ -51,11 +63,12 @@ class SchedulerNews:
         if self.has_order(state):
             await self._told.tell(self.order_of(state))
 
-    def run_ended(self, state: ExperimentState, trial: TrialState) -> None:
+    def run_ended(self, trial: TrialState) -> None:
         """Learn from it, if it finished its trial."""
         self._paces.pop(trial.task_id, None)
-        if trial.phase is Phase.COMPLETED:
-            learned = typical_run_s(state.trials.values())
+        if (seconds := finished_run_s(trial)) is not None:
+            self._finished.append(seconds)
+            learned = typical_s(self._finished)
             if differs(self.run_time_s, learned):
                 self.run_time_s = learned
 

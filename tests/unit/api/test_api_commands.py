@@ -205,7 +205,7 @@ async def test_kill_and_priority(world: ApiWorld) -> None:
     assert "is over" in said
 
 
-async def test_only_owners_and_admins_change_a_command(world: ApiWorld) -> None:
+async def test_only_owners_and_admins_end_a_command_and_no_task_changes_one(world: ApiWorld) -> None:
     await world.add_agent(slots=2)
     owner, other = await user(world, "owner"), await user(world, "other")
     id_ = await launch(world, token=owner)
@@ -216,12 +216,13 @@ async def test_only_owners_and_admins_change_a_command(world: ApiWorld) -> None:
         return world.refused(status, "POST", f"{URL}/{id_}/{word}", body, token=token)
 
     for word in ("kill", "set_priority"):
-        assert "is owner's" in await change(word, other, 403)
         assert "a task may change" in await change(word, world.task_token(run), 403)
         path = f"{URL}/no-such/{word}"
-        assert "command 'no-such' not found" in await world.refused(404, "POST", path)
+        body = {"priority": 7}
+        assert "command 'no-such' not found" in await world.refused(404, "POST", path, body)
+    assert "is owner's" in await change("kill", other, 403)
     assert (await world.ok("GET", f"{URL}/{id_}", token=other))["command"]["username"] == "owner"
-    await world.ok("POST", f"{URL}/{id_}/set_priority", {"priority": 7}, token=owner)
+    await world.ok("POST", f"{URL}/{id_}/set_priority", {"priority": 7}, token=other)
     await world.ok("POST", f"{URL}/{id_}/kill")
     await live_of(world, id_).wait_until(lambda state: state.is_over)
     assert (await look(world, id_))["exitStatus"] == "killed: asked for by admin"

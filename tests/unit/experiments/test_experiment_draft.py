@@ -68,3 +68,10 @@ def test_what_a_step_has_answered_stays_as_it_is() -> None:
     answered = made.done().state
     made.put(trial(2, Phase.CANCELED))
     assert answered.trials["r2"].phase is Phase.ACTIVE
+
+
+def test_runs_of_one_step_queue_in_its_order() -> None:
+    _, made = draft()
+    times = [made.request_time() for _ in range(3)]
+    assert times[0] == NOW
+    assert times == sorted(set(times))

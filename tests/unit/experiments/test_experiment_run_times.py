@@ -16,8 +16,9 @@ from master.experiments.run_times import (
     Pace,
     differs,
     expected_end,
+    newest_run_s,
     paced,
-    typical_run_s,
+    typical_s,
 )
 from master.experiments.state import Phase, TrialState
 
@@ -66,14 +67,14 @@ def trial(number: int, seconds: float | None, phase: Phase = Phase.COMPLETED) ->
 def test_the_typical_run_is_the_median_of_those_that_finished_their_trial(
     trials: list[TrialState], expected: float | None
 ) -> None:
-    assert typical_run_s(trials) == expected
+    assert typical_s(newest_run_s(trials)) == expected
 
 
 def test_old_runs_are_forgotten() -> None:
     old = [trial(number, 10) for number in range(NEWEST_RUNS)]
     new = [trial(NEWEST_RUNS + number, 1000) for number in range(NEWEST_RUNS)]
-    assert typical_run_s(old + new) == 1000
-    assert typical_run_s(new + old) == 1000
+    assert typical_s(newest_run_s(old + new)) == 1000
+    assert typical_s(newest_run_s(new + old)) == 1000
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 States, for every policy: `empty` (nothing runs), `full` (90 % of the slots run work of jobs that may keep it),
 `contended` (90 % run work of one job that others may take from: thousands of victims), `gangs` (mixed sizes), `jobs`
 (every request is a job of its own), `elastic` (launchable capacity besides), `starving` (2,000 gangs of two agents that
-have waited for hours, so the starvation guard reserves). Then how the time grows with the requests, and the decisions
+have waited for hours, so the starvation guard reserves). Then the whole of what a pool does, for the states that the
+budget names: its snapshot, the decision, and applying it. Then how the time grows with the requests, and the decisions
 of one simulated busy day, each applied before the next.
 
 Times are CPU time, the median of five: a decision is one thread without I/O, and other load on the machine should not
@@ -13,6 +14,7 @@ show. `MiB` is what a decision allocates at most at a time. The ratio is time ov
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
 import json
 import math
@@ -21,7 +23,9 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 
+from benchmarks.decide_pools import pool_in
 from benchmarks.decide_states import VARIANTS, Day, states, used_part
 from master.core.scheduler import POLICIES, decide
 from master.core.scheduler.types import PoolState
@@ -30,7 +34,8 @@ BUDGET_MS = 100.0
 REQUESTS = 10_000
 RUNS = 5
 TICKS = 50
-GROWTH_STATES = ("empty", "full")
+BUDGET_STATES = ("empty", "full")
+"""For these the budget holds with snapshot and apply; how time grows is shown for them, too."""
 GROWTH = (1_000, 10_000, 100_000)
 
 
@@ -45,6 +50,19 @@ class Row:
     ms: float
     ratio: float
     mib: float
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRow:
+    """One state under one policy, as a real pool goes through it."""
+
+    policy: str
+    state: str
+    snapshot_ms: float
+    decide_ms: float
+    apply_ms: float
+    ms: float
+    ratio: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +91,11 @@ class DayRow:
 def timed_ms(call: Callable[[], object]) -> float:
     gc.collect()
     start = time.process_time()
-    call()
-    return (time.process_time() - start) * 1e3
+    result = call()
+    gc.collect(0)  # a decision leaves that for later, but it is its work
+    elapsed = time.process_time() - start
+    del result
+    return elapsed * 1e3
 
 
 def peak_mib(state: PoolState) -> float:
@@ -100,11 +121,46 @@ def measure(policy: str, name: str, state: PoolState) -> Row:
     )
 
 
+def whole(policy: str) -> Iterator[WholeRow]:
+    for name, state in states(VARIANTS[policy], REQUESTS):
+        if name in BUDGET_STATES:
+            runs = [asyncio.run(go_through(state)) for _ in range(RUNS)]
+            snapshot, decided, applied = (
+                round(statistics.median(times), 1) for times in zip(*runs, strict=True)
+            )
+            ms = statistics.median(sum(times) for times in runs)
+            yield WholeRow(
+                policy=policy,
+                state=name,
+                snapshot_ms=snapshot,
+                decide_ms=decided,
+                apply_ms=applied,
+                ms=round(ms, 1),
+                ratio=round(ms / BUDGET_MS, 2),
+            )
+
+
+async def go_through(state: PoolState) -> tuple[float, float, float]:
+    """Milliseconds for snapshot, decision and apply. It is not the pool's first look: what it keeps, it has."""
+    pool = pool_in(state)
+    pool.snapshot()
+    gc.collect()
+    times = [time.process_time()]
+    seen = pool.snapshot()
+    times.append(time.process_time())
+    decision = decide(seen)
+    times.append(time.process_time())
+    await pool.apply(seen, decision)
+    times.append(time.process_time())
+    snapshot, decided, applied = ((b - a) * 1e3 for a, b in pairwise(times))
+    return snapshot, decided, applied
+
+
 def grow(policy: str) -> Iterator[Growth]:
-    found: dict[str, dict[int, float]] = {name: {} for name in GROWTH_STATES}
+    found: dict[str, dict[int, float]] = {name: {} for name in BUDGET_STATES}
     for count in GROWTH:
         for name, state in states(VARIANTS[policy], count):
-            if name in GROWTH_STATES:
+            if name in BUDGET_STATES:
                 runs = 1 if count > REQUESTS else RUNS
                 ms = statistics.median(timed_ms(lambda s=state: decide(s)) for _ in range(runs))
                 found[name][count] = round(ms, 1)
@@ -123,6 +179,7 @@ def live(policy: str) -> DayRow:
         gc.collect()
         start = time.process_time()
         decision = decide(day.state)
+        gc.collect(0)
         times.append((time.process_time() - start) * 1e3)
         started += len(decision.start)
         released += len(decision.release)
@@ -150,6 +207,21 @@ def print_rows(policies: list[str]) -> list[Row]:
             print(
                 f"{r.policy:<19}{r.state:<18}{r.started:>7}{r.released:>9}{r.ms:>9.1f}"
                 f"{r.ratio:>7.2f}{r.mib:>7.1f}",
+                flush=True,
+            )
+    return rows
+
+
+def print_whole(policies: list[str]) -> list[WholeRow]:
+    heads = f"{'snapshot':>10}{'decide':>9}{'apply':>9}{'ms':>9}{'ratio':>7}"
+    print(f"\n{'with snapshot, apply':<22}{'state':<10}{heads}")
+    rows: list[WholeRow] = []
+    for policy in policies:
+        for w in whole(policy):
+            rows.append(w)
+            print(
+                f"{w.policy:<22}{w.state:<10}{w.snapshot_ms:>10.1f}{w.decide_ms:>9.1f}"
+                f"{w.apply_ms:>9.1f}{w.ms:>9.1f}{w.ratio:>7.2f}",
                 flush=True,
             )
     return rows
@@ -195,6 +267,7 @@ def main() -> None:
                 for policy in there
                 for name, state in states(VARIANTS[policy], REQUESTS)
             ],
+            "whole": [asdict(row) for policy in there for row in whole(policy)],
             "growth": [asdict(row) for policy in there for row in grow(policy)],
             "day": [asdict(live(policy)) for policy in there],
         }
@@ -204,6 +277,7 @@ def main() -> None:
         if policy not in there:
             print(f"{policy}: not available, left out")
     print_rows(there)
+    print_whole(there)
     print_growth(there)
     print_days(there)
 

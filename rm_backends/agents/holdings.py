@@ -70,7 +70,9 @@ class Holdings:
 
     def reserve(self, entry: Entry, placement: Placement, *, backfilled: bool) -> None:
         """Take the slots and tell the master. The agent with most slots, then the lowest id, is rank 0."""
-        order = sorted(placement, key=lambda agent_id: (-placement[agent_id], agent_id))
+        order = list(placement)
+        if len(order) > 1:
+            order.sort(key=lambda agent_id: (-placement[agent_id], agent_id))
         containers = []
         for rank, agent_id in enumerate(order):
             agent = self.agents[agent_id]

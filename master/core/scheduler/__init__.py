@@ -2,9 +2,10 @@
 
 Each policy is one module with a `decide` of its own; what they share has a module each: `fitting` (where a gang can
 be placed), `queue_order` (who is before whom), `shares` (how much a job is entitled to), `ledger` (the state by jobs),
-`outlook` (slots as they will be), `victims` (what to ask back), `draft` (a decision in the making), `backfill` (who may
-pass whom), `aux_places` (zero-slot tasks), `explain` and `unplaced` (why something waits). Around every policy stand
-`limits` (a `max_slots` that was lowered) and `guard` (gangs that starve: `reservations`, `returns`).
+`usage` (slots in use), `outlook` (slots as they will be), `victims` (what to ask back), `draft` (a decision in the
+making), `backfill` (who may pass whom), `aux_places` (zero-slot tasks), `explain` and `unplaced` (why something waits).
+Around every policy stand `limits` (a `max_slots` that was lowered) and `guard` (gangs that starve: `reservations`,
+`returns`); and Python's garbage collector rests (`collector`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from master.core.scheduler import fair_share, priority, round_robin
+from master.core.scheduler.collector import paused_collector
 from master.core.scheduler.guard import decide_guarded
 from master.core.scheduler.limits import over_limit
 from master.core.scheduler.types import Decision, PoolState, SchedulerType
@@ -25,6 +27,7 @@ POLICIES: dict[SchedulerType, Callable[[PoolState], Decision]] = {
 }
 
 
+@paused_collector()
 def decide(pool: PoolState) -> Decision:
     """What to start and what to release now, and why the rest waits. The same state always gives the same answer.
 

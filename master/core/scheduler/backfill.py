@@ -8,7 +8,7 @@ it matters.
 from __future__ import annotations
 
 from master.core.scheduler.fitting import Shape, usable_agents
-from master.core.scheduler.ledger import Ledger, lasting_sizes
+from master.core.scheduler.ledger import Ledger
 from master.core.scheduler.outlook import Outlook
 from master.core.scheduler.types import PoolState, Request
 
@@ -20,7 +20,7 @@ class Blockade:
         self._preemption = pool.settings.preemption
         self._mixed_sizes = pool.settings.allow_heterogeneous_fits
         self._outlook = outlook
-        self._sizes = lasting_sizes(pool)
+        self._sizes = dict(ledger.sizes)
         self._sizes.update((agent, size) for agent, size, _, _ in ledger.expected)
         self._pending: dict[Shape, None] = {}
         """Noted, and not in force before the next priority."""

@@ -177,7 +177,7 @@ class Draft:
     def finish(self, aux: Sequence[Request]) -> Decision:
         """The decision, with the zero-slot tasks placed in this order. Every other request has its reason by now."""
         busy = {agent for start in self.starts.values() for agent in start.placement}
-        busy |= {agent for one in self.pool.running for agent in one.placement}
+        busy |= self.ledger.usage.used.keys()
         aux_starts, aux_reasons = place_aux(self.pool, aux, busy)
         return Decision(
             start=(*self.starts.values(), *aux_starts),
@@ -202,7 +202,8 @@ class Draft:
 
     def _is_anything_left(self, cleared: Clearing) -> bool:
         """Whether the victims give back more than the gang takes: others may have a place there."""
+        if self.outlook.left <= 0:
+            return False
         later = self.outlook.later
-        return self.outlook.left > 0 and any(
-            later.free_on(agent) > 0 for victim in cleared.victims for agent in victim.placement
-        )
+        agents = {agent for victim in cleared.victims for agent in victim.placement}
+        return any(later.free_on(agent) > 0 for agent in agents)

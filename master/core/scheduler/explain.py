@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.fitting import Shape
-from master.core.scheduler.ledger import JobBook, lasting_sizes
+from master.core.scheduler.ledger import JobBook
 from master.core.scheduler.types import PoolState, Waiting
 
 NAMED = 3
@@ -40,9 +40,9 @@ def max_slots_used(book: JobBook, claimed: int = 0) -> Waiting:
     return Waiting(reason=Reason(kind=ReasonKind.SHARE_USED, text=text))
 
 
-def no_such_agent(shape: Shape, pool: PoolState) -> Waiting:
+def no_such_agent(shape: Shape, pool: PoolState, lasting: Mapping[str, int]) -> Waiting:
+    """`lasting`: agents that may get work, with their slots."""
     needs = f"needs {count(shape.slots, 'slot')}"
-    lasting = lasting_sizes(pool)
     sizes = sorted(
         [size for agent, size in lasting.items() if size and agent not in shape.blocked]
         + [

@@ -25,7 +25,7 @@ from master.core.scheduler import explain
 from master.core.scheduler.claims import Claim, claims_within
 from master.core.scheduler.draft import Draft
 from master.core.scheduler.fitting import EXPECTED, REAL, FreeSlots, Shape
-from master.core.scheduler.ledger import JobBook, Wanted, capacity
+from master.core.scheduler.ledger import JobBook, Wanted
 from master.core.scheduler.shares import Stake, divide, proportion
 from master.core.scheduler.types import (
     Decision,
@@ -35,6 +35,7 @@ from master.core.scheduler.types import (
     Start,
 )
 from master.core.scheduler.unplaced import explain_shares
+from master.core.scheduler.usage import capacity
 from master.core.scheduler.victims import Standing, VictimSearch, spare_slots
 
 MOST_ROUNDS = 4
@@ -81,7 +82,7 @@ class _Round:
         self._books = self._draft.books
         self._stakes = {job: _stake(book) for job, book in self._books.items()}
         self._expected = self._draft.ledger.expected
-        self._shares = self._divide(capacity(pool, self._expected))
+        self._shares = self._divide(capacity(pool, self._draft.ledger.usage, self._expected))
 
     def decide(self) -> Decision:
         draft = self._draft
@@ -227,7 +228,7 @@ class _Round:
 
     def _serve_what_nobody_launches(self, unserved: Sequence[Claim]) -> list[Claim]:
         """Expected agents of the wrong shape must not keep a gang waiting: for it, they are no capacity."""
-        present = self._divide(capacity(self._pool, ()))
+        present = self._divide(capacity(self._pool, self._draft.ledger.usage, ()))
         launched = FreeSlots(self._pool.settings, self._expected)
         fits = {
             shape: launched.find(shape, EXPECTED) is not None

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
@@ -39,10 +40,18 @@ class Shape(NamedTuple):
     blocked: frozenset[str]
 
 
-class Bucket(NamedTuple):
-    tier: int
-    size: int
-    free: int
+class Bucket:
+    """The agents of one tier and size that have equally many free slots."""
+
+    __slots__ = ("count", "free", "heap", "size", "tier")
+
+    def __init__(self, tier: int, size: int, free: int) -> None:
+        self.tier = tier
+        self.size = size
+        self.free = free
+        self.count = 0
+        self.heap: list[int] = []
+        """Indices of its agents by id, and of some that were in it once."""
 
 
 FreeAgent: TypeAlias = tuple[str, int, int, int]
@@ -62,15 +71,15 @@ class FreeSlots:
         self._mixed_sizes = settings.allow_heterogeneous_fits
         self._ids = [row[0] for row in rows]
         self._index = {agent: i for i, agent in enumerate(self._ids)}
-        self._bucket = [Bucket(tier, size, free) for _, size, free, tier in rows]
-        self._heaps: dict[Bucket, list[int]] = {}
-        self._count: dict[Bucket, int] = {}
-        for i, bucket in enumerate(self._bucket):
+        self._buckets: dict[tuple[int, int, int], Bucket] = {}
+        """By tier, size and free slots."""
+        self._ranked: list[Bucket] = []
+        self._at = [self._bucket(tier, size, free) for _, size, free, tier in rows]
+        """The bucket of each agent."""
+        for i, bucket in enumerate(self._at):
             # Ascending indices are a heap already.
-            self._heaps.setdefault(bucket, []).append(i)
-            self._count[bucket] = self._count.get(bucket, 0) + 1
-        self._moves: dict[tuple[Bucket, int], Bucket] = {}
-        self._ranked: list[Bucket] = sorted(self._heaps, key=self._rank)
+            bucket.heap.append(i)
+            bucket.count += 1
 
     def __contains__(self, agent: str) -> bool:
         return agent in self._index
@@ -78,19 +87,17 @@ class FreeSlots:
     def free_on(self, agent: str) -> int:
         """Free slots of one agent; 0 for an agent that is not in the view."""
         i = self._index.get(agent)
-        return 0 if i is None else self._bucket[i].free
+        return 0 if i is None else self._at[i].free
 
     @property
     def is_full(self) -> bool:
         """No slot is free."""
-        return not any(count and bucket.free > 0 for bucket, count in self._count.items())
+        return not any(bucket.count and bucket.free > 0 for bucket in self._ranked)
 
     def rows(self, tier: int = REAL) -> list[FreeAgent]:
         """The view as it is now, to build another one from."""
         return [
-            (self._ids[i], b.size, b.free, b.tier)
-            for i, b in enumerate(self._bucket)
-            if b.tier == tier
+            (self._ids[i], b.size, b.free, b.tier) for i, b in enumerate(self._at) if b.tier == tier
         ]
 
     def find(self, shape: Shape, tier: int = REAL) -> dict[str, int] | None:
@@ -104,54 +111,49 @@ class FreeSlots:
 
     def take(self, placement: Mapping[str, int]) -> None:
         for agent, slots in placement.items():
-            self._move(agent, -slots)
+            self.change(agent, -slots)
 
     def give_back(self, placement: Mapping[str, int]) -> None:
         """Slots of agents that are not in the view (draining, gone) are ignored."""
         for agent, slots in placement.items():
-            if agent in self._index:
-                self._move(agent, slots)
+            self.change(agent, slots)
+
+    def change(self, agent: str, slots: int) -> None:
+        """So many slots of an agent come back; negative: are taken. Agents that are not in the view are ignored."""
+        i = self._index.get(agent)
+        if i is None:
+            return
+        old = self._at[i]
+        new = self._at[i] = self._bucket(old.tier, old.size, old.free + slots)
+        old.count -= 1
+        new.count += 1
+        heapq.heappush(new.heap, i)
+
+    def _bucket(self, tier: int, size: int, free: int) -> Bucket:
+        bucket = self._buckets.get((tier, size, free))
+        if bucket is None:
+            bucket = self._buckets[tier, size, free] = Bucket(tier, size, free)
+            insort(self._ranked, bucket, key=self._rank)
+        return bucket
 
     def _rank(self, bucket: Bucket) -> tuple[float, ...]:
-        tier, size, free = bucket
+        tier, size, free = bucket.tier, bucket.size, bucket.free
         if self._best:
             return (tier, free, free == size, size)
         return (tier, -free / size, -free, size)
 
-    def _move(self, agent: str, change: int) -> None:
-        i = self._index[agent]
-        old = self._bucket[i]
-        new = self._moves.get((old, change))
-        if new is None:
-            new = Bucket(old.tier, old.size, old.free + change)
-            self._moves[old, change] = new
-        self._bucket[i] = new
-        self._count[old] -= 1
-        heap = self._heaps.get(new)
-        if heap is None:
-            self._heaps[new] = [i]
-            self._count[new] = 1
-            self._ranked = sorted(self._heaps, key=self._rank)
-        else:
-            heapq.heappush(heap, i)
-            self._count[new] += 1
-
     def _find_single(self, slots: int, blocked: frozenset[str], tier: int) -> int | None:
-        count = self._count
         for bucket in self._ranked:
-            if bucket.free >= slots and bucket.tier <= tier and count[bucket]:
+            if bucket.free >= slots and bucket.count and bucket.tier <= tier:
                 first = self._first(bucket, blocked)
                 if first is not None:
                     return first
         return None
 
     def _first(self, bucket: Bucket, blocked: frozenset[str]) -> int | None:
-        heap = self._heaps[bucket]
-        current = self._bucket
-        while heap and current[heap[0]] != bucket:
+        heap, at = bucket.heap, self._at
+        while at[heap[0]] is not bucket:
             heapq.heappop(heap)  # it moved on to another bucket since
-        if not heap:
-            return None
         if not blocked or self._ids[heap[0]] not in blocked:
             return heap[0]
         found = self._several(bucket, 1, blocked)
@@ -159,12 +161,12 @@ class FreeSlots:
 
     def _several(self, bucket: Bucket, count: int, blocked: frozenset[str]) -> list[int]:
         """Up to `count` distinct agents of a bucket that are not blocked, by id."""
-        heap = self._heaps.get(bucket, [])
+        heap = bucket.heap
         seen: list[int] = []
         found: list[int] = []
         while heap and len(found) < count:
             i = heapq.heappop(heap)
-            if self._bucket[i] != bucket or (seen and seen[-1] == i):
+            if self._at[i] is not bucket or (seen and seen[-1] == i):
                 continue
             seen.append(i)
             if self._ids[i] not in blocked:
@@ -176,12 +178,12 @@ class FreeSlots:
     def _find_whole(self, slots: int, blocked: frozenset[str], tier: int) -> dict[str, int] | None:
         idle: dict[int, int] = {}
         for bucket in self._ranked:
-            if bucket.free == bucket.size and bucket.tier <= tier and self._count[bucket]:
-                idle[bucket.size] = idle.get(bucket.size, 0) + self._count[bucket]
+            if bucket.free == bucket.size and bucket.tier <= tier and bucket.count:
+                idle[bucket.size] = idle.get(bucket.size, 0) + bucket.count
         for agent in blocked:
             i = self._index.get(agent)
             if i is not None:
-                at = self._bucket[i]
+                at = self._at[i]
                 if at.free == at.size and at.tier <= tier:
                     idle[at.size] -= 1
         plan = whole_agents(slots, idle, mixed_sizes=self._mixed_sizes)
@@ -191,7 +193,7 @@ class FreeSlots:
         for size, count in plan.items():
             wanted = count
             for t in range(tier + 1):
-                for i in self._several(Bucket(t, size, size), wanted, blocked):
+                for i in self._several(self._bucket(t, size, size), wanted, blocked):
                     placement[self._ids[i]] = size
                     wanted -= 1
         return placement

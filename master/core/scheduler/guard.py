@@ -11,12 +11,12 @@ can be leaves as soon as that makes room.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
 
 from master.core.reasons import ReasonKind
 from master.core.scheduler.fitting import shape_of
-from master.core.scheduler.ledger import Wanted, free_agents
+from master.core.scheduler.ledger import Wanted
 from master.core.scheduler.queue_order import in_queue_order, priority_of
 from master.core.scheduler.reservations import (
     LARGE,
@@ -34,6 +34,7 @@ from master.core.scheduler.types import (
     Start,
     Waiting,
 )
+from master.core.scheduler.usage import free_agents, used_slots
 
 
 def decide_guarded(pool: PoolState, policy: Callable[[PoolState], Decision]) -> Decision:
@@ -43,7 +44,7 @@ def decide_guarded(pool: PoolState, policy: Callable[[PoolState], Decision]) -> 
     if not any(request.id in decision.waiting for request, _ in candidates):
         return decision
     pool = _begun(pool, first)
-    found = reserve_for_starving(pool, free_agents(pool), candidates)
+    found = reserve_for_starving(pool, free_agents(pool, used_slots(pool.running)), candidates)
     if found is None or not found.by_request:
         return decision
     now = [
@@ -60,8 +61,12 @@ def decide_guarded(pool: PoolState, policy: Callable[[PoolState], Decision]) -> 
     for start in second.start:
         found.start(start.placement, requests[start.request_id].expected_run_s)
     starts = (*now, *second.start)
-    short = [requests[name] for name, answer in waiting.items() if _may_fill(answer)]
-    filling = _backfill(pool, found, starts, [r for r in short if r.id not in found.by_request])
+    short = (
+        requests[name]
+        for name, answer in waiting.items()
+        if _may_fill(answer) and name not in found.by_request
+    )
+    filling = [] if found.is_full else _backfill(pool, found, starts, short)
     for start in filling:
         del waiting[start.request_id]
     return Decision(start=(*first, *starts, *filling), release=second.release, waiting=waiting)
@@ -80,18 +85,19 @@ def _in_order(pool: PoolState, decision: Decision) -> tuple[list[Start], list[Wa
     if not starving:
         return [], []
     starts = {start.request_id: start for start in decision.start}
+    is_queue = settings.type is SchedulerType.PRIORITY
     wanting = [
         request
         for request in pool.waiting
-        if request.slots and (request.id in starts or _is_unserved(decision.waiting[request.id]))
+        if ((request.slots and is_queue) or request.id in starving)
+        and (request.id in starts or _is_unserved(decision.waiting[request.id]))
     ]
-    in_order = in_queue_order(pool, wanting)
-    if settings.type is not SchedulerType.PRIORITY:
-        return [], [(r, shape_of(r)) for r in in_order if r.id in starving]
+    if not is_queue:
+        return [], [(r, shape_of(r)) for r in in_queue_order(pool, wanting)]
     first: list[Start] = []
     candidates: list[Wanted] = []
     limit: int | None = None
-    for request in in_order:
+    for request in in_queue_order(pool, wanting):
         priority = _priority(pool, request)
         if request.id in starving:
             if limit is not None and priority > limit:
@@ -142,13 +148,15 @@ def _begun(pool: PoolState, starts: Sequence[Start]) -> PoolState:
 
 
 def _backfill(
-    pool: PoolState, found: Reservations, starts: Sequence[Start], short: Sequence[Request]
+    pool: PoolState, found: Reservations, starts: Sequence[Start], short: Iterable[Request]
 ) -> list[Start]:
     """What may start on reserved slots because it is gone when they are needed."""
     held = _held_by_job(pool, {start.request_id for start in starts})
     filling: list[Start] = []
     brief = [r for r in short if r.slots and r.expected_run_s is not None]
     for request in in_queue_order(pool, brief):
+        if found.is_full:
+            break
         job = pool.jobs.get(request.job_id)
         after = held[request.job_id] + request.slots
         if job is not None and job.max_slots is not None and after > job.max_slots:

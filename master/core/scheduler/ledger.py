@@ -13,10 +13,24 @@ from master.core.scheduler.fitting import (
     FreeAgent,
     FreeSlots,
     Shape,
-    shape_of,
 )
-from master.core.scheduler.queue_order import queue_key
-from master.core.scheduler.types import Job, Launchable, PoolState, Request, Running, Start
+from master.core.scheduler.queue_order import priority_of, queue_key
+from master.core.scheduler.types import (
+    DEFAULT_PRIORITY,
+    Job,
+    Launchable,
+    PoolState,
+    Request,
+    Running,
+)
+from master.core.scheduler.usage import (
+    Usage,
+    closing_slots,
+    free_agents,
+    lasting_sizes,
+    sizes_unless_fixed,
+    usage_of,
+)
 
 Wanted: TypeAlias = tuple[Request, Shape]
 
@@ -28,6 +42,7 @@ class JobBook:
     job: Job
     age: int = 0
     """Rank in the order of the queue; 0 is first. Unless the policy has priorities that is by age."""
+    priority: int = DEFAULT_PRIORITY
     held: int = 0
     """Slots of work that was not asked to stop, started in this decision or before."""
     leaving: int = 0
@@ -88,6 +103,9 @@ class Ledger:
 
     books: dict[str, JobBook]
     """By job id, in the order of the queue."""
+    usage: Usage
+    sizes: dict[str, int]
+    """Agents that may get work, with the slots that they will have once those in use that are disabled are gone."""
     aux: list[Request]
     """Waiting zero-slot requests by (requested, id)."""
     above_max_slots: list[Wanted]
@@ -107,49 +125,30 @@ class Ledger:
 
 def open_ledger(pool: PoolState) -> Ledger:
     expected = _expected_agents(pool)
-    leaving = [one for one in pool.running if one.releasing]
+    usage = usage_of(pool)
     ledger = Ledger(
         books={},
+        usage=usage,
+        sizes=lasting_sizes(pool, usage),
         aux=[],
         above_max_slots=[],
         hopeless=[],
-        free_agents=free_agents(pool),
-        leaving=_leaving(leaving),
-        closing=closing_slots(leaving),
+        free_agents=free_agents(pool, usage.used),
+        leaving=_leaving(usage.leavers),
+        closing=closing_slots(usage.leavers),
         kept={agent: kept.returning for agent, kept in pool.kept.items()},
         expected=expected,
     )
     books = _books(pool)
     _enter_running(books, pool.running)
     _enter_waiting(ledger, books, pool)
-    _enter_gangs(books, pool, expected)
+    _enter_gangs(ledger, books, pool)
     ordered = sorted(books.values(), key=lambda book: queue_key(book.job, pool.settings))
     for age, book in enumerate(ordered):
         book.age = age
+        book.priority = priority_of(book.job, pool.settings)
         ledger.books[book.job.id] = book
     return ledger
-
-
-def free_agents(pool: PoolState) -> list[FreeAgent]:
-    """Agents that may get work, with the slots that are free there and not kept for reservations."""
-    used = used_slots(pool.running)
-    for agent, kept in pool.kept.items():
-        used[agent] = used.get(agent, 0) + kept.free
-    return [
-        (a.id, a.slots, a.slots - used.get(a.id, 0), REAL) for a in pool.agents if a.schedulable
-    ]
-
-
-def capacity(pool: PoolState, expected: Iterable[FreeAgent]) -> int:
-    """Slots that shares are made of: schedulable ones, those held on agents that get no more work, expected ones.
-
-    What goes out of service when work leaves that has been asked to, or could be, is nobody's any more.
-    """
-    closing = closing_slots(r for r in pool.running if r.releasing or r.request.preemptible)
-    schedulable = {a.id: a.slots - closing.get(a.id, 0) for a in pool.agents if a.schedulable}
-    held = used_slots(one for one in pool.running if not one.releasing)
-    elsewhere = sum(slots for agent, slots in held.items() if agent not in schedulable)
-    return sum(schedulable.values()) + elsewhere + sum(size for _, size, _, _ in expected)
 
 
 def _books(pool: PoolState) -> dict[str, JobBook]:
@@ -168,30 +167,6 @@ def _books(pool: PoolState) -> dict[str, JobBook]:
     for job_id, since in unknown.items():
         books[job_id] = JobBook(Job(id=job_id, submitted=since))
     return books
-
-
-def used_slots(running: Iterable[Running | Start]) -> dict[str, int]:
-    """Slots in use by agent, those of leaving work included."""
-    used: dict[str, int] = {}
-    for one in running:
-        for agent, slots in one.placement.items():
-            used[agent] = used.get(agent, 0) + slots
-    return used
-
-
-def closing_slots(running: Iterable[Running]) -> dict[str, int]:
-    """Slots in use that are being taken out of service, by agent."""
-    closing: dict[str, int] = {}
-    for one in running:
-        for agent, slots in one.closing.items():
-            closing[agent] = closing.get(agent, 0) + slots
-    return closing
-
-
-def lasting_sizes(pool: PoolState) -> dict[str, int]:
-    """How many slots each agent that takes work will have once those in use that are disabled are gone."""
-    closing = closing_slots(pool.running)
-    return {a.id: a.slots - closing.get(a.id, 0) for a in pool.agents if a.schedulable}
 
 
 def _leaving(leavers: Iterable[Running]) -> dict[str, dict[str, int]]:
@@ -231,18 +206,20 @@ def _enter_running(books: dict[str, JobBook], running: Iterable[Running]) -> Non
 
 
 def _enter_waiting(ledger: Ledger, books: dict[str, JobBook], pool: PoolState) -> None:
-    whole = [(agent, size, size, REAL) for agent, size in lasting_sizes(pool).items()]
+    whole = [(agent, size, size, REAL) for agent, size in ledger.sizes.items()]
     empty = FreeSlots(pool.settings, [*whole, *ledger.expected])
-    possible: dict[Shape, bool] = {}
+    known: dict[tuple[int, bool, frozenset[str]], tuple[Shape, bool]] = {}
+    """One object for all requests of a shape, and whether it fits."""
     for request in sorted(pool.waiting, key=attrgetter("requested", "id")):
         slots = request.slots
         if slots <= 0:
             ledger.aux.append(request)
             continue
-        shape = shape_of(request)
-        fits = possible.get(shape)
-        if fits is None:
-            fits = possible[shape] = empty.find(shape, EXPECTED) is not None
+        asked = (slots, request.single_agent, request.blocked_agents)
+        if asked not in known:
+            shape = Shape(*asked)
+            known[asked] = shape, empty.find(shape, EXPECTED) is not None
+        shape, fits = known[asked]
         book = books[request.job_id]
         limit = book.job.max_slots
         if limit is not None and slots > limit:
@@ -253,13 +230,12 @@ def _enter_waiting(ledger: Ledger, books: dict[str, JobBook], pool: PoolState) -
             book.waiting.append((request, shape))
 
 
-def _enter_gangs(books: dict[str, JobBook], pool: PoolState, expected: Iterable[FreeAgent]) -> None:
+def _enter_gangs(ledger: Ledger, books: dict[str, JobBook], pool: PoolState) -> None:
     """A gang that could only run where work that nobody may preempt sits gets no turn: it would block the others."""
-    fixed = used_slots(r for r in pool.running if not r.request.preemptible and not r.releasing)
-    closing = closing_slots(r for r in pool.running if r.request.preemptible or r.releasing)
-    sizes = {a.id: a.slots - closing.get(a.id, 0) for a in pool.agents if a.schedulable}
+    fixed = ledger.usage.fixed
+    sizes = sizes_unless_fixed(pool, ledger.usage)
     rows = [(agent, size, size - fixed.get(agent, 0), REAL) for agent, size in sizes.items()]
-    rest = FreeSlots(pool.settings, [*rows, *expected])
+    rest = FreeSlots(pool.settings, [*rows, *ledger.expected])
     reachable: dict[Shape, bool] = {}
     for book in books.values():
         for request, shape in book.waiting:

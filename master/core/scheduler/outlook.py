@@ -43,6 +43,8 @@ class Outlook:
         self._open: FreeSlots | None = None
         self.kept: frozenset[str] = frozenset()
         """Agents that `open` leaves out; expected ones, too."""
+        self.is_nothing_open = False
+        """Every agent is kept."""
         self.spare = FreeSlots(settings, rows)
 
     @property
@@ -69,11 +71,6 @@ class Outlook:
         return self.spare if self._open is None else self._open
 
     @property
-    def is_nothing_open(self) -> bool:
-        """Every agent is kept."""
-        return len(self.kept) >= len(self._free) + len(self._ledger.expected) > 0
-
-    @property
     def is_anything_leaving(self) -> bool:
         return bool(self._leaving)
 
@@ -86,6 +83,7 @@ class Outlook:
             if agent in self._open:
                 self._open.take({agent: self._open.free_on(agent)})
         self.kept |= new
+        self.is_nothing_open = len(self.kept) >= len(self._free) + len(self._ledger.expected) > 0
 
     def start(self, placement: Placement) -> None:
         """Give spare slots away."""
@@ -173,7 +171,7 @@ class Outlook:
         """Whose slots a request with this future placement waits for. No slot is named to two requests."""
         named: dict[str, None] = {}
         for agent, needed in placement.items():
-            parts = self._unspoken.get(agent, {})
+            parts = self._unspoken.get(agent)
             while parts and needed > 0:
                 one, slots = next(iter(parts.items()))
                 named[one] = None
@@ -222,6 +220,6 @@ class Outlook:
                 self._surplus_on[agent] = max(0, left)
 
     def _change_spare(self, agent: str, change: int) -> None:
-        self.spare.give_back({agent: change})
+        self.spare.change(agent, change)
         if self._open is not None and agent not in self.kept:
-            self._open.give_back({agent: change})
+            self._open.change(agent, change)

@@ -32,7 +32,7 @@ from master.core.scheduler.backfill import Blockade
 from master.core.scheduler.draft import Draft
 from master.core.scheduler.fitting import EXPECTED, REAL, Shape
 from master.core.scheduler.ledger import JobBook
-from master.core.scheduler.queue_order import in_queue_order, priority_of
+from master.core.scheduler.queue_order import in_queue_order
 from master.core.scheduler.rearrange import Rearranging, Room
 from master.core.scheduler.types import Decision, PoolState, Request, Running
 from master.core.scheduler.unplaced import Queued, explain_queued
@@ -57,13 +57,13 @@ class _Walk:
         self._rearranging = Rearranging(self._draft)
 
     def decide(self) -> Decision:
-        draft = self._draft
+        draft, blockade = self._draft, self._blockade
         higher = same = level = 0
         for book in draft.books.values():
-            priority = self._priority(book)
+            priority = book.priority
             if priority != level:
                 higher, same, level = higher + same, 0, priority
-                self._blockade.enter_priority()
+                blockade.enter_priority()
             claimed = 0
             for request, shape in book.waiting:
                 room = book.room - book.promised
@@ -72,26 +72,32 @@ class _Walk:
                 if request.id in draft.reasons:
                     same += 1
                 elif shape.slots <= room - claimed:
-                    held_back = self._blockade.holds_back(request)
-                    self._unplaced.append(Queued(request, shape, higher, same, held_back))
+                    held_back = blockade.holds_back(request)
+                    self._unplaced.append(Queued(request.id, shape, higher, same, held_back))
                     claimed += shape.slots
                     same += 1
                 else:
                     draft.reasons[request.id] = explain.max_slots_used(book, claimed)
-        draft.reasons |= explain_queued(self._pool, draft.outlook, self._unplaced, draft.starts)
+        draft.reasons |= explain_queued(
+            self._pool, draft.ledger, draft.outlook, self._unplaced, draft.starts
+        )
         return draft.finish(in_queue_order(self._pool, draft.ledger.aux))
 
     def _serve(self, request: Request, shape: Shape, book: JobBook) -> bool:
         """Start it, or find something it can wait for, or note that it has nothing. Whether it starts."""
-        held_back = self._blockade.holds_back(request)
-        placement = self._draft.find_free(shape, open_only=held_back)
-        allowed = self._blockade.outside(shape) if held_back else shape
-        if placement is not None and allowed is not None:
-            passes = self._blockade.is_anything_unplaced
-            self._draft.start(request, allowed, placement, backfilled=passes)
-        elif allowed is None or not self._serve_later(request, allowed, book):
-            self._blockade.note_unplaced(shape)
-        return request.id in self._draft.starts
+        draft, blockade = self._draft, self._blockade
+        held_back = blockade.holds_back(request)
+        allowed = blockade.outside(shape) if held_back else shape
+        if allowed is not None:
+            placement = draft.find_free(shape, open_only=held_back)
+            if placement is not None:
+                passes = blockade.is_anything_unplaced
+                draft.start(request, allowed, placement, backfilled=passes)
+                return True
+            if self._serve_later(request, allowed, book):
+                return request.id in draft.starts
+        blockade.note_unplaced(shape)
+        return False
 
     def _serve_later(self, request: Request, shape: Shape, book: JobBook) -> bool:
         """Whether slots are reserved for it that come back, or that are expected."""
@@ -101,7 +107,7 @@ class _Walk:
             if draft.promise(request, shape, REAL):
                 return True
             if self._preempts:
-                own = self._priority(book)
+                own = book.priority
                 room = self._rearranging.make_room(
                     request, shape, lambda one: self._may_wait(one, own)
                 )
@@ -120,29 +126,23 @@ class _Walk:
     def _victims_behind(self, first: JobBook) -> VictimSearch:
         """Among the work of jobs behind the first that asks."""
         books = self._draft.books
+        behind = {job_id for job_id, book in books.items() if book.age > first.age}
         return VictimSearch(
             self._outlook.later,
-            [one for one in self._pool.running if self._is_behind(one, first)],
+            [one for one in self._pool.running if one.request.job_id in behind],
             {job_id: Standing(inf, rank=book.age) for job_id, book in books.items()},
             now=self._pool.now,
             mixed_sizes=self._pool.settings.allow_heterogeneous_fits,
         )
 
-    def _is_behind(self, one: Running, first: JobBook) -> bool:
-        book = self._draft.books.get(one.request.job_id)
-        return book is not None and book.age > first.age
-
     def _may_wait(self, request: Request, priority: int) -> bool:
         """For the sake of one with this priority: who has a higher one does not."""
-        return self._priority(self._draft.books[request.job_id]) >= priority
+        return self._draft.books[request.job_id].priority >= priority
 
     def _why_released(self, victim: Running, request: Request) -> str:
         books = self._draft.books
-        priority = self._priority(books[request.job_id])
+        priority = books[request.job_id].priority
         who = f"a request of priority {priority}"
-        if self._priority(books[victim.request.job_id]) == priority:
+        if books[victim.request.job_id].priority == priority:
             who += ", ahead of it in the queue,"
         return f"{who} needs its slots: {request.id}"
-
-    def _priority(self, book: JobBook) -> int:
-        return priority_of(book.job, self._pool.settings)

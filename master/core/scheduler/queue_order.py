@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
+from operator import attrgetter
 from typing import TypeAlias
 
 from master.core.scheduler.types import Job, PoolState, Request, SchedulerSettings, SchedulerType
 
 QueueKey: TypeAlias = tuple[int, Decimal | float, float, str]
+
+
+_age = attrgetter("requested", "id")
 
 
 def priority_of(job: Job, settings: SchedulerSettings) -> int:
@@ -30,14 +34,17 @@ def queue_key(job: Job, settings: SchedulerSettings) -> QueueKey:
 
 def in_queue_order(pool: PoolState, requests: Iterable[Request]) -> list[Request]:
     """Requests by job as jobs queue, those of one job by age. A job nobody introduced came with its request."""
-    keys: dict[str, QueueKey] = {}
+    by_job: dict[str, list[Request]] = {}
+    for request in requests:
+        by_job.setdefault(request.job_id, []).append(request)
 
-    def key(request: Request) -> tuple[QueueKey, float, str]:
-        job_id = request.job_id
-        place = keys.get(job_id)
-        if place is None:
-            job = pool.jobs.get(job_id) or Job(id=job_id, submitted=request.requested)
-            place = keys[job_id] = queue_key(job, pool.settings)
-        return place, request.requested, request.id
+    def place(job_id: str) -> QueueKey:
+        job = pool.jobs.get(job_id)
+        return queue_key(
+            job or Job(id=job_id, submitted=by_job[job_id][0].requested), pool.settings
+        )
 
-    return sorted(requests, key=key)
+    ordered: list[Request] = []
+    for job_id in sorted(by_job, key=place):
+        ordered += sorted(by_job[job_id], key=_age)
+    return ordered

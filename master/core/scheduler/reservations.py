@@ -98,6 +98,7 @@ class Reservations:
         self._returns = returns
         self._rows = {row[0]: row for row in free}
         self._free = {agent: row[2] for agent, row in self._rows.items()}
+        self._left = sum(free for free in self._free.values() if free > 0)
         self._on: dict[str, list[Reservation]] = {}
         self._times: list[float] = []
         """When known reservations begin, sorted."""
@@ -139,6 +140,11 @@ class Reservations:
         """Free slots that anybody may take for any time: what a policy decides on."""
         return self._view(inf).rows()
 
+    @property
+    def is_full(self) -> bool:
+        """No slot is free, kept or not."""
+        return self._left <= 0
+
     def find(self, shape: Shape, expected_run_s: float | None) -> dict[str, int] | None:
         """A free place for work of that length that delays no reservation; takes nothing."""
         bound = self._bound(expected_run_s)
@@ -155,6 +161,7 @@ class Reservations:
         until = self._back_at(self._returns.now, expected_run_s)
         for agent, slots in placement.items():
             self._free[agent] -= slots
+            self._left -= slots
             self._returns.add(agent, self._returns.remove(agent, slots, until), until)
         self._refresh(placement)
 

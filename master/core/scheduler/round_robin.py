@@ -30,7 +30,7 @@ def decide(pool: PoolState) -> Decision:
     round_ = [(book, iter(book.waiting)) for book in books if book.waiting]
     while round_:
         round_ = [(book, rest) for book, rest in round_ if _take_turn(draft, book, rest)]
-    draft.reasons |= explain_turns(pool, books, draft.starts, draft.reasons)
+    draft.reasons |= explain_turns(pool, draft.ledger, books, draft.starts, draft.reasons)
     return draft.finish(draft.ledger.aux)
 
 

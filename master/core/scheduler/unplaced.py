@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from master.core.scheduler import explain
 from master.core.scheduler.fitting import Shape
-from master.core.scheduler.ledger import JobBook, Ledger, used_slots
+from master.core.scheduler.ledger import JobBook, Ledger
 from master.core.scheduler.outlook import Outlook
-from master.core.scheduler.types import PoolState, Request, Start, Waiting
+from master.core.scheduler.types import PoolState, Start, Waiting
+from master.core.scheduler.usage import used_slots
 
 
 def explain_shares(
@@ -24,7 +25,7 @@ def explain_shares(
 ) -> dict[str, Waiting]:
     """Where jobs have shares. `unserved` are requests within their job's share that still could not be placed."""
     reasons: dict[str, Waiting] = {}
-    figures = Figures(pool, started)
+    figures = Figures(pool, ledger, started)
     unfit: set[Shape] = set()
     for job_id, book in ledger.books.items():
         left = [e for e in book.waiting if e[0].id not in started]
@@ -64,7 +65,7 @@ def explain_hopeless(pool: PoolState, ledger: Ledger) -> dict[str, Waiting]:
     same: dict[Shape, Waiting] = {}
     for request, shape in ledger.hopeless:
         reasons[request.id] = same.get(shape) or same.setdefault(
-            shape, explain.no_such_agent(shape, pool)
+            shape, explain.no_such_agent(shape, pool, ledger.sizes)
         )
     return reasons
 
@@ -72,7 +73,7 @@ def explain_hopeless(pool: PoolState, ledger: Ledger) -> dict[str, Waiting]:
 class Queued(NamedTuple):
     """A request that got nothing, in a queue."""
 
-    request: Request
+    request_id: str
     shape: Shape
     higher: int
     """Requests of higher priority that wait, too."""
@@ -83,36 +84,41 @@ class Queued(NamedTuple):
 
 
 def explain_queued(
-    pool: PoolState, outlook: Outlook, queued: Iterable[Queued], started: Mapping[str, Start]
+    pool: PoolState,
+    ledger: Ledger,
+    outlook: Outlook,
+    queued: Iterable[Queued],
+    started: Mapping[str, Start],
 ) -> dict[str, Waiting]:
     """Where there is one queue with priorities."""
     reasons: dict[str, Waiting] = {}
-    figures = Figures(pool, started)
+    figures = Figures(pool, ledger, started)
     room: dict[Shape, bool] = {}
-    for request, shape, higher, same, held_back in queued:
+    for request_id, shape, higher, same, held_back in queued:
         if not higher and not same:
             free = figures.free_for(shape)
             preempts = pool.settings.preemption
-            reasons[request.id] = explain.scattered(shape, free, figures.total, preempts=preempts)
+            reasons[request_id] = explain.scattered(shape, free, figures.total, preempts=preempts)
             continue
         kept = False
         if held_back:
             if shape not in room:
                 room[shape] = outlook.spare.find(shape) is not None
             kept = room[shape]
-        reasons[request.id] = explain.queued_behind(higher, same, kept=kept)
+        reasons[request_id] = explain.queued_behind(higher, same, kept=kept)
     return reasons
 
 
 def explain_turns(
     pool: PoolState,
+    ledger: Ledger,
     books: Iterable[JobBook],
     started: Mapping[str, Start],
     promised: Container[str],
 ) -> dict[str, Waiting]:
     """Where jobs take turns: the first that is left of each could not be placed, the others wait behind it."""
     reasons: dict[str, Waiting] = {}
-    figures = Figures(pool, started)
+    figures = Figures(pool, ledger, started)
     for book in books:
         room = book.room - book.promised
         ahead = 0
@@ -137,8 +143,10 @@ def explain_turns(
 class Figures:
     """The pool in numbers, for the texts."""
 
-    def __init__(self, pool: PoolState, started: Mapping[str, Start]) -> None:
-        used = used_slots([*pool.running, *started.values()])
+    def __init__(self, pool: PoolState, ledger: Ledger, started: Mapping[str, Start]) -> None:
+        used = dict(ledger.usage.used)
+        for agent, slots in used_slots(started.values()).items():
+            used[agent] = used.get(agent, 0) + slots
         open_agents = [agent for agent in pool.agents if agent.schedulable]
         self.in_use = sum(used.values())
         self._free_on = {a.id: max(0, a.slots - used.get(a.id, 0)) for a in open_agents}

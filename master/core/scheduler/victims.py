@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from master.core.scheduler.fitting import REAL, FreeSlots, Shape, whole_agents
@@ -38,6 +39,8 @@ class Standing(NamedTuple):
     """Its place in the queue, where there is one: it loses only to those before it, and who is last loses first."""
 
 
+_order = attrgetter("order")
+
 Price: TypeAlias = tuple[float, float]
 """(minus the first rank among the victims, slot-seconds lost): compared in this order."""
 NOTHING: Price = (-inf, 0.0)
@@ -53,6 +56,8 @@ class Candidate(NamedTuple):
     """Of its slots those that come back."""
     rank: int
     cost: float
+    order: tuple[float, float, float]
+    """Who goes first has the smallest."""
     running: Running
 
 
@@ -103,7 +108,8 @@ class VictimSearch:
         self._sizes = {agent: size for agent, size, _, _ in future.rows(REAL)}
         self._agents_of_size = Counter(self._sizes.values())
         self._on: dict[str, list[Candidate]] = {}
-        for one in running:
+        # Equal ones go by id, the last first.
+        for one in sorted(running, key=attrgetter("request.id"), reverse=True):
             job_id = one.request.job_id
             if self._spare.get(job_id, 0) <= 0 or not self._may_be_asked(one):
                 continue
@@ -111,8 +117,7 @@ class VictimSearch:
             for agent in candidate.placement:
                 self._on.setdefault(agent, []).append(candidate)
         for candidates in self._on.values():
-            candidates.sort(key=lambda c: c.id, reverse=True)
-            candidates.sort(key=_first_to_go)
+            candidates.sort(key=_order)
         self._heaps: dict[tuple[int, bool], list[tuple[Price, str]]] = {}
         self._in_vain: set[Shape] = set()
         self._rank = -1
@@ -138,7 +143,7 @@ class VictimSearch:
             request.preemptible
             and not one.releasing
             and request.slots > 0
-            and all(agent in self._sizes for agent in one.placement)
+            and one.placement.keys() <= self._sizes.keys()
         )
 
     def _clear_one(self, shape: Shape) -> Clearing | None:
@@ -148,7 +153,7 @@ class VictimSearch:
         agent, victims = pick
         placement = {agent: shape.slots}
         self._commit(victims, placement)
-        return Clearing(placement, tuple(v.running for v in victims))
+        return Clearing(placement, tuple([v.running for v in victims]))
 
     def _clear_whole(self, shape: Shape) -> Clearing | None:
         if shape.single_agent or shape.slots < 2:
@@ -185,7 +190,7 @@ class VictimSearch:
                 self._commit(chosen, {agent: size})
                 placement[agent] = size
                 victims += chosen
-        return Clearing(placement, tuple(v.running for v in victims))
+        return Clearing(placement, tuple([v.running for v in victims]))
 
     def _cheapest(
         self, need: int, blocked: frozenset[str], *, whole: bool
@@ -233,9 +238,7 @@ class VictimSearch:
         chosen: list[Candidate] = []
         spent: dict[str, int] = {}
         for candidate in self._on.get(agent, ()):
-            if available >= need:
-                break
-            if candidate.rank <= self._rank:
+            if available >= need or candidate.rank <= self._rank:
                 break
             after = spent.get(candidate.job_id, 0) + candidate.slots
             if after <= self._spare[candidate.job_id]:
@@ -259,7 +262,9 @@ class VictimSearch:
                 change[agent] = change.get(agent, 0) + slots
                 self._on[agent].remove(victim)
             self._spare[victim.job_id] -= victim.slots
-        self._future.give_back({agent: slots for agent, slots in change.items() if slots})
+        for agent, slots in change.items():
+            if slots:
+                self._future.change(agent, slots)
         for victim in victims:
             if len(victim.placement) > 1:
                 # Room appears on other agents too: what was priced there is no lower bound any more.
@@ -271,29 +276,19 @@ class VictimSearch:
     def _undo(self, victims: Iterable[Candidate]) -> None:
         for victim in victims:
             for agent in victim.placement:
-                insort(self._on[agent], victim, key=_first_to_go)
+                insort(self._on[agent], victim, key=_order)
             self._spare[victim.job_id] += victim.slots
             self._future.take({a: n for a, n in victim.placement.items() if a in self._future})
         self._heaps.clear()
 
 
-def _first_to_go(one: Candidate) -> tuple[float, ...]:
-    return -one.rank, one.cost / one.slots, -one.running.started
-
-
 def _candidate(one: Running, job: Standing, now: float) -> Candidate:
     since = one.started if one.last_checkpoint is None else one.last_checkpoint
     request = one.request
-    cost = request.slots * (max(0.0, now - since) + RESTART_S)
-    return Candidate(
-        request.id,
-        request.job_id,
-        request.slots,
-        one.returning,
-        job.rank,
-        cost,
-        one,
-    )
+    slots = request.slots
+    cost = slots * (max(0.0, now - since) + RESTART_S)
+    order = (-job.rank, cost / slots, -one.started)
+    return Candidate(request.id, request.job_id, slots, one.returning, job.rank, cost, order, one)
 
 
 def _price_of(victims: Sequence[Candidate]) -> Price:

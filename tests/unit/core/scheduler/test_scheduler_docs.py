@@ -14,7 +14,6 @@ from master.config import load
 from master.core.scheduler import decide
 from master.core.scheduler.fitting import REAL, shape_of
 from master.core.scheduler.forecast import expected_start
-from master.core.scheduler.ledger import used_slots
 from master.core.scheduler.reservations import reserve_for_starving
 from master.core.scheduler.types import (
     AgentState,
@@ -28,6 +27,7 @@ from master.core.scheduler.types import (
     SchedulerSettings,
     SchedulerType,
 )
+from master.core.scheduler.usage import used_slots
 
 PAGE = (Path(__file__).parents[4] / "docs" / "scheduling.md").read_text()
 NUMBER = r"(\d+)"

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from master.core.reasons import ReasonKind
 from master.core.scheduler.fitting import REAL, FreeAgent, FreeSlots, Shape, shape_of
-from master.core.scheduler.ledger import used_slots
 from master.core.scheduler.reservations import (
     MOST,
     Reservation,
@@ -28,6 +27,7 @@ from master.core.scheduler.types import (
     Running,
     SchedulerSettings,
 )
+from master.core.scheduler.usage import used_slots
 
 NOW = 10_000.0
 AFTER = 1_000.0

@@ -98,10 +98,10 @@ def share_used(book: JobBook, share: int, total: int) -> Waiting:
     return _capacity(ReasonKind.SHARE_USED, text)
 
 
-def queued(book: JobBook, in_use: int, total: int) -> Waiting:
+def queued(book: JobBook, in_use: int, total: int, *, in_turn: bool) -> Waiting:
     others = in_use - book.held - book.leaving
     text = f"queued: {others} slots of {total} are in use by other jobs at their fair share"
-    return _capacity(ReasonKind.QUEUED, text)
+    return _capacity(ReasonKind.QUEUED, text, in_turn=in_turn)
 
 
 def queued_behind(higher: int, same: int, *, kept: bool) -> Waiting:
@@ -114,7 +114,7 @@ def queued_behind(higher: int, same: int, *, kept: bool) -> Waiting:
         text = f"queued behind {count(higher, 'request')} of higher priority and {same} of its own"
     if kept:
         text += "; free slots are kept for those before it"
-    return _capacity(ReasonKind.QUEUED, text)
+    return _capacity(ReasonKind.QUEUED, text, in_turn=True)
 
 
 def behind_first() -> Waiting:
@@ -122,7 +122,9 @@ def behind_first() -> Waiting:
     return _capacity(ReasonKind.QUEUED, text)
 
 
-def scattered(shape: Shape, free: int, total: int, *, preempts: bool = True) -> Waiting:
+def scattered(
+    shape: Shape, free: int, total: int, *, preempts: bool = True, in_turn: bool = True
+) -> Waiting:
     if free >= shape.slots:
         why = "not together"
     elif preempts:
@@ -130,7 +132,7 @@ def scattered(shape: Shape, free: int, total: int, *, preempts: bool = True) -> 
     else:
         why = "and the rest is in use"
     text = f"queued: needs {_where(shape)}; {free} of {total} slots are free for it, {why}"
-    return _capacity(ReasonKind.QUEUED, text)
+    return _capacity(ReasonKind.QUEUED, text, in_turn=in_turn)
 
 
 def no_aux_place(pool: PoolState, *, returning: bool) -> Waiting:
@@ -153,5 +155,5 @@ def _where(shape: Shape) -> str:
     return f"{slots} on one agent" if shape.single_agent and shape.slots > 1 else slots
 
 
-def _capacity(kind: ReasonKind, text: str) -> Waiting:
-    return Waiting(reason=Reason(kind=kind, text=text), needs_capacity=True)
+def _capacity(kind: ReasonKind, text: str, *, in_turn: bool = False) -> Waiting:
+    return Waiting(reason=Reason(kind=kind, text=text), needs_capacity=True, in_turn=in_turn)

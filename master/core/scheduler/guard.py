@@ -56,7 +56,7 @@ def decide_guarded(pool: PoolState, policy: Callable[[PoolState], Decision]) -> 
     requests = {request.id: request for request in pool.waiting}
     waiting = dict(second.waiting)
     for name, one in found.by_request.items():
-        if name in waiting and _is_unserved(waiting[name]):
+        if name in waiting and waiting[name].in_turn:
             waiting[name] = reserved(one, pool.now)
     for start in second.start:
         found.start(start.placement, requests[start.request_id].expected_run_s)
@@ -90,7 +90,7 @@ def _in_order(pool: PoolState, decision: Decision) -> tuple[list[Start], list[Wa
         request
         for request in pool.waiting
         if ((request.slots and is_queue) or request.id in starving)
-        and (request.id in starts or _is_unserved(decision.waiting[request.id]))
+        and (request.id in starts or decision.waiting[request.id].in_turn)
     ]
     if not is_queue:
         return [], [(r, shape_of(r)) for r in in_queue_order(pool, wanting)]
@@ -113,11 +113,6 @@ def _in_order(pool: PoolState, decision: Decision) -> tuple[list[Start], list[Wa
 def _priority(pool: PoolState, request: Request) -> int:
     job = pool.jobs.get(request.job_id) or Job(id=request.job_id, submitted=request.requested)
     return priority_of(job, pool.settings)
-
-
-def _is_unserved(answer: Waiting) -> bool:
-    """It would start if it fitted, and nothing was found that it could wait for."""
-    return answer.needs_capacity and answer.reason.kind is ReasonKind.QUEUED
 
 
 def _may_fill(answer: Waiting) -> bool:

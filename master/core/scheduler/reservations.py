@@ -22,7 +22,7 @@ from math import inf
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.explain import count, names
 from master.core.scheduler.fitting import REAL, FreeAgent, FreeSlots, Shape, whole_agents
-from master.core.scheduler.returns import KNOWN, RESERVED, Parcel, Rank, Returns, facts_since
+from master.core.scheduler.returns import KNOWN, NEWER, RESERVED, Parcel, Rank, Returns, facts_since
 from master.core.scheduler.types import (
     Kept,
     Placement,
@@ -248,9 +248,11 @@ class Reservations:
         return found
 
     def _back_at(self, start: float | None, run_s: float | None) -> Rank:
-        if start is None or run_s is None:
-            return (RESERVED, float(len(self.by_request)))
-        return (KNOWN, start + run_s)
+        if start is not None and run_s is not None:
+            return (KNOWN, start + run_s)
+        if start == self._returns.now:
+            return (NEWER, start)  # as it will rank from the next decision on
+        return (RESERVED, float(len(self.by_request)))
 
     def _bound(self, expected_run_s: float | None) -> float:
         """The last reservation that work of that length would still be there for; infinity: it may be any."""
@@ -302,4 +304,6 @@ def reserved(reservation: Reservation, now: float) -> Waiting:
         when = f"free when {names(reservation.waits_for)} have ended"
     slots = count(sum(reservation.placement.values()), "slot")
     text = f"queued: it has waited long, so {slots} are kept for it on {place}, {when}"
-    return Waiting(reason=Reason(kind=ReasonKind.QUEUED, text=text), needs_capacity=True)
+    return Waiting(
+        reason=Reason(kind=ReasonKind.QUEUED, text=text), needs_capacity=True, in_turn=True
+    )

@@ -182,6 +182,8 @@ class Waiting:
 
     reason: Reason
     needs_capacity: bool = False
+    in_turn: bool = False
+    """Only room is missing: it would start now if it fitted, or if no work that cannot be preempted were in its way."""
     victims: tuple[str, ...] = ()
 
 

@@ -149,6 +149,8 @@ class Figures:
             used[agent] = used.get(agent, 0) + slots
         open_agents = [agent for agent in pool.agents if agent.schedulable]
         self.in_use = sum(used.values())
+        self.fixed = sum(ledger.usage.fixed.values())
+        """Slots of work that cannot be preempted."""
         self._free_on = {a.id: max(0, a.slots - used.get(a.id, 0)) for a in open_agents}
         self._free = sum(self._free_on.values())
         self.total = self.in_use + self._free
@@ -161,7 +163,9 @@ class Figures:
 def _why(figures: Figures, book: JobBook, shape: Shape, share: int, *, within: bool) -> Waiting:
     free = figures.free_for(shape)
     if within or free >= shape.slots:
-        return explain.scattered(shape, free, figures.total)
+        return explain.scattered(shape, free, figures.total, in_turn=within)
     if book.held + book.leaving > 0:
         return explain.share_used(book, share, figures.total)
-    return explain.queued(book, figures.in_use, figures.total)
+    # Else its job's turn comes, and it is placed then.
+    obstructed = shape.slots not in book.gangs or shape.slots > figures.total - figures.fixed
+    return explain.queued(book, figures.in_use, figures.total, in_turn=obstructed)

@@ -81,6 +81,8 @@ class Agent:
     aux_running: int = field(default=0, init=False)
     _free: list[int] | None = field(default=None, init=False)
     _kinds: dict[int, SlotKind] = field(default_factory=dict, init=False)
+    slot_type: str = field(default="cpu", init=False)
+    """Of its slots, as `kind_of` tells it."""
 
     @property
     def id(self) -> str:
@@ -154,6 +156,7 @@ class Agent:
     def set_devices(self, devices: tuple[Slot, ...]) -> None:
         self.devices = devices
         self._kinds = {slot.id: slot.kind for slot in devices}
+        self.slot_type = self.kind_of(self.slot_ids)
         self._free = None
 
     def free_slot_ids(self) -> list[int]:
@@ -190,6 +193,7 @@ class Agent:
             slots=self.slots_in_reach if self.is_open else self.used_slots,
             aux_places=self.aux_places,
             schedulable=self.is_schedulable,
+            slot_type=self.slot_type,
         )
 
     def _taken(self) -> set[int]:

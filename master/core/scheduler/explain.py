@@ -61,7 +61,9 @@ def no_such_agent(shape: Shape, pool: PoolState, lasting: Mapping[str, int]) -> 
         text = f"{needs}, and all agents together have {sum(sizes)}"
     else:
         kinds = ", ".join(str(size) for size in sorted(set(sizes)))
-        text = f"{needs}: no number of whole agents (with {kinds} slots) makes exactly that"
+        types = {agent.slot_type for agent in pool.agents if agent.id in lasting}
+        alike = " of one slot type" if len(types) > 1 else ""
+        text = f"{needs}: no number of whole agents{alike} (with {kinds} slots) makes exactly that"
     return _capacity(ReasonKind.NO_SUCH_AGENT, text)
 
 

@@ -1,8 +1,8 @@
 """Where a gang can be placed: the working view of free slots that every policy reserves in while it decides.
 
 A request is first tried on one agent. A gang that no agent holds alone takes whole agents that have no slot in use
-(it then runs with host networking and owns the machines), all of one size, or of several sizes that add up exactly
-when the pool allows it.
+(it then runs with host networking and owns the machines), all of one slot type, and of one size or of several sizes
+that add up exactly when the pool allows it.
 
 `best` packs: the agent with the fewest free slots that suffice; on a tie one that already works rather than an idle
 one, so that whole agents stay whole for gangs and idle machines can go. `worst` spreads: the largest free part of an
@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from master.core.scheduler.types import FittingPolicy, Request, SchedulerSettings
+from master.core.scheduler.types import AgentState, FittingPolicy, Request, SchedulerSettings
 
 REAL = 0
 """Tier of agents that exist."""
@@ -62,13 +62,32 @@ def shape_of(request: Request) -> Shape:
     return Shape(request.slots, request.single_agent, request.blocked_agents)
 
 
+Apart: TypeAlias = tuple[frozenset[str], ...]
+"""For each slot type in a pool, the agents that have another one: no gang has some of both."""
+ALL_ALIKE: Apart = (frozenset(),)
+
+
+def by_slot_type(agents: Iterable[AgentState]) -> Apart:
+    """Agents that are only expected belong to every type: what they will have is not known before."""
+    of_type: dict[str, set[str]] = {}
+    for agent in agents:
+        of_type.setdefault(agent.slot_type, set()).add(agent.id)
+    if len(of_type) < 2:
+        return ALL_ALIKE
+    everyone = frozenset().union(*of_type.values())
+    return tuple(everyone - of_type[kind] for kind in sorted(of_type))
+
+
 class FreeSlots:
     """A mutable view of free slots. It only knows agents that may get work."""
 
-    def __init__(self, settings: SchedulerSettings, agents: Iterable[FreeAgent]) -> None:
+    def __init__(
+        self, settings: SchedulerSettings, agents: Iterable[FreeAgent], apart: Apart = ALL_ALIKE
+    ) -> None:
         rows = sorted((a for a in agents if a[1] > 0), key=lambda a: (a[3], a[0]))
         self._best = settings.fitting_policy is FittingPolicy.BEST
         self._mixed_sizes = settings.allow_heterogeneous_fits
+        self.apart = apart
         self._ids = [row[0] for row in rows]
         self._index = {agent: i for i, agent in enumerate(self._ids)}
         self._buckets: dict[tuple[int, int, int], Bucket] = {}
@@ -107,7 +126,11 @@ class FreeSlots:
             return {self._ids[i]: shape.slots}
         if shape.single_agent or shape.slots < 2:
             return None
-        return self._find_whole(shape.slots, shape.blocked, tier)
+        for others in self.apart:
+            found = self._find_whole(shape.slots, shape.blocked | others, tier)
+            if found is not None:
+                return found
+        return None
 
     def take(self, placement: Mapping[str, int]) -> None:
         for agent, slots in placement.items():

@@ -10,9 +10,11 @@ from typing import TypeAlias
 from master.core.scheduler.fitting import (
     EXPECTED,
     REAL,
+    Apart,
     FreeAgent,
     FreeSlots,
     Shape,
+    by_slot_type,
 )
 from master.core.scheduler.queue_order import priority_of, queue_key
 from master.core.scheduler.types import (
@@ -121,6 +123,8 @@ class Ledger:
     """Agent -> slots of those that come back there which are kept for reservations."""
     expected: list[FreeAgent]
     """Agents that are booting or could be launched in time, as empty agents."""
+    apart: Apart
+    """Which agents no gang has together."""
 
 
 def open_ledger(pool: PoolState) -> Ledger:
@@ -138,6 +142,7 @@ def open_ledger(pool: PoolState) -> Ledger:
         closing=closing_slots(usage.leavers),
         kept={agent: kept.returning for agent, kept in pool.kept.items()},
         expected=expected,
+        apart=by_slot_type(pool.agents),
     )
     books = _books(pool)
     _enter_running(books, pool.running)
@@ -207,7 +212,7 @@ def _enter_running(books: dict[str, JobBook], running: Iterable[Running]) -> Non
 
 def _enter_waiting(ledger: Ledger, books: dict[str, JobBook], pool: PoolState) -> None:
     whole = [(agent, size, size, REAL) for agent, size in ledger.sizes.items()]
-    empty = FreeSlots(pool.settings, [*whole, *ledger.expected])
+    empty = FreeSlots(pool.settings, [*whole, *ledger.expected], ledger.apart)
     known: dict[tuple[int, bool, frozenset[str]], tuple[Shape, bool]] = {}
     """One object for all requests of a shape, and whether it fits."""
     for request in sorted(pool.waiting, key=attrgetter("requested", "id")):
@@ -235,7 +240,7 @@ def _enter_gangs(ledger: Ledger, books: dict[str, JobBook], pool: PoolState) -> 
     fixed = ledger.usage.fixed
     sizes = sizes_unless_fixed(pool, ledger.usage)
     rows = [(agent, size, size - fixed.get(agent, 0), REAL) for agent, size in sizes.items()]
-    rest = FreeSlots(pool.settings, [*rows, *ledger.expected])
+    rest = FreeSlots(pool.settings, [*rows, *ledger.expected], ledger.apart)
     reachable: dict[Shape, bool] = {}
     for book in books.values():
         for request, shape in book.waiting:

@@ -45,7 +45,7 @@ class Outlook:
         """Agents that `open` leaves out; expected ones, too."""
         self.is_nothing_open = False
         """Every agent is kept."""
-        self.spare = FreeSlots(settings, rows)
+        self.spare = FreeSlots(settings, rows, ledger.apart)
 
     @property
     def later(self) -> FreeSlots:
@@ -62,7 +62,9 @@ class Outlook:
                 )
                 for agent, free in self._free.items()
             ]
-            self._later = FreeSlots(self._settings, [*rows, *self._ledger.expected])
+            self._later = FreeSlots(
+                self._settings, [*rows, *self._ledger.expected], self._ledger.apart
+            )
             self._refresh(self._leaving)
         return self._later
 
@@ -77,7 +79,7 @@ class Outlook:
     def keep(self, agents: Iterable[str]) -> None:
         """Leave these agents out of `open` from now on."""
         if self._open is None:
-            self._open = FreeSlots(self._settings, self.spare.rows())
+            self._open = FreeSlots(self._settings, self.spare.rows(), self.spare.apart)
         new = frozenset(agents) - self.kept
         for agent in new:
             if agent in self._open:

@@ -73,7 +73,8 @@ class Rearranging:
 
 def _fit_all(draft: Draft, wanted: Sequence[Placed]) -> dict[str, Placement] | None:
     """Places for all, on the slots that are free or on their way back when none of them had any."""
-    view = FreeSlots(draft.pool.settings, draft.outlook.later.rows())
+    later = draft.outlook.later
+    view = FreeSlots(draft.pool.settings, later.rows(), later.apart)
     for one in wanted:
         view.give_back(one.placement)
     found: dict[str, Placement] = {}

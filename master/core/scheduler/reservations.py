@@ -21,7 +21,16 @@ from math import inf
 
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.explain import count, names
-from master.core.scheduler.fitting import REAL, FreeAgent, FreeSlots, Shape, whole_agents
+from master.core.scheduler.fitting import (
+    ALL_ALIKE,
+    REAL,
+    Apart,
+    FreeAgent,
+    FreeSlots,
+    Shape,
+    by_slot_type,
+    whole_agents,
+)
 from master.core.scheduler.returns import KNOWN, NEWER, RESERVED, Parcel, Rank, Returns, facts_since
 from master.core.scheduler.types import (
     Kept,
@@ -80,7 +89,7 @@ def reserve_for_starving(
         return None
     since = facts_since(starving[0][0].requested, after, pool.now)
     returns = Returns(free, pool.running, now=pool.now, since=since)
-    reservations = Reservations(pool.settings, free, returns)
+    reservations = Reservations(pool.settings, free, returns, by_slot_type(pool.agents))
     for request, shape in starving:
         reservations.reserve(request, shape)
     return reservations
@@ -90,12 +99,17 @@ class Reservations:
     """What is reserved, and what is left for others: now, and for how long."""
 
     def __init__(
-        self, settings: SchedulerSettings, free: Iterable[FreeAgent], returns: Returns
+        self,
+        settings: SchedulerSettings,
+        free: Iterable[FreeAgent],
+        returns: Returns,
+        apart: Apart = ALL_ALIKE,
     ) -> None:
         self.by_request: dict[str, Reservation] = {}
         """In the order in which they were made."""
         self._settings = settings
         self._returns = returns
+        self._apart = apart
         self._rows = {row[0]: row for row in free}
         self._free = {agent: row[2] for agent, row in self._rows.items()}
         self._left = sum(free for free in self._free.values() if free > 0)
@@ -166,7 +180,10 @@ class Reservations:
         self._refresh(placement)
 
     def _reserve_later(self, request: Request, shape: Shape) -> Reservation | None:
-        places = [place for place in (self._one(shape), self._whole(shape)) if place is not None]
+        whole = (
+            self._whole(shape._replace(blocked=shape.blocked | others)) for others in self._apart
+        )
+        places = [place for place in (self._one(shape), *whole) if place is not None]
         if not places:
             return None
         rank, placement = min(places, key=lambda place: place[0])
@@ -207,7 +224,7 @@ class Reservations:
         return None if best is None else (best[0], {best[1]: shape.slots})
 
     def _whole(self, shape: Shape) -> tuple[Rank, dict[str, int]] | None:
-        """The shortest row of agents, by when they are empty, of which some make the gang."""
+        """The shortest row of agents of one slot type, by when they are empty, of which some make the gang."""
         if shape.single_agent:
             return None
         sizes = self._returns.sizes
@@ -270,7 +287,7 @@ class Reservations:
                 (agent, row[1], self._spare(agent, bound), REAL)
                 for agent, row in self._rows.items()
             ]
-            view = self._views[bound] = FreeSlots(self._settings, rows)
+            view = self._views[bound] = FreeSlots(self._settings, rows, self._apart)
         return view
 
     def _spare(self, agent: str, bound: float) -> int:

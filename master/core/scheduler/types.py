@@ -117,6 +117,8 @@ class AgentState:
     slots: int
     aux_places: int = 100
     """How many zero-slot tasks it may hold at once."""
+    slot_type: str = ""
+    """cuda, rocm or cpu: the slots of one gang are all of one type."""
     schedulable: bool = True
     """False while disabled, draining, cordoned or reconnecting: it keeps its work and gets no more."""
 

@@ -158,6 +158,14 @@ class VictimSearch:
     def _clear_whole(self, shape: Shape) -> Clearing | None:
         if shape.single_agent or shape.slots < 2:
             return None
+        for others in self._future.apart:
+            found = self._clear_alike(shape._replace(blocked=shape.blocked | others))
+            if found is not None:
+                return found
+        return None
+
+    def _clear_alike(self, shape: Shape) -> Clearing | None:
+        """Clear whole agents of one slot type."""
         sizes = dict(self._agents_of_size)
         for agent in shape.blocked:
             if agent in self._sizes:

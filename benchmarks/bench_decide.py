@@ -27,8 +27,11 @@ from itertools import pairwise
 
 from benchmarks.decide_pools import pool_in
 from benchmarks.decide_states import VARIANTS, Day, states, used_part
-from master.core.scheduler import POLICIES, decide
-from master.core.scheduler.types import PoolState
+from master.core.scheduler import POLICIES
+from master.core.scheduler import decide as decide_at_all
+from master.core.scheduler.types import Decision, PoolState
+from master.serve import COLLECT_EVERY
+from rm_backends.agents.collector import paused_collector
 
 BUDGET_MS = 100.0
 REQUESTS = 10_000
@@ -86,6 +89,12 @@ class DayRow:
     mean_ms: float
     worst_ms: float
     ratio: float
+
+
+def decide(state: PoolState) -> Decision:
+    """As a pool does it."""
+    with paused_collector():
+        return decide_at_all(state)
 
 
 def timed_ms(call: Callable[[], object]) -> float:
@@ -259,6 +268,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--policy", choices=list(VARIANTS), nargs="+", default=list(VARIANTS))
     options = parser.parse_args()
+    gc.set_threshold(*COLLECT_EVERY)  # as in the master's process
     there = [policy for policy in options.policy if VARIANTS[policy].type in POLICIES]
     if options.json:
         answer = {

@@ -26,7 +26,7 @@ from master.auth.join_tokens import JoinTokenSigner, load_or_create
 from master.auth.service import AuthService
 from master.config import MasterConfig, ResolvedPool
 from master.core.expconf import ClusterDefaults
-from master.core.scheduler import POLICIES, decide
+from master.core.scheduler import decide
 from master.data_folder import SECRET
 from master.experiments.reports import ReportService
 from master.experiments.service import ExperimentService
@@ -352,19 +352,6 @@ class Master:
             version=DETERMINED_VERSION,
             windlass_version=__version__,
         )
-
-
-def refuse_unavailable(config: MasterConfig) -> None:
-    """What master.yaml may say but this release cannot do. Raises InvalidConfig: at start, not when work comes."""
-    available = ", ".join(sorted(POLICIES))
-    problems = [
-        f"<master.yaml>.resource_pools: the scheduler {pool.scheduler.type} of pool {pool.name} "
-        f"is not available yet; use {available}"
-        for pool in config.pools()
-        if pool.scheduler.type not in POLICIES
-    ]
-    if problems:
-        raise InvalidConfig(problems, what="master configuration")
 
 
 def instances_folder(data_dir: Path) -> Path:

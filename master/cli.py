@@ -59,7 +59,7 @@ def run(
     ] = None,
 ) -> None:
     """Run the master until SIGTERM. Tasks go on while it is away; a restart takes them up again."""
-    from master.app import MasterOptions, refuse_unavailable
+    from master.app import MasterOptions
     from master.data_folder import held
     from master.serve import serve, set_up_logging
 
@@ -69,7 +69,6 @@ def run(
         set_up_logging(config.log.level, color=config.log.color and sys.stderr.isatty())
         for warning in config.warnings:
             typer.echo(f"warning: {warning}", err=True)
-        refuse_unavailable(config)
         reach = "127.0.0.1" if config.host in ("0.0.0.0", "::") else config.host  # noqa: S104
         with held(_data_dir(data_dir)) as folder:
             serve(
@@ -104,12 +103,10 @@ def join_token(
 @app.command("config")
 def show_config(config_file: ConfigOption = None) -> None:
     """Check master.yaml and print it with every default filled in. Secrets are masked."""
-    from master.app import refuse_unavailable
     from master.config import masked
 
     try:
         config = _load(config_file, {})
-        refuse_unavailable(config)
     except WindlassError as error:
         _fail(error)
     for warning in config.warnings:

@@ -21,6 +21,7 @@ from master.core.scheduler.types import (
 )
 from provisioner.types import Gang, Node, PoolCapacity, PoolDemand, PoolOutlook
 from rm_backends.agents.agents import Agent, Presence
+from rm_backends.agents.collector import paused_collector
 from rm_backends.agents.entries import Entry
 from rm_backends.agents.holdings import Holdings
 from rm_backends.agents.limits import PoolShape, fits
@@ -170,7 +171,7 @@ class Pool:
         """When a request that waits here will probably start; None if nobody can know."""
         if allocation_id not in self.waiting:
             return None
-        at = await asyncio.to_thread(expected_start, self.snapshot(), allocation_id)
+        at = await asyncio.to_thread(_play_ahead, self.snapshot(), allocation_id)
         return None if at is None else datetime.fromtimestamp(at, tz=UTC)
 
     def set_outlook(self, outlook: PoolOutlook) -> None:
@@ -256,13 +257,17 @@ class Pool:
             state = self.snapshot()
             size = len(state.waiting) + len(state.running) + len(state.agents)
             if size > INLINE_LIMIT:
-                decision = await asyncio.to_thread(self._decide, state)
+                decision = await asyncio.to_thread(self._decide_on, state)
             else:
-                decision = self._decide(state)
+                decision = self._decide_on(state)
             await self.apply(state, decision)
         except BaseException:
             self._dirty = True
             raise
+
+    def _decide_on(self, state: PoolState) -> Decision:
+        with paused_collector():
+            return self._decide(state)
 
     def _grant(self, start: Start) -> bool:
         entry = self.waiting.get(start.request_id)
@@ -378,3 +383,8 @@ class Pool:
             text=f"no agents in service in resource pool '{self.name}' can hold {what}{one}: "
             "it starts when such agents connect or are enabled",
         )
+
+
+def _play_ahead(state: PoolState, request_id: str) -> float | None:
+    with paused_collector():
+        return expected_start(state, request_id)

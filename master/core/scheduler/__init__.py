@@ -5,7 +5,7 @@ be placed), `queue_order` (who is before whom), `shares` (how much a job is enti
 `usage` (slots in use), `outlook` (slots as they will be), `victims` (what to ask back), `draft` (a decision in the
 making), `backfill` (who may pass whom), `aux_places` (zero-slot tasks), `explain` and `unplaced` (why something waits).
 Around every policy stand `limits` (a `max_slots` that was lowered) and `guard` (gangs that starve: `reservations`,
-`returns`); and Python's garbage collector rests (`collector`).
+`returns`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from master.core.scheduler import fair_share, priority, round_robin
-from master.core.scheduler.collector import paused_collector
 from master.core.scheduler.guard import decide_guarded
 from master.core.scheduler.limits import over_limit
 from master.core.scheduler.types import Decision, PoolState, SchedulerType
-from windlass.base.errors import InvalidConfig
 
 POLICIES: dict[SchedulerType, Callable[[PoolState], Decision]] = {
     SchedulerType.FAIR_SHARE: fair_share.decide,
@@ -27,19 +25,8 @@ POLICIES: dict[SchedulerType, Callable[[PoolState], Decision]] = {
 }
 
 
-@paused_collector()
 def decide(pool: PoolState) -> Decision:
-    """What to start and what to release now, and why the rest waits. The same state always gives the same answer.
-
-    Raises `InvalidConfig` for a policy that is not available.
-    """
-    policy = POLICIES.get(pool.settings.type)
-    if policy is None:
-        known = ", ".join(POLICIES)
-        raise InvalidConfig(
-            [f"scheduler.type: '{pool.settings.type}' is not available; use one of: {known}"],
-            what="pool configuration",
-        )
+    """What to start and what to release now, and why the rest waits. The same state always gives the same answer."""
     pool, surplus = over_limit(pool)
-    decision = decide_guarded(pool, policy)
+    decision = decide_guarded(pool, POLICIES[pool.settings.type])
     return replace(decision, release=(*surplus, *decision.release)) if surplus else decision

@@ -205,7 +205,9 @@ async def test_kill_and_priority(world: ApiWorld) -> None:
     assert "is over" in said
 
 
-async def test_only_owners_and_admins_end_a_command_and_no_task_changes_one(world: ApiWorld) -> None:
+async def test_only_owners_and_admins_end_a_command_and_no_task_changes_one(
+    world: ApiWorld,
+) -> None:
     await world.add_agent(slots=2)
     owner, other = await user(world, "owner"), await user(world, "other")
     id_ = await launch(world, token=owner)

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from master.app import refuse_unavailable
-from master.config import load
 from master.data_folder import SECRET, held, of_a_master
-from windlass.base.errors import Conflict, InvalidArgument, InvalidConfig
+from windlass.base.errors import Conflict, InvalidArgument
 
 HOLD = """
 import sys
@@ -58,13 +56,3 @@ def test_a_mistyped_folder_makes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     (tmp_path / SECRET).touch()
     assert of_a_master(tmp_path) == tmp_path
-
-
-@pytest.mark.parametrize("scheduler", ["priority", "round_robin"])
-def test_a_scheduler_that_is_not_there_yet_is_refused_at_start(
-    tmp_path: Path, scheduler: str
-) -> None:
-    path = tmp_path / "master.yaml"
-    path.write_text(f"resource_manager: {{type: agent, scheduler: {{type: {scheduler}}}}}")
-    with pytest.raises(InvalidConfig, match=f"the scheduler {scheduler} of pool default"):
-        refuse_unavailable(load(path))

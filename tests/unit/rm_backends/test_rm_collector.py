@@ -9,9 +9,7 @@ from threading import Barrier
 
 import pytest
 
-from master.core.scheduler import POLICIES, decide
-from master.core.scheduler.collector import paused_collector
-from master.core.scheduler.types import Decision, PoolState, SchedulerSettings, SchedulerType
+from rm_backends.agents.collector import paused_collector
 
 
 @pytest.fixture(autouse=True)
@@ -60,17 +58,4 @@ def test_threads_that_overlap_keep_it_off_together() -> None:
         leaving, staying = threads.submit(first), threads.submit(second)
         leaving.result()
         assert staying.result() is False
-    assert gc.isenabled()
-
-
-def test_a_policy_decides_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[bool] = []
-
-    def policy(pool: PoolState) -> Decision:
-        seen.append(gc.isenabled())
-        return Decision()
-
-    monkeypatch.setitem(POLICIES, SchedulerType.FAIR_SHARE, policy)
-    decide(PoolState(now=0.0, settings=SchedulerSettings()))
-    assert seen == [False]
     assert gc.isenabled()

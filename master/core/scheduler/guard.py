@@ -1,8 +1,9 @@
 """The starvation guard around a policy: decide, see who starves, keep places for them, and decide again without these.
 
-When nothing starves, the policy's decision stands. Else gangs that starve get reservations in the order of the queue;
-under `priority` only those that no more important request waits before, unless that has one, too. The policy then
-decides on what is left. At last what still waits and is known to end in time is started on reserved slots.
+When nothing starves, the policy's decision stands. Else gangs that starve get reservations: under `priority` in the
+order of the queue, and only those that no more important request waits before, unless that has one, too; else by age.
+What the policy starts before the first of them, in the same order, it starts. It then decides again on what is left. At
+last what still waits and is known to end in time is started on reserved slots.
 
 `priority` with preemption needs no guard: what cannot be asked to leave does not pass a gang that waits, and all that
 can be leaves as soon as that makes room.
@@ -11,7 +12,7 @@ can be leaves as soon as that makes room.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from master.core.reasons import ReasonKind
@@ -44,7 +45,10 @@ def decide_guarded(pool: PoolState, policy: Callable[[PoolState], Decision]) -> 
     if not any(request.id in decision.waiting for request, _ in candidates):
         return decision
     pool = _begun(pool, first)
-    found = reserve_for_starving(pool, free_agents(pool, used_slots(pool.running)), candidates)
+    # Who is only obstructed begins in its turn: that comes when its place is free.
+    later = {name for name, answer in decision.waiting.items() if answer.obstructed}
+    free = free_agents(pool, used_slots(pool.running))
+    found = reserve_for_starving(pool, free, candidates, only_later=later)
     if found is None or not found.by_request:
         return decision
     now = [
@@ -56,7 +60,7 @@ def decide_guarded(pool: PoolState, policy: Callable[[PoolState], Decision]) -> 
     requests = {request.id: request for request in pool.waiting}
     waiting = dict(second.waiting)
     for name, one in found.by_request.items():
-        if name in waiting and waiting[name].in_turn:
+        if name in waiting and waiting[name].needs_capacity:
             waiting[name] = reserved(one, pool.now)
     for start in second.start:
         found.start(start.placement, requests[start.request_id].expected_run_s)
@@ -90,10 +94,10 @@ def _in_order(pool: PoolState, decision: Decision) -> tuple[list[Start], list[Wa
         request
         for request in pool.waiting
         if ((request.slots and is_queue) or request.id in starving)
-        and (request.id in starts or decision.waiting[request.id].in_turn)
+        and (request.id in starts or _may_have_place(decision.waiting[request.id]))
     ]
     if not is_queue:
-        return [], [(r, shape_of(r)) for r in in_queue_order(pool, wanting)]
+        return _by_age(pool, wanting, starts)
     first: list[Start] = []
     candidates: list[Wanted] = []
     limit: int | None = None
@@ -110,9 +114,33 @@ def _in_order(pool: PoolState, decision: Decision) -> tuple[list[Start], list[Wa
     return first, candidates
 
 
+def _by_age(
+    pool: PoolState, starving: Sequence[Request], starts: Mapping[str, Start]
+) -> tuple[list[Start], list[Wanted]]:
+    """Where no queue says who is before whom: what was asked for earlier. What comes later cannot starve anybody."""
+    if not starving:
+        return [], []
+    ordered = sorted(starving, key=_age)
+    oldest = _age(ordered[0])
+    first = [
+        starts[request.id]
+        for request in pool.waiting
+        if request.slots and request.id in starts and _age(request) < oldest
+    ]
+    return first, [(request, shape_of(request)) for request in ordered]
+
+
+def _age(request: Request) -> tuple[float, str]:
+    return request.requested, request.id
+
+
 def _priority(pool: PoolState, request: Request) -> int:
     job = pool.jobs.get(request.job_id) or Job(id=request.job_id, submitted=request.requested)
     return priority_of(job, pool.settings)
+
+
+def _may_have_place(answer: Waiting) -> bool:
+    return answer.in_turn or answer.obstructed
 
 
 def _may_fill(answer: Waiting) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
@@ -64,12 +64,16 @@ class Reservation:
 
 
 def reserve_for_starving(
-    pool: PoolState, free: Iterable[FreeAgent], candidates: Iterable[tuple[Request, Shape]]
+    pool: PoolState,
+    free: Iterable[FreeAgent],
+    candidates: Iterable[tuple[Request, Shape]],
+    *,
+    only_later: Container[str] = (),
 ) -> Reservations | None:
     """Reservations for those that starve; None if none does, or if the guard is off.
 
     `candidates` are what the policy would start if only it fitted, in its order. `free` are the agents that may get
-    work, with their free slots now.
+    work, with their free slots now. `only_later`: requests that get no place which is free already.
     """
     after = pool.settings.reserve_after_s
     if after is None:
@@ -91,7 +95,7 @@ def reserve_for_starving(
     returns = Returns(free, pool.running, now=pool.now, since=since)
     reservations = Reservations(pool.settings, free, returns, by_slot_type(pool.agents))
     for request, shape in starving:
-        reservations.reserve(request, shape)
+        reservations.reserve(request, shape, now_too=request.id not in only_later)
     return reservations
 
 
@@ -124,13 +128,17 @@ class Reservations:
         """What work may take that is gone when reservations after the key begin; infinity: any work."""
         self._unfit: dict[float, set[Shape]] = {}
 
-    def reserve(self, request: Request, shape: Shape) -> Reservation | None:
+    def reserve(
+        self, request: Request, shape: Shape, *, now_too: bool = True
+    ) -> Reservation | None:
         """The best place for a gang, behind those that have one; None if there is none, or too much is kept already.
 
         A reservation that begins now counts as started.
         """
         placement = self._view(inf).find(shape)
         if placement is not None:
+            if not now_too:
+                return None
             self.start(placement, request.expected_run_s)
             found = Reservation(request_id=request.id, placement=placement, at=self._returns.now)
         else:
@@ -268,7 +276,7 @@ class Reservations:
         if start is not None and run_s is not None:
             return (KNOWN, start + run_s)
         if start == self._returns.now:
-            return (NEWER, start)  # as it will rank from the next decision on
+            return (NEWER, self._returns.now)  # as it will rank from the next decision on
         return (RESERVED, float(len(self.by_request)))
 
     def _bound(self, expected_run_s: float | None) -> float:

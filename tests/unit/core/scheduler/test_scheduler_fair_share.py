@@ -10,14 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from master.core.reasons import ReasonKind
-from master.core.scheduler import POLICIES, decide
+from master.core.scheduler import decide
 from master.core.scheduler.types import (
     AgentState,
     Launchable,
     PoolState,
     Request,
-    SchedulerSettings,
-    SchedulerType,
 )
 from tests.unit.core.scheduler.small_pool import (
     NOW,
@@ -32,7 +30,6 @@ from tests.unit.core.scheduler.small_pool import (
     started,
     text,
 )
-from windlass.base.errors import InvalidConfig
 
 A, B, C = job("a", 1.0), job("b", 2.0), job("c", 3.0)
 
@@ -398,15 +395,6 @@ def test_leaving_work_does_not_give_back_what_goes_out_of_service() -> None:
     decision = decide(pool([A, B], requests("b", 8), tasks))
     assert {decision.waiting[f"b.{i}"].victims for i in range(3)} == {("a.1",), ("a.2",), ("a.3",)}
     assert decision.waiting["b.3"].needs_capacity
-
-
-def test_an_unknown_policy_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(POLICIES, SchedulerType.ROUND_ROBIN)
-    state = replace(pool([A]), settings=SchedulerSettings(type=SchedulerType.ROUND_ROBIN))
-    with pytest.raises(
-        InvalidConfig, match="'round_robin' is not available; use one of: fair_share"
-    ):
-        decide(state)
 
 
 @given(

@@ -143,13 +143,17 @@ class Preemption(Priority):
     ) -> None:
         """However they leave, and nobody is asked for it twice.
 
-        One by one only if all that wait for slots have one priority: a higher one takes what is free first.
+        One by one only if all that wait for slots have one priority: a higher one takes what is free first. And only
+        what is ahead of all that leaves: this asks again, and then has its own turn.
         """
         served = [r for r in after.waiting if decision.waiting[r.id].victims]
         alike = len({self._priority(request) for request in served}) == 1
+        foremost = min(self._place(one.request) for one in after.running if one.releasing)
+        safe = {request.id for request in served if self._place(request) < foremost}
+        releases = [one for one in decision.release if safe.issuperset(one.for_requests)]
         for together in (True, False) if alike else (True,):
             pool = after
-            served_once = {one for release in decision.release for one in release.for_requests}
+            served_once = {one for release in releases for one in release.for_requests}
             while leaving := [one for one in pool.running if one.releasing]:
                 pool = take_away(pool, leaving if together else leaving[:1], again=True)
                 then = decide(pool)
@@ -157,7 +161,7 @@ class Preemption(Priority):
                     assert served_once.isdisjoint(release.for_requests), release
                 pool = apply(pool, then)
             runs = {one.request.id for one in pool.running}
-            for release in decision.release:
+            for release in releases:
                 assert set(release.for_requests) <= runs, release
 
 
@@ -182,6 +186,11 @@ class Guarded(LivingPool):
     def may_wait(self, request: Request, after: PoolState, decision: Decision) -> bool:
         """While a place is kept for somebody."""
         return any(RESERVED in answer.reason.text for answer in decision.waiting.values())
+
+    def is_final(self, after: PoolState) -> bool:
+        """While nobody starves: what has just started may give a better place to keep, and leave slots for others."""
+        long_ago = after.now - RESERVE_AFTER_S
+        return not any(r.slots > 1 and r.requested <= long_ago for r in after.waiting)
 
 
 class GuardedFairShare(Guarded):

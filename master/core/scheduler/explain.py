@@ -100,11 +100,10 @@ def share_used(book: JobBook, share: int, total: int) -> Waiting:
     return _capacity(ReasonKind.SHARE_USED, text)
 
 
-def queued(book: JobBook, in_use: int, total: int, *, obstructed: bool) -> Waiting:
+def queued(book: JobBook, in_use: int, total: int, *, in_turn: bool) -> Waiting:
     others = in_use - book.held - book.leaving
     text = f"queued: {others} slots of {total} are in use by other jobs at their fair share"
-    reason = Reason(kind=ReasonKind.QUEUED, text=text)
-    return Waiting(reason=reason, needs_capacity=True, obstructed=obstructed)
+    return _capacity(ReasonKind.QUEUED, text, in_turn=in_turn)
 
 
 def queued_behind(higher: int, same: int, *, kept: bool) -> Waiting:

@@ -45,10 +45,10 @@ def decide_guarded(pool: PoolState, policy: Callable[[PoolState], Decision]) -> 
     if not any(request.id in decision.waiting for request, _ in candidates):
         return decision
     pool = _begun(pool, first)
-    # Who is only obstructed begins in its turn: that comes when its place is free.
-    later = {name for name, answer in decision.waiting.items() if answer.obstructed}
     free = free_agents(pool, used_slots(pool.running))
-    found = reserve_for_starving(pool, free, candidates, only_later=later)
+    # Shares say who starts: somebody else would be asked to leave again. Places are only kept free for their time.
+    shares = pool.settings.type is SchedulerType.FAIR_SHARE
+    found = reserve_for_starving(pool, free, candidates, only_later=shares)
     if found is None or not found.by_request:
         return decision
     now = [
@@ -94,12 +94,13 @@ def _in_order(pool: PoolState, decision: Decision) -> tuple[list[Start], list[Wa
         request
         for request in pool.waiting
         if ((request.slots and is_queue) or request.id in starving)
-        and (request.id in starts or _may_have_place(decision.waiting[request.id]))
+        and (request.id in starts or decision.waiting[request.id].in_turn)
     ]
     if not is_queue:
-        return _by_age(pool, wanting, starts)
-    first: list[Start] = []
-    candidates: list[Wanted] = []
+        first, candidates = _by_age(pool, wanting, starts)
+        # Under shares nothing begins here, so there is nothing to protect from it.
+        return [] if settings.type is SchedulerType.FAIR_SHARE else first, candidates
+    first, candidates = [], []
     limit: int | None = None
     for request in in_queue_order(pool, wanting):
         priority = _priority(pool, request)
@@ -137,10 +138,6 @@ def _age(request: Request) -> tuple[float, str]:
 def _priority(pool: PoolState, request: Request) -> int:
     job = pool.jobs.get(request.job_id) or Job(id=request.job_id, submitted=request.requested)
     return priority_of(job, pool.settings)
-
-
-def _may_have_place(answer: Waiting) -> bool:
-    return answer.in_turn or answer.obstructed
 
 
 def _may_fill(answer: Waiting) -> bool:

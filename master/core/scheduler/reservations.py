@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
@@ -68,12 +68,12 @@ def reserve_for_starving(
     free: Iterable[FreeAgent],
     candidates: Iterable[tuple[Request, Shape]],
     *,
-    only_later: Container[str] = (),
+    only_later: bool = False,
 ) -> Reservations | None:
     """Reservations for those that starve; None if none does, or if the guard is off.
 
     `candidates` are what the policy would start if only it fitted, in its order. `free` are the agents that may get
-    work, with their free slots now. `only_later`: requests that get no place which is free already.
+    work, with their free slots now. `only_later`: who has a place that is free already gets none.
     """
     after = pool.settings.reserve_after_s
     if after is None:
@@ -95,7 +95,7 @@ def reserve_for_starving(
     returns = Returns(free, pool.running, now=pool.now, since=since)
     reservations = Reservations(pool.settings, free, returns, by_slot_type(pool.agents))
     for request, shape in starving:
-        reservations.reserve(request, shape, now_too=request.id not in only_later)
+        reservations.reserve(request, shape, only_later=only_later)
     return reservations
 
 
@@ -129,7 +129,7 @@ class Reservations:
         self._unfit: dict[float, set[Shape]] = {}
 
     def reserve(
-        self, request: Request, shape: Shape, *, now_too: bool = True
+        self, request: Request, shape: Shape, *, only_later: bool = False
     ) -> Reservation | None:
         """The best place for a gang, behind those that have one; None if there is none, or too much is kept already.
 
@@ -137,7 +137,7 @@ class Reservations:
         """
         placement = self._view(inf).find(shape)
         if placement is not None:
-            if not now_too:
+            if only_later:
                 return None
             self.start(placement, request.expected_run_s)
             found = Reservation(request_id=request.id, placement=placement, at=self._returns.now)

@@ -185,9 +185,7 @@ class Waiting:
     reason: Reason
     needs_capacity: bool = False
     in_turn: bool = False
-    """Only room is missing: it would start now if it fitted."""
-    obstructed: bool = False
-    """Its turn does not come while work that cannot be preempted is in its way."""
+    """Only room is missing: it would start now if it fitted, or if no work that cannot be preempted were in its way."""
     victims: tuple[str, ...] = ()
 
 

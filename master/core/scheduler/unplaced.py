@@ -168,4 +168,4 @@ def _why(figures: Figures, book: JobBook, shape: Shape, share: int, *, within: b
         return explain.share_used(book, share, figures.total)
     # Else its job's turn comes, and it is placed then.
     obstructed = shape.slots not in book.gangs or shape.slots > figures.total - figures.fixed
-    return explain.queued(book, figures.in_use, figures.total, obstructed=obstructed)
+    return explain.queued(book, figures.in_use, figures.total, in_turn=obstructed)

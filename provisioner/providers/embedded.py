@@ -341,11 +341,15 @@ class EmbeddedProvider:
                 send(host, signal.SIGKILL)
 
     def _remove(self, instance_id: str) -> None:
-        """Kill what carries its id, then let the directory vanish in one step: no list sees half of it."""
-        sweep(ID_VARIABLE, instance_id)
+        """Kill what carries its id, then let the directory vanish in one step: no list sees half of it.
+
+        Our own child first: directly after its start the environment that the sweep looks for is not readable yet.
+        """
         child = self._children.pop(instance_id, None)
         if child is not None:
+            child.kill()
             child.wait()
+        sweep(ID_VARIABLE, instance_id)
         grave = self._root / f"{_ENDING_PREFIX}{instance_id}"
         shutil.rmtree(grave, ignore_errors=True)
         with suppress(FileNotFoundError):

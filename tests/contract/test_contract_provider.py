@@ -332,6 +332,19 @@ async def test_embedded_a_launch_that_fails_half_way_leaves_nothing(
     assert not marked_processes("WINDLASS_INSTANCE_ID", f"gpu-{intent.token[:8]}-0")
 
 
+async def test_embedded_ends_a_host_whose_environment_is_not_readable_yet(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is for a moment after its start: a sweep for its id does not find it."""
+    provider = make()
+    intent = own_intent(provider, 2)
+    (tmp_path / f"gpu-{intent.token[:8]}-1").write_text("in the way")
+    monkeypatch.setattr("provisioner.providers.embedded.sweep", lambda *_: None)
+    with pytest.raises(OSError, match="exists"):
+        await provider.launch(intent)
+    assert not marked_processes("WINDLASS_INSTANCE_ID", f"gpu-{intent.token[:8]}-0")
+
+
 async def test_embedded_shows_only_its_own_cluster(make: Make) -> None:
     provider = make()
     theirs = replace(own_intent(provider), cluster_id="theirs")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-
-_VERSION_BITS = 0xF000 << 64 | 0xC000 << 48
-_VERSION_4 = 0x4000 << 64 | 0x8000 << 48
+import uuid
 
 
 class Ids:
@@ -20,10 +18,7 @@ class Ids:
         return cls(random.Random(seed))
 
     def uuid(self) -> str:
-        """A version 4 UUID, as `uuid.UUID(int=..., version=4)` writes it, in half the time: thousands at once."""
-        bits = self._random.getrandbits(128) & ~_VERSION_BITS | _VERSION_4
-        digits = f"{bits:032x}"
-        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
     def token(self, n_bytes: int = 32) -> str:
         """A secret of `n_bytes` random bytes, as URL-safe hex."""

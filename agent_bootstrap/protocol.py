@@ -83,9 +83,6 @@ class ExitRecord(Message):
     at: datetime
 
 
-# --- agent to master ----------------------------------------------------------------------------------------------
-
-
 class ContainerReport(Message):
     """The state of one container. Sent on every change and inside `Hello`; repeated until acknowledged."""
 
@@ -147,9 +144,6 @@ class LogBatch(Message):
     first_offset: int
     next_offset: int
     entries: tuple[LogEntry, ...]
-
-
-# --- master to agent ----------------------------------------------------------------------------------------------
 
 
 class Welcome(Message):

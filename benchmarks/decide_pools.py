@@ -56,7 +56,9 @@ def pool_in(state: PoolState) -> Pool:
             )
             for rank, (agent, slots) in enumerate(running.placement.items())
         )
-        pool.holdings.restore(RestoreRecord(request=request, containers=containers, started=True))
+        pool.assignments.restore(
+            RestoreRecord(request=request, containers=containers, started=True)
+        )
     for waiting in state.waiting:
         pool.add(_allocation(waiting, orders[waiting.job_id], waiting.requested))
     return pool

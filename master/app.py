@@ -184,7 +184,7 @@ class Master:
             jobs=JobService(
                 sources=[experiments, commands],
                 queues=agents,
-                runs=allocations,
+                allocations=allocations,
                 store=self._store,
                 clock=options.clock,
             ),

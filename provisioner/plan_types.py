@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from master.core.reasons import Reason
 from provisioner.capacity import CapacityMemory
-from provisioner.types import Offer, PoolDemand, PoolOutlook, PoolSettings
+from provisioner.types import Offer, PoolAvailability, PoolDemand, PoolSettings
 
 
 class Phase(StrEnum):
@@ -85,6 +85,6 @@ class Plan:
     terminations: tuple[Termination, ...] = ()
     reasons: Mapping[str, Reason] = field(default_factory=dict)
     """request id -> why it waits; every gang of the input has one."""
-    outlooks: tuple[PoolOutlook, ...] = ()
+    availabilities: tuple[PoolAvailability, ...] = ()
     claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Coming machine -> the gangs that claim it from now on."""

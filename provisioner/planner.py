@@ -2,11 +2,11 @@
 
 All pools are planned at once, because capacity memory and probes are shared. Per pool, in this order:
 
-1. gangs claim what exists or is coming (`provisioner.rooms`), old claims first;
+1. gangs claim what exists or is coming (`provisioner.bins`), old claims first;
 2. gangs over several nodes buy whole, on one offer, topping up free whole nodes of that size;
-3. the rest is covered greedily by price (`provisioner.cover`);
+3. the rest is covered greedily by price (`provisioner.purchase`);
 4. the pool's minimum is kept; idle nodes that nobody claimed go;
-5. every gang gets a reason, the pool an outlook.
+5. every gang gets a reason, the pool an availability.
 
 Work is done on classes of equal gangs with counts, so ten thousand gangs cost little more than their shapes.
 """
@@ -18,18 +18,18 @@ from itertools import chain
 
 from master.core.reasons import Reason
 from provisioner import explain
-from provisioner.cover import Purchase, cheapest_by_size, next_purchase, slot_share
+from provisioner.bins import Bin, Bins
 from provisioner.demand import GangClass, gang_classes, nodes_needed
 from provisioner.plan_types import Launch, Phase, Plan, PlanInput, PoolInput, Termination
 from provisioner.prices import usd_per_slot_hour
-from provisioner.rooms import Room, Rooms
+from provisioner.purchase import Purchase, cheapest_by_size, next_purchase, slot_share
 from provisioner.types import (
     AUX_PLACES,
     BootingNode,
     LaunchableNode,
     Offer,
     OfferKey,
-    PoolOutlook,
+    PoolAvailability,
 )
 
 MAX_INDEPENDENT_GROUP = 8
@@ -42,7 +42,7 @@ def plan(state: PlanInput) -> Plan:
     launches: list[Launch] = []
     terminations: list[Termination] = []
     reasons: dict[str, Reason] = {}
-    outlooks: list[PoolOutlook] = []
+    availabilities: list[PoolAvailability] = []
     claims: dict[str, tuple[str, ...]] = {}
     for pool in state.pools:
         planned = _PoolPlan(pool, market, state.now)
@@ -50,13 +50,13 @@ def plan(state: PlanInput) -> Plan:
         launches += planned.launches
         terminations += planned.terminations
         reasons |= planned.reasons
-        outlooks.append(planned.outlook())
+        availabilities.append(planned.availability())
         claims |= planned.claims()
     return Plan(
         launches=tuple(launches),
         terminations=tuple(terminations),
         reasons=reasons,
-        outlooks=tuple(outlooks),
+        availabilities=tuple(availabilities),
         claims=claims,
     )
 
@@ -115,7 +115,7 @@ class _PoolPlan:
         self.terminations: list[Termination] = []
         self.reasons: dict[str, Reason] = {}
         self._machines = {machine.name: machine for machine in pool.machines}
-        self._rooms = Rooms(_rooms(pool))
+        self._bins = Bins(_bins(pool))
         settings = pool.settings
         self._places = max(0, settings.max_instances - len(pool.machines))
         spent = sum(machine.offer.usd_per_hour for machine in pool.machines)
@@ -126,11 +126,11 @@ class _PoolPlan:
 
     def run(self) -> None:
         gangs = self.pool.demand.gangs
-        self._rooms.honour_old_claims(gangs)
-        self._rooms.index()
-        classes = gang_classes(gangs, without=self._rooms.claimed.by_request)
+        self._bins.honour_old_claims(gangs)
+        self._bins.index()
+        classes = gang_classes(gangs, without=self._bins.claimed.by_request)
         for gang_class in classes:
-            self._rooms.place(gang_class)
+            self._bins.place(gang_class)
         if self.pool.hold is None:
             waiting = [gang_class for gang_class in classes if gang_class.left]
             for gang_class in waiting:
@@ -143,9 +143,9 @@ class _PoolPlan:
 
     def claims(self) -> dict[str, tuple[str, ...]]:
         return {
-            room.name: tuple(room.claims)
-            for room in self._rooms.all
-            if room.coming and tuple(room.claims) != room.old_claims
+            node.name: tuple(node.claims)
+            for node in self._bins.all
+            if node.coming and tuple(node.claims) != node.old_claims
         }
 
     def _open_offers(self) -> list[Offer]:
@@ -184,32 +184,32 @@ class _PoolPlan:
             choice = self._cheapest_over_nodes(gangs)
             if choice is None:
                 return
-            offer, rooms, missing = choice
-            times = 1 if rooms else min(gangs.left, self._affordable(offer) // missing)
+            offer, bins, missing = choice
+            times = 1 if bins else min(gangs.left, self._affordable(offer) // missing)
             if self.market.most(offer) is not None:
                 times = 1
             ids = gangs.take(times)
-            if rooms:
-                self._rooms.take_whole(rooms, ids)
+            if bins:
+                self._bins.take_whole(bins, ids)
             self._buy(offer, [((request_id,),) * missing for request_id in ids], ids)
 
-    def _cheapest_over_nodes(self, gangs: GangClass) -> tuple[Offer, list[Room], int] | None:
+    def _cheapest_over_nodes(self, gangs: GangClass) -> tuple[Offer, list[Bin], int] | None:
         """Offer, free nodes to use beside it, machines to buy. None: one bigger node is no dearer, or nothing fits."""
         offers = self._buyable()
-        best: tuple[float, int, Offer, list[Room], int] | None = None
-        whole = {size: self._rooms.whole(size, gangs.blocked) for size in self._rooms.whole_sizes()}
+        best: tuple[float, int, Offer, list[Bin], int] | None = None
+        whole = {size: self._bins.whole(size, gangs.blocked) for size in self._bins.whole_sizes()}
         for offer in offers:
             count = nodes_needed(gangs.slots, False, offer.slots)
             if count is None or count == 1:
                 continue
             free = whole.get(offer.slots, [])
             missing = max(1, count - len(free))
-            rooms = free[len(free) - (count - missing) :] if count > missing else []
+            bins = free[len(free) - (count - missing) :] if count > missing else []
             if missing > self._affordable(offer):
                 continue
             cost = missing * offer.usd_per_hour
             if best is None or (cost, missing) < best[:2]:
-                best = (cost, missing, offer, rooms, missing)
+                best = (cost, missing, offer, bins, missing)
         if best is None or best[0] >= slot_share(gangs.slots, offers):
             return None
         return best[2:]
@@ -289,7 +289,7 @@ class _PoolPlan:
         Above max_instances (the limit was lowered) idle nodes go at once.
         """
         settings = self.pool.settings
-        claimed = {room.name for room in self._rooms.all if room.claims}
+        claimed = {node.name for node in self._bins.all if node.claims}
         kept = [machine for machine in self.pool.machines if machine.phase is not Phase.OUT]
         spare = len(kept) - settings.min_instances
         above = len(kept) - settings.max_instances
@@ -313,13 +313,13 @@ class _PoolPlan:
 
     def _explain(self, classes: Sequence[GangClass]) -> None:
         texts: dict[tuple[str, ...], Reason] = {}
-        for request_id, rooms in self._rooms.claimed.by_request.items():
+        for request_id, bins in self._bins.claimed.by_request.items():
             if request_id in self.reasons:
                 continue  # it tops up free nodes with machines being bought: the purchase is the reason
-            names = tuple(room.name for room in rooms)
+            names = tuple(node.name for node in bins)
             reason = texts.get(names)
             if reason is None:
-                coming = [self._machines[room.name] for room in rooms if room.coming]
+                coming = [self._machines[node.name] for node in bins if node.coming]
                 reason = texts[names] = explain.claimed(names, coming)
             self.reasons[request_id] = reason
         open_keys = frozenset(o.key for o in self.pool.offers if self.market.is_open(o))
@@ -339,14 +339,14 @@ class _PoolPlan:
             )
             self.reasons.update(dict.fromkeys(gang_class.remaining_ids(), reason))
 
-    def outlook(self) -> PoolOutlook:
+    def availability(self) -> PoolAvailability:
         """What is coming; and what could come, machines bought in this very plan counted among it."""
         booting = tuple(
             BootingNode(instance_id=m.name, slots=m.offer.slots, ready_in_s=m.ready_in_s)
             for m in self.pool.machines
             if m.phase is Phase.COMING
         )
-        return PoolOutlook(
+        return PoolAvailability(
             pool=self.pool.settings.pool,
             booting=booting,
             launchable=tuple(self._launchable()),
@@ -372,17 +372,17 @@ class _PoolPlan:
         return self._affordable(offer) if most is None else min(self._affordable(offer), most)
 
 
-def _rooms(pool: PoolInput) -> list[Room]:
+def _bins(pool: PoolInput) -> list[Bin]:
     """Nodes that can take work, and machines that will."""
     machines = {machine.name: machine for machine in pool.machines}
-    rooms = []
+    bins = []
     for node in pool.demand.nodes:
         machine = machines.get(node.agent_id)
         if not node.schedulable or (machine is not None and machine.phase is not Phase.UP):
             continue
         claims = machine.claims if machine is not None else ()
-        rooms.append(
-            Room(
+        bins.append(
+            Bin(
                 node.agent_id,
                 slots=node.slots,
                 free=node.free_slots,
@@ -392,8 +392,8 @@ def _rooms(pool: PoolInput) -> list[Room]:
         )
     for machine in pool.machines:
         if machine.phase is Phase.COMING:
-            rooms.append(
-                Room(
+            bins.append(
+                Bin(
                     machine.name,
                     slots=machine.offer.slots,
                     free=machine.offer.slots,
@@ -402,7 +402,7 @@ def _rooms(pool: PoolInput) -> list[Room]:
                     old_claims=machine.claims,
                 )
             )
-    return rooms
+    return bins
 
 
 def _take(classes: Sequence[GangClass], count: int) -> list[str]:

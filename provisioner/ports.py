@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from provisioner.types import PoolDemand, PoolOutlook
+from provisioner.types import PoolAvailability, PoolDemand
 
 
 class FleetStore(Protocol):
@@ -63,6 +63,6 @@ class NodeHost(Protocol):
         """The machine is certainly gone: what ran on it is lost now, without waiting for a reconnect."""
         ...
 
-    def outlook(self, outlook: PoolOutlook) -> None:
-        """What will come and why gangs wait. Replaces the pool's previous outlook; the pool decides again."""
+    def availability(self, availability: PoolAvailability) -> None:
+        """What will come and why gangs wait. Replaces the pool's previous availability; the pool decides again."""
         ...

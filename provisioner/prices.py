@@ -1,6 +1,6 @@
 """What machines cost: one instance over its life, and the whole fleet against one that never sleeps.
 
-An offer brings its own price; this room only adds time. Billing starts at the launch, the moment the provider was
+An offer brings its own price; this bin only adds time. Billing starts at the launch, the moment the provider was
 asked, and ends when the machine is certainly gone: both err on the expensive side.
 """
 

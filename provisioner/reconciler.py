@@ -1,8 +1,8 @@
 """The loop that turns pending demand into machines: look, plan, write the intent, act, look again.
 
-One turn at a time changes the state; nobody else does. Calls to providers run as tasks of their own with a deadline
-and put their answers into an inbox, so a call that hangs stops nothing but itself. A turn that cannot commit changes
-nothing: the inbox is kept, nodes are uncordoned, and the next turn tries again.
+One reconcile pass at a time changes the state; nobody else does. Calls to providers run as tasks of their own with a
+deadline and put their answers into an inbox, so a call that hangs stops nothing but itself. A pass that cannot commit
+changes nothing: the inbox is kept, nodes are uncordoned, and the next pass tries again.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from provisioner.plan_types import Plan, PlanInput
 from provisioner.planner import plan
 from provisioner.ports import FleetStore, NodeHost
 from provisioner.providers.base import LaunchIntent, Provider
+from provisioner.reconcile_pass import ReconcilePass
 from provisioner.snapshot import (
     asked_to_end,
     called,
@@ -43,7 +44,6 @@ from provisioner.snapshot import (
     plan_input,
     to_tell,
 )
-from provisioner.turn import Turn
 from provisioner.types import CostView, InstanceView, PoolCapacity, PoolSettings
 from windlass.base.clock import Clock
 from windlass.base.errors import CapacityError, ProviderAuthError, QuotaError
@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 CALL_DEADLINE_S = 30.0
 DEBOUNCE_S = 0.2
-"""After a wake the turn waits so long: a searcher's gangs arrive together and are bought together."""
+"""After a wake the pass waits so long: a searcher's gangs arrive together and are bought together."""
 THREAD_FROM_GANGS = 2_000
 """Plans for more gangs than this may take 20 ms and leave the event loop."""
 NOT_LISTED_YET = "the provider's machines are being listed"
@@ -108,7 +108,7 @@ class Provisioner:
         self._telling: set[str] = set()
         self._ends_everything = False
         self._closed = asyncio.Event()
-        self._loop = Loop("provisioner", self.turn, interval_s=interval_s)
+        self._loop = Loop("provisioner", self.reconcile_pass, interval_s=interval_s)
         self._calls: asyncio.TaskGroup | None = None
         self._under_way = 0
         self._debounce: asyncio.TimerHandle | None = None
@@ -198,7 +198,7 @@ class Provisioner:
                 self._debounce.cancel()
                 self._debounce = None
 
-    async def turn(self) -> None:
+    async def reconcile_pass(self) -> None:
         """Take in answers, plan, commit, act. `run` calls it; tests may, inside `owning_calls`."""
         now = self._now()
         self._start_looks()
@@ -208,32 +208,34 @@ class Provisioner:
             nodes={node.agent_id: node for pool in demand for node in pool.nodes},
             connected=frozenset(self._connected),
         )
-        turn = Turn(self._state, self._setups, now)
-        turn.absorb(events, agents)
-        planned = await _plan(plan_input(turn.result(), demand, self._setups, agents, now))
-        turn.apply(planned, self._ids.uuid)
-        ended = self._end(turn, planned)
-        await self._commit(turn.result(), ended, len(events))
+        reconcile_pass = ReconcilePass(self._state, self._setups, now)
+        reconcile_pass.absorb(events, agents)
+        planned = await _plan(
+            plan_input(reconcile_pass.result(), demand, self._setups, agents, now)
+        )
+        reconcile_pass.apply(planned, self._ids.uuid)
+        ended = self._end(reconcile_pass, planned)
+        await self._commit(reconcile_pass.result(), ended, len(events))
         self._act(now)
-        for outlook in planned.outlooks:
-            self._host.outlook(outlook)
+        for availability in planned.availabilities:
+            self._host.availability(availability)
         self._close_if_done()
 
-    def _end(self, turn: Turn, planned: Plan) -> Sequence[str]:
+    def _end(self, reconcile_pass: ReconcilePass, planned: Plan) -> Sequence[str]:
         if self._state.closing:
-            turn.drop_uncalled()
+            reconcile_pass.drop_uncalled()
         if self._ends_everything:
             everything = [
                 Wish(instance_id=id_, kind=EndKind.CLOSING, why="the cluster is shutting down")
-                for id_ in turn.result().instances
+                for id_ in reconcile_pass.result().instances
             ]
-            turn.end(everything, lambda _: True)
+            reconcile_pass.end(everything, lambda _: True)
             return ()
         idle = [
             Wish(instance_id=x.instance_id, kind=EndKind.IDLE, why=x.why)
             for x in planned.terminations
         ]
-        return turn.end([*turn.wishes, *idle], self._host.cordon)
+        return reconcile_pass.end([*reconcile_pass.wishes, *idle], self._host.cordon)
 
     async def _commit(self, new: FleetState, cordoned: Sequence[str], events: int) -> None:
         changes = unsaved(self._state, new)
@@ -284,7 +286,7 @@ class Provisioner:
     def _start(self, call: Coroutine[Any, Any, Event]) -> None:
         if self._calls is None:
             call.close()
-            raise RuntimeError("a turn needs owning_calls() around it")
+            raise RuntimeError("a reconcile pass needs owning_calls() around it")
         self._under_way += 1
         self._calls.create_task(self._answered(call))
 

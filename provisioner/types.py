@@ -87,7 +87,7 @@ class PoolDemand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolOutlook:
+class PoolAvailability:
     """What the provisioner tells a pool: what will or could come, and why its gangs wait."""
 
     pool: str

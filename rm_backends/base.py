@@ -36,7 +36,7 @@ class JobOrder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunNote:
+class AllocationHint:
     """What an allocation's owner knows of a run, for the scheduler's choices. A hint: it may be lost."""
 
     allocation_id: str
@@ -137,9 +137,6 @@ class LaunchSpec:
     binds: tuple[BindMount, ...] = ()
 
 
-# --- events, from a backend to the master -------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
     """Slots are reserved for it. Answer with `start` once committed, or `kill` to give them back."""
@@ -187,9 +184,6 @@ class RmEvents(Protocol):
     """Where a backend reports to. `handle` returns after the master has committed; it raises if it could not."""
 
     async def handle(self, event: RmEvent) -> None: ...
-
-
-# --- calls, from the master to a backend --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +249,7 @@ class ResourceManager(Protocol):
 
     async def update_job(self, order: JobOrder) -> None: ...
 
-    def note_run(self, note: RunNote) -> None:
+    def hint(self, note: AllocationHint) -> None:
         """Newer facts of a run; those that are None leave what is known."""
         ...
 

@@ -15,13 +15,13 @@ from typing import Protocol
 
 from master.core.reasons import Reason, ReasonKind
 from rm_backends.base import (
+    AllocationHint,
     AllocationRequest,
     AlreadyGranted,
     JobOrder,
     LaunchSpec,
     ResourceManager,
     RestoreRecord,
-    RunNote,
     Withdrawn,
 )
 from windlass.base.errors import InvalidArgument, NotFound
@@ -92,9 +92,9 @@ class Router:
         for backend in self._backends:
             await backend.update_job(order)
 
-    def note_run(self, note: RunNote) -> None:
+    def hint(self, note: AllocationHint) -> None:
         if (backend := self._owner(note.allocation_id)) is not None:
-            backend.note_run(note)
+            backend.hint(note)
 
     async def restore(self, records: Sequence[RestoreRecord]) -> None:
         """What ran in a pool that is gone from the configuration goes to the first backend, which reports it lost."""

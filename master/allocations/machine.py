@@ -132,9 +132,6 @@ class AllocationState:
         return self.started_at is None or refused
 
 
-# --- effects ------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class AskResources:
     """Queue a request at the resource manager."""
@@ -199,9 +196,6 @@ def pending_effects(state: AllocationState) -> Effects:
         if state.preempt_requested:
             effects.append(SignalPreemption(state.id))
     return tuple(effects)
-
-
-# --- events -------------------------------------------------------------------------------------------------------
 
 
 def granted(
@@ -330,9 +324,6 @@ def expired(state: AllocationState, *, now: datetime) -> Step:
         return state, ()
     timeout = round(state.preemption_timeout_s)
     return kill(state, f"allocation did not preempt in {timeout}s", now=now)
-
-
-# --- how it ends --------------------------------------------------------------------------------------------------
 
 
 def _after_exit(state: AllocationState, ended: ContainerState, *, now: datetime) -> Step:

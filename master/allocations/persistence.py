@@ -16,7 +16,7 @@ _ALLOCATION = TypeAdapter(AllocationState)
 
 
 def allocation_changes(uow: UnitOfWork, old: AllocationState | None, new: AllocationState) -> None:
-    """The row of one run. Ports and token go with the end of the run, in the same transaction."""
+    """The row of one allocation. Ports and token go with the end of the allocation, in the same transaction."""
     row = {
         "id": new.id,
         "task_id": new.task_id,
@@ -47,22 +47,22 @@ def allocation_changes(uow: UnitOfWork, old: AllocationState | None, new: Alloca
         uow.delete(tables.Port, {"allocation_id": new.id})
 
 
-def run_changes(
-    uow: UnitOfWork, old: AllocationState | None, *runs: AllocationState | None
+def allocations_changes(
+    uow: UnitOfWork, old: AllocationState | None, *allocations: AllocationState | None
 ) -> None:
-    """The rows of a task's runs after one step: the end of the one that was replaced, then the one that is."""
+    """The rows of a task's allocations after one step: the end of the one that was replaced, then the one that is."""
     last = old
-    for run in runs:
-        if run is not None and run is not last:
-            allocation_changes(uow, last, run)
-            last = run
+    for allocation in allocations:
+        if allocation is not None and allocation is not last:
+            allocation_changes(uow, last, allocation)
+            last = allocation
 
 
 def allocation_from_document(document: Mapping[str, Any]) -> AllocationState:
     return _ALLOCATION.validate_python(document)
 
 
-def newest_runs(rows: Iterable[RowMapping]) -> dict[str, AllocationState]:
+def newest_allocations(rows: Iterable[RowMapping]) -> dict[str, AllocationState]:
     """The newest allocation of each task."""
     newest: dict[str, AllocationState] = {}
     for row in sorted(rows, key=lambda r: r["run_id"]):

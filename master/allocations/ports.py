@@ -15,13 +15,13 @@ class AllocationOwner(Protocol):
     """The root that an allocation belongs to. Steps go through its mailbox and are committed before they return."""
 
     def allocation(self, allocation_id: str) -> AllocationState | None:
-        """The live state, or None if that run is not the current one any more."""
+        """The live state, or None if that allocation is not the current one any more."""
         ...
 
     async def step_allocation(
         self, allocation_id: str, step: AllocationStep
     ) -> AllocationState | None:
-        """Apply a pure step, commit, run its effects; the new state, None if that run is history."""
+        """Apply a pure step, commit, run its effects; the new state, None if that allocation is history."""
         ...
 
     def allocation_request(self, state: AllocationState) -> AllocationRequest: ...

@@ -124,7 +124,7 @@ class AllocationService:
         return owner.owner_id(allocation_id), allocation_id, allocation_id.rpartition(".")[0]
 
     def state(self, allocation_id: str) -> AllocationState:
-        """The live state of a current run. Raises NotFound."""
+        """The live state of a current allocation. Raises NotFound."""
         owner = self._owners.get(allocation_id)
         state = owner.allocation(allocation_id) if owner is not None else None
         if state is None:
@@ -267,7 +267,7 @@ class AllocationService:
         return gathered
 
     async def preemption_signal(self, allocation_id: str, timeout_s: float) -> bool:
-        """True as soon as the task should leave; false after `timeout_s`, or at once if the run is over."""
+        """True as soon as the task should leave; false after `timeout_s`, or at once if the allocation is over."""
         owner = self._owners.get(allocation_id)
         state = owner.allocation(allocation_id) if owner is not None else None
         if state is None or not state.is_open:

@@ -27,13 +27,13 @@ RETRY_CONFIG: Mapping[str, Any] = {
 
 
 def common(
-    run: AllocationState, token: str, *, task_type: str, user: str, work_dir: str = WORK_DIR
+    allocation: AllocationState, token: str, *, task_type: str, user: str, work_dir: str = WORK_DIR
 ) -> dict[str, str]:
     """The variables that tasks of every type have. `user`: the name of whom it acts for."""
-    logging = {"allocation_id": run.id, "task_id": run.task_id}
+    logging = {"allocation_id": allocation.id, "task_id": allocation.task_id}
     return {
-        "DET_TASK_ID": run.task_id,
-        "DET_ALLOCATION_ID": run.id,
+        "DET_TASK_ID": allocation.task_id,
+        "DET_ALLOCATION_ID": allocation.id,
         "DET_TASK_TYPE": task_type,
         "DET_RESOURCES_TYPE": "docker-container",
         "DET_SESSION_TOKEN": token,
@@ -48,19 +48,19 @@ def common(
     }
 
 
-def own_variables(config: Mapping[str, Any], run: AllocationState) -> dict[str, str]:
+def own_variables(config: Mapping[str, Any], allocation: AllocationState) -> dict[str, str]:
     """`environment.environment_variables` of a complete config, for the slots it runs on.
 
     "NAME=VALUE" lines; the later one wins, a name alone is an empty value.
     """
-    lines: Iterable[str] = config["environment"]["environment_variables"].get(_kind(run), [])
+    lines: Iterable[str] = config["environment"]["environment_variables"].get(_kind(allocation), [])
     pairs = (line.partition("=") for line in lines)
     return {name: value for name, _, value in pairs}
 
 
-def _kind(run: AllocationState) -> str:
+def _kind(allocation: AllocationState) -> str:
     """Of the first container's slots, as for the image: cuda, rocm or cpu."""
-    return run.containers[0].container.slot_kind if run.containers else "cpu"
+    return allocation.containers[0].container.slot_kind if allocation.containers else "cpu"
 
 
 def startup_hook(content: str) -> tuple[TaskFile, ...]:

@@ -7,7 +7,7 @@ from typing import cast
 from fastapi import FastAPI
 
 from master.api import errors
-from master.api.bodies import API, BodyLimits, JsonBodies, PlainUrls
+from master.api.middleware import API, BodyLimits, JsonBodies, PlainUrls
 from master.api.routes import (
     agent_socket,
     agents,

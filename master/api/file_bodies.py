@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from master.api.models import Body, Int32, Int64, Text
+from master.api.request_models import Body, Int32, Int64, Text
 from master.store.contexts import ContextFile
 from windlass.base.errors import InvalidArgument
 

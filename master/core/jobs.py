@@ -57,7 +57,7 @@ class SetMaxSlots:
 
 @dataclass(frozen=True, slots=True)
 class SetPool:
-    """Its runs checkpoint, leave, and ask again in the new pool. Priority, weight and max_slots stay."""
+    """Its allocations checkpoint, leave, and ask again in the new pool. Priority, weight and max_slots stay."""
 
     pool: str
 

@@ -15,11 +15,11 @@ from master.core.jobs import JobChange, JobType
 from master.core.searcher.search import Search
 from master.experiments import machine, resources
 from master.experiments.admission import Admission
-from master.experiments.draft import Env, Step
-from master.experiments.narration import Narrator
 from master.experiments.persistence import changes
-from master.experiments.scheduler_news import SchedulerNews
+from master.experiments.scheduler_hints import SchedulerHints
 from master.experiments.state import ExperimentState, TrialState, request_id_of
+from master.experiments.step_builder import Env, Step
+from master.experiments.task_messages import TaskMessages
 from master.experiments.task_spec import TaskSpecs
 from master.jobs.ports import JobFacts
 from master.store import tables
@@ -53,13 +53,13 @@ class LiveParts:
     allocations: AllocationService
     admission: Admission
     specs: TaskSpecs
-    narrator: Narrator
+    task_messages: TaskMessages
 
 
 class LiveExperiment:
     """The root of an experiment: one message at a time, pure step, one commit, swap, effects.
 
-    Implements `master.allocations.ports.AllocationOwner` for the runs of its trials, and `master.jobs.ports.JobRoot`.
+    Implements `master.allocations.ports.AllocationOwner` for its trials, and `master.jobs.ports.JobRoot`.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class LiveExperiment:
         self.owner_name = owner_name
         self.workspace_id = workspace_id
         self.search = search_of(config)
-        self.news = SchedulerNews(lambda: parts.allocations.rm, state)
+        self.hints = SchedulerHints(lambda: parts.allocations.rm, state)
         self._mailbox = Mailbox()
         self._changed = asyncio.Condition()
 
@@ -89,7 +89,7 @@ class LiveExperiment:
             next_trial_id=lambda: store.next_id(tables.Trial),
         )
 
-    async def found(self, step: Step, rows: UnitOfWork, known: Callable[[], None]) -> None:
+    async def create(self, step: Step, rows: UnitOfWork, known: Callable[[], None]) -> None:
         """Write down a new experiment as its first step leaves it; `known` is called once that is committed.
 
         In the mailbox, like all that follows: a caller that goes away leaves either nothing or a living experiment.
@@ -146,17 +146,17 @@ class LiveExperiment:
         await self._after_commit(old, step)
 
     async def _after_commit(self, old: ExperimentState | None, step: Step) -> None:
-        """New runs are known to the allocation service before anything is asked for them."""
+        """New allocations are known to the allocation service before anything is asked for them."""
         for request_id, trial in step.state.trials.items():
-            run = trial.open_allocation
+            allocation = trial.open_allocation
             before = old.trials.get(request_id) if old is not None else None
-            if run is not None and (before is None or before.allocation is not run):
-                self._parts.allocations.adopt(run, self)
-            if run is None and before is not None and before.open_allocation is not None:
-                self.news.run_ended(trial)
-        self._parts.narrator.tell(old, step)
+            if allocation is not None and (before is None or before.allocation is not allocation):
+                self._parts.allocations.adopt(allocation, self)
+            if allocation is None and before is not None and before.open_allocation is not None:
+                self.hints.allocation_ended(trial)
+        self._parts.task_messages.tell(old, step)
         await self._parts.allocations.run_effects(step.effects)
-        await self.news.tell_order(step.state)
+        await self.hints.sync_order(step.state)
         async with self._changed:
             self._changed.notify_all()
 
@@ -170,19 +170,19 @@ class LiveExperiment:
 
     def allocation(self, allocation_id: str) -> AllocationState | None:
         trial = self.state.trials.get(request_id_of(allocation_id))
-        run = trial.allocation if trial is not None else None
-        return run if run is not None and run.id == allocation_id else None
+        allocation = trial.allocation if trial is not None else None
+        return allocation if allocation is not None and allocation.id == allocation_id else None
 
     async def step_allocation(
         self, allocation_id: str, step: AllocationStep
     ) -> AllocationState | None:
-        def run(state: ExperimentState, env: Env) -> Step:
+        def pure(state: ExperimentState, env: Env) -> Step:
             try:
                 return machine.allocation_event(state, env, allocation_id, step)
-            except KeyError:  # that run is history: a later one took its place
+            except KeyError:  # that allocation is history: a later one took its place
                 return Step(state)
 
-        await self.apply(run)
+        await self.apply(pure)
         return self.allocation(allocation_id)
 
     def allocation_request(self, state: AllocationState) -> AllocationRequest:
@@ -228,12 +228,21 @@ class LiveExperiment:
         )
 
     def job_order(self) -> JobOrder:
-        return self.news.order_of(self.state)
+        return self.hints.order_of(self.state)
 
     def waiting_allocations(self) -> Sequence[str]:
-        runs = (trial.open_allocation for trial in self.state.trials.values())
-        waiting = [run for run in runs if run is not None and not run.has_slots]
-        return [run.id for run in sorted(waiting, key=lambda run: (run.requested_at, run.id))]
+        allocations = (trial.open_allocation for trial in self.state.trials.values())
+        waiting = [
+            allocation
+            for allocation in allocations
+            if allocation is not None and not allocation.has_slots
+        ]
+        return [
+            allocation.id
+            for allocation in sorted(
+                waiting, key=lambda allocation: (allocation.requested_at, allocation.id)
+            )
+        ]
 
     async def change_job(self, change: JobChange) -> None:
         async def prepare(state: ExperimentState, env: Env) -> Reconfigured:
@@ -248,13 +257,13 @@ class LiveExperiment:
         await self.reconfigure(prepare)
 
     @property
-    def has_untold_order(self) -> bool:
+    def has_unsynced_order(self) -> bool:
         """Its place in the queue has changed, and resource managers could not be told."""
-        return self.news.has_order(self.state)
+        return self.hints.has_order(self.state)
 
-    async def tell_order(self) -> None:
+    async def sync_order(self) -> None:
         """Try again to tell."""
-        await self._mailbox.run(lambda: self.news.tell_order(self.state))
+        await self._mailbox.run(lambda: self.hints.sync_order(self.state))
 
 
 def search_of(config: ExperimentConfig) -> Search:

@@ -2,7 +2,7 @@
 
 Every step takes the state, what happened, and an `Env` (time, fresh ids), and answers with the new state, the searcher
 events to log, and the effects to run once all of it is committed. Steps only change phases and facts; what follows from
-them is drawn in `consequences`.
+them is drawn in `transitions`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from master.allocations import machine as allocation
+from master.allocations import machine as allocation_machine
 from master.allocations.machine import AllocationState
 from master.core.searcher.types import (
     ExitReason,
@@ -20,42 +20,39 @@ from master.core.searcher.types import (
     TrialProgress,
     ValidationCompleted,
 )
-from master.experiments.consequences import (
-    end_run,
+from master.experiments.releases import asked_by_others
+from master.experiments.state import ALLOWED, ExperimentState, Phase, TrialMetrics, TrialState
+from master.experiments.step_builder import Env, Step, StepBuilder
+from master.experiments.transitions import (
+    allocation_ended,
+    end_allocation,
     fail_search,
     feed,
     is_due,
     named,
-    run_ended,
     settle_trials,
 )
-from master.experiments.draft import Draft, Env, Step
-from master.experiments.releases import asked_by_others
-from master.experiments.state import ALLOWED, ExperimentState, Phase, TrialMetrics, TrialState
 from windlass.base.errors import InvalidState
 
 INVALID_HP_GRACE = timedelta(seconds=10)
 """How long a task may take to leave after it reported invalid hyperparameters."""
 
-AllocationStep: TypeAlias = Callable[[AllocationState], allocation.Step]
-
-
-# --- what users do ------------------------------------------------------------------------------------------------
+AllocationStep: TypeAlias = Callable[[AllocationState], allocation_machine.Step]
 
 
 def begin(state: ExperimentState, env: Env) -> Step:
     """A new experiment: ask the searcher for its first trials. They run once the experiment is ACTIVE."""
-    draft = Draft(state, env)
-    feed(draft, InitialTrials())
-    settle_trials(draft)
-    return draft.done()
+    builder = StepBuilder(state, env)
+    feed(builder, InitialTrials())
+    settle_trials(builder)
+    return builder.done()
 
 
 def settle(state: ExperimentState, env: Env) -> Step:
-    """Make the runs match the phases: for a restarted master."""
-    draft = Draft(state, env)
-    settle_trials(draft)
-    return draft.done()
+    """Make the allocations match the phases: for a restarted master."""
+    builder = StepBuilder(state, env)
+    settle_trials(builder)
+    return builder.done()
 
 
 def activate(state: ExperimentState, env: Env) -> Step:
@@ -77,19 +74,19 @@ def kill(state: ExperimentState, env: Env) -> Step:
 
 def fail(state: ExperimentState, env: Env, error: str) -> Step:
     """The search cannot go on; `error` says why."""
-    draft = Draft(state, env)
-    fail_search(draft, error)
-    settle_trials(draft)
-    return draft.done()
+    builder = StepBuilder(state, env)
+    fail_search(builder, error)
+    settle_trials(builder)
+    return builder.done()
 
 
 def kill_trial(state: ExperimentState, env: Env, trial_id: int) -> Step:
-    draft = Draft(state, env)
+    builder = StepBuilder(state, env)
     trial = state.trial_by_id(trial_id)
     if not trial.phase.is_terminal:
-        draft.put(replace(trial, phase=Phase.STOPPING_KILLED))
-        settle_trials(draft, (trial.request_id,))
-    return draft.done()
+        builder.put(replace(trial, phase=Phase.STOPPING_KILLED))
+        settle_trials(builder, (trial.request_id,))
+    return builder.done()
 
 
 def _change_phase(state: ExperimentState, env: Env, phase: Phase) -> Step:
@@ -99,60 +96,59 @@ def _change_phase(state: ExperimentState, env: Env, phase: Phase) -> Step:
         if phase.is_stopping and (state.phase.is_stopping or state.phase.is_terminal):
             return Step(state)  # it is ending or has ended: as asked
         raise InvalidState(f"experiment {state.id} is {state.phase}: it cannot become {phase}")
-    draft = Draft(replace(state, phase=phase), env)
-    settle_trials(draft)
-    return draft.done()
-
-
-# --- what tasks report --------------------------------------------------------------------------------------------
+    builder = StepBuilder(replace(state, phase=phase), env)
+    settle_trials(builder)
+    return builder.done()
 
 
 def validation_completed(
     state: ExperimentState, env: Env, request_id: str, metrics: Mapping[str, object]
 ) -> Step:
     """The searcher hears of a validation. Its complaint ends the experiment, not the report."""
-    draft = Draft(state, env)
+    builder = StepBuilder(state, env)
     if state.trials[request_id].phase is Phase.ACTIVE:
-        feed(draft, ValidationCompleted(request_id, dict(metrics)))
-        settle_trials(draft, None if draft.state.phase is not state.phase else named(draft.events))
-    return draft.done()
+        feed(builder, ValidationCompleted(request_id, dict(metrics)))
+        settle_trials(
+            builder, None if builder.state.phase is not state.phase else named(builder.events)
+        )
+    return builder.done()
 
 
 def progress_reported(state: ExperimentState, env: Env, request_id: str, fraction: float) -> Step:
-    draft = Draft(state, env)
+    builder = StepBuilder(state, env)
     trial = state.trials[request_id]
     if not trial.phase.is_terminal:
-        draft.put(replace(trial, progress=fraction))
-        feed(draft, TrialProgress(request_id, fraction))
-    return draft.done()
+        builder.put(replace(trial, progress=fraction))
+        feed(builder, TrialProgress(request_id, fraction))
+    return builder.done()
 
 
 def early_exit_reported(
     state: ExperimentState, env: Env, request_id: str, reason: ExitReason
 ) -> Step:
     """The task says that it will leave for good, and why. Repeats by other ranks change nothing."""
-    draft = Draft(state, env)
+    builder = StepBuilder(state, env)
     trial = state.trials[request_id]
     if trial.early_exit is None and not trial.phase.is_terminal:
-        draft.put(replace(trial, early_exit=reason, early_exit_at=env.now))
-    return draft.done()
+        builder.put(replace(trial, early_exit=reason, early_exit_at=env.now))
+    return builder.done()
 
 
 def checkpoint_reported(
     state: ExperimentState, env: Env, request_id: str, uuid: str, steps: int
 ) -> Step:
-    """A later checkpoint is where the next run starts; one at the same step replaces it."""
-    draft = Draft(state, env)
+    """A later checkpoint is where the next allocation starts; one at the same step replaces it."""
+    builder = StepBuilder(state, env)
     trial = state.trials[request_id]
     if trial.latest_checkpoint is None or steps >= trial.latest_checkpoint_steps:
-        draft.put(replace(trial, latest_checkpoint=uuid, latest_checkpoint_steps=steps))
-    return draft.done()
+        builder.put(replace(trial, latest_checkpoint=uuid, latest_checkpoint_steps=steps))
+    return builder.done()
 
 
 def runner_state_reported(state: ExperimentState, env: Env, request_id: str, text: str) -> Step:
-    draft = Draft(state, env)
-    draft.put(replace(state.trials[request_id], runner_state=text))
-    return draft.done()
+    builder = StepBuilder(state, env)
+    builder.put(replace(state.trials[request_id], runner_state=text))
+    return builder.done()
 
 
 def with_metrics(
@@ -163,70 +159,67 @@ def with_metrics(
     return replace(state, trials=trials)
 
 
-# --- what allocations do ------------------------------------------------------------------------------------------
-
-
 def allocation_event(
     state: ExperimentState, env: Env, allocation_id: str, step: AllocationStep
 ) -> Step:
-    """Apply a step of `master.allocations.machine` to a trial's current run, then draw the consequences."""
-    draft = Draft(state, env)
+    """Apply a step of `master.allocations.machine` to a trial's current allocation, then draw the consequences."""
+    builder = StepBuilder(state, env)
     trial = state.trial_of_allocation(allocation_id)
     if (
         trial.allocation is None
     ):  # pragma: no cover - trial_of_allocation found it by its allocation
-        return draft.done()
+        return builder.done()
     new, effects = step(trial.allocation)
-    draft.effects.extend(effects)
+    builder.effects.extend(effects)
     if new is not trial.allocation:
-        draft.put(replace(trial, allocation=new))
+        builder.put(replace(trial, allocation=new))
         if why := asked_by_others(trial.allocation, new):
-            draft.state = replace(draft.state, last_release=why)
+            builder.state = replace(builder.state, last_release=why)
         if not new.is_open and trial.allocation.is_open:
-            run_ended(draft, trial.request_id)
-        settle_trials(draft, named(draft.events) | {trial.request_id})
-    return draft.done()
+            allocation_ended(builder, trial.request_id)
+        settle_trials(builder, named(builder.events) | {trial.request_id})
+    return builder.done()
 
 
 def clock_ticked(state: ExperimentState, env: Env) -> Step:
     """Deadlines: preemption timeouts, pauses after failed starts, tasks that have invalid hyperparameters but stay."""
-    draft = Draft(state, env)
+    builder = StepBuilder(state, env)
     touched: set[str] = set()
     for trial in state.trials.values():
-        run = trial.open_allocation
-        if run is None:
+        allocation = trial.open_allocation
+        if allocation is None:
             if trial.not_before is not None and is_due(trial, env.now):
                 touched.add(trial.request_id)
             continue
-        new, effects = allocation.expired(run, now=env.now)
+        new, effects = allocation_machine.expired(allocation, now=env.now)
         overdue = (
             trial.early_exit_at is not None and env.now >= trial.early_exit_at + INVALID_HP_GRACE
         )
         if overdue and new.kill_reason is None:
-            new, effects = allocation.kill(
-                run, "it reported invalid hyperparameters but did not exit", now=env.now
+            new, effects = allocation_machine.kill(
+                allocation, "it reported invalid hyperparameters but did not exit", now=env.now
             )
-        if new is not run:
-            end_run(draft, trial, (new, effects))
+        if new is not allocation:
+            end_allocation(builder, trial, (new, effects))
             touched.add(trial.request_id)
     if touched:
-        settle_trials(draft, named(draft.events) | touched)
-    return draft.done()
+        settle_trials(builder, named(builder.events) | touched)
+    return builder.done()
 
 
 def next_deadline(state: ExperimentState) -> datetime | None:
     """When `clock_ticked` has something to do, if ever."""
     times = []
     for trial in state.trials.values():
-        run = trial.open_allocation
-        if run is None:
+        allocation = trial.open_allocation
+        if allocation is None:
             if trial.not_before is not None and state.phase is Phase.ACTIVE:
                 times.append(trial.not_before)
             continue
-        if run.kill_reason is not None:
+        if allocation.kill_reason is not None:
             continue
-        if run.preempt_deadline is not None:
-            times.append(run.preempt_deadline)
+        if allocation.preempt_deadline is not None:
+            times.append(allocation.preempt_deadline)
         if trial.early_exit_at is not None:
             times.append(trial.early_exit_at + INVALID_HP_GRACE)
     return min(times, default=None)

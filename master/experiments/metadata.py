@@ -13,10 +13,10 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from master.core.expconf import ExperimentConfig
-from master.experiments.draft import Env, Step
 from master.experiments.live import LiveExperiment, Reconfigured
 from master.experiments.service import ExperimentService
 from master.experiments.state import ExperimentState, Phase
+from master.experiments.step_builder import Env, Step
 from master.store import tables
 from master.store.mailbox import Mailbox
 from master.store.paging import Row

@@ -99,14 +99,16 @@ class MetricQueries:
         return found
 
     async def slot_seconds(self, task_ids: Sequence[str], now: datetime) -> dict[str, float]:
-        """task id -> how long its runs have had slots, all together."""
-        run = tables.Allocation
+        """task id -> how long its allocations have had slots, all together."""
+        allocation = tables.Allocation
         found: dict[str, float] = {}
         for start in range(0, len(task_ids), AT_ONCE):
             rows = await self._store.rows(
-                select(col(run.task_id), col(run.started_at), col(run.ended_at)).where(
-                    col(run.task_id).in_(task_ids[start : start + AT_ONCE]),
-                    col(run.started_at).is_not(None),
+                select(
+                    col(allocation.task_id), col(allocation.started_at), col(allocation.ended_at)
+                ).where(
+                    col(allocation.task_id).in_(task_ids[start : start + AT_ONCE]),
+                    col(allocation.started_at).is_not(None),
                 )
             )
             for row in rows:

@@ -47,7 +47,7 @@ class Folded:
     """Row id whose content becomes `row`."""
     row: Mapping[str, Any] | None = None
     rolled_back: bool = False
-    """Reports of earlier runs were overtaken: archive them and summarise again from the rows."""
+    """Reports of earlier allocations were overtaken: archive them and summarise again from the rows."""
 
 
 def check(report: Report) -> None:
@@ -95,7 +95,7 @@ def fold(metrics: TrialMetrics, report: Report, settings: RunSettings, row_id: i
 
 
 def _overtakes(groups: Mapping[str, GroupMetrics], report: Report, steps: int) -> bool:
-    """Whether an earlier run reported at or beyond this report."""
+    """Whether an earlier allocation reported at or beyond this report."""
     return any(
         g.run_id < report.run_id
         and (g.max_steps >= steps if name == report.group else g.max_steps > steps)
@@ -180,9 +180,6 @@ def _validation(
 
 def is_better(a: float, b: float, smaller_is_better: bool) -> bool:
     return a < b if smaller_is_better else a > b
-
-
-# --- summaries, in the shape of the wire --------------------------------------------------------------------------
 
 
 def summary_key(group: str) -> str:

@@ -10,12 +10,12 @@ from pydantic import TypeAdapter
 from sqlalchemy import RowMapping
 
 from master.allocations.machine import AllocationState
-from master.allocations.persistence import run_changes
+from master.allocations.persistence import allocations_changes
 from master.core.searcher.event_json import action_to_json, event_to_json
 from master.core.searcher.state_json import state_to_json
 from master.core.searcher.types import ExitReason
-from master.experiments.draft import LoggedEvent, Step
 from master.experiments.state import ExperimentState, GroupMetrics, Phase, TrialMetrics, TrialState
+from master.experiments.step_builder import LoggedEvent, Step
 from master.store import tables
 from master.store.unit_of_work import UnitOfWork
 
@@ -36,7 +36,7 @@ def changes(old: ExperimentState | None, step: Step, now: datetime) -> UnitOfWor
         if trial is not previous:
             _trial_changes(uow, new, previous, trial)
             last = previous.allocation if previous is not None else None
-            run_changes(uow, last, step.replaced.get(request_id), trial.allocation)
+            allocations_changes(uow, last, step.replaced.get(request_id), trial.allocation)
     _searcher_changes(uow, old, step, now)
     return uow
 
@@ -151,9 +151,6 @@ def _event_row(experiment_id: int, logged: LoggedEvent, now: datetime) -> dict[s
     }
 
 
-# --- back from rows -----------------------------------------------------------------------------------------------
-
-
 def trial_from_row(row: RowMapping, allocation: AllocationState | None) -> TrialState:
     return TrialState(
         id=row["id"],
@@ -190,7 +187,7 @@ def trial_from_row(row: RowMapping, allocation: AllocationState | None) -> Trial
 
 
 def trials_in_order(
-    rows: Sequence[RowMapping], runs: Mapping[str, AllocationState]
+    rows: Sequence[RowMapping], allocations: Mapping[str, AllocationState]
 ) -> dict[str, TrialState]:
     ordered = sorted(rows, key=lambda r: r["id"])
-    return {r["request_id"]: trial_from_row(r, runs.get(r["task_id"])) for r in ordered}
+    return {r["request_id"]: trial_from_row(r, allocations.get(r["task_id"])) for r in ordered}

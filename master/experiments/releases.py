@@ -1,4 +1,4 @@
-"""Why runs are asked to give their slots back: by the experiment itself, or by others, of whom its user should hear."""
+"""Why allocations are asked for their slots: by the experiment itself, or by others, of whom its user should hear."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WHY: Mapping[Phase, str] = {
     Phase.STOPPING_KILLED: "it was killed",
     Phase.STOPPING_ERROR: "the experiment failed",
 }
-"""What the experiment says when its own phase, or its trial's, ends a run."""
+"""What the experiment says when its own phase, or its trial's, ends an allocation."""
 _MOVED = "moved to resource pool "
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -25,10 +25,10 @@ def moved_to(pool: str) -> str:
 
 
 def asked_by_others(before: AllocationState, after: AllocationState) -> str:
-    """Why a step from outside asked this run for its slots; empty if it did not.
+    """Why a step from outside asked this allocation for its slots; empty if it did not.
 
-    A run that is not ready yet cannot leave gracefully: it is killed for the same reason. A gang of daemons is killed
-    because nobody works, not because somebody wants its slots.
+    An allocation that is not ready yet cannot leave gracefully: it is killed for the same reason. A gang of daemons is
+    killed because nobody works, not because somebody wants its slots.
     """
     if after.preempt_reason is not None and before.preempt_reason is None:
         return after.preempt_reason
@@ -38,12 +38,12 @@ def asked_by_others(before: AllocationState, after: AllocationState) -> str:
     return ""
 
 
-def last_asked_by_others(runs: Iterable[AllocationState]) -> str:
-    """The newest of such reasons that the runs themselves remember; empty if there is none."""
+def last_asked_by_others(allocations: Iterable[AllocationState]) -> str:
+    """The newest of such reasons that the allocations themselves remember; empty if there is none."""
     asked = [
-        (run.preempt_deadline or _LONG_AGO, run.preempt_reason)
-        for run in runs
-        if run.preempt_reason is not None and not _is_own(run.preempt_reason)
+        (allocation.preempt_deadline or _LONG_AGO, allocation.preempt_reason)
+        for allocation in allocations
+        if allocation.preempt_reason is not None and not _is_own(allocation.preempt_reason)
     ]
     return max(asked, default=(_LONG_AGO, ""))[1]
 

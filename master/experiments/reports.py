@@ -14,7 +14,6 @@ from sqlmodel import col
 
 from master.core.searcher.types import ExitReason
 from master.experiments import machine
-from master.experiments.draft import Env, Step
 from master.experiments.live import LiveExperiment
 from master.experiments.metrics import (
     VALIDATION,
@@ -26,6 +25,7 @@ from master.experiments.metrics import (
 )
 from master.experiments.service import ExperimentService
 from master.experiments.state import ExperimentState, TrialState
+from master.experiments.step_builder import Env, Step
 from master.store import tables
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
@@ -62,7 +62,7 @@ class CheckpointReport:
 
 
 class ReportService:
-    """Writes what tasks report. `run_id` guards every write: a run thought dead is refused."""
+    """Writes what tasks report. `run_id` guards every write: an allocation thought dead is refused."""
 
     def __init__(self, *, store: Store, experiments: ExperimentService, clock: Clock) -> None:
         self._store = store
@@ -128,7 +128,7 @@ class ReportService:
         request_id = live.state.trial_by_id(trial_id).request_id
         clamped = min(1.0, max(0.0, fraction)) if fraction == fraction else 0.0
         await live.apply(lambda s, e: machine.progress_reported(s, e, request_id, clamped))
-        live.news.progressed(live.state.trials[request_id], self._clock.now())
+        live.hints.progressed(live.state.trials[request_id], self._clock.now())
 
     async def early_exit(self, trial_id: int, reason: str) -> None:
         """Raises InvalidArgument for a reason the API does not know."""
@@ -193,10 +193,12 @@ class ReportService:
 
         async def prepare(state: ExperimentState, env: Env) -> tuple[Step, UnitOfWork]:
             trial = state.trial_by_id(task["trial_id"])
-            run = trial.allocation
-            if report.allocation_id and (run is None or run.id != report.allocation_id):
+            allocation = trial.allocation
+            if report.allocation_id and (
+                allocation is None or allocation.id != report.allocation_id
+            ):
                 raise InvalidArgument(
-                    f"allocation {report.allocation_id} is not the current run of its trial"
+                    f"allocation {report.allocation_id} is not the current allocation of its trial"
                 )
             uow = UnitOfWork()
             row = _checkpoint_row(report, steps, task, trial.run_id, env.now)
@@ -208,7 +210,7 @@ class ReportService:
 
         await live.transact(prepare)
         if report.state == "COMPLETED":
-            live.news.checkpointed(live.state.trial_by_id(task["trial_id"]), self._clock.now())
+            live.hints.checkpointed(live.state.trial_by_id(task["trial_id"]), self._clock.now())
 
     async def _late_checkpoint(self, report: CheckpointReport, task: RowMapping) -> None:
         """The experiment is over: keep the record, it is on the storage anyway."""
@@ -268,7 +270,7 @@ def _current(state: ExperimentState, trial_id: int, run_id: int) -> TrialState:
 
 
 def _overtaken(report: Report) -> Any:
-    """Rows of earlier runs that a report of a later run rolls back."""
+    """Rows of earlier allocations that a report of a later allocation rolls back."""
     metric = tables.Metric
     return and_(
         col(metric.trial_id) == report.trial_id,

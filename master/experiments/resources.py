@@ -1,6 +1,6 @@
 """What may be changed of an experiment while it lives: its place among the jobs, its limits, its pool. Pure steps.
 
-The same value again changes nothing. What a change of pool means for the runs is drawn in `consequences`.
+The same value again changes nothing. What a change of pool means for the allocations is drawn in `transitions`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from master.core.jobs import (
     SetPriority,
     SetWeight,
 )
-from master.experiments.consequences import settle_trials
-from master.experiments.draft import Draft, Env, Step
 from master.experiments.state import ExperimentState, RunSettings
+from master.experiments.step_builder import Env, Step, StepBuilder
+from master.experiments.transitions import settle_trials
 from windlass.base.errors import InvalidArgument, InvalidState
 
 
@@ -65,9 +65,9 @@ def change_pool(state: ExperimentState, env: Env, wanted: SetPool) -> Step:
     if state.settings.pool == wanted.pool:
         raise InvalidArgument(f"experiment {state.id} is in resource pool '{wanted.pool}' already")
     settings = replace(state.settings, pool=wanted.pool)
-    draft = Draft(replace(state, settings=settings), env)
-    settle_trials(draft)
-    return draft.done()
+    builder = StepBuilder(replace(state, settings=settings), env)
+    settle_trials(builder)
+    return builder.done()
 
 
 def change_place(state: ExperimentState, wanted: SetPlace) -> Step:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from sqlalchemy import RowMapping, func, select
 from sqlmodel import col
 
-from master.allocations.persistence import newest_runs
+from master.allocations.persistence import newest_allocations
 from master.core.expconf import ExperimentConfig
 from master.core.searcher.event_json import event_from_json
 from master.core.searcher.search import Search, SearchState
@@ -19,7 +19,7 @@ from master.experiments.releases import last_asked_by_others
 from master.experiments.state import ExperimentState, Phase
 from master.store import tables
 from master.store.store import Store
-from rm_backends.base import RunNote
+from rm_backends.base import AllocationHint
 
 
 async def rebuild_all(parts: LiveParts) -> list[LiveExperiment]:
@@ -38,16 +38,18 @@ async def rebuild_all(parts: LiveParts) -> list[LiveExperiment]:
 async def _rebuild(parts: LiveParts, row: RowMapping) -> LiveExperiment:
     config = ExperimentConfig.from_json(row["config"])
     experiment_id, position = row["id"], row["queue_position"]
-    trial, run = tables.Trial, tables.Allocation
+    trial, allocation = tables.Trial, tables.Allocation
     trial_rows = await parts.store.rows(
         select(trial).where(col(trial.experiment_id) == experiment_id)
     )
-    run_rows = await parts.store.rows(
-        select(run)
-        .join(trial, col(trial.task_id) == col(run.task_id))
-        .where(col(trial.experiment_id) == experiment_id, col(trial.run_id) == col(run.run_id))
+    allocation_rows = await parts.store.rows(
+        select(allocation)
+        .join(trial, col(trial.task_id) == col(allocation.task_id))
+        .where(
+            col(trial.experiment_id) == experiment_id, col(trial.run_id) == col(allocation.run_id)
+        )
     )
-    runs = newest_runs(run_rows)
+    allocations = newest_allocations(allocation_rows)
     searcher, seq = await _restore_searcher(parts.store, experiment_id, search_of(config))
     state = ExperimentState(
         id=experiment_id,
@@ -61,10 +63,10 @@ async def _rebuild(parts: LiveParts, row: RowMapping) -> LiveExperiment:
         searcher_seq=seq,
         created_at=row["created_at"],
         phase=Phase(row["state"]),
-        trials=trials_in_order(trial_rows, runs),
+        trials=trials_in_order(trial_rows, allocations),
         progress=row["progress"],
         error=row["error"],
-        last_release=last_asked_by_others(runs.values()),
+        last_release=last_asked_by_others(allocations.values()),
     )
     return LiveExperiment(
         parts, state, config, owner_name=row["username"], workspace_id=row["workspace_id"]
@@ -97,18 +99,18 @@ async def _restore_searcher(
     return state, seq
 
 
-async def last_checkpoints(store: Store) -> list[RunNote]:
-    """When each open run last saved its work."""
-    run, checkpoint = tables.Allocation, tables.Checkpoint
+async def last_checkpoints(store: Store) -> list[AllocationHint]:
+    """When each open allocation last saved its work."""
+    allocation, checkpoint = tables.Allocation, tables.Checkpoint
     newest = func.max(col(checkpoint.reported_at)).label("newest")
     rows = await store.rows(
-        select(col(run.id), newest)
-        .join(checkpoint, col(checkpoint.task_id) == col(run.task_id))
+        select(col(allocation.id), newest)
+        .join(checkpoint, col(checkpoint.task_id) == col(allocation.task_id))
         .where(
-            col(run.is_open),
-            col(checkpoint.run_id) == col(run.run_id),
+            col(allocation.is_open),
+            col(checkpoint.run_id) == col(allocation.run_id),
             col(checkpoint.state) == "COMPLETED",
         )
-        .group_by(col(run.id))
+        .group_by(col(allocation.id))
     )
-    return [RunNote(allocation_id=row["id"], last_checkpoint=row["newest"]) for row in rows]
+    return [AllocationHint(allocation_id=row["id"], last_checkpoint=row["newest"]) for row in rows]

@@ -1,8 +1,8 @@
-"""How long an experiment's runs take: learned from those that finished their trial, and from the pace of the others.
+"""How long an experiment's allocations take: learned from those that finished their trial and the pace of others.
 
 Pure, and hints only: the scheduler plans backfilling and preemption with them, and is right without them too. A search
-that stops trials early (asha, adaptive_asha) has many short runs: the typical run then is a short one, as the next will
-most likely be, while the pace of a run still tells of its trial's full length.
+that stops trials early (asha, adaptive_asha) has many short allocations: the typical one is short, as the next will
+most likely be, while the pace of an allocation still tells of its trial's full length.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from statistics import median
 from master.experiments.state import Phase, TrialState
 
 NEWEST_RUNS = 100
-"""Finished runs that count. Later ones know the code and the machines of today."""
+"""Finished allocations that count. Later ones know the code and the machines of today."""
 NOTICEABLE = 0.1
 """Part by which a run time must differ from what was told to be worth telling."""
 LEAST_PROGRESS = 0.01
-"""Fraction of a trial that a run must have done before its pace says anything."""
+"""Fraction of a trial that an allocation must have done before its pace says anything."""
 LONGEST = timedelta(days=365)
 """A pace that ends later than this is no pace."""
 
@@ -31,7 +31,7 @@ def typical_s(run_times: Collection[float]) -> float | None:
 
 
 def newest_run_s(trials: Iterable[TrialState]) -> list[float]:
-    """The times, in seconds, of the newest runs that finished their trial, oldest first."""
+    """The times, in seconds, of the newest allocations that finished their trial, oldest first."""
     finished = (
         (trial.allocation.ended_at, seconds)
         for trial in trials
@@ -42,16 +42,16 @@ def newest_run_s(trials: Iterable[TrialState]) -> list[float]:
 
 
 def finished_run_s(trial: TrialState) -> float | None:
-    """How long the run took that finished the trial, in seconds; None if none did.
+    """How long the allocation took that finished the trial, in seconds; None if none did.
 
     Trials that gave up by themselves (invalid hyperparameters) finished nothing.
     """
-    run = trial.allocation
-    if trial.phase is not Phase.COMPLETED or trial.early_exit is not None or run is None:
+    allocation = trial.allocation
+    if trial.phase is not Phase.COMPLETED or trial.early_exit is not None or allocation is None:
         return None
-    if run.started_at is None or run.ended_at is None:
+    if allocation.started_at is None or allocation.ended_at is None:
         return None
-    return (run.ended_at - run.started_at).total_seconds()
+    return (allocation.ended_at - allocation.started_at).total_seconds()
 
 
 def differs(told: float | None, learned: float | None) -> bool:
@@ -63,7 +63,7 @@ def differs(told: float | None, learned: float | None) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """The first and the newest progress report of one run. Fractions are of its whole trial."""
+    """The first and the newest progress report of one allocation. Fractions are of its whole trial."""
 
     allocation_id: str
     first_at: datetime

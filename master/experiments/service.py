@@ -13,17 +13,17 @@ from sqlalchemy import RowMapping, select
 from sqlmodel import col
 
 from master.allocations import machine as allocation_machine
-from master.allocations.narration import TaskLog
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
+from master.allocations.task_messages import TaskLog
 from master.core.reasons import Reason
 from master.experiments import machine, waiting
 from master.experiments.admission import Admission, Checked
 from master.experiments.creation import Created, NewExperiment, experiment_row
 from master.experiments.live import LiveExperiment, LiveParts, PureStep, search_of
-from master.experiments.narration import Narrator
 from master.experiments.restoring import last_checkpoints, rebuild_all
 from master.experiments.state import ExperimentState, Phase, TrialState
+from master.experiments.task_messages import TaskMessages
 from master.experiments.task_spec import TaskSpecs
 from master.store import tables
 from master.store.blobs import BlobStore
@@ -65,7 +65,7 @@ class ExperimentService:
             allocations=allocations,
             admission=self._admission,
             specs=specs,
-            narrator=Narrator(task_log),
+            task_messages=TaskMessages(task_log),
         )
         self._live: dict[int, LiveExperiment] = {}
         self._experiment_of_trial: dict[int, int] = {}
@@ -103,7 +103,7 @@ class ExperimentService:
         step = machine.begin(state, live.env())
         uow = UnitOfWork()
         uow.insert(tables.Experiment, experiment_row(step.state, new, document, blob, listing))
-        await live.found(step, uow, lambda: self._learn(live))
+        await live.create(step, uow, lambda: self._register(live))
         return Created(experiment_id=state.id, config=checked.config, warnings=checked.warnings)
 
     async def _context(self, new: NewExperiment) -> tuple[str | None, Listing]:
@@ -182,7 +182,7 @@ class ExperimentService:
         return live if live is not None and not live.state.phase.is_terminal else None
 
     def waiting_reasons(self, state: ExperimentState) -> dict[int, Reason]:
-        """trial id -> why its run waits, for every trial that waits."""
+        """trial id -> why its allocation waits, for every trial that waits."""
         return waiting.waiting_reasons(state, self._allocations.rm.explain)
 
     def first_waiting_reason(self, state: ExperimentState) -> Reason | None:
@@ -193,7 +193,7 @@ class ExperimentService:
         """None if it does not wait."""
         return waiting.waiting_reason(trial, self._allocations.rm.explain)
 
-    def _learn(self, live: LiveExperiment) -> None:
+    def _register(self, live: LiveExperiment) -> None:
         self._live[live.state.id] = live
         self._experiment_of_job[live.state.job_id] = live.state.id
         for trial in live.state.trials.values():
@@ -217,8 +217,8 @@ class ExperimentService:
         if due is not None and due <= now:
             with suppress(StoreUnavailable):  # tried again
                 await live.apply(machine.clock_ticked)
-        if live.has_untold_order:
-            await live.tell_order()
+        if live.has_unsynced_order:
+            await live.sync_order()
         if live.state.phase.is_terminal and _quiet(live.state, now):
             self._forget(live)
 
@@ -235,26 +235,28 @@ class ExperimentService:
         """
         records: list[RestoreRecord] = []
         for live in await rebuild_all(self._parts):
-            self._learn(live)
+            self._register(live)
             for trial in live.state.trials.values():
-                run = trial.open_allocation
-                if run is not None:
-                    self._allocations.adopt(run, live)
-                    records.append(self._allocations.restore_record(run, live))
+                allocation = trial.open_allocation
+                if allocation is not None:
+                    self._allocations.adopt(allocation, live)
+                    records.append(self._allocations.restore_record(allocation, live))
         return records
 
     async def resume(self) -> None:
-        """Do again what a crash may have cut off: every live root settles, every open run's effects run."""
+        """Do again what a crash may have cut off: every live root settles, every open allocation's effects run."""
         for live in list(self._live.values()):
             await live.apply(machine.settle)
             for trial in live.state.trials.values():
-                run = trial.open_allocation
+                allocation = trial.open_allocation
                 # A queued request was given to the resource manager by `restore` already.
-                if run is not None and run.has_slots:
-                    await self._allocations.run_effects(allocation_machine.pending_effects(run))
-            live.news.restarted(live.state)
+                if allocation is not None and allocation.has_slots:
+                    await self._allocations.run_effects(
+                        allocation_machine.pending_effects(allocation)
+                    )
+            live.hints.restarted(live.state)
         for note in await last_checkpoints(self._store):
-            self._allocations.rm.note_run(note)
+            self._allocations.rm.hint(note)
 
 
 def _quiet(state: ExperimentState, now: datetime) -> bool:

@@ -129,7 +129,7 @@ class TrialState:
     aborts: int = 0
     """Runs in a row that could not even be started: bounded, so that a broken node cannot spin."""
     not_before: datetime | None = None
-    """After a run that could not be started: no new one before this. Not stored: a restart tries at once."""
+    """After an allocation that could not be started: no new one before this. Not stored: a restart tries at once."""
     run_id: int = 0
     progress: float = 0.0
     searcher_stopped: bool = False
@@ -143,7 +143,7 @@ class TrialState:
     error: str = ""
     ended_at: datetime | None = None
     allocation: AllocationState | None = None
-    """The current run, or the last one."""
+    """The current allocation, or the last one."""
 
     @property
     def open_allocation(self) -> AllocationState | None:
@@ -169,7 +169,7 @@ class ExperimentState:
     error: str = ""
     ended_at: datetime | None = None
     last_release: str = ""
-    """Why the scheduler last asked a run for its slots. Not stored: a restart knows of newest runs only."""
+    """Why the scheduler last asked an allocation for its slots. Not stored: a restart knows of the newest ones only."""
 
     def trial_by_id(self, trial_id: int) -> TrialState:
         """Raises KeyError."""
@@ -179,7 +179,7 @@ class ExperimentState:
         raise KeyError(trial_id)
 
     def trial_of_allocation(self, allocation_id: str) -> TrialState:
-        """The trial whose current run this is. Raises KeyError."""
+        """The trial whose current allocation this is. Raises KeyError."""
         trial = self.trials[request_id_of(allocation_id)]
         if trial.allocation is None or trial.allocation.id != allocation_id:
             raise KeyError(allocation_id)

@@ -1,4 +1,4 @@
-"""Reads of tasks, their runs and what they run."""
+"""Reads of tasks, their allocations and what they run."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class TaskQueries:
             raise NotFound("task", task_id)
         return row
 
-    async def runs(self, task_id: str) -> Sequence[Row]:
+    async def allocations(self, task_id: str) -> Sequence[Row]:
         """Allocations of a task, newest first."""
-        run = tables.Allocation
+        allocation = tables.Allocation
         return await self._store.rows(
-            select(table_of(run))
-            .where(col(run.task_id) == task_id)
-            .order_by(col(run.run_id).desc())
+            select(table_of(allocation))
+            .where(col(allocation.task_id) == task_id)
+            .order_by(col(allocation.run_id).desc())
         )
 
     async def task_of_trial(self, trial_id: int) -> str:

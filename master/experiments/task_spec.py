@@ -33,23 +33,23 @@ class TaskSpecs:
     """Pool -> the cluster's startup hook for its tasks."""
 
     def trial(
-        self, live: LiveExperiment, trial: TrialState, run: AllocationState, token: str
+        self, live: LiveExperiment, trial: TrialState, allocation: AllocationState, token: str
     ) -> LaunchSpec:
         config = live.config.to_json()
         environment = {
-            **common(run, token, task_type="TRIAL", user=live.owner_name),
+            **common(allocation, token, task_type="TRIAL", user=live.owner_name),
             **_trial(live, trial, config),
-            **{name: str(port) for name, port in run.ports.items()},
-            **own_variables(config, run),
+            **{name: str(port) for name, port in allocation.ports.items()},
+            **own_variables(config, allocation),
         }
         return LaunchSpec(
-            allocation_id=run.id,
-            task_id=run.task_id,
+            allocation_id=allocation.id,
+            task_id=allocation.task_id,
             task_type="TRIAL",
             entrypoint=LAUNCHER,
             environment=environment,
             work_dir=WORK_DIR,
-            files=startup_hook(self.startup_hooks.get(run.pool, "")),
+            files=startup_hook(self.startup_hooks.get(allocation.pool, "")),
             binds=(*_storage(config), *own_mounts(config)),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from master.allocations.pauses import why_it_pauses
+from master.allocations.backoff import backoff_reason
 from master.core.reasons import Reason
 from master.experiments.state import ExperimentState, TrialState
 
@@ -14,15 +14,15 @@ Explain: TypeAlias = Callable[[str], Reason | None]
 
 
 def waiting_reason(trial: TrialState, explain: Explain) -> Reason | None:
-    """Why its run waits; None if it does not."""
-    run = trial.open_allocation
-    if run is None:
-        return _between_runs(trial)
-    return None if run.started_at is not None else explain(run.id)
+    """Why its allocation waits; None if it does not."""
+    allocation = trial.open_allocation
+    if allocation is None:
+        return _between_allocations(trial)
+    return None if allocation.started_at is not None else explain(allocation.id)
 
 
 def waiting_reasons(state: ExperimentState, explain: Explain) -> dict[int, Reason]:
-    """trial id -> why its run waits, for every trial that waits."""
+    """trial id -> why its allocation waits, for every trial that waits."""
     found = ((trial.id, waiting_reason(trial, explain)) for trial in state.trials.values())
     return {trial_id: reason for trial_id, reason in found if reason is not None}
 
@@ -33,8 +33,8 @@ def first_waiting_reason(state: ExperimentState, explain: Explain) -> Reason | N
     return next((reason for reason in found if reason is not None), None)
 
 
-def _between_runs(trial: TrialState) -> Reason | None:
-    """A trial whose runs could not be started is tried again after a pause."""
+def _between_allocations(trial: TrialState) -> Reason | None:
+    """A trial whose allocations could not be started is tried again after a pause."""
     if trial.not_before is None or trial.allocation is None or trial.allocation.outcome is None:
         return None
-    return why_it_pauses(trial.aborts, trial.allocation.outcome, trial.not_before)
+    return backoff_reason(trial.aborts, trial.allocation.outcome, trial.not_before)

@@ -61,12 +61,14 @@ class Explanation:
         """The job in one line."""
         job = self.queued
         if not self.holding and not self.waiting_total:
-            return "asks for no slots now: it is paused, or between two runs"
+            return "asks for no slots now: it is paused, or between two allocations"
         parts = []
         if self.holding:
-            parts.append(f"holds {count(sum(run.slots for run in self.holding), 'slot')}")
+            parts.append(
+                f"holds {count(sum(allocation.slots for allocation in self.holding), 'slot')}"
+            )
         if self.waiting_total:
-            parts.append(f"{count(self.waiting_total, 'run')} waiting for slots")
+            parts.append(f"{count(self.waiting_total, 'request')} waiting for slots")
         if job is not None and self.waiting_total and job.jobs_ahead >= 0:
             parts.append(f"{count(job.jobs_ahead, 'job')} ahead")
         return ", ".join(parts)
@@ -111,16 +113,21 @@ def _share_used(it: Situation) -> str:
     shares = it.pool is None or it.pool.settings.type is SchedulerType.FAIR_SHARE
     if limit is not None and (not shares or held + (it.slots or 0) > limit):
         others = wanted > (it.slots or 0)
-        return f"raise its max_slots of {limit}" + (", or wait until its other runs end" * others)
+        return f"raise its max_slots of {limit}" + (
+            ", or wait until its other allocations end" * others
+        )
     if limit is not None and wanted > limit:
-        return f"wait until other runs leave, or raise its max_slots of {limit} and its weight of {weight}"
+        return f"wait until other allocations leave, or raise its max_slots of {limit} and its weight of {weight}"
     return _share_is_full(it)
 
 
 def _share_is_full(it: Situation) -> str:
     held = it.queued.allocated_slots if it.queued is not None else 0
     if it.pool is not None and 0 < it.pool.slots_used <= held:
-        return f"wait until its other runs end, or add agents to pool {it.pool.name}: no other job holds slots there"
+        return (
+            f"wait until its other allocations end, or add agents to pool {it.pool.name}: "
+            "no other job holds slots there"
+        )
     return f"wait until other jobs leave, or raise its weight of {it.facts.order.weight:g}"
 
 

@@ -79,7 +79,7 @@ class PoolQueues(Protocol):
         ...
 
 
-class Runs(Protocol):
+class Allocations(Protocol):
     """The allocations of this master."""
 
     @property

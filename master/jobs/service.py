@@ -12,7 +12,7 @@ from master.core.jobs import JobChange
 from master.core.reasons import Reason, ReasonKind
 from master.jobs.changes import JobUpdate, Move, UpdatesFailed
 from master.jobs.explain import Explanation, HoldingRun, Situation, WaitingRun, advise
-from master.jobs.ports import JobFacts, JobRoot, JobSource, PoolQueues, Runs
+from master.jobs.ports import Allocations, JobFacts, JobRoot, JobSource, PoolQueues
 from master.jobs.positions import place_beside
 from master.jobs.queue import QueuedJob, as_job, has_places, job_in_queue, jobs_in_queue
 from master.jobs.statistics import QueueStatistics, WaitQueries
@@ -23,7 +23,7 @@ from windlass.base.clock import Clock
 from windlass.base.errors import Conflict, InvalidArgument, LeaseLost, NotFound, WindlassError
 
 MAX_EXPLAINED = 10
-"""Waiting runs of one job that are explained: each forecast may take a while in a large pool."""
+"""Waiting allocations of one job that are explained: each forecast may take a while in a large pool."""
 _ON_ITS_WAY = Reason(kind=ReasonKind.STARTING, text="its request is on the way to the pool")
 
 
@@ -35,13 +35,13 @@ class JobService:
         *,
         sources: Sequence[JobSource],
         queues: PoolQueues,
-        runs: Runs,
+        allocations: Allocations,
         store: Store,
         clock: Clock,
     ) -> None:
         self._sources = tuple(sources)
         self._queues = queues
-        self._runs = runs
+        self._allocations = allocations
         self._waits = WaitQueries(store)
         self._clock = clock
         self._mailbox = Mailbox("job queue")
@@ -187,8 +187,10 @@ class JobService:
     async def _explain_waiting(
         self, id_: str, facts: JobFacts, queued: QueuedJob | None, entry: QueueEntry | None
     ) -> WaitingRun:
-        expected = await self._runs.rm.expected_start(id_)
-        reason = self._runs.rm.explain(id_) or (entry.reason if entry else None) or _ON_ITS_WAY
+        expected = await self._allocations.rm.expected_start(id_)
+        reason = (
+            self._allocations.rm.explain(id_) or (entry.reason if entry else None) or _ON_ITS_WAY
+        )
         slots = entry.slots if entry is not None else None
         situation = Situation(facts=facts, queued=queued, pool=self._view(facts.pool), slots=slots)
         return WaitingRun(
@@ -203,7 +205,7 @@ class JobService:
 
     def _holding(self, entry: QueueEntry) -> HoldingRun:
         try:
-            since = self._runs.state(entry.allocation_id).started_at
+            since = self._allocations.state(entry.allocation_id).started_at
         except NotFound:  # its end is known here, and not there yet
             since = None
         return HoldingRun(

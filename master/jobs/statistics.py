@@ -21,7 +21,7 @@ DAYS = 30
 
 @dataclass(frozen=True, slots=True)
 class DailyWait:
-    """How long the runs that started on `day` (UTC) had waited for it, on average."""
+    """How long the allocations that started on `day` (UTC) had waited for it, on average."""
 
     day: date
     seconds: float
@@ -43,15 +43,15 @@ class WaitQueries:
 
     async def daily_waits(self, now: datetime) -> Mapping[str, Sequence[DailyWait]]:
         """By pool, oldest day first: the last 30 days and today. Days on which nothing started are left out."""
-        run = tables.Allocation
-        started, day = col(run.started_at), _UtcDay(col(run.started_at))
-        waited = func.avg(_SecondsBetween(col(run.requested_at), started))
+        allocation = tables.Allocation
+        started, day = col(allocation.started_at), _UtcDay(col(allocation.started_at))
+        waited = func.avg(_SecondsBetween(col(allocation.requested_at), started))
         first = datetime.combine(now.astimezone(UTC).date() - timedelta(days=DAYS), time(), UTC)
         rows = await self._store.rows(
-            select(col(run.pool), day.label("day"), waited.label("seconds"))
+            select(col(allocation.pool), day.label("day"), waited.label("seconds"))
             .where(started >= first)
-            .group_by(col(run.pool), day)
-            .order_by(col(run.pool), day)
+            .group_by(col(allocation.pool), day)
+            .order_by(col(allocation.pool), day)
         )
         found: dict[str, list[DailyWait]] = {}
         for row in rows:

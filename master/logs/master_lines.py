@@ -18,7 +18,7 @@ MAX_WAITING = 20_000
 
 
 class MasterLines:
-    """Implements `master.allocations.narration.TaskLog`. A task group owns `run()`."""
+    """Implements `master.allocations.task_messages.TaskLog`. A task group owns `run()`."""
 
     def __init__(self, logs: LogStore, clock: Clock) -> None:
         self._logs = logs

@@ -10,10 +10,10 @@ from functools import partial
 from typing import TypeAlias
 
 from master.allocations.machine import AllocationState
-from master.allocations.narration import TaskLog, tell_runs
+from master.allocations.order_sync import OrderSync
 from master.allocations.ports import AllocationStep
 from master.allocations.service import AllocationService
-from master.allocations.told_order import ToldOrder
+from master.allocations.task_messages import TaskLog, tell_allocations
 from master.core.jobs import JobChange, JobType
 from master.jobs.ports import JobFacts
 from master.store.mailbox import Mailbox
@@ -43,7 +43,7 @@ class LiveParts:
 class LiveCommand:
     """The root of a command: one message at a time, pure step, one commit, swap, effects.
 
-    Implements `master.allocations.ports.AllocationOwner` for its runs, and `master.jobs.ports.JobRoot`.
+    Implements `master.allocations.ports.AllocationOwner` for its allocations, and `master.jobs.ports.JobRoot`.
     """
 
     def __init__(self, parts: LiveParts, state: CommandState, owner_name: str) -> None:
@@ -52,10 +52,10 @@ class LiveCommand:
         self.owner_name = owner_name
         self._mailbox = Mailbox(f"command {state.id}")
         self._changed = asyncio.Condition()
-        self._told = ToldOrder(lambda: parts.allocations.rm, self.job_order())
+        self._told = OrderSync(lambda: parts.allocations.rm, self.job_order())
 
-    async def found(self, known: Callable[[], None]) -> None:
-        """Write down a new command with its first run; `known` is called once that is committed.
+    async def create(self, known: Callable[[], None]) -> None:
+        """Write down a new command with its first allocation; `known` is called once that is committed.
 
         In the mailbox, like all that follows: a caller that goes away leaves either nothing or a living command.
         """
@@ -84,15 +84,15 @@ class LiveCommand:
         return self.state
 
     async def _after_commit(self, old: CommandState | None, step: Step) -> None:
-        """A new run is known to the allocation service before anything is asked for it."""
+        """A new allocation is known to the allocation service before anything is asked for it."""
         last = old.allocation if old is not None else None
-        run = step.state.open_allocation
-        if run is not None and run is not last:
-            self._parts.allocations.adopt(run, self)
+        allocation = step.state.open_allocation
+        if allocation is not None and allocation is not last:
+            self._parts.allocations.adopt(allocation, self)
         name = step.state.config.description
-        tell_runs(self._parts.task_log, name, last, step.state.allocation)
+        tell_allocations(self._parts.task_log, name, last, step.state.allocation)
         await self._parts.allocations.run_effects(step.effects)
-        await self._tell_order()
+        await self._sync_order()
         async with self._changed:
             self._changed.notify_all()
 
@@ -131,31 +131,31 @@ class LiveCommand:
 
     def waiting_allocations(self) -> Sequence[str]:
         """Ids of its allocations that have no slots yet."""
-        run = self.state.open_allocation
-        return () if run is None or run.has_slots else (run.id,)
+        allocation = self.state.open_allocation
+        return () if allocation is None or allocation.has_slots else (allocation.id,)
 
     async def change_job(self, change: JobChange) -> None:
         await self.apply(lambda state, now: Step(machine.change_job(state, change)))
 
     @property
-    def has_untold_order(self) -> bool:
+    def has_unsynced_order(self) -> bool:
         """Its place in the queue has changed, and a resource manager could not be told."""
         return not self.state.is_over and self._told.differs(self.job_order())
 
-    async def tell_order(self) -> None:
+    async def sync_order(self) -> None:
         """Try again to tell."""
-        await self._mailbox.run(self._tell_order)
+        await self._mailbox.run(self._sync_order)
 
-    async def _tell_order(self) -> None:
+    async def _sync_order(self) -> None:
         """What fails is tried again by the service's `tick`."""
-        if self.has_untold_order:
+        if self.has_unsynced_order:
             await self._told.tell(self.job_order())
 
     # --- AllocationOwner ------------------------------------------------------------------------------------------
 
     def allocation(self, allocation_id: str) -> AllocationState | None:
-        run = self.state.allocation
-        return run if run is not None and run.id == allocation_id else None
+        allocation = self.state.allocation
+        return allocation if allocation is not None and allocation.id == allocation_id else None
 
     async def step_allocation(
         self, allocation_id: str, step: AllocationStep

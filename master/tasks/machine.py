@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias
 
-from master.allocations import machine as allocation
-from master.allocations import pauses
+from master.allocations import backoff
+from master.allocations import machine as allocation_machine
+from master.allocations.backoff import MAX_ABORTS, backoff_after
 from master.allocations.machine import AllocationState, Effects, Outcome, OutcomeKind
-from master.allocations.pauses import MAX_ABORTS, pause_after
 from master.core.jobs import JobChange, SetPlace, SetPriority
 from master.core.reasons import Reason
 from master.tasks.state import CommandPhase, CommandState
@@ -26,19 +26,19 @@ class Step:
     effects: Effects = ()
 
 
-AllocationStep: TypeAlias = Callable[[AllocationState], allocation.Step]
+AllocationStep: TypeAlias = Callable[[AllocationState], allocation_machine.Step]
 
 
 def launch(state: CommandState, now: datetime) -> Step:
     """A new command: ask for its slots."""
-    return _request_run(state, now)
+    return _request_allocation(state, now)
 
 
 def settle(state: CommandState, now: datetime) -> Step:
-    """Make the run match the phase: for a restarted master."""
-    run = state.open_allocation
-    if state.phase is CommandPhase.ACTIVE and run is None:
-        return _request_run(state, now)
+    """Make the allocation match the phase: for a restarted master."""
+    allocation = state.open_allocation
+    if state.phase is CommandPhase.ACTIVE and allocation is None:
+        return _request_allocation(state, now)
     return Step(state)
 
 
@@ -46,27 +46,27 @@ def kill(state: CommandState, now: datetime, reason: str) -> Step:
     """End it now. What is over stays as it is."""
     if state.is_over:
         return Step(state)
-    run = state.open_allocation
-    if run is None:
+    allocation = state.open_allocation
+    if allocation is None:
         return Step(_over(state, now, f"killed before it started: {reason}"))
     stopping = replace(state, phase=CommandPhase.STOPPING)
-    return _run_stepped(stopping, now, allocation.kill(run, reason, now=now))
+    return _allocation_stepped(stopping, now, allocation_machine.kill(allocation, reason, now=now))
 
 
 def allocation_event(
     state: CommandState, now: datetime, allocation_id: str, step: AllocationStep
 ) -> Step:
-    """Apply a step of `master.allocations.machine` to the current run. An earlier run is history: nothing changes."""
-    run = state.allocation
-    if run is None or run.id != allocation_id:
+    """Apply a step of `allocations.machine` to the current allocation. An earlier one is history: nothing changes."""
+    allocation = state.allocation
+    if allocation is None or allocation.id != allocation_id:
         return Step(state)
-    return _run_stepped(state, now, step(run))
+    return _allocation_stepped(state, now, step(allocation))
 
 
 def clock_ticked(state: CommandState, now: datetime) -> Step:
-    """The pause after a run that could not be started may be over."""
+    """The pause after an allocation that could not be started may be over."""
     due = next_deadline(state)
-    return _request_run(state, now) if due is not None and now >= due else Step(state)
+    return _request_allocation(state, now) if due is not None and now >= due else Step(state)
 
 
 def next_deadline(state: CommandState) -> datetime | None:
@@ -74,12 +74,12 @@ def next_deadline(state: CommandState) -> datetime | None:
     return state.not_before if state.phase is CommandPhase.ACTIVE else None
 
 
-def why_it_pauses(state: CommandState) -> Reason | None:
-    """The reason of one whose runs could not be started: it is tried again after a pause."""
-    run = state.allocation
-    if state.not_before is None or run is None or run.outcome is None:
+def backoff_reason(state: CommandState) -> Reason | None:
+    """The reason of one whose allocations could not be started: it is tried again after a pause."""
+    allocation = state.allocation
+    if state.not_before is None or allocation is None or allocation.outcome is None:
         return None
-    return pauses.why_it_pauses(run.run_id, run.outcome, state.not_before)
+    return backoff.backoff_reason(allocation.run_id, allocation.outcome, state.not_before)
 
 
 def change_job(state: CommandState, change: JobChange) -> CommandState:
@@ -108,12 +108,9 @@ def _with_priority(state: CommandState, priority: int | None) -> CommandState:
     return replace(state, config=state.config.model_copy(update={"resources": resources}))
 
 
-# --- runs ---------------------------------------------------------------------------------------------------------
-
-
-def _request_run(state: CommandState, now: datetime) -> Step:
+def _request_allocation(state: CommandState, now: datetime) -> Step:
     run_id = state.allocation.run_id + 1 if state.allocation is not None else 1
-    run = AllocationState(
+    allocation = AllocationState(
         id=f"{state.id}.{run_id}",
         task_id=state.id,
         run_id=run_id,
@@ -122,29 +119,32 @@ def _request_run(state: CommandState, now: datetime) -> Step:
         requested_at=now,
         preemptible=False,
     )
-    return Step(replace(state, allocation=run, not_before=None), (allocation.AskResources(run.id),))
+    return Step(
+        replace(state, allocation=allocation, not_before=None),
+        (allocation_machine.AskResources(allocation.id),),
+    )
 
 
-def _run_stepped(state: CommandState, now: datetime, step: allocation.Step) -> Step:
-    run, effects = step
+def _allocation_stepped(state: CommandState, now: datetime, step: allocation_machine.Step) -> Step:
+    allocation, effects = step
     was_open = state.open_allocation is not None
-    state = replace(state, allocation=run)
-    if was_open and run.outcome is not None:
-        state = _run_ended(state, now, run, run.outcome)
+    state = replace(state, allocation=allocation)
+    if was_open and allocation.outcome is not None:
+        state = _allocation_ended(state, now, allocation, allocation.outcome)
     return Step(state, effects)
 
 
-def _run_ended(
-    state: CommandState, now: datetime, run: AllocationState, outcome: Outcome
+def _allocation_ended(
+    state: CommandState, now: datetime, allocation: AllocationState, outcome: Outcome
 ) -> CommandState:
     """So has the command, unless nothing of the user's ever ran."""
-    refused = run.never_ran and outcome.kind is not OutcomeKind.FAILED
+    refused = allocation.never_ran and outcome.kind is not OutcomeKind.FAILED
     if not refused or state.phase is CommandPhase.STOPPING:
-        return _over(state, now, exit_status(run, outcome))
-    if run.run_id > MAX_ABORTS:
-        status = f"task failed: it could not be started {run.run_id} times in a row: "
+        return _over(state, now, exit_status(allocation, outcome))
+    if allocation.run_id > MAX_ABORTS:
+        status = f"task failed: it could not be started {allocation.run_id} times in a row: "
         return _over(state, now, status + (outcome.error or outcome.reason))
-    return replace(state, not_before=now + pause_after(run.run_id))
+    return replace(state, not_before=now + backoff_after(allocation.run_id))
 
 
 def _over(state: CommandState, now: datetime, status: str) -> CommandState:
@@ -157,16 +157,16 @@ def _over(state: CommandState, now: datetime, status: str) -> CommandState:
     )
 
 
-def exit_status(run: AllocationState, outcome: Outcome) -> str:
+def exit_status(allocation: AllocationState, outcome: Outcome) -> str:
     """One line for people, in the words that users of the published clients know."""
     if outcome.kind is OutcomeKind.FINISHED:
         return SUCCESS
     if outcome.kind is OutcomeKind.WITHDRAWN:
         return f"killed before it started: {outcome.reason}"
     if outcome.kind is OutcomeKind.KILLED:
-        return f"killed: {run.kill_reason}"
+        return f"killed: {allocation.kill_reason}"
     if outcome.kind is OutcomeKind.FAILED and outcome.exit_code is not None:
-        message = run.failure.message if run.failure is not None else ""
+        message = allocation.failure.message if allocation.failure is not None else ""
         return f"task failed with exit code {outcome.exit_code}" + (
             f": {message}" if message else ""
         )

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import RowMapping
 
 from master.allocations.machine import AllocationState
-from master.allocations.persistence import run_changes
+from master.allocations.persistence import allocations_changes
 from master.core.expconf.command import CommandConfig
 from master.core.jobs import JobType
 from master.store import tables
@@ -29,7 +29,7 @@ def changes(old: CommandState | None, new: CommandState) -> UnitOfWork:
             uow.update(tables.Command, {"id": new.id}, changed, expect=1)
         if new.ended_at != old.ended_at:
             uow.update(tables.Task, {"id": new.id}, {"ended_at": new.ended_at}, expect=1)
-    run_changes(uow, old.allocation if old is not None else None, new.allocation)
+    allocations_changes(uow, old.allocation if old is not None else None, new.allocation)
     return uow
 
 
@@ -72,7 +72,7 @@ def _columns(state: CommandState) -> dict[str, Any]:
 
 
 def command_from_row(row: RowMapping, allocation: AllocationState | None) -> CommandState:
-    """`allocation`: its newest run."""
+    """`allocation`: its newest allocation."""
     position = row["queue_position"]
     return CommandState(
         id=row["id"],

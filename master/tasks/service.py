@@ -15,10 +15,10 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from master.allocations import machine as allocation_machine
-from master.allocations.narration import TaskLog
-from master.allocations.persistence import newest_runs
+from master.allocations.persistence import newest_allocations
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
+from master.allocations.task_messages import TaskLog
 from master.core.expconf.command import WHAT, CommandConfig, complete_command
 from master.core.jobs import SetPriority
 from master.core.reasons import Reason
@@ -139,7 +139,7 @@ class CommandService:
             context=context,
         )
         live = LiveCommand(self._parts, state, new.owner_name)
-        await live.found(lambda: self._learn(live))
+        await live.create(lambda: self._register(live))
         return checked
 
     def _pool_of(self, raw: object) -> str:
@@ -190,10 +190,14 @@ class CommandService:
 
     def waiting_reason(self, state: CommandState) -> Reason | None:
         """Why it waits; None if it does not."""
-        run = state.open_allocation
-        if run is not None:
-            return None if run.started_at is not None else self._allocations.rm.explain(run.id)
-        return machine.why_it_pauses(state)
+        allocation = state.open_allocation
+        if allocation is not None:
+            return (
+                None
+                if allocation.started_at is not None
+                else self._allocations.rm.explain(allocation.id)
+            )
+        return machine.backoff_reason(state)
 
     def job_roots(self) -> Sequence[LiveCommand]:
         return [live for live in self._live.values() if not live.state.is_over]
@@ -202,7 +206,7 @@ class CommandService:
         live = self._of_job.get(job_id)
         return live if live is not None and not live.state.is_over else None
 
-    def _learn(self, live: LiveCommand) -> None:
+    def _register(self, live: LiveCommand) -> None:
         self._live[live.state.id] = live
         self._of_job[live.state.job_id] = live
 
@@ -228,8 +232,8 @@ class CommandService:
         if due is not None and due <= now:
             with suppress(StoreUnavailable):  # tried again
                 await live.apply(machine.clock_ticked)
-        if live.has_untold_order:
-            await live.tell_order()
+        if live.has_unsynced_order:
+            await live.sync_order()
         if live.state.is_over and _quiet(live.state, now):
             self._forget(live)
 
@@ -238,38 +242,38 @@ class CommandService:
 
         `resume` then runs the pending effects, after the resource managers were given the records.
         """
-        command, run_table, user = tables.Command, tables.Allocation, tables.User
+        command, allocation_table, user = tables.Command, tables.Allocation, tables.User
         not_over = col(command.state) != CommandPhase.TERMINATED.value
         rows = await self._store.rows(
             select(command, col(user.username))
             .join(user, col(user.id) == col(command.owner_id))
             .where(not_over)
         )
-        run_rows = await self._store.rows(
-            select(run_table)
-            .join(command, col(command.id) == col(run_table.task_id))
+        allocation_rows = await self._store.rows(
+            select(allocation_table)
+            .join(command, col(command.id) == col(allocation_table.task_id))
             .where(not_over)
         )
-        runs = newest_runs(run_rows)
+        allocations = newest_allocations(allocation_rows)
         records: list[RestoreRecord] = []
         for row in rows:
-            state = command_from_row(row, runs.get(row["id"]))
+            state = command_from_row(row, allocations.get(row["id"]))
             live = LiveCommand(self._parts, state, row["username"])
-            self._learn(live)
-            run = state.open_allocation
-            if run is not None:
-                self._allocations.adopt(run, live)
-                records.append(self._allocations.restore_record(run, live))
+            self._register(live)
+            allocation = state.open_allocation
+            if allocation is not None:
+                self._allocations.adopt(allocation, live)
+                records.append(self._allocations.restore_record(allocation, live))
         return records
 
     async def resume(self) -> None:
-        """Do again what a crash may have cut off: every live root settles, every open run's effects run."""
+        """Do again what a crash may have cut off: every live root settles, every open allocation's effects run."""
         for live in list(self._live.values()):
             await live.apply(machine.settle)
-            run = live.state.open_allocation
+            allocation = live.state.open_allocation
             # A queued request was given to the resource manager by `restore` already.
-            if run is not None and run.has_slots:
-                await self._allocations.run_effects(allocation_machine.pending_effects(run))
+            if allocation is not None and allocation.has_slots:
+                await self._allocations.run_effects(allocation_machine.pending_effects(allocation))
 
 
 def _quiet(state: CommandState, now: datetime) -> bool:

@@ -2,7 +2,7 @@
 
     ACTIVE --> STOPPING (a kill was asked for) --> TERMINATED
 
-It runs once. Only a run that ended before a process of the user's began is followed by another one.
+It runs once. Only an allocation that ended before a process of the user's began is followed by another one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from master.core.expconf.command import CommandConfig
 
 
 class CommandPhase(StrEnum):
-    """What users see of an ACTIVE one is the phase of its run."""
+    """What users see of an ACTIVE one is the phase of its allocation."""
 
     ACTIVE = "ACTIVE"
     STOPPING = "STOPPING"
@@ -41,12 +41,12 @@ class CommandState:
     """Where its job was moved to in the queue (`rm_backends.base.JobOrder.position`)."""
     phase: CommandPhase = CommandPhase.ACTIVE
     not_before: datetime | None = None
-    """After a run that could not be started: no new one before this. Not stored: a restart tries at once."""
+    """After an allocation that could not be started: no new one before this. Not stored: a restart tries at once."""
     exit_status: str = ""
     """How it ended, for people; empty until then."""
     ended_at: datetime | None = None
     allocation: AllocationState | None = None
-    """The current run, or the last one."""
+    """The current allocation, or the last one."""
 
     @property
     def open_allocation(self) -> AllocationState | None:

@@ -33,25 +33,29 @@ class CommandSpecs:
     """Whom tasks run as on the agents' machines: `$AGENT_USER` in a `work_dir`."""
 
     def command(
-        self, state: CommandState, owner_name: str, run: AllocationState, token: str
+        self, state: CommandState, owner_name: str, allocation: AllocationState, token: str
     ) -> LaunchSpec:
         config = state.config.to_json()
         work_dir = self._work_dir(state.config.work_dir, owner_name)
         environment = {
             **common(
-                run, token, task_type=JobType.COMMAND.value, user=owner_name, work_dir=work_dir
+                allocation,
+                token,
+                task_type=JobType.COMMAND.value,
+                user=owner_name,
+                work_dir=work_dir,
             ),
             ENTRYPOINT: as_json(list(state.config.entrypoint)),
-            **own_variables(config, run),
+            **own_variables(config, allocation),
         }
         return LaunchSpec(
-            allocation_id=run.id,
-            task_id=run.task_id,
+            allocation_id=allocation.id,
+            task_id=allocation.task_id,
             task_type=JobType.COMMAND.value,
             entrypoint=LAUNCHER,
             environment=environment,
             work_dir=work_dir,
-            files=startup_hook(self.startup_hooks.get(run.pool, "")),
+            files=startup_hook(self.startup_hooks.get(allocation.pool, "")),
             binds=tuple(own_mounts(config, work_dir)),
         )
 

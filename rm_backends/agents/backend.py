@@ -9,7 +9,7 @@ from datetime import datetime
 from agent_bootstrap.protocol import Channel, Welcome
 from master.core.reasons import Reason
 from master.core.scheduler.types import SchedulerSettings
-from provisioner.types import PoolCapacity, PoolDemand, PoolOutlook
+from provisioner.types import PoolAvailability, PoolCapacity, PoolDemand
 from rm_backends.agents.gateway import Gateway
 from rm_backends.agents.limits import refusal
 from rm_backends.agents.options import PoolOptions
@@ -27,6 +27,7 @@ from rm_backends.agents.views import (
 )
 from rm_backends.base import (
     AgentView,
+    AllocationHint,
     AllocationRequest,
     AlreadyGranted,
     JobOrder,
@@ -34,7 +35,6 @@ from rm_backends.base import (
     Lost,
     RestoreRecord,
     RmEvents,
-    RunNote,
     SlotView,
     Withdrawn,
 )
@@ -122,11 +122,11 @@ class AgentsBackend:
     async def start(self, allocation_id: str, spec: LaunchSpec) -> None:
         """Without a reservation the answer is `Lost`: whoever starts it must learn that nothing will come."""
         pool = self._pool_of(allocation_id)
-        entry = pool.holdings.entries.get(allocation_id) if pool is not None else None
+        entry = pool.assignments.entries.get(allocation_id) if pool is not None else None
         if pool is None or entry is None:
             self._outbox.post(Lost(allocation_id=allocation_id, reason="its reservation is gone"))
             return
-        pool.holdings.start(entry, spec)
+        pool.assignments.start(entry, spec)
 
     async def release(self, allocation_id: str, reason: str, deadline: datetime | None) -> None:
         """Agents are not told: the task learns it from the master, which also keeps the deadline."""
@@ -137,15 +137,15 @@ class AgentsBackend:
         pool = self._pool_of(allocation_id)
         if pool is None or pool.withdraw(allocation_id):
             return
-        pool.holdings.kill(pool.holdings.entries[allocation_id])
+        pool.assignments.kill(pool.assignments.entries[allocation_id])
 
     async def update_job(self, order: JobOrder) -> None:
         for pool in self._pools.values():
             pool.update_job(order)
 
-    def note_run(self, note: RunNote) -> None:
+    def hint(self, note: AllocationHint) -> None:
         if (pool := self._pool_of(note.allocation_id)) is not None:
-            pool.note_run(note)
+            pool.hint(note)
 
     async def restore(self, records: Sequence[RestoreRecord]) -> None:
         await self._registry.load()
@@ -159,7 +159,7 @@ class AgentsBackend:
                 pool.add(request)
             elif not pool.knows(request.allocation_id):
                 pool.note_job(request.job)
-                pool.holdings.restore(record)
+                pool.assignments.restore(record)
         self._registry.enforce()
 
     def explain(self, allocation_id: str) -> Reason | None:
@@ -212,8 +212,8 @@ class AgentsBackend:
     async def instance_gone(self, agent_id: str, reason: str) -> None:
         await self._registry.remove(agent_id, reason)
 
-    def outlook(self, outlook: PoolOutlook) -> None:
-        self._pool(outlook.pool).set_outlook(outlook)
+    def availability(self, availability: PoolAvailability) -> None:
+        self._pool(availability.pool).set_availability(availability)
 
     # What operators and screens use
 

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from master.core.scheduler.types import Request, Running
-from rm_backends.base import AllocationRequest, Container, ContainerPhase, LaunchSpec, RunNote
+from rm_backends.base import (
+    AllocationHint,
+    AllocationRequest,
+    Container,
+    ContainerPhase,
+    LaunchSpec,
+)
 
 PHASE_ORDER: dict[ContainerPhase, int] = {phase: n for n, phase in enumerate(ContainerPhase)}
 
@@ -91,7 +97,7 @@ class Entry:
         """Parts that should be on their agents."""
         return (part for part in self.parts.values() if part.is_live)
 
-    def note(self, note: RunNote) -> None:
+    def note(self, note: AllocationHint) -> None:
         if note.last_checkpoint is not None:
             self.last_checkpoint = note.last_checkpoint.timestamp()
         if note.expected_end is not None:

@@ -19,15 +19,15 @@ from master.core.scheduler.types import (
     Start,
     Waiting,
 )
-from provisioner.types import Gang, Node, PoolCapacity, PoolDemand, PoolOutlook
+from provisioner.types import Gang, Node, PoolAvailability, PoolCapacity, PoolDemand
 from rm_backends.agents.agents import Agent, Presence
+from rm_backends.agents.assignments import Assignments
 from rm_backends.agents.collector import paused_collector
 from rm_backends.agents.entries import Entry
-from rm_backends.agents.holdings import Holdings
 from rm_backends.agents.limits import PoolShape, fits
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.outbox import Outbox
-from rm_backends.base import AllocationRequest, JobOrder, ReleaseAsked, RunNote
+from rm_backends.base import AllocationHint, AllocationRequest, JobOrder, ReleaseAsked
 from windlass.base.clock import Clock
 from windlass.base.ids import Ids
 from windlass.base.loop import Loop
@@ -76,7 +76,7 @@ class Pool:
         self.jobs: dict[str, Job] = {}
         self._run_times: dict[str, float] = {}
         """job id -> seconds that one of its allocations runs, as its owner knows or has learned."""
-        self.holdings = Holdings(
+        self.assignments = Assignments(
             outbox=outbox, clock=clock, ids=ids, epoch=epoch, changed=self.touch
         )
         self.loop = Loop(f"pool {options.name}", self._step, interval_s=DECIDE_EVERY_S)
@@ -87,7 +87,7 @@ class Pool:
         self._outbox = outbox
         self._clock = clock
         self._standing = Standing()
-        self._outlook: PoolOutlook | None = None
+        self._availability: PoolAvailability | None = None
         self._outlook_at = 0.0
         self._dirty = True
 
@@ -97,10 +97,10 @@ class Pool:
 
     @property
     def agents(self) -> dict[str, Agent]:
-        return self.holdings.agents
+        return self.assignments.agents
 
     def knows(self, allocation_id: str) -> bool:
-        return allocation_id in self.waiting or allocation_id in self.holdings.entries
+        return allocation_id in self.waiting or allocation_id in self.assignments.entries
 
     def touch(self) -> None:
         """Something that the scheduler looks at has changed."""
@@ -116,7 +116,7 @@ class Pool:
 
     def withdraw(self, allocation_id: str) -> bool:
         """False if it is granted already."""
-        if allocation_id in self.holdings.entries:
+        if allocation_id in self.assignments.entries:
             return False
         if self.waiting.pop(allocation_id, None) is not None:
             self.touch()
@@ -140,14 +140,14 @@ class Pool:
             self.note_job(order)
             self.touch()
 
-    def note_run(self, note: RunNote) -> None:
+    def hint(self, note: AllocationHint) -> None:
         """Changes no decision that waits to be made, so it wakes nobody."""
-        if (entry := self.holdings.entries.get(note.allocation_id)) is not None:
+        if (entry := self.assignments.entries.get(note.allocation_id)) is not None:
             entry.note(note)
 
     def releasing(self, allocation_id: str) -> None:
         """Its slots are coming back by themselves."""
-        entry = self.holdings.entries.get(allocation_id)
+        entry = self.assignments.entries.get(allocation_id)
         if entry is not None and not entry.releasing:
             entry.releasing = True
             entry.touched()
@@ -163,7 +163,7 @@ class Pool:
         if not waiting.needs_capacity:
             return waiting.reason
         if self.options.dynamic:
-            planned = self._outlook.reasons.get(allocation_id) if self._outlook else None
+            planned = self._availability.reasons.get(allocation_id) if self._availability else None
             return planned or waiting.reason
         return waiting.reason if self._fits_open_agents(entry) else self._no_such_agent(entry)
 
@@ -174,15 +174,15 @@ class Pool:
         at = await asyncio.to_thread(_play_ahead, self.snapshot(), allocation_id)
         return None if at is None else datetime.fromtimestamp(at, tz=UTC)
 
-    def set_outlook(self, outlook: PoolOutlook) -> None:
-        self._outlook = outlook
+    def set_availability(self, availability: PoolAvailability) -> None:
+        self._availability = availability
         self._outlook_at = self._clock.monotonic()
         if self.waiting:
             self.touch()
 
     def snapshot(self) -> PoolState:
         """What the scheduler may look at. Frozen: it may be read in another thread."""
-        entries = self.holdings.entries.values()
+        entries = self.assignments.entries.values()
         used = {e.request.job.job_id for e in self.waiting.values()}
         used.update(e.request.job.job_id for e in entries)
         self.jobs = {job_id: job for job_id, job in self.jobs.items() if job_id in used}
@@ -271,14 +271,14 @@ class Pool:
 
     def _grant(self, start: Start) -> bool:
         entry = self.waiting.get(start.request_id)
-        if entry is None or not self.holdings.can_place(entry.request, start.placement):
+        if entry is None or not self.assignments.can_place(entry.request, start.placement):
             return False
         del self.waiting[start.request_id]
-        self.holdings.reserve(entry, start.placement, backfilled=start.backfilled)
+        self.assignments.reserve(entry, start.placement, backfilled=start.backfilled)
         return True
 
     def _ask_release(self, release: Release) -> None:
-        entry = self.holdings.entries.get(release.request_id)
+        entry = self.assignments.entries.get(release.request_id)
         if entry is None or entry.releasing or entry.killed or entry.lost:
             return
         entry.releasing = True
@@ -286,8 +286,8 @@ class Pool:
         self._outbox.post(ReleaseAsked(allocation_id=entry.id, reason=release.why))
 
     def _launchable(self) -> tuple[Launchable, ...]:
-        """The provisioner's outlook, aged, without instances whose agents have connected since."""
-        if self._outlook is None:
+        """The provisioner's availability, aged, without instances whose agents have connected since."""
+        if self._availability is None:
             return ()
         age = self._clock.monotonic() - self._outlook_at
         booting = tuple(
@@ -297,12 +297,12 @@ class Pool:
                 ready_in_s=max(0.0, node.ready_in_s - age),
                 booting=True,
             )
-            for node in self._outlook.booting
+            for node in self._availability.booting
             if node.instance_id not in self.agents
         )
         return booting + tuple(
             Launchable(slots_per_agent=node.slots, count=node.count, ready_in_s=node.ready_in_s)
-            for node in self._outlook.launchable
+            for node in self._availability.launchable
         )
 
     def _demand_now(self, seen: set[str]) -> PoolDemand:

@@ -122,7 +122,7 @@ class Registry:
     def report(self, agent: Agent, link: Link, report: ContainerReport) -> None:
         found = self.find(agent.id)
         if found is not None and agent.link is link:
-            found[0].holdings.report(agent, report)
+            found[0].assignments.report(agent, report)
 
     def heartbeat(self, agent: Agent, beat: Heartbeat) -> None:
         agent.notes = beat.notes or agent.notes
@@ -143,7 +143,7 @@ class Registry:
                     agent.move(Presence.AWAY, now)
                     reason = f"agent {agent.id} did not come back within {window_s:g} s"
                     log.warning(reason)
-                    pool.holdings.lose(agent, reason)
+                    pool.assignments.lose(agent, reason)
                     pool.touch()
                 elif (
                     agent.presence is Presence.AWAY
@@ -164,7 +164,7 @@ class Registry:
                 agent.link = None
                 agent.move(Presence.RECONNECTING, self._clock.monotonic())
                 self._note(agent)
-            pool.holdings.lose(agent, f"agent {agent_id} is gone: {reason}")
+            pool.assignments.lose(agent, f"agent {agent_id} is gone: {reason}")
             del pool.agents[agent_id]
             pool.touch()
         async with self._saving:
@@ -283,13 +283,13 @@ class Registry:
     ) -> None:
         """Nothing may reach the agent before its Welcome: it has its link only from then on."""
         self._enforce_service(pool, agent)
-        plan = pool.holdings.resync(agent, tuple(listed))
+        plan = pool.assignments.resync(agent, tuple(listed))
         kept = set(plan.keep)
         agent.log_offsets = {c: n for c, n in agent.log_offsets.items() if c in kept}
         welcome = {"keep": plan.keep, "log_offsets": dict(agent.log_offsets)}
         agent.link = link
         link.send(self._welcome.model_copy(update=welcome))
-        pool.holdings.carry_out(agent, plan)
+        pool.assignments.carry_out(agent, plan)
         pool.touch()
 
     def _note(self, agent: Agent) -> None:
@@ -298,10 +298,10 @@ class Registry:
 
     @staticmethod
     def _enforce_service(pool: Pool, agent: Agent) -> None:
-        pool.holdings.note_service(agent)
+        pool.assignments.note_service(agent)
         if not agent.record.enabled and not agent.record.draining:
-            pool.holdings.stop_work(agent, f"agent {agent.id} was disabled")
+            pool.assignments.stop_work(agent, f"agent {agent.id} was disabled")
         for slot_id, how in agent.record.slot_service.items():
             if how is SlotService.DISABLED:
                 reason = f"slot {slot_id} of agent {agent.id} was disabled"
-                pool.holdings.stop_work(agent, reason, slot_id=slot_id)
+                pool.assignments.stop_work(agent, reason, slot_id=slot_id)

@@ -131,7 +131,7 @@ def pool_view(pool: Pool) -> PoolView:
         aux_running=sum(agent.aux_running for agent in agents),
         aux_capacity=sum(agent.aux_places for agent in agents),
         waiting=len(pool.waiting),
-        running=len(pool.holdings.entries),
+        running=len(pool.assignments.entries),
         settings=pool.options.scheduler,
     )
 
@@ -140,7 +140,7 @@ def queue_view(pool: Pool, job_id: str | None = None) -> tuple[QueueEntry, ...]:
     """In the order in which the pool's policy serves jobs, then by age of the request. Of one job, or of all."""
     entries = [
         entry
-        for entry in (*pool.waiting.values(), *pool.holdings.entries.values())
+        for entry in (*pool.waiting.values(), *pool.assignments.entries.values())
         if job_id is None or entry.as_request.job_id == job_id
     ]
     ids = {entry.as_request.job_id for entry in entries}
@@ -151,7 +151,7 @@ def queue_view(pool: Pool, job_id: str | None = None) -> tuple[QueueEntry, ...]:
 
 def jobs_view(pool: Pool) -> tuple[JobInPool, ...]:
     """Who is in the queue, in no order: far less work than all that they wait for and hold."""
-    holding = {entry.as_request.job_id for entry in pool.holdings.entries.values()}
+    holding = {entry.as_request.job_id for entry in pool.assignments.entries.values()}
     waiting = {entry.as_request.job_id for entry in pool.waiting.values()}
     return tuple(JobInPool(job=pool.jobs[id_], holds=id_ in holding) for id_ in holding | waiting)
 

@@ -396,7 +396,7 @@ async def _start(
         jobs=JobService(
             sources=[experiments, commands],
             queues=agents,
-            runs=allocations,
+            allocations=allocations,
             store=store,
             clock=clock,
         ),

@@ -19,8 +19,8 @@ from provisioner.types import (
     Node,
     Offer,
     OfferKey,
+    PoolAvailability,
     PoolDemand,
-    PoolOutlook,
     PoolSettings,
 )
 from windlass.base.clock import Clock
@@ -129,7 +129,7 @@ class FakeHost:
     cordoned: set[str] = field(default_factory=set)
     gone: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, Reason] = field(default_factory=dict)
-    last_outlook: PoolOutlook | None = None
+    last_outlook: PoolAvailability | None = None
     schedules: bool = True
 
     def demand(self) -> Sequence[PoolDemand]:
@@ -167,9 +167,9 @@ class FakeHost:
                 del self.placed[request_id]
                 self.waiting[request_id] = a_gang(request_id, slots)
 
-    def outlook(self, outlook: PoolOutlook) -> None:
-        self.last_outlook = outlook
-        self.reasons = dict(outlook.reasons)
+    def availability(self, availability: PoolAvailability) -> None:
+        self.last_outlook = availability
+        self.reasons = dict(availability.reasons)
 
     def free(self, agent_id: str) -> int:
         if agent_id in self.cordoned:

@@ -8,12 +8,12 @@ from itertools import count
 from typing import Any
 
 from master.allocations import machine as allocation
+from master.allocations.backoff import LONGEST_PAUSE_S
 from master.allocations.machine import AskResources, StartContainers
-from master.allocations.pauses import LONGEST_PAUSE_S
 from master.core.searcher.search import Search
 from master.experiments import machine
-from master.experiments.draft import Env, LoggedEvent, Step
 from master.experiments.state import ExperimentState, Phase, RunSettings, TrialState
+from master.experiments.step_builder import Env, LoggedEvent, Step
 from master.experiments.waiting import waiting_reasons
 from rm_backends.base import Container, ContainerExit, ContainerPhase
 

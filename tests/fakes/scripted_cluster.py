@@ -30,6 +30,7 @@ from master.store.unit_of_work import UnitOfWork
 from master.tasks.service import CommandService
 from master.tasks.task_spec import CommandSpecs
 from rm_backends.base import (
+    AllocationHint,
     AllocationRequest,
     AlreadyGranted,
     Container,
@@ -40,7 +41,6 @@ from rm_backends.base import (
     LaunchSpec,
     ResourceChanged,
     RestoreRecord,
-    RunNote,
     Withdrawn,
 )
 from windlass.base.clock import Clock, ManualClock
@@ -86,7 +86,7 @@ class ScriptedManager:
     specs: dict[str, LaunchSpec] = field(default_factory=dict)
     records: Sequence[RestoreRecord] = ()
     orders: list[JobOrder] = field(default_factory=list)
-    notes: list[RunNote] = field(default_factory=list)
+    notes: list[AllocationHint] = field(default_factory=list)
     requests: dict[str, AllocationRequest] = field(default_factory=dict)
     too_small: dict[str, str] = field(default_factory=dict)
     """Pool -> why nothing could ever run there."""
@@ -143,7 +143,7 @@ class ScriptedManager:
         self._note("kill", allocation_id)
         await self.kills_may_go.wait()
 
-    def note_run(self, note: RunNote) -> None:
+    def hint(self, note: AllocationHint) -> None:
         self._hear()
         self.notes.append(note)
 

@@ -62,9 +62,6 @@ def draw_faults(rng: random.Random) -> tuple[Fault, ...]:
     )
 
 
-# --- the master ---------------------------------------------------------------------------------------------------
-
-
 async def _kill_master(world: World, fault: Fault) -> None:
     world.restart_after_s = fault.lasts_s
     if world.master is not None:
@@ -96,9 +93,6 @@ async def _fill_disk(world: World, fault: Fault) -> None:
     world.invariants.disk_is_full = True
     await asyncio.sleep(fault.lasts_s)
     world.invariants.disk_is_full = False
-
-
-# --- machines -----------------------------------------------------------------------------------------------------
 
 
 async def _kill_agent(world: World, fault: Fault) -> None:
@@ -140,9 +134,6 @@ async def _kill_task(world: World, fault: Fault) -> None:
     name = fault.pick(list(running))
     if name is not None:
         running[name].exit(name, 1)
-
-
-# --- users --------------------------------------------------------------------------------------------------------
 
 
 async def _pause(world: World, fault: Fault) -> None:
@@ -193,9 +184,6 @@ async def _move_pool(world: World, fault: Fault) -> None:
         await asyncio.sleep(fault.lasts_s)
 
 
-# --- operators ----------------------------------------------------------------------------------------------------
-
-
 async def _drain_agent(world: World, fault: Fault) -> None:
     name = fault.pick(list(world.agents))
     if name is None:
@@ -214,9 +202,6 @@ async def _drain_slot(world: World, fault: Fault) -> None:
         await world.eventually(lambda s: s.agents.disable_slot(name, 0, drain=fault.draw < 0.7))
         await asyncio.sleep(fault.lasts_s)
         await world.eventually(lambda s: s.agents.enable_slot(name, 0))
-
-
-# --- the provider -------------------------------------------------------------------------------------------------
 
 
 async def _stock_out(world: World, fault: Fault) -> None:

@@ -50,7 +50,7 @@ class Invariants(Watch):
         self._world = world
         self._connection: sqlite3.Connection | None = None
         self._last_metric = 0
-        self._newest_run: dict[int, int] = {}
+        self._newest_allocation: dict[int, int] = {}
         self._unexplained: dict[str, float] = {}
 
     def check(self) -> None:
@@ -136,9 +136,9 @@ class Invariants(Watch):
 
     def accepted(self, trial_id: int, run_id: int) -> None:
         """The API has carried out something that this run of the trial asked for."""
-        newest = self._newest_run.setdefault(trial_id, run_id)
+        newest = self._newest_allocation.setdefault(trial_id, run_id)
         self._must(run_id >= newest, f"trial {trial_id}: run {run_id} was heard after run {newest}")
-        self._newest_run[trial_id] = max(newest, run_id)
+        self._newest_allocation[trial_id] = max(newest, run_id)
 
     # --- machines --------------------------------------------------------------------------------------------------
 

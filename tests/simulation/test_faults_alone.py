@@ -21,33 +21,33 @@ def struck(kind: str, *, at_s: float, lasts_s: float = 1.0, draw: float = 0.0) -
     return outcome
 
 
-def lost_runs(outcome: Outcome) -> list[str]:
+def lost_allocations(outcome: Outcome) -> list[str]:
     return [reason for reason in outcome.ends if AGENT_FAILURE in reason]
 
 
 def test_a_killed_agent_comes_back_to_its_tasks() -> None:
     outcome = struck("agent killed", at_s=40.0, lasts_s=RECONNECT_WAIT_S - 5)
-    assert not lost_runs(outcome)
+    assert not lost_allocations(outcome)
     assert outcome.launched == quiet_day(SEED).launched
 
 
 def test_an_agent_that_stays_away_loses_its_tasks_and_they_run_again() -> None:
     outcome = struck("agent killed", at_s=40.0, lasts_s=RECONNECT_WAIT_S + 20)
-    assert lost_runs(outcome)
+    assert lost_allocations(outcome)
     assert outcome.restarts == 0
     assert any("was refused: Unauthenticated" in line for line in outcome.trace)
 
 
 def test_a_killed_host_loses_its_tasks_and_they_run_again() -> None:
     outcome = struck("host killed", at_s=40.0)
-    assert lost_runs(outcome)
+    assert lost_allocations(outcome)
     assert outcome.restarts == 0
 
 
 def test_a_failed_task_counts_and_runs_again() -> None:
     outcome = struck("task failed", at_s=40.0)
     assert outcome.restarts == 1
-    assert not lost_runs(outcome)
+    assert not lost_allocations(outcome)
 
 
 @pytest.mark.parametrize("kind", ["master killed", "master killed after a commit"])
@@ -55,7 +55,7 @@ def test_a_failed_task_counts_and_runs_again() -> None:
 def test_a_killed_master_costs_no_run(kind: str, away_s: float) -> None:
     outcome = struck(kind, at_s=40.0, lasts_s=away_s)
     assert outcome.masters == 2
-    assert not lost_runs(outcome)
+    assert not lost_allocations(outcome)
     assert outcome.restarts == 0
     assert outcome.launched == quiet_day(SEED).launched
 
@@ -84,4 +84,4 @@ def test_a_full_disk_stops_nothing_for_good() -> None:
     outcome = struck("disk full", at_s=40.0, lasts_s=20.0)
     assert outcome.masters == 1
     assert outcome.restarts == 0
-    assert not lost_runs(outcome)
+    assert not lost_allocations(outcome)

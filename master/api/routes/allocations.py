@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from master.api.access import Caller, require_allocation
-from master.api.bodies import ApiRoute
-from master.api.models import Body, FreeObject, Text
-from master.api.models import Query as QueryModel
+from master.api.middleware import ApiRoute
 from master.api.replies import hold, reply
+from master.api.request_models import Body, FreeObject, Text
+from master.api.request_models import Query as QueryModel
 from master.api.services import Api, TheApi
 from master.auth.principal import Principal
 

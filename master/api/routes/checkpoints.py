@@ -9,8 +9,10 @@ from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator, Field
 
 from master.api.access import Caller, require_allocation, require_task
-from master.api.bodies import ApiRoute
-from master.api.models import (
+from master.api.middleware import ApiRoute
+from master.api.paging import pagination
+from master.api.replies import reply
+from master.api.request_models import (
     Body,
     FreeObject,
     Int32,
@@ -21,8 +23,6 @@ from master.api.models import (
     Text,
     word,
 )
-from master.api.paging import pagination
-from master.api.replies import reply
 from master.api.services import Api, TheApi
 from master.api.wire.checkpoints import checkpoint
 from master.experiments.metrics import number

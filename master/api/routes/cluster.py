@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from master.api.access import Admin
-from master.api.bodies import ApiRoute
+from master.api.middleware import ApiRoute
 from master.api.replies import reply
 from master.api.services import TheApi
 from master.config import masked

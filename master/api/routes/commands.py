@@ -9,11 +9,11 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import AfterValidator, Field
 
 from master.api.access import Caller, User
-from master.api.bodies import ApiRoute
 from master.api.file_bodies import FileBody, parse_body
-from master.api.models import Body, FreeObject, Int32, Paging, Text, word
+from master.api.middleware import ApiRoute
 from master.api.paging import pagination
 from master.api.replies import reply
+from master.api.request_models import Body, FreeObject, Int32, Paging, Text, word
 from master.api.services import Api, TheApi
 from master.api.wire import commands as wire
 from master.api.wire.values import finite

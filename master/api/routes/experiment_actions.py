@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response
 
 from master.api.access import User
-from master.api.bodies import ApiRoute
 from master.api.errors import Unimplemented
-from master.api.models import RowId, Text
+from master.api.middleware import ApiRoute
 from master.api.replies import reply
+from master.api.request_models import RowId, Text
 from master.api.routes.experiment_bodies import PatchExperiment
 from master.api.routes.experiments import experiment_json
 from master.api.services import Api, TheApi

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from master.api.file_bodies import FileBody, parse_body
-from master.api.models import Body, Int32, Paging, Text, word
+from master.api.request_models import Body, Int32, Paging, Text, word
 from master.core.jobs import JobChange, SetMaxSlots, SetPriority, SetWeight
 from master.store.contexts import ContextFile
 

@@ -10,11 +10,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from master.api.access import Caller, User
-from master.api.bodies import ApiRoute
 from master.api.errors import Unimplemented
-from master.api.models import RowId
+from master.api.middleware import ApiRoute
 from master.api.paging import pagination
 from master.api.replies import reply
+from master.api.request_models import RowId
 from master.api.routes.experiment_bodies import (
     CreateExperiment,
     ListExperiments,

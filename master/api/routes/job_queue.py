@@ -7,12 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator, Field
 
-from master.api import models
+from master.api import request_models
 from master.api.access import Caller, User
-from master.api.bodies import ApiRoute
-from master.api.models import Body, Int32, Paging, Text, word
+from master.api.middleware import ApiRoute
 from master.api.paging import pagination
 from master.api.replies import reply
+from master.api.request_models import Body, Int32, Paging, Text, word
 from master.api.services import Api, TheApi
 from master.api.wire import jobs as wire
 from master.jobs.changes import JobUpdate
@@ -32,7 +32,7 @@ class ListJobs(Paging):
     states: tuple[Annotated[str, AfterValidator(word("STATE_", STATES))], ...] = ()
 
 
-class JobQueueStats(models.Query):
+class JobQueueStats(request_models.Query):
     resource_pools: tuple[str, ...] = ()
 
 

@@ -12,10 +12,10 @@ from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator, Field
 
 from master.api.access import Caller, require_task
-from master.api.bodies import ApiRoute
-from master.api.models import Body, Int32, OptionalTime, Order, RowId, Text, word
-from master.api.models import Query as QueryModel
+from master.api.middleware import ApiRoute
 from master.api.replies import Document, Lines, reply
+from master.api.request_models import Body, Int32, OptionalTime, Order, RowId, Text, word
+from master.api.request_models import Query as QueryModel
 from master.api.services import Api, TheApi
 from master.api.wire.logs import task_log, trial_log
 from master.logs.rows import LogQuery, LogRow, TaskLog

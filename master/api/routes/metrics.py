@@ -10,10 +10,10 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from master.api.access import Caller, require_trial
-from master.api.bodies import ApiRoute
-from master.api.models import Body, FreeObject, Int32, Int64, OptionalTime, RowId, Text
-from master.api.models import Query as QueryModel
+from master.api.middleware import ApiRoute
 from master.api.replies import Document, Lines, reply
+from master.api.request_models import Body, FreeObject, Int32, Int64, OptionalTime, RowId, Text
+from master.api.request_models import Query as QueryModel
 from master.api.services import Api, TheApi
 from master.api.wire.metrics import metrics_report
 from master.experiments.metrics import TRAINING, VALIDATION, Report

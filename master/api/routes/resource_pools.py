@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from master.api.access import Caller
-from master.api.bodies import ApiRoute
-from master.api.models import Paging
+from master.api.middleware import ApiRoute
 from master.api.paging import pagination
 from master.api.replies import reply
+from master.api.request_models import Paging
 from master.api.services import TheApi
 from master.api.wire.pools import resource_pool
 from master.store.paging import cut

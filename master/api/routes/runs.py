@@ -8,9 +8,9 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from master.api.access import Caller, require_trial
-from master.api.bodies import ApiRoute
-from master.api.models import Body, FreeObject, Int32, RowId, Text
+from master.api.middleware import ApiRoute
 from master.api.replies import reply
+from master.api.request_models import Body, FreeObject, Int32, RowId, Text
 from master.api.services import TheApi
 from master.api.wire.values import finite
 from windlass.base.errors import InvalidArgument

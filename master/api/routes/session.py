@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from master.api.access import COOKIE, Caller, is_loopback, token_of
-from master.api.bodies import ApiRoute
-from master.api.models import Body
+from master.api.middleware import ApiRoute
 from master.api.replies import reply
+from master.api.request_models import Body
 from master.api.services import TheApi
 from master.api.wire.users import user as user_json
 from master.auth.service import SESSION_LENGTH

@@ -7,7 +7,7 @@ import base64
 from fastapi import APIRouter, Response
 
 from master.api.access import Caller
-from master.api.bodies import ApiRoute
+from master.api.middleware import ApiRoute
 from master.api.replies import reply
 from master.api.services import TheApi
 from master.api.wire import tasks as wire
@@ -25,7 +25,7 @@ async def context_directory(task_id: str, principal: Caller, api: TheApi) -> Res
 @router.get("/api/v1/tasks/{task_id}")
 async def get(task_id: str, principal: Caller, api: TheApi) -> Response:
     row = await api.reads.tasks.task(task_id)
-    return reply({"task": wire.task(row, await api.reads.tasks.runs(task_id))})
+    return reply({"task": wire.task(row, await api.reads.tasks.allocations(task_id))})
 
 
 @router.get("/api/v1/tasks")

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator
 
 from master.api.access import Caller, User, require_trial
-from master.api.bodies import ApiRoute
-from master.api.models import Body, Paging, RowId, Text, word
+from master.api.middleware import ApiRoute
 from master.api.paging import pagination
 from master.api.replies import reply
+from master.api.request_models import Body, Paging, RowId, Text, word
 from master.api.services import Api, TheApi
 from master.api.wire import trials as wire
 from master.api.wire.checkpoints import checkpoint_workload

@@ -10,11 +10,11 @@ from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator, Field
 
 from master.api.access import Admin, Caller, User
-from master.api.bodies import ApiRoute
 from master.api.errors import Unimplemented
-from master.api.models import Body, Paging, RowId, Text, word
+from master.api.middleware import ApiRoute
 from master.api.paging import pagination
 from master.api.replies import reply
+from master.api.request_models import Body, Paging, RowId, Text, word
 from master.api.services import Api, TheApi
 from master.api.wire.users import user as user_json
 from master.auth.users import User as UserRecord

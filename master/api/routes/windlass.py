@@ -7,9 +7,9 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from master.api.access import Caller
-from master.api.bodies import ApiRoute
-from master.api.models import RowId
+from master.api.middleware import ApiRoute
 from master.api.replies import reply
+from master.api.request_models import RowId
 from master.api.services import Api, TheApi
 from master.api.wire.fleet import GONE, NO_COST, activity, cost, instance
 from master.api.wire.values import finite, reason, time

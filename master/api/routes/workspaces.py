@@ -9,10 +9,10 @@ from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator
 
 from master.api.access import Caller
-from master.api.bodies import ApiRoute
-from master.api.models import Int32, Paging, RowId, word
+from master.api.middleware import ApiRoute
 from master.api.paging import pagination
 from master.api.replies import reply
+from master.api.request_models import Int32, Paging, RowId, word
 from master.api.services import TheApi
 from master.api.wire.workspaces import project, workspace
 from master.store.paging import Row, cut

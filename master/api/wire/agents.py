@@ -58,9 +58,13 @@ def device(view: SlotView) -> dict[str, Any]:
     }
 
 
-def container_states(runs: Iterable[AllocationState]) -> dict[str, str]:
+def container_states(allocations: Iterable[AllocationState]) -> dict[str, str]:
     """Container id -> how far it is. Looked up once for all agents and slots of a reply: there may be many."""
-    return {c.container.container_id: c.phase.value for run in runs for c in run.containers}
+    return {
+        c.container.container_id: c.phase.value
+        for allocation in allocations
+        for c in allocation.containers
+    }
 
 
 def slot(view: SlotView, states: Mapping[str, str]) -> dict[str, Any]:

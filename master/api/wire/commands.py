@@ -22,19 +22,19 @@ _STATES: Mapping[AllocationPhase, str] = {
     AllocationPhase.TERMINATING: "STATE_TERMINATING",
     AllocationPhase.TERMINATED: "STATE_QUEUED",
 }
-"""What users see of an active command, by the phase of its newest run."""
+"""What users see of an active command, by the phase of its newest allocation."""
 
 
 def command(row: Row, live: CommandState | None, waiting: Reason | None = None) -> dict[str, Any]:
     """`row` with its owner's names; `live`: its state in memory, which may be newer."""
-    run = live.open_allocation if live is not None else None
+    allocation = live.open_allocation if live is not None else None
     return {
         "id": row["id"],
         "description": row["description"],
-        "state": _state(CommandPhase(row["state"]) if live is None else live.phase, run),
+        "state": _state(CommandPhase(row["state"]) if live is None else live.phase, allocation),
         "startTime": time(row["created_at"]),
         "endTime": time(row["ended_at"] if live is None else live.ended_at),
-        "container": _container(run),
+        "container": _container(allocation),
         "username": row["username"],
         "displayName": row["display_name"],
         "userId": row["owner_id"],
@@ -66,21 +66,21 @@ def preview(checked: Checked, owner: Principal, workspace_id: int) -> dict[str, 
     }
 
 
-def _state(phase: CommandPhase, run: AllocationState | None) -> str:
+def _state(phase: CommandPhase, allocation: AllocationState | None) -> str:
     if phase is CommandPhase.TERMINATED:
         return "STATE_TERMINATED"
     if phase is CommandPhase.STOPPING:
         return "STATE_TERMINATING"
-    return "STATE_QUEUED" if run is None else _STATES[run.phase]
+    return "STATE_QUEUED" if allocation is None else _STATES[allocation.phase]
 
 
-def _container(run: AllocationState | None) -> dict[str, Any] | None:
-    if run is None or not run.containers:
+def _container(allocation: AllocationState | None) -> dict[str, Any] | None:
+    if allocation is None or not allocation.containers:
         return None
-    state = run.containers[0]
+    state = allocation.containers[0]
     return {
         "id": state.container.container_id,
-        "parent": run.id,
+        "parent": allocation.id,
         "state": f"STATE_{state.phase}",
         "devices": [],
         "permissionDenied": False,

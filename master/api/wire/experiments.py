@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from master.api.wire.values import RUN_ORDER, finite, run_state, time
+from master.api.wire.values import RUN_ORDER, allocation_state, finite, time
 from master.core.reasons import Reason
 from master.experiments.live import LiveExperiment
 from master.experiments.state import Phase
@@ -20,7 +20,7 @@ def state(row: Row, live: LiveExperiment | None) -> str:
         return f"STATE_{phase}"
     if live is None:
         return "STATE_QUEUED"
-    states = [run_state(t.open_allocation) for t in live.state.trials.values()]
+    states = [allocation_state(t.open_allocation) for t in live.state.trials.values()]
     return f"STATE_{max(states, key=RUN_ORDER.index, default='QUEUED')}"
 
 

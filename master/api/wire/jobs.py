@@ -44,9 +44,9 @@ def explanation(explained: Explanation) -> dict[str, Any]:
     return {
         "job": any_job(explained.facts, explained.queued),
         "text": explained.text,
-        "waiting": [_waiting(run) for run in explained.waiting],
+        "waiting": [_waiting(allocation) for allocation in explained.waiting],
         "waitingTotal": explained.waiting_total,
-        "holding": [_holding(run) for run in explained.holding],
+        "holding": [_holding(allocation) for allocation in explained.holding],
         "lastRelease": explained.facts.last_release or None,
     }
 
@@ -82,24 +82,24 @@ def _facts(facts: JobFacts) -> dict[str, Any]:
     }
 
 
-def _waiting(run: WaitingRun) -> dict[str, Any]:
+def _waiting(allocation: WaitingRun) -> dict[str, Any]:
     return {
-        "allocationId": run.allocation_id,
-        "name": run.name,
-        "slots": run.slots,
-        "since": time(run.since),
-        "reason": reason(run.reason),
-        "advice": run.advice,
-        "expectedStart": time(run.expected_start),
+        "allocationId": allocation.allocation_id,
+        "name": allocation.name,
+        "slots": allocation.slots,
+        "since": time(allocation.since),
+        "reason": reason(allocation.reason),
+        "advice": allocation.advice,
+        "expectedStart": time(allocation.expected_start),
     }
 
 
-def _holding(run: HoldingRun) -> dict[str, Any]:
+def _holding(allocation: HoldingRun) -> dict[str, Any]:
     return {
-        "allocationId": run.allocation_id,
-        "name": run.name,
-        "slots": run.slots,
-        "since": time(run.since),
-        "agents": dict(run.placement),
-        "releasing": run.is_releasing,
+        "allocationId": allocation.allocation_id,
+        "name": allocation.name,
+        "slots": allocation.slots,
+        "since": time(allocation.since),
+        "agents": dict(allocation.placement),
+        "releasing": allocation.is_releasing,
     }

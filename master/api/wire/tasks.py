@@ -24,14 +24,14 @@ _STATES: Mapping[AllocationPhase, str] = {
 }
 
 
-def task(row: Row, runs: Sequence[Row]) -> dict[str, Any]:
-    """`runs`: its allocations, newest first; the client looks at the first."""
+def task(row: Row, allocations: Sequence[Row]) -> dict[str, Any]:
+    """`allocations`: its allocations, newest first; the client looks at the first."""
     return {
         "taskId": row["id"],
         "taskType": f"TASK_TYPE_{row['type']}",
         "startTime": time(row["created_at"]),
         "endTime": time(row["ended_at"]),
-        "allocations": [_allocation(run) for run in runs],
+        "allocations": [_allocation(allocation) for allocation in allocations],
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from master.api.wire.checkpoints import checkpoint_workload
-from master.api.wire.values import finite, run_state, time
+from master.api.wire.values import allocation_state, finite, time
 from master.core.reasons import Reason
 from master.experiments.live import LiveExperiment
 from master.experiments.state import Phase
@@ -14,7 +14,7 @@ from master.store.paging import Row
 
 
 def state(row: Row, live: LiveExperiment | None) -> str:
-    """A trial that is not over is PAUSED with its experiment, else ACTIVE refined by its run."""
+    """A trial that is not over is PAUSED with its experiment, else ACTIVE refined by its allocation."""
     if live is None:
         phase, experiment = Phase(row["state"]), Phase(row["experiment_state"])
         if phase is Phase.ACTIVE:
@@ -25,7 +25,7 @@ def state(row: Row, live: LiveExperiment | None) -> str:
         return f"STATE_{trial.phase}"
     if live.state.phase is Phase.PAUSED:
         return "STATE_PAUSED"
-    return f"STATE_{run_state(trial.open_allocation)}"
+    return f"STATE_{allocation_state(trial.open_allocation)}"
 
 
 def trial(

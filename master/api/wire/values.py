@@ -60,9 +60,9 @@ RUN_STATES: Mapping[AllocationPhase, str] = {
     AllocationPhase.TERMINATING: "RUNNING",
     AllocationPhase.TERMINATED: "QUEUED",
 }
-"""What users see of an active trial, by the phase of its newest run."""
+"""What users see of an active trial, by the phase of its newest allocation."""
 RUN_ORDER = ("QUEUED", "PULLING", "STARTING", "RUNNING")
 
 
-def run_state(run: AllocationState | None) -> str:
-    return "QUEUED" if run is None else RUN_STATES[run.phase]
+def allocation_state(allocation: AllocationState | None) -> str:
+    return "QUEUED" if allocation is None else RUN_STATES[allocation.phase]

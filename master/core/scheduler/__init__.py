@@ -2,10 +2,10 @@
 
 Each policy is one module with a `decide` of its own; what they share has a module each: `fitting` (where a gang can
 be placed), `queue_order` (who is before whom), `shares` (how much a job is entitled to), `ledger` (the state by jobs),
-`usage` (slots in use), `outlook` (slots as they will be), `victims` (what to ask back), `draft` (a decision in the
-making), `backfill` (who may pass whom), `aux_places` (zero-slot tasks), `explain` and `unplaced` (why something waits).
-Around every policy stand `limits` (a `max_slots` that was lowered) and `guard` (gangs that starve: `reservations`,
-`returns`).
+`usage` (slots in use), `availability` (slots as they will be), `victims` (what to ask back), `decision_builder` (a
+decision in the making), `backfill` (who may pass whom), `aux_places` (zero-slot tasks), `explain` and `unplaced` (why
+something waits). Around every policy stand `limits` (a `max_slots` that was lowered) and `guard` (gangs that starve:
+`reservations`, `release_forecast`).
 """
 
 from __future__ import annotations

@@ -7,19 +7,19 @@ it matters.
 
 from __future__ import annotations
 
+from master.core.scheduler.availability import Availability
 from master.core.scheduler.fitting import Shape, usable_agents
 from master.core.scheduler.ledger import Ledger
-from master.core.scheduler.outlook import Outlook
 from master.core.scheduler.types import PoolState, Request
 
 
 class Blockade:
     """Grows as the queue is walked: `enter_priority`, `note_unplaced` what could get nothing."""
 
-    def __init__(self, pool: PoolState, ledger: Ledger, outlook: Outlook) -> None:
+    def __init__(self, pool: PoolState, ledger: Ledger, availability: Availability) -> None:
         self._preemption = pool.settings.preemption
         self._mixed_sizes = pool.settings.allow_heterogeneous_fits
-        self._outlook = outlook
+        self._availability = availability
         self._sizes = dict(ledger.sizes)
         self._sizes.update((agent, size) for agent, size, _, _ in ledger.expected)
         self._pending: dict[Shape, None] = {}
@@ -44,22 +44,24 @@ class Blockade:
             self._close()
 
     def holds_back(self, request: Request) -> bool:
-        """Whether it may only use `Outlook.open`."""
-        return bool(self._outlook.kept) and not (self._preemption and request.preemptible)
+        """Whether it may only use `Availability.open`."""
+        return bool(self._availability.kept) and not (self._preemption and request.preemptible)
 
     def outside(self, shape: Shape) -> Shape | None:
         """The shape for a request that is held back: it must not use what is kept. None: all is kept."""
-        if self._outlook.is_nothing_open:
+        if self._availability.is_nothing_open:
             return None
         narrow = self._outside.get(shape)
         if narrow is None:
-            narrow = shape._replace(blocked=shape.blocked | self._outlook.kept)
+            narrow = shape._replace(blocked=shape.blocked | self._availability.kept)
             self._outside[shape] = narrow
         return narrow
 
     def _close(self) -> None:
         for shape in self._pending:
-            if not self._outlook.is_nothing_open:
-                self._outlook.keep(usable_agents(shape, self._sizes, mixed_sizes=self._mixed_sizes))
+            if not self._availability.is_nothing_open:
+                self._availability.keep(
+                    usable_agents(shape, self._sizes, mixed_sizes=self._mixed_sizes)
+                )
                 self._outside.clear()
         self._pending.clear()

@@ -23,10 +23,10 @@ from dataclasses import replace
 
 from master.core.scheduler import explain
 from master.core.scheduler.claims import Claim, claims_within
-from master.core.scheduler.draft import Draft
+from master.core.scheduler.decision_builder import DecisionBuilder
 from master.core.scheduler.fitting import EXPECTED, REAL, FreeSlots, Shape
 from master.core.scheduler.ledger import JobBook, Wanted
-from master.core.scheduler.shares import Stake, divide, proportion
+from master.core.scheduler.shares import Entitlement, divide, proportion
 from master.core.scheduler.types import (
     Decision,
     PoolState,
@@ -78,14 +78,14 @@ class _Round:
 
     def __init__(self, pool: PoolState) -> None:
         self._pool = pool
-        self._draft = Draft(pool)
-        self._books = self._draft.books
-        self._stakes = {job: _stake(book) for job, book in self._books.items()}
-        self._expected = self._draft.ledger.expected
-        self._shares = self._divide(capacity(pool, self._draft.ledger.usage, self._expected))
+        self._builder = DecisionBuilder(pool)
+        self._books = self._builder.books
+        self._entitlements = {job: _entitlement(book) for job, book in self._books.items()}
+        self._expected = self._builder.ledger.expected
+        self._shares = self._divide(capacity(pool, self._builder.ledger.usage, self._expected))
 
     def decide(self) -> Decision:
-        draft = self._draft
+        builder = self._builder
         unplaced = self._start_within_shares()
         unserved = self._serve_later(unplaced, self._shares)
         while self._give_leftovers() and unserved:
@@ -96,36 +96,38 @@ class _Round:
             unserved = still
         if self._expected:
             unserved = self._serve_what_nobody_launches(unserved)
-        draft.reasons |= explain_shares(
+        builder.reasons |= explain_shares(
             self._pool,
-            draft.ledger,
+            builder.ledger,
             self._shares,
-            draft.outlook,
-            started=draft.starts,
-            promised=draft.reasons,
+            builder.availability,
+            started=builder.starts,
+            promised=builder.reasons,
             unserved={claim.request.id for claim in unserved},
         )
-        return draft.finish(draft.ledger.aux)
+        return builder.finish(builder.ledger.aux)
 
     def _divide(self, slots: int) -> dict[str, int]:
-        return divide(slots, list(self._stakes.values()))
+        return divide(slots, list(self._entitlements.values()))
 
     def _start_within_shares(self) -> list[Claim]:
         """Start what fits, and promise what comes back anyhow to what does not; the remaining claims, in order.
 
         In one go, so that a small claim does not take what a large one is already waiting to complete.
         """
-        outlook = self._draft.outlook
+        availability = self._builder.availability
         unfit: set[Shape] = set()
         unplaced: list[Claim] = []
         for claim in claims_within(self._books, self._shares):
             request, shape = claim.request, claim.shape
-            placement = None if shape in unfit else outlook.spare.find(shape)
+            placement = None if shape in unfit else availability.spare.find(shape)
             if placement is not None:
-                self._draft.start(request, shape, placement)
+                self._builder.start(request, shape, placement)
                 continue
             unfit.add(shape)
-            if not (outlook.is_anything_leaving and self._draft.promise(request, shape, REAL)):
+            if not (
+                availability.is_anything_leaving and self._builder.promise(request, shape, REAL)
+            ):
                 unplaced.append(claim)
         return unplaced
 
@@ -133,7 +135,7 @@ class _Round:
         """Promise, leave to expected capacity, or release for; returns the claims nothing can be done for."""
         if not claims:
             return []
-        draft = self._draft
+        builder = self._builder
         search = self._search(shares)
 
         def above_its_share(victim: Running, request: Request) -> str:
@@ -145,35 +147,35 @@ class _Round:
             claim
             for claim in claims
             if not (
-                draft.promise(claim.request, claim.shape, REAL)
-                or draft.promise(claim.request, claim.shape, EXPECTED)
-                or draft.settle(claim.request, claim.shape)
-                or draft.release_for(claim.request, claim.shape, search, above_its_share)
+                builder.promise(claim.request, claim.shape, REAL)
+                or builder.promise(claim.request, claim.shape, EXPECTED)
+                or builder.settle(claim.request, claim.shape)
+                or builder.release_for(claim.request, claim.shape, search, above_its_share)
             )
         ]
 
     def _search(self, shares: Mapping[str, int]) -> VictimSearch:
         """Among what runs, and what this decision starts: that is taken back rather than asked to leave."""
         spare = {job: spare_slots(book, shares[job]) for job, book in self._books.items()}
-        draft = self._draft
+        builder = self._builder
         candidates = [
             one
             for one in self._pool.running
-            if spare.get(one.request.job_id) and one.request.id not in draft.releases
+            if spare.get(one.request.job_id) and one.request.id not in builder.releases
         ]
         for book in self._books.values():
             if spare[book.job.id]:
                 candidates += [
                     Running(
                         request=request,
-                        placement=draft.starts[request.id].placement,
+                        placement=builder.starts[request.id].placement,
                         started=self._pool.now,
                     )
                     for request, _ in book.waiting
-                    if request.id in draft.starts
+                    if request.id in builder.starts
                 ]
         return VictimSearch(
-            draft.outlook.later,
+            builder.availability.later,
             candidates,
             {job_id: Standing(slots) for job_id, slots in spare.items()},
             now=self._pool.now,
@@ -182,31 +184,31 @@ class _Round:
 
     def _give_leftovers(self) -> bool:
         """Start requests beyond shares on slots that nothing waits for; whether there were any."""
-        draft = self._draft
-        if draft.outlook.spare.is_full:
+        builder = self._builder
+        if builder.availability.spare.is_full:
             return False
         unfit: set[Shape] = set()
         queue = [
             (self._above(book), book.age, book, iter(book.waiting))
             for job_id, book in self._books.items()
-            if book.waiting and job_id not in draft.served_later
+            if book.waiting and job_id not in builder.served_later
         ]
         heapq.heapify(queue)
-        before = len(draft.starts)
+        before = len(builder.starts)
         while queue:
             _, age, book, rest = queue[0]
             found = self._next_leftover(book, rest, unfit)
             if found is None:
                 heapq.heappop(queue)
                 continue
-            draft.start(*found)
+            builder.start(*found)
             heapq.heapreplace(queue, (self._above(book), age, book, rest))
-        return len(draft.starts) > before
+        return len(builder.starts) > before
 
     def _above(self, book: JobBook) -> float:
         """How far the job is above its share, in the measure of shares."""
         job_id = book.job.id
-        return (book.held - self._shares[job_id]) / proportion(self._stakes[job_id])
+        return (book.held - self._shares[job_id]) / proportion(self._entitlements[job_id])
 
     def _next_leftover(
         self,
@@ -218,9 +220,9 @@ class _Round:
         for request, shape in rest:
             if shape in unfit or shape.slots > room:
                 continue
-            if request.id in self._draft.starts or request.id in self._draft.reasons:
+            if request.id in self._builder.starts or request.id in self._builder.reasons:
                 continue
-            placement = self._draft.outlook.spare.find(shape)
+            placement = self._builder.availability.spare.find(shape)
             if placement is not None:
                 return request, shape, placement
             unfit.add(shape)
@@ -228,7 +230,7 @@ class _Round:
 
     def _serve_what_nobody_launches(self, unserved: Sequence[Claim]) -> list[Claim]:
         """Expected agents of the wrong shape must not keep a gang waiting: for it, they are no capacity."""
-        present = self._divide(capacity(self._pool, self._draft.ledger.usage, ()))
+        present = self._divide(capacity(self._pool, self._builder.ledger.usage, ()))
         launched = FreeSlots(self._pool.settings, self._expected)
         fits = {
             shape: launched.find(shape, EXPECTED) is not None
@@ -242,9 +244,9 @@ class _Round:
         return others + self._serve_later(claims, present)
 
 
-def _stake(book: JobBook) -> Stake:
+def _entitlement(book: JobBook) -> Entitlement:
     gang = min(book.gangs, default=0)
-    return Stake(
+    return Entitlement(
         job_id=book.job.id,
         weight=book.job.weight,
         demand=book.demand,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from master.core.scheduler import decide
-from master.core.scheduler.returns import LEAVING_S
+from master.core.scheduler.release_forecast import LEAVING_S
 from master.core.scheduler.types import (
     AgentState,
     Decision,

@@ -29,7 +29,7 @@ from math import inf
 
 from master.core.scheduler import explain
 from master.core.scheduler.backfill import Blockade
-from master.core.scheduler.draft import Draft
+from master.core.scheduler.decision_builder import DecisionBuilder
 from master.core.scheduler.fitting import EXPECTED, REAL, Shape
 from master.core.scheduler.ledger import JobBook
 from master.core.scheduler.queue_order import in_queue_order
@@ -49,17 +49,17 @@ class _Walk:
     def __init__(self, pool: PoolState) -> None:
         self._pool = pool
         self._preempts = pool.settings.preemption
-        self._draft = Draft(pool, strict=True)
-        self._outlook = self._draft.outlook
-        self._blockade = Blockade(pool, self._draft.ledger, self._outlook)
+        self._builder = DecisionBuilder(pool, strict=True)
+        self._availability = self._builder.availability
+        self._blockade = Blockade(pool, self._builder.ledger, self._availability)
         self._search: VictimSearch | None = None
         self._unplaced: list[Queued] = []
-        self._rearranging = Rearranging(self._draft)
+        self._rearranging = Rearranging(self._builder)
 
     def decide(self) -> Decision:
-        draft, blockade = self._draft, self._blockade
+        builder, blockade = self._builder, self._blockade
         higher = same = level = 0
-        for book in draft.books.values():
+        for book in builder.books.values():
             priority = book.priority
             if priority != level:
                 higher, same, level = higher + same, 0, priority
@@ -69,7 +69,7 @@ class _Walk:
                 room = book.room - book.promised
                 if shape.slots <= room and self._serve(request, shape, book):
                     continue
-                if request.id in draft.reasons:
+                if request.id in builder.reasons:
                     same += 1
                 elif shape.slots <= room - claimed:
                     held_back = blockade.holds_back(request)
@@ -77,34 +77,34 @@ class _Walk:
                     claimed += shape.slots
                     same += 1
                 else:
-                    draft.reasons[request.id] = explain.max_slots_used(book, claimed)
-        draft.reasons |= explain_queued(
-            self._pool, draft.ledger, draft.outlook, self._unplaced, draft.starts
+                    builder.reasons[request.id] = explain.max_slots_used(book, claimed)
+        builder.reasons |= explain_queued(
+            self._pool, builder.ledger, builder.availability, self._unplaced, builder.starts
         )
-        return draft.finish(in_queue_order(self._pool, draft.ledger.aux))
+        return builder.finish(in_queue_order(self._pool, builder.ledger.aux))
 
     def _serve(self, request: Request, shape: Shape, book: JobBook) -> bool:
         """Start it, or find something it can wait for, or note that it has nothing. Whether it starts."""
-        draft, blockade = self._draft, self._blockade
+        builder, blockade = self._builder, self._blockade
         held_back = blockade.holds_back(request)
         allowed = blockade.outside(shape) if held_back else shape
         if allowed is not None:
-            placement = draft.find_free(shape, open_only=held_back)
+            placement = builder.find_free(shape, open_only=held_back)
             if placement is not None:
                 passes = blockade.is_anything_unplaced
-                draft.start(request, allowed, placement, backfilled=passes)
+                builder.start(request, allowed, placement, backfilled=passes)
                 return True
             if self._serve_later(request, allowed, book):
-                return request.id in draft.starts
+                return request.id in builder.starts
         blockade.note_unplaced(shape)
         return False
 
     def _serve_later(self, request: Request, shape: Shape, book: JobBook) -> bool:
         """Whether slots are reserved for it that come back, or that are expected."""
-        draft = self._draft
+        builder = self._builder
         room = Room.NONE
-        if self._outlook.is_anything_leaving and self._outlook.left >= shape.slots:
-            if draft.promise(request, shape, REAL):
+        if self._availability.is_anything_leaving and self._availability.left >= shape.slots:
+            if builder.promise(request, shape, REAL):
                 return True
             if self._preempts:
                 own = book.priority
@@ -113,22 +113,22 @@ class _Walk:
                 )
             if room is Room.MADE:
                 return True
-        if draft.ledger.expected and draft.promise(request, shape, EXPECTED):
+        if builder.ledger.expected and builder.promise(request, shape, EXPECTED):
             return True
         if room is Room.LATER:
-            draft.reasons[request.id] = explain.returning(shape)
+            builder.reasons[request.id] = explain.returning(shape)
             return False
         if not self._preempts:
             return False
         search = self._search = self._search or self._victims_behind(book)
-        return draft.release_for(request, shape, search, self._why_released, rank=book.age)
+        return builder.release_for(request, shape, search, self._why_released, rank=book.age)
 
     def _victims_behind(self, first: JobBook) -> VictimSearch:
         """Among the work of jobs behind the first that asks."""
-        books = self._draft.books
+        books = self._builder.books
         behind = {job_id for job_id, book in books.items() if book.age > first.age}
         return VictimSearch(
-            self._outlook.later,
+            self._availability.later,
             [one for one in self._pool.running if one.request.job_id in behind],
             {job_id: Standing(inf, rank=book.age) for job_id, book in books.items()},
             now=self._pool.now,
@@ -137,10 +137,10 @@ class _Walk:
 
     def _may_wait(self, request: Request, priority: int) -> bool:
         """For the sake of one with this priority: who has a higher one does not."""
-        return self._draft.books[request.job_id].priority >= priority
+        return self._builder.books[request.job_id].priority >= priority
 
     def _why_released(self, victim: Running, request: Request) -> str:
-        books = self._draft.books
+        books = self._builder.books
         priority = books[request.job_id].priority
         who = f"a request of priority {priority}"
         if books[victim.request.job_id].priority == priority:

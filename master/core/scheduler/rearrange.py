@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 
-from master.core.scheduler.draft import Draft, Placed
+from master.core.scheduler.decision_builder import DecisionBuilder, Placed
 from master.core.scheduler.fitting import FreeSlots, Shape
 from master.core.scheduler.types import Placement, Request
 
@@ -28,8 +28,8 @@ class Room(Enum):
 class Rearranging:
     """The attempts of one decision, and what they may still cost."""
 
-    def __init__(self, draft: Draft) -> None:
-        self._draft = draft
+    def __init__(self, builder: DecisionBuilder) -> None:
+        self._builder = builder
         self._budget = MOST_MOVED
         self._known: dict[tuple[Shape, int], Room] = {}
         """What was found for a shape, until victims give back more than they were asked for."""
@@ -41,7 +41,7 @@ class Rearranging:
 
         What was about to start may have to wait for slots on their way instead, if `may_wait` says so.
         """
-        attempt = (shape, self._draft.leftovers)
+        attempt = (shape, self._builder.leftovers)
         room = self._known.get(attempt)
         if room is None:
             room = self._try(request, shape, may_wait)
@@ -50,31 +50,31 @@ class Rearranging:
         return room
 
     def _try(self, request: Request, shape: Shape, may_wait: Callable[[Request], bool]) -> Room:
-        draft = self._draft
-        cost = len(draft.placed) + 1
-        if cost == 1 or draft.outlook.left < shape.slots:
+        builder = self._builder
+        cost = len(builder.placed) + 1
+        if cost == 1 or builder.availability.left < shape.slots:
             return Room.NONE
         if cost > self._budget:
-            return Room.LATER if draft.outlook.is_settling(shape) else Room.NONE
+            return Room.LATER if builder.availability.is_settling(shape) else Room.NONE
         self._budget -= cost
-        wanted = [*draft.placed.values(), Placed(request, shape, {})]
-        anew = _fit_all(draft, wanted)
+        wanted = [*builder.placed.values(), Placed(request, shape, {})]
+        anew = _fit_all(builder, wanted)
         if anew is None:
             return Room.NONE
-        firm = [i for i in draft.starts if not may_wait(draft.placed[i].request)]
-        before = draft.unplace()
-        draft.place([one._replace(placement=anew[one.request.id]) for one in wanted])
-        if all(i in draft.starts for i in firm):
+        firm = [i for i in builder.starts if not may_wait(builder.placed[i].request)]
+        before = builder.unplace()
+        builder.place([one._replace(placement=anew[one.request.id]) for one in wanted])
+        if all(i in builder.starts for i in firm):
             return Room.MADE
-        draft.unplace()
-        draft.place(before)
+        builder.unplace()
+        builder.place(before)
         return Room.LATER
 
 
-def _fit_all(draft: Draft, wanted: Sequence[Placed]) -> dict[str, Placement] | None:
+def _fit_all(builder: DecisionBuilder, wanted: Sequence[Placed]) -> dict[str, Placement] | None:
     """Places for all, on the slots that are free or on their way back when none of them had any."""
-    later = draft.outlook.later
-    view = FreeSlots(draft.pool.settings, later.rows(), later.apart)
+    later = builder.availability.later
+    view = FreeSlots(builder.pool.settings, later.rows(), later.apart)
     for one in wanted:
         view.give_back(one.placement)
     found: dict[str, Placement] = {}

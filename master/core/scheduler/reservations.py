@@ -1,13 +1,13 @@
 """The starvation guard: places kept for large gangs that have waited for longer than `reserve_after`.
 
 Without it smaller work could flow past a gang for ever, because its slots never happen to be free together. The gangs
-that starve get their places first, in the policy's order: what is free now, else what comes back first (`returns` says
-in which sense). Then the rest is decided with what is left, and may use a reserved slot only if it is sure to be gone
-when the reservation begins. So no reservation is delayed by later work (conservative backfill). Where a place waits for
-work whose end nobody knows, nothing new is started on its agents.
+that starve get their places first, in the policy's order: what is free now, else what `release_forecast` expects back
+first. Then the rest is decided with what is left, and may use a reserved slot only if it is sure to be gone when the
+reservation begins. So no reservation is delayed by later work (conservative backfill). Where a place waits for work
+whose end nobody knows, nothing new is started on its agents.
 
 Nothing is asked to stop for a reservation. Waiting is bounded all the same: the first gang in order keeps its place
-until that is free (see `returns`), and then the next one is first.
+until that is free (see `release_forecast`), and then the next one is first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,15 @@ from master.core.scheduler.fitting import (
     by_slot_type,
     whole_agents,
 )
-from master.core.scheduler.returns import KNOWN, NEWER, RESERVED, Parcel, Rank, Returns, facts_since
+from master.core.scheduler.release_forecast import (
+    KNOWN,
+    NEWER,
+    RESERVED,
+    Parcel,
+    Rank,
+    ReleaseForecast,
+    facts_since,
+)
 from master.core.scheduler.types import (
     Kept,
     Placement,
@@ -92,8 +100,8 @@ def reserve_for_starving(
     if not starving:
         return None
     since = facts_since(starving[0][0].requested, after, pool.now)
-    returns = Returns(free, pool.running, now=pool.now, since=since)
-    reservations = Reservations(pool.settings, free, returns, by_slot_type(pool.agents))
+    release_forecast = ReleaseForecast(free, pool.running, now=pool.now, since=since)
+    reservations = Reservations(pool.settings, free, release_forecast, by_slot_type(pool.agents))
     for request, shape in starving:
         reservations.reserve(request, shape, only_later=only_later)
     return reservations
@@ -106,13 +114,13 @@ class Reservations:
         self,
         settings: SchedulerSettings,
         free: Iterable[FreeAgent],
-        returns: Returns,
+        release_forecast: ReleaseForecast,
         apart: Apart = ALL_ALIKE,
     ) -> None:
         self.by_request: dict[str, Reservation] = {}
         """In the order in which they were made."""
         self._settings = settings
-        self._returns = returns
+        self._release_forecast = release_forecast
         self._apart = apart
         self._rows = {row[0]: row for row in free}
         self._free = {agent: row[2] for agent, row in self._rows.items()}
@@ -121,7 +129,7 @@ class Reservations:
         self._times: list[float] = []
         """When known reservations begin, sorted."""
         self._draining = 0
-        self._most_draining = MOST_DRAINING * sum(returns.sizes.values())
+        self._most_draining = MOST_DRAINING * sum(release_forecast.sizes.values())
         self._ready: dict[int, dict[str, Rank]] = {}
         """Slots -> agent -> when it has them."""
         self._views: dict[float, FreeSlots] = {}
@@ -140,7 +148,9 @@ class Reservations:
             if only_later:
                 return None
             self.start(placement, request.expected_run_s)
-            found = Reservation(request_id=request.id, placement=placement, at=self._returns.now)
+            found = Reservation(
+                request_id=request.id, placement=placement, at=self._release_forecast.now
+            )
         else:
             later = self._reserve_later(request, shape)
             if later is None:
@@ -180,11 +190,13 @@ class Reservations:
 
     def start(self, placement: Placement, expected_run_s: float | None) -> None:
         """Account for work that gets free slots now."""
-        until = self._back_at(self._returns.now, expected_run_s)
+        until = self._back_at(self._release_forecast.now, expected_run_s)
         for agent, slots in placement.items():
             self._free[agent] -= slots
             self._left -= slots
-            self._returns.add(agent, self._returns.remove(agent, slots, until), until)
+            self._release_forecast.add(
+                agent, self._release_forecast.remove(agent, slots, until), until
+            )
         self._refresh(placement)
 
     def _reserve_later(self, request: Request, shape: Shape) -> Reservation | None:
@@ -195,12 +207,12 @@ class Reservations:
         if not places:
             return None
         rank, placement = min(places, key=lambda place: place[0])
-        if self._returns.time(rank) is None and not self._may_drain(shape.slots):
+        if self._release_forecast.time(rank) is None and not self._may_drain(shape.slots):
             return None
         taken: list[Parcel] = []
         for agent, slots in placement.items():
-            taken += self._returns.take(agent, slots, rank)
-        times = [self._returns.time(parcel.rank) for parcel in taken]
+            taken += self._release_forecast.take(agent, slots, rank)
+        times = [self._release_forecast.time(parcel.rank) for parcel in taken]
         known = [time for time in times if time is not None]
         at = max(known) if len(known) == len(times) else None
         if at is None:
@@ -215,7 +227,7 @@ class Reservations:
             waits_for=tuple(sorted({parcel.by for parcel in taken if parcel.by})),
         )
         for agent, slots in placement.items():
-            self._returns.add(agent, slots, until)
+            self._release_forecast.add(agent, slots, until)
             self._on.setdefault(agent, []).append(found)
         self._refresh(placement)
         return found
@@ -235,7 +247,7 @@ class Reservations:
         """The shortest row of agents of one slot type, by when they are empty, of which some make the gang."""
         if shape.single_agent:
             return None
-        sizes = self._returns.sizes
+        sizes = self._release_forecast.sizes
         empty = sorted(
             (rank, agent)
             for size in set(sizes.values())
@@ -267,23 +279,24 @@ class Reservations:
         if found is None:
             found = self._ready[slots] = {
                 agent: rank
-                for agent, size in self._returns.sizes.items()
-                if size >= slots and (rank := self._returns.ready(agent, slots)) is not None
+                for agent, size in self._release_forecast.sizes.items()
+                if size >= slots
+                and (rank := self._release_forecast.ready(agent, slots)) is not None
             }
         return found
 
     def _back_at(self, start: float | None, run_s: float | None) -> Rank:
         if start is not None and run_s is not None:
             return (KNOWN, start + run_s)
-        if start == self._returns.now:
-            return (NEWER, self._returns.now)  # as it will rank from the next decision on
+        if start == self._release_forecast.now:
+            return (NEWER, self._release_forecast.now)  # as it will rank from the next decision on
         return (RESERVED, float(len(self.by_request)))
 
     def _bound(self, expected_run_s: float | None) -> float:
         """The last reservation that work of that length would still be there for; infinity: it may be any."""
         if expected_run_s is None:
             return inf
-        before = bisect_left(self._times, self._returns.now + expected_run_s)
+        before = bisect_left(self._times, self._release_forecast.now + expected_run_s)
         if before == len(self._times):
             return inf
         return self._times[before - 1] if before else -inf
@@ -304,7 +317,7 @@ class Reservations:
             if reservation.at is None:
                 return min(0, spare)
             if reservation.at <= bound:
-                spare = min(spare, self._returns.sure_by(agent, reservation.at))
+                spare = min(spare, self._release_forecast.sure_by(agent, reservation.at))
         return spare
 
     def _refresh(self, agents: Iterable[str]) -> None:
@@ -314,7 +327,7 @@ class Reservations:
                 if change:
                     view.give_back({agent: change})
             for slots, ready in self._ready.items():
-                rank = self._returns.ready(agent, slots)
+                rank = self._release_forecast.ready(agent, slots)
                 if rank is not None and agent in ready:
                     ready[agent] = rank
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from master.core.scheduler.draft import Draft
+from master.core.scheduler.decision_builder import DecisionBuilder
 from master.core.scheduler.fitting import EXPECTED, REAL
 from master.core.scheduler.ledger import JobBook, Wanted
 from master.core.scheduler.types import Decision, PoolState
@@ -25,16 +25,16 @@ from master.core.scheduler.unplaced import explain_turns
 
 
 def decide(pool: PoolState) -> Decision:
-    draft = Draft(pool)
-    books = sorted(draft.books.values(), key=lambda book: (book.held + book.leaving, book.age))
+    builder = DecisionBuilder(pool)
+    books = sorted(builder.books.values(), key=lambda book: (book.held + book.leaving, book.age))
     round_ = [(book, iter(book.waiting)) for book in books if book.waiting]
     while round_:
-        round_ = [(book, rest) for book, rest in round_ if _take_turn(draft, book, rest)]
-    draft.reasons |= explain_turns(pool, draft.ledger, books, draft.starts, draft.reasons)
-    return draft.finish(draft.ledger.aux)
+        round_ = [(book, rest) for book, rest in round_ if _take_turn(builder, book, rest)]
+    builder.reasons |= explain_turns(pool, builder.ledger, books, builder.starts, builder.reasons)
+    return builder.finish(builder.ledger.aux)
 
 
-def _take_turn(draft: Draft, book: JobBook, rest: Iterator[Wanted]) -> bool:
+def _take_turn(builder: DecisionBuilder, book: JobBook, rest: Iterator[Wanted]) -> bool:
     """Whether the job stays in the round."""
     offered = next(rest, None)
     if offered is None:
@@ -42,10 +42,10 @@ def _take_turn(draft: Draft, book: JobBook, rest: Iterator[Wanted]) -> bool:
     request, shape = offered
     if shape.slots > book.room - book.promised:
         return False
-    placement = draft.find_free(shape)
+    placement = builder.find_free(shape)
     if placement is not None:
-        draft.start(request, shape, placement)
+        builder.start(request, shape, placement)
         return True
-    if draft.outlook.is_anything_leaving and draft.promise(request, shape, REAL):
+    if builder.availability.is_anything_leaving and builder.promise(request, shape, REAL):
         return True
-    return bool(draft.ledger.expected) and draft.promise(request, shape, EXPECTED)
+    return bool(builder.ledger.expected) and builder.promise(request, shape, EXPECTED)

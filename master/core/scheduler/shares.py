@@ -29,7 +29,7 @@ ROUNDING = 1e-6
 """Float noise below this is not a remainder."""
 
 
-class Stake(NamedTuple):
+class Entitlement(NamedTuple):
     """What one job brings to the division. `floor` may exceed `demand` (max_slots lowered while it runs)."""
 
     job_id: str
@@ -44,33 +44,37 @@ class Stake(NamedTuple):
     """That gang is not preemptible: once it runs it is a floor, and the turn passes on."""
 
 
-def divide(capacity: int, stakes: Sequence[Stake]) -> dict[str, int]:
-    """Shares in slots by job id. `stakes` are in order of age, oldest first. Sums to at most the capacity,
+def divide(capacity: int, entitlements: Sequence[Entitlement]) -> dict[str, int]:
+    """Shares in slots by job id. `entitlements` are in order of age, oldest first. Sums to at most the capacity,
     unless the floors alone are more."""
-    floors = [stake.floor for stake in stakes]
-    caps = [max(stake.demand, stake.floor) for stake in stakes]
-    shares = _fill(capacity, stakes, floors, caps)
-    if any(share < stake.gang for stake, share in zip(stakes, shares, strict=True)):
-        _give_turns(capacity, stakes, shares, floors, caps)
-        shares = _fill(capacity, stakes, floors, caps)
-    return {stake.job_id: share for stake, share in zip(stakes, shares, strict=True)}
+    floors = [entitlement.floor for entitlement in entitlements]
+    caps = [max(entitlement.demand, entitlement.floor) for entitlement in entitlements]
+    shares = _fill(capacity, entitlements, floors, caps)
+    if any(
+        share < entitlement.gang for entitlement, share in zip(entitlements, shares, strict=True)
+    ):
+        _give_turns(capacity, entitlements, shares, floors, caps)
+        shares = _fill(capacity, entitlements, floors, caps)
+    return {
+        entitlement.job_id: share for entitlement, share in zip(entitlements, shares, strict=True)
+    }
 
 
-def proportion(stake: Stake) -> float:
+def proportion(entitlement: Entitlement) -> float:
     """What the share is proportional to."""
-    weight = stake.weight
+    weight = entitlement.weight
     if math.isnan(weight) or weight < LEAST_WEIGHT:
         weight = LEAST_WEIGHT
-    return stake.demand * min(weight, MOST_WEIGHT)
+    return entitlement.demand * min(weight, MOST_WEIGHT)
 
 
 def _fill(
-    capacity: int, stakes: Sequence[Stake], floors: Sequence[int], caps: Sequence[int]
+    capacity: int, entitlements: Sequence[Entitlement], floors: Sequence[int], caps: Sequence[int]
 ) -> list[int]:
     target = min(capacity, sum(caps))
     if sum(floors) >= target:
         return list(floors)
-    parts = [proportion(stake) for stake in stakes]
+    parts = [proportion(entitlement) for entitlement in entitlements]
     level = _level(target - sum(floors), parts, floors, caps)
     exact = [
         min(float(cap), max(float(floor), level * part))
@@ -114,24 +118,32 @@ def _level(rise: int, parts: Sequence[float], floors: Sequence[int], caps: Seque
 
 def _give_turns(
     capacity: int,
-    stakes: Sequence[Stake],
+    entitlements: Sequence[Entitlement],
     shares: Sequence[int],
     floors: list[int],
     caps: list[int],
 ) -> None:
     """Raise floors: of who gets a turn, and of the others to a gang, by age; lower the caps of who has to wait."""
-    purse = sum(share for stake, share in zip(stakes, shares, strict=True) if share < stake.gang)
+    purse = sum(
+        share
+        for entitlement, share in zip(entitlements, shares, strict=True)
+        if share < entitlement.gang
+    )
     spoken_for = sum(floors)
     is_lent = False
-    for i, stake in enumerate(stakes):
-        extra = max(0, stake.gang - floors[i])
-        if shares[i] < stake.gang:
-            affordable = purse >= stake.gang or not is_lent
-            if not affordable or stake.gang > stake.demand or spoken_for + extra > capacity:
+    for i, entitlement in enumerate(entitlements):
+        extra = max(0, entitlement.gang - floors[i])
+        if shares[i] < entitlement.gang:
+            affordable = purse >= entitlement.gang or not is_lent
+            if (
+                not affordable
+                or entitlement.gang > entitlement.demand
+                or spoken_for + extra > capacity
+            ):
                 caps[i] = floors[i]
                 continue
-            is_lent = is_lent or (purse < stake.gang and not stake.stays)
-            purse = max(0, purse - stake.gang)
+            is_lent = is_lent or (purse < entitlement.gang and not entitlement.stays)
+            purse = max(0, purse - entitlement.gang)
         if spoken_for + extra <= capacity:
             floors[i] += extra
             spoken_for += extra

@@ -6,9 +6,9 @@ from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
 from master.core.scheduler import explain
+from master.core.scheduler.availability import Availability
 from master.core.scheduler.fitting import Shape
 from master.core.scheduler.ledger import JobBook, Ledger
-from master.core.scheduler.outlook import Outlook
 from master.core.scheduler.types import PoolState, Start, Waiting
 from master.core.scheduler.usage import used_slots
 
@@ -17,7 +17,7 @@ def explain_shares(
     pool: PoolState,
     ledger: Ledger,
     shares: Mapping[str, int],
-    outlook: Outlook,
+    availability: Availability,
     *,
     started: Mapping[str, Start],
     promised: Mapping[str, Waiting],
@@ -42,10 +42,10 @@ def explain_shares(
                 )
                 continue
             room -= shape.slots
-            if outlook.is_anything_leaving and shape not in unfit:
-                placement = outlook.later.find(shape)
+            if availability.is_anything_leaving and shape not in unfit:
+                placement = availability.later.find(shape)
                 if placement is not None:
-                    outlook.promise(placement)
+                    availability.promise(placement)
                     reasons[request.id] = explain.returning(shape)
                     continue
                 unfit.add(shape)
@@ -86,7 +86,7 @@ class Queued(NamedTuple):
 def explain_queued(
     pool: PoolState,
     ledger: Ledger,
-    outlook: Outlook,
+    availability: Availability,
     queued: Iterable[Queued],
     started: Mapping[str, Start],
 ) -> dict[str, Waiting]:
@@ -103,7 +103,7 @@ def explain_queued(
         kept = False
         if held_back:
             if shape not in room:
-                room[shape] = outlook.spare.find(shape) is not None
+                room[shape] = availability.spare.find(shape) is not None
             kept = room[shape]
         reasons[request_id] = explain.queued_behind(higher, same, kept=kept)
     return reasons

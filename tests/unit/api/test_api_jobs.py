@@ -150,7 +150,7 @@ async def test_why_a_job_waits(queue_world: ApiWorld) -> None:
     job_id = await submit(queue_world)
     url = f"/api/v1/windlass/jobs/{job_id[:8]}/explain"
     said = await queue_world.ok("GET", url)
-    assert said["text"] == "1 run waiting for slots, 1 job ahead"
+    assert said["text"] == "1 request waiting for slots, 1 job ahead"
     assert said["job"] == (await listed(queue_world))[1]
     (run,) = said["waiting"]
     assert (run["name"], run["slots"]) == ("Trial 2 (Experiment 2)", 1)

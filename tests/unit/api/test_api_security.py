@@ -84,15 +84,15 @@ async def test_tokens_of_users_and_tasks_are_found_wherever_they_may_be(
 async def test_a_task_changes_only_its_own(world: ApiWorld) -> None:
     await world.add_agent()
     mine, other = await world.create(), await world.create()
-    run, other_run = await world.run_of(mine), await world.run_of(other)
+    run, other_allocation = await world.run_of(mine), await world.run_of(other)
     other_trial = world.trial_id(other)
     task = world.task_token(run)
     progress = {"progress": 0.5, "is_raw": True}
     await world.ok("POST", f"/api/v1/trials/{world.trial_id(mine)}/progress", progress, token=task)
     ours = f"/api/v1/allocations/{run.id}"
     await world.ok("POST", f"{ours}/ready", token=task)
-    theirs = f"/api/v1/allocations/{other_run.id}"
-    checkpoint = {"uuid": "u", "taskId": other_run.task_id, "metadata": {}, "resources": {}}
+    theirs = f"/api/v1/allocations/{other_allocation.id}"
+    checkpoint = {"uuid": "u", "taskId": other_allocation.task_id, "metadata": {}, "resources": {}}
     metrics = {"group": "training", "metrics": {"metrics": {"avgMetrics": {}}, "trialRunId": 1}}
     for method, path, body in (
         ("POST", f"/api/v1/trials/{other_trial}/progress", progress),
@@ -111,7 +111,7 @@ async def test_a_task_changes_only_its_own(world: ApiWorld) -> None:
         ("POST", f"{theirs}/notify_container_running", None),
         ("POST", f"{theirs}/resources/x/daemon", None),
         ("GET", f"{theirs}/resources/x/rendezvous", None),
-        ("POST", "/api/v1/task/logs", {"logs": [{"taskId": other_run.task_id, "log": "x"}]}),
+        ("POST", "/api/v1/task/logs", {"logs": [{"taskId": other_allocation.task_id, "log": "x"}]}),
         ("POST", "/api/v1/experiments", {"config": "{}"}),
         ("POST", f"/api/v1/experiments/{mine}/pause", None),
         ("POST", f"/api/v1/experiments/{mine}/kill", None),

@@ -55,7 +55,7 @@ COMMANDS = [
 ]
 EXPLAINED = {
     "job": JOB,
-    "text": "holds 1 slot, 13 runs waiting for slots, 3 jobs ahead",
+    "text": "holds 1 slot, 13 requests waiting for slots, 3 jobs ahead",
     "waiting": [
         {
             "allocationId": "7.a.1",
@@ -286,7 +286,7 @@ def test_an_explanation_for_people_and_for_programs(cluster: ScriptedMaster) -> 
     for line in (
         "what                 experiment 7: digits",
         "max_slots            9",
-        "now                  holds 1 slot, 13 runs waiting for slots, 3 jobs ahead",
+        "now                  holds 1 slot, 13 requests waiting for slots, 3 jobs ahead",
         "last asked to leave  made room for job 3",
         "Trial 12 (Experiment 7) waits for 3 slots since 2026-01-02 03:04:05 UTC",
         "  why                queued behind 3 jobs",

@@ -31,7 +31,7 @@ from master.experiments.reports import CheckpointReport
 from master.experiments.state import Phase
 from master.jobs.ports import JobRoot, JobSource
 from master.store import tables
-from rm_backends.base import ContainerPhase, JobOrder, ReleaseAsked, RunNote
+from rm_backends.base import AllocationHint, ContainerPhase, JobOrder, ReleaseAsked
 from tests.fakes.scripted_cluster import ScriptedCluster
 from windlass.base.clock import ManualClock
 from windlass.base.errors import InvalidArgument, NotFound, StoreUnavailable, Unsatisfiable
@@ -92,9 +92,6 @@ async def run_one(cluster: ScriptedCluster) -> None:
     await cluster.report(ContainerPhase.RUNNING)
     await cluster.allocations.mark_ready(cluster.run.id)
     cluster.rm.take()
-
-
-# --- changes ----------------------------------------------------------------------------------------------------------
 
 
 CHANGES: list[tuple[JobChange, dict[str, Any]]] = [
@@ -220,9 +217,6 @@ async def test_a_rename_and_a_change_do_not_undo_each_other(life: Life) -> None:
     resources = config["resources"]
     assert (resources["priority"], resources["weight"]) == (7, 3.0)
     assert resources["resource_pool"] == "other"
-
-
-# --- another pool -----------------------------------------------------------------------------------------------------
 
 
 async def test_a_running_trial_moves_with_its_checkpoint_and_all_settings(life: Life) -> None:
@@ -385,9 +379,6 @@ async def test_without_launch_errors_it_may_wait_where_nothing_fits(
     await cluster.crash()
 
 
-# --- what the queue is told -------------------------------------------------------------------------------------------
-
-
 async def test_facts_of_a_job(cluster: ScriptedCluster) -> None:
     live = await cluster.create(SINGLE)
     source: JobSource = cluster.experiments
@@ -433,9 +424,6 @@ async def test_the_last_release_survives_in_the_run_it_ended(life: Life) -> None
         assert cluster.only.job_facts().last_release == "job b is below its share"
 
 
-# --- run times --------------------------------------------------------------------------------------------------------
-
-
 async def test_run_times_are_learned_from_finished_trials_and_survive(
     life: Life, clock: ManualClock
 ) -> None:
@@ -458,7 +446,7 @@ async def test_run_times_are_learned_from_finished_trials_and_survive(
         clock.advance(50)
     async with life() as cluster:
         end = began + timedelta(seconds=105)
-        assert cluster.rm.notes == [RunNote(allocation_id=run.id, expected_end=end)]
+        assert cluster.rm.notes == [AllocationHint(allocation_id=run.id, expected_end=end)]
 
 
 async def finish_one(cluster: ScriptedCluster, live: LiveExperiment, seconds: float) -> None:
@@ -482,7 +470,7 @@ async def test_the_pace_of_a_run_tells_its_end(
     clock.advance(10)
     await cluster.reports.progress(trial_id, 0.25)
     end = start + timedelta(seconds=40)
-    assert cluster.rm.notes == [RunNote(allocation_id=cluster.run.id, expected_end=end)]
+    assert cluster.rm.notes == [AllocationHint(allocation_id=cluster.run.id, expected_end=end)]
 
 
 async def test_completed_checkpoints_of_the_current_run_are_told(

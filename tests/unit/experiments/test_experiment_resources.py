@@ -84,9 +84,6 @@ def test_what_is_over_has_no_place_any_more(wanted: JobChange) -> None:
         change(world, wanted)
 
 
-# --- another pool -----------------------------------------------------------------------------------------------------
-
-
 def test_the_same_pool_is_no_move() -> None:
     with pytest.raises(InvalidArgument, match="in resource pool 'default' already"):
         change(PureExperiment(), SetPool("default"))
@@ -195,9 +192,6 @@ def test_settling_ends_what_is_in_another_pool_than_it_should() -> None:
     world.state = replace(world.state, settings=replace(world.state.settings, pool="other"))
     assert world.do(machine.settle) == [SignalPreemption(old.id)]
     assert world.do(machine.settle) == []
-
-
-# --- who asked for the slots ------------------------------------------------------------------------------------------
 
 
 def ask(world: PureExperiment, why: str) -> None:

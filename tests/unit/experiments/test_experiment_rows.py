@@ -11,10 +11,10 @@ from master.allocations import machine as allocation
 from master.allocations.machine import AllocationState
 from master.core.searcher.search import Search
 from master.experiments import machine
-from master.experiments.draft import Env, Step
-from master.experiments.narration import Narrator
 from master.experiments.persistence import changes
 from master.experiments.state import ExperimentState, Phase, RunSettings
+from master.experiments.step_builder import Env, Step
+from master.experiments.task_messages import TaskMessages
 from master.store import tables
 from master.store.unit_of_work import Delete, Insert, Update
 from rm_backends.base import Container, ContainerPhase
@@ -100,7 +100,7 @@ def test_the_task_log_tells_of_the_end_and_of_the_next_run() -> None:
             said.append((allocation_id.rpartition(".")[2], text.partition(":")[0]))
 
     old, _, step = lost()
-    Narrator(Log()).tell(old, step)
+    TaskMessages(Log()).tell(old, step)
     assert [run for run, _ in said] == ["1", "2"]
     assert "was terminated" in said[0][1]
     assert "Scheduling" in said[1][1]

@@ -67,9 +67,6 @@ def report(cluster: ScriptedCluster, run_id: int, steps: int = 1, **metrics: flo
     )
 
 
-# --- one life ---------------------------------------------------------------------------------------------------------
-
-
 async def test_creating_asks_for_slots_once_all_of_it_is_written(cluster: ScriptedCluster) -> None:
     await cluster.create(SINGLE)
     assert cluster.store.commits == 1
@@ -187,9 +184,6 @@ async def test_one_experiment_that_cannot_keep_its_deadline_does_not_stop_the_ot
     assert healthy.state.phase.is_terminal
 
 
-# --- barriers ---------------------------------------------------------------------------------------------------------
-
-
 async def gang(cluster: ScriptedCluster) -> tuple[str, str, str]:
     """A running gang of two: allocation id and container ids."""
     await cluster.create(SINGLE.replace("slots_per_trial: 1", "slots_per_trial: 2"))
@@ -240,9 +234,6 @@ async def test_whoever_lost_the_answer_of_a_gathering_gets_the_same(
         assert await gather(run, "u2", 2, "b") == answers[1]
     again = await asyncio.gather(gather(run, "u3", 2, "c"), gather(run, "u4", 2, "d"))
     assert sorted(again[0]) == ["c", "d"]
-
-
-# --- restarts ---------------------------------------------------------------------------------------------------------
 
 
 async def create(cluster: ScriptedCluster) -> None:

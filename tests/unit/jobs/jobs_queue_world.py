@@ -152,7 +152,11 @@ class MemoryCluster:
 
     def service(self, store: Store) -> JobService:
         return JobService(
-            sources=[self], queues=self, runs=cast("Any", self), store=store, clock=ManualClock(NOW)
+            sources=[self],
+            queues=self,
+            allocations=cast("Any", self),
+            store=store,
+            clock=ManualClock(NOW),
         )
 
     def place(self, job_id: str) -> tuple[Decimal | None, int | None]:

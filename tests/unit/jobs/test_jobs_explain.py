@@ -72,12 +72,12 @@ def test_a_used_share_is_told_from_used_max_slots() -> None:
     both = "wait until other runs leave, or raise its max_slots of 4 and its weight of 1"
     for settings, limit, slots, held, expected in (
         (FAIR_SHARE, 2, 4, 0, "raise its max_slots of 2"),
-        (FAIR_SHARE, 4, 1, 4, "raise its max_slots of 4, or wait until its other runs end"),
+        (FAIR_SHARE, 4, 1, 4, "raise its max_slots of 4, or wait until its other allocations end"),
         (FAIR_SHARE, 4, 0, 4, both),
         (FAIR_SHARE, 8, 4, 4, "wait until other jobs leave, or raise its weight of 1"),
         (FAIR_SHARE, None, 4, 4, "wait until other jobs leave, or raise its weight of 1"),
         (PRIORITY, 8, 1, 0, "raise its max_slots of 8"),
-        (PRIORITY, 8, 1, 4, "raise its max_slots of 8, or wait until its other runs end"),
+        (PRIORITY, 8, 1, 4, "raise its max_slots of 8, or wait until its other allocations end"),
     ):
         said = advice(ReasonKind.SHARE_USED, settings, max_slots=limit, slots=slots, held=held)
         assert said == expected
@@ -87,7 +87,7 @@ def test_a_larger_weight_helps_only_against_others() -> None:
     """`used`: the slots of the pool that are held by all jobs together."""
     for kind in (ReasonKind.SHARE_USED, ReasonKind.QUEUED):
         alone = advice(kind, FAIR_SHARE, slots=1, held=4, used=4)
-        assert alone.startswith("wait until its other runs end, or add agents to pool gpu")
+        assert alone.startswith("wait until its other allocations end, or add agents to pool gpu")
         assert "weight" not in alone
         assert "raise its weight" in advice(kind, FAIR_SHARE, slots=1, held=4, used=5)
         assert "raise its weight" in advice(kind, FAIR_SHARE, slots=1, held=0, used=0)
@@ -120,11 +120,11 @@ def test_a_job_in_one_line() -> None:
         placement={"node": 2},
         is_releasing=False,
     )
-    assert explained() == "asks for no slots now: it is paused, or between two runs"
-    assert explained(queued=job, waiting_total=3) == "3 runs waiting for slots, 1 job ahead"
+    assert explained() == "asks for no slots now: it is paused, or between two allocations"
+    assert explained(queued=job, waiting_total=3) == "3 requests waiting for slots, 1 job ahead"
     assert explained(queued=job, holding=(holding,)) == "holds 2 slots"
     assert explained(holding=(holding,)) == "holds 2 slots", "in the pool that it is leaving"
     fair = queued(facts("job"), FAIR_SHARE)
     said = explained(queued=fair, waiting_total=1, holding=(holding,))
-    assert said == "holds 2 slots, 1 run waiting for slots"
+    assert said == "holds 2 slots, 1 request waiting for slots"
     assert BEHIND.text not in said

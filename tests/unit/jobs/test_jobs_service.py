@@ -187,7 +187,7 @@ async def test_an_explanation_tells_of_what_waits_and_of_what_runs(
     assert (holding.since, holding.placement) == (NOW + timedelta(minutes=5), {"node": 2})
     assert holding.is_releasing
     assert explained.facts.last_release == "made room for aa"
-    assert explained.text == "holds 2 slots, 2 runs waiting for slots, 2 jobs ahead"
+    assert explained.text == "holds 2 slots, 2 requests waiting for slots, 2 jobs ahead"
 
 
 async def test_a_run_is_told_of_once_while_its_grant_is_being_committed(

@@ -17,7 +17,7 @@ NOON = NOW + timedelta(hours=12)
 """The first of January 2026."""
 
 
-async def add_runs(store: Store, *runs: tuple[str, datetime, float | None]) -> None:
+async def add_allocations(store: Store, *runs: tuple[str, datetime, float | None]) -> None:
     """(pool, requested, seconds waited so far or until it started)"""
     uow = UnitOfWork()
     task = {"id": "t", "type": "TRIAL", "job_id": "j", "owner_id": 1, "created_at": NOW}
@@ -43,7 +43,7 @@ async def add_runs(store: Store, *runs: tuple[str, datetime, float | None]) -> N
 
 async def test_waits_are_averaged_by_the_day_on_which_they_ended(store: Store) -> None:
     yesterday = NOON - timedelta(days=1)
-    await add_runs(
+    await add_allocations(
         store,
         ("gpu", NOON, 10.0),
         ("gpu", NOON, 20.5),
@@ -63,7 +63,7 @@ async def test_waits_are_averaged_by_the_day_on_which_they_ended(store: Store) -
 async def test_days_begin_at_midnight_utc_and_old_ones_are_left_out(store: Store) -> None:
     first = datetime(2026, 1, 1, tzinfo=UTC) - timedelta(days=DAYS)
     second = timedelta(seconds=1)
-    await add_runs(store, ("gpu", first - 2 * second, 1.0), ("gpu", first - second, 1.0))
+    await add_allocations(store, ("gpu", first - 2 * second, 1.0), ("gpu", first - second, 1.0))
     waits = await WaitQueries(store).daily_waits(NOON)
     assert waits == {"gpu": [DailyWait(first.date(), pytest.approx(1.0, abs=1e-3))]}
 
@@ -78,7 +78,7 @@ async def test_jobs_are_counted_by_pool(memory_store: Store) -> None:
         entry(job["b"], 2, state="scheduled"),
         entry(job["c"], state="scheduled_backfilled"),
     ]
-    await add_runs(memory_store, ("gpu", NOW - timedelta(seconds=60), 5.0))
+    await add_allocations(memory_store, ("gpu", NOW - timedelta(seconds=60), 5.0))
     service = cluster.service(memory_store)
     gpu, shared = await service.statistics()
     assert (gpu.pool, gpu.queued, gpu.scheduled) == ("gpu", 1, 2)

@@ -278,7 +278,7 @@ def test_a_held_pool_buys_nothing_and_says_why() -> None:
     decision = plan_of(pool(gangs(4), hold="cannot see", min_instances=2))
     assert not decision.launches
     assert decision.reasons["g0"].text == "cannot see"
-    assert not decision.outlooks[0].launchable
+    assert not decision.availabilities[0].launchable
 
 
 def test_the_minimum_is_kept_with_the_cheapest_slots() -> None:
@@ -323,12 +323,14 @@ def test_the_dearest_idle_machine_goes_first() -> None:
 
 def test_the_outlook_counts_what_comes_and_what_could() -> None:
     decision = plan_of(pool(gangs(4, 4), machines=(coming("m", FOUR, "g0"),), max_instances=5))
-    (outlook,) = decision.outlooks
-    assert [(b.instance_id, b.slots) for b in outlook.booting] == [("m", 4)]
-    assert sum(x.count for x in outlook.launchable) == 4  # one bought now, three still possible
-    assert set(outlook.reasons) == {"g0", "g1"}
+    (availability,) = decision.availabilities
+    assert [(b.instance_id, b.slots) for b in availability.booting] == [("m", 4)]
+    assert (
+        sum(x.count for x in availability.launchable) == 4
+    )  # one bought now, three still possible
+    assert set(availability.reasons) == {"g0", "g1"}
     closed = plan_of(pool(gangs(4), max_instances=5), memory=block(FOUR))
-    assert not closed.outlooks[0].launchable
+    assert not closed.availabilities[0].launchable
 
 
 def test_reasons_name_the_machine_and_its_age() -> None:

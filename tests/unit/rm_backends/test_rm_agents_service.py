@@ -24,7 +24,7 @@ from agent_bootstrap.protocol import (
 )
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.types import Decision, PoolState, Release, Start, Waiting
-from provisioner.types import BootingNode, LaunchableNode, PoolCapacity, PoolOutlook
+from provisioner.types import BootingNode, LaunchableNode, PoolAvailability, PoolCapacity
 from rm_backends.agents import pool as pool_module
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import Decide
@@ -339,7 +339,7 @@ def test_the_planner_says_why_a_gang_waits() -> None:
         assert reason is not None
         assert reason.kind is ReasonKind.NEEDS_CAPACITY
         launching = Reason(kind=ReasonKind.LAUNCHING, text="i-1 boots since 3 s")
-        world.backend.outlook(PoolOutlook(pool="default", reasons={ID: launching}))
+        world.backend.availability(PoolAvailability(pool="default", reasons={ID: launching}))
         assert world.backend.explain(ID) == launching
         assert [entry.reason for entry in world.backend.queue("default")] == [launching]
 
@@ -355,8 +355,8 @@ def test_the_scheduler_sees_what_boots_and_what_could_be_launched() -> None:
 
     async def scenario(world: AgentsWorld) -> None:
         await world.backend.request(allocation(1))
-        world.backend.outlook(
-            PoolOutlook(
+        world.backend.availability(
+            PoolAvailability(
                 pool="default",
                 booting=(
                     BootingNode(instance_id="i-1", slots=4, ready_in_s=60),

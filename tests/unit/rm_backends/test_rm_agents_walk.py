@@ -213,9 +213,9 @@ class Walk:
     async def restart(self) -> None:
         await self.world.stop_master()
         await self.world.settle(self.rng.choice((0, 3, 60)))
-        open_runs = [run_ for run_ in self.master.runs.values() if not run_.over]
-        await self.world.start_master([run_.record for run_ in open_runs])
-        for run_ in open_runs:
+        open_allocations = [run_ for run_ in self.master.runs.values() if not run_.over]
+        await self.world.start_master([run_.record for run_ in open_allocations])
+        for run_ in open_allocations:
             if run_.killed:
                 await self.world.backend.kill(run_.request.allocation_id)
             elif run_.containers and not run_.started:

@@ -19,7 +19,7 @@ from master.core.scheduler.types import (
     SchedulerType,
 )
 from rm_backends.agents.options import PoolOptions
-from rm_backends.base import AllocationRequest, ContainerPhase, RestoreRecord, RunNote
+from rm_backends.base import AllocationHint, AllocationRequest, ContainerPhase, RestoreRecord
 from tests.fakes.agents_world import SUBMITTED, AgentsWorld, agents_world, allocation
 from tests.fakes.first_fit import first_fit
 from tests.fakes.virtual_time import run
@@ -137,13 +137,13 @@ def test_notes_tell_of_checkpoints_and_ends() -> None:
         await world.add_agent("a1")
         await world.run_allocation(learned(allocation(1), 60.0))
         saved, end = SUBMITTED + timedelta(seconds=40), SUBMITTED + timedelta(seconds=500)
-        world.backend.note_run(RunNote(allocation_id="task-1.1", last_checkpoint=saved))
+        world.backend.hint(AllocationHint(allocation_id="task-1.1", last_checkpoint=saved))
         seen = await watched.running(world, "task-1.1")
         assert seen.last_checkpoint == saved.timestamp()
         assert seen.expected_end == seen.started + 60.0, (
             "its job's run time counts until it is told"
         )
-        world.backend.note_run(RunNote(allocation_id="task-1.1", expected_end=end))
+        world.backend.hint(AllocationHint(allocation_id="task-1.1", expected_end=end))
         seen = await watched.running(world, "task-1.1")
         assert (seen.last_checkpoint, seen.expected_end) == (saved.timestamp(), end.timestamp())
         await world.backend.update_job(learned(allocation(1), 90.0).job)
@@ -157,7 +157,7 @@ def test_a_note_on_what_does_not_run_says_nothing(whose: str) -> None:
     async def scenario(watched: Watched, world: AgentsWorld) -> None:
         await world.backend.request(allocation(1, slots=1))
         await world.settle()
-        world.backend.note_run(RunNote(allocation_id=whose, last_checkpoint=SUBMITTED))
+        world.backend.hint(AllocationHint(allocation_id=whose, last_checkpoint=SUBMITTED))
         await world.add_agent("a1")
         await world.master.granted("task-1.1")
         assert (await watched.running(world, "task-1.1")).last_checkpoint is None
@@ -171,7 +171,7 @@ def test_a_note_alone_makes_nobody_look() -> None:
         await world.run_allocation(allocation(1))
         await world.settle()
         looks = len(watched.seen)
-        world.backend.note_run(RunNote(allocation_id="task-1.1", last_checkpoint=SUBMITTED))
+        world.backend.hint(AllocationHint(allocation_id="task-1.1", last_checkpoint=SUBMITTED))
         await world.settle()
         assert len(watched.seen) == looks
 
@@ -188,7 +188,7 @@ def test_restored_runs_have_the_place_and_run_time_of_their_record() -> None:
         await world.restart([record])
         end = SUBMITTED + timedelta(seconds=500)
         assert (await watched.running(world, "task-1.1")).request.expected_run_s == 60.0
-        world.backend.note_run(RunNote(allocation_id="task-1.1", expected_end=end))
+        world.backend.hint(AllocationHint(allocation_id="task-1.1", expected_end=end))
         seen = await watched.running(world, "task-1.1")
         assert seen.expected_end == end.timestamp()
         assert watched.seen[-1].jobs["job-1"].position == Decimal(7)
@@ -212,9 +212,6 @@ def test_a_job_with_fewer_max_slots_than_it_needs_waits_and_says_so() -> None:
             await world.master.granted("task-1.1")
 
     run(main(), limit_s=24 * 3600)
-
-
-# --- the queue as users see it ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from master.allocations import machine as allocation
+from master.allocations.backoff import MAX_ABORTS
 from master.allocations.machine import (
     AllocationPhase,
     AskResources,
@@ -39,7 +40,6 @@ from master.allocations.machine import (
     KillContainers,
     Withdraw,
 )
-from master.allocations.pauses import MAX_ABORTS
 from master.core.jobs import JobChange, SetMaxSlots, SetPlace, SetPool, SetPriority, SetWeight
 from master.tasks import machine
 from master.tasks.state import CommandPhase, CommandState
@@ -92,13 +92,13 @@ def test_what_never_started_asks_again_after_a_pause(
     assert state.phase is CommandPhase.ACTIVE
     assert machine.next_deadline(state) == NOW + timedelta(seconds=1)
     assert machine.clock_ticked(state, NOW).state is state, "not before the pause is over"
-    reason = machine.why_it_pauses(state)
+    reason = machine.backoff_reason(state)
     assert reason is not None
     assert "could not be started" in reason.text
     again = machine.clock_ticked(state, NOW + timedelta(seconds=1))
     assert again.effects == (AskResources("cmd.2"),)
     assert machine.next_deadline(again.state) is None
-    assert machine.why_it_pauses(again.state) is None
+    assert machine.backoff_reason(again.state) is None
     assert machine.settle(state, NOW).effects == (AskResources("cmd.2"),), "a restart tries at once"
 
 
@@ -160,9 +160,6 @@ def test_events_of_an_earlier_run_change_nothing() -> None:
     assert machine.allocation_event(state, NOW, "cmd.1", late) == machine.Step(state)
 
 
-# --- the job queue ----------------------------------------------------------------------------------------------------
-
-
 def test_priority_and_place_can_be_changed_even_while_it_runs() -> None:
     state = machine.change_job(running(), SetPlace(Decimal("12.5"), 7))
     assert (state.position, state.config.resources.priority) == (Decimal("12.5"), 7)
@@ -186,8 +183,6 @@ def test_a_job_that_is_over_cannot_be_changed() -> None:
     with pytest.raises(InvalidState, match=r"is over \(success\)"):
         machine.change_job(exited(running(), OK).state, SetPriority(3))
 
-
-# --- walks ------------------------------------------------------------------------------------------------------------
 
 EXITS = (OK, BAD, KILLED, REFUSED, BAD_MOUNT, AGENT_DIED)
 REFUSAL = f"exit {EXITS.index(REFUSED)}"

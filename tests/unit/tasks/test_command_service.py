@@ -125,9 +125,6 @@ async def stored(cluster: ScriptedCluster, command_id: str) -> Any:
     return await CommandQueries(cluster.store).command(command_id)
 
 
-# --- one life ---------------------------------------------------------------------------------------------------------
-
-
 async def test_launching_asks_for_slots_once_all_of_it_is_written(
     cluster: ScriptedCluster,
 ) -> None:
@@ -274,9 +271,6 @@ async def test_what_never_started_is_asked_for_again_after_a_pause(
     assert cluster.rm.take() == [("request", f"{live.state.id}.2")]
 
 
-# --- refusals ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("config", "words"),
     [
@@ -339,9 +333,6 @@ async def test_files_and_a_work_dir_of_the_users_own_exclude_each_other(
     assert (await stored(cluster, launched.id))["context"]
 
 
-# --- the job queue ----------------------------------------------------------------------------------------------------
-
-
 async def test_the_job_of_a_command(cluster: ScriptedCluster) -> None:
     live = await launch(cluster, description="mine", resources={"priority": 5})
     assert cluster.commands.job_root(live.state.job_id) is live
@@ -388,9 +379,6 @@ async def test_a_priority_that_is_none_is_refused(cluster: ScriptedCluster) -> N
         await cluster.commands.set_priority(live.state.id, 3)
     with pytest.raises(NotFound):
         await cluster.commands.set_priority("no-such", 3)
-
-
-# --- restarts ---------------------------------------------------------------------------------------------------------
 
 
 async def test_a_restart_finds_every_command_where_it_was(
@@ -471,9 +459,6 @@ async def test_a_crash_after_any_commit_loses_nothing(
             await report(cluster, live, ContainerPhase.RUNNING)
         await exit_with(cluster, live, 0)
         assert live.state.exit_status == "success"
-
-
-# --- lists ------------------------------------------------------------------------------------------------------------
 
 
 async def test_lists_show_commands_that_are_over_too(

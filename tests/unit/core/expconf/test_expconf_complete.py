@@ -331,8 +331,6 @@ def test_storage_comes_from_the_workspace_then_the_cluster() -> None:
     assert "host_path" not in document
 
 
-# --- properties ---
-
 names = st.text("abcxyz_", min_size=1, max_size=6)
 bounds = st.integers(-5, 5)
 wholes = st.integers(-(2**63), 2**63)

@@ -9,7 +9,7 @@ import pytest
 
 from master.core.scheduler import decide
 from master.core.scheduler.forecast import HORIZON_S, MOST_STEPS, WORK, expected_start
-from master.core.scheduler.returns import LEAVING_S
+from master.core.scheduler.release_forecast import LEAVING_S
 from master.core.scheduler.types import (
     AgentState,
     Decision,

@@ -51,7 +51,7 @@ class Flow:
         self._add("gang", (self._request("gang", slots, preemptible=True),))
 
     @property
-    def gang_runs(self) -> bool:
+    def gang_allocations(self) -> bool:
         return any(one.request.id == GANG for one in self.pool.running)
 
     def tick(self) -> None:
@@ -111,7 +111,7 @@ def waited_s(settings: SchedulerSettings, seed: int, *, slots: int, known: bool)
     flow = Flow(settings, seed=seed, slots=slots, known=known)
     while flow.pool.now < 3 * (RESERVE_AFTER_S + LONGEST_S):
         flow.tick()
-        if flow.gang_runs:
+        if flow.gang_allocations:
             return flow.pool.now - 1.0
     return None
 
@@ -154,7 +154,7 @@ def test_known_run_times_keep_reserved_slots_in_use() -> None:
         parts = []
         for seed in range(6):
             flow = Flow(settings, seed=seed, slots=16, known=known)
-            while not flow.gang_runs:
+            while not flow.gang_allocations:
                 flow.tick()
             parts += flow.utilisation[int(RESERVE_AFTER_S / TICK_S) :]
         return sum(parts) / len(parts)

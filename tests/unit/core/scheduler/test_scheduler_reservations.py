@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from master.core.reasons import ReasonKind
 from master.core.scheduler.fitting import REAL, FreeAgent, FreeSlots, Shape, shape_of
+from master.core.scheduler.release_forecast import LEAVING_S, facts_since
 from master.core.scheduler.reservations import (
     MOST,
     Reservation,
@@ -18,7 +19,6 @@ from master.core.scheduler.reservations import (
     reserve_for_starving,
     reserved,
 )
-from master.core.scheduler.returns import LEAVING_S, facts_since
 from master.core.scheduler.types import (
     AgentState,
     Placement,

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.core.scheduler.shares import Stake, divide
+from master.core.scheduler.shares import Entitlement, divide
 
 
-def stake(
+def entitlement(
     job_id: str,
     demand: int,
     weight: float = 1.0,
@@ -19,51 +19,88 @@ def stake(
     floor: int = 0,
     gang: int = 1,
     stays: bool = False,
-) -> Stake:
-    return Stake(job_id, weight, demand, floor, gang, stays)
+) -> Entitlement:
+    return Entitlement(job_id, weight, demand, floor, gang, stays)
 
 
 @pytest.mark.parametrize(
-    ("capacity", "stakes", "expected"),
+    ("capacity", "entitlements", "expected"),
     [
-        pytest.param(8, [stake("a", 10), stake("b", 30)], [2, 6], id="by demand"),
-        pytest.param(8, [stake("a", 10, 3.0), stake("b", 30)], [4, 4], id="by demand x weight"),
-        pytest.param(100, [stake("a", 10), stake("b", 30)], [10, 30], id="enough for all"),
-        pytest.param(12, [stake("a", 2, 9.0), stake("b", 20)], [2, 10], id="capped, rest flows on"),
-        pytest.param(5, [stake("a", 9), stake("b", 9)], [3, 2], id="remainder to the older"),
+        pytest.param(8, [entitlement("a", 10), entitlement("b", 30)], [2, 6], id="by demand"),
         pytest.param(
-            10, [stake("a", 10), stake("b", 20)], [3, 7], id="remainder to the largest remainder"
-        ),
-        pytest.param(8, [stake("a", 10, floor=5), stake("b", 30)], [5, 3], id="floor"),
-        pytest.param(
-            4, [stake("a", 9, floor=5), stake("b", 3)], [5, 0], id="floors above capacity"
-        ),
-        pytest.param(0, [stake("a", 3), stake("b", 3)], [0, 0], id="nothing to share"),
-        pytest.param(8, [stake("a", 20), stake("b", 20, 0.0)], [7, 1], id="weight 0 gets a turn"),
-        pytest.param(8, [stake("a", 4), stake("b", 20, math.nan)], [4, 4], id="no weight at all"),
-        pytest.param(8, [stake("a", 8, gang=8), stake("b", 8, gang=8)], [8, 0], id="turn by age"),
-        pytest.param(
-            8, [stake("a", 30), stake("b", 8, gang=8)], [8, 0], id="no older job is starved"
+            8, [entitlement("a", 10, 3.0), entitlement("b", 30)], [4, 4], id="by demand x weight"
         ),
         pytest.param(
-            16, [stake("a", 90), stake("b", 8, gang=8)], [8, 8], id="lifted, others shrink"
+            100, [entitlement("a", 10), entitlement("b", 30)], [10, 30], id="enough for all"
+        ),
+        pytest.param(
+            12,
+            [entitlement("a", 2, 9.0), entitlement("b", 20)],
+            [2, 10],
+            id="capped, rest flows on",
+        ),
+        pytest.param(
+            5, [entitlement("a", 9), entitlement("b", 9)], [3, 2], id="remainder to the older"
+        ),
+        pytest.param(
+            10,
+            [entitlement("a", 10), entitlement("b", 20)],
+            [3, 7],
+            id="remainder to the largest remainder",
+        ),
+        pytest.param(8, [entitlement("a", 10, floor=5), entitlement("b", 30)], [5, 3], id="floor"),
+        pytest.param(
+            4,
+            [entitlement("a", 9, floor=5), entitlement("b", 3)],
+            [5, 0],
+            id="floors above capacity",
+        ),
+        pytest.param(0, [entitlement("a", 3), entitlement("b", 3)], [0, 0], id="nothing to share"),
+        pytest.param(
+            8, [entitlement("a", 20), entitlement("b", 20, 0.0)], [7, 1], id="weight 0 gets a turn"
+        ),
+        pytest.param(
+            8, [entitlement("a", 4), entitlement("b", 20, math.nan)], [4, 4], id="no weight at all"
+        ),
+        pytest.param(
+            8, [entitlement("a", 8, gang=8), entitlement("b", 8, gang=8)], [8, 0], id="turn by age"
         ),
         pytest.param(
             8,
-            [stake("a", 990), stake("b", 1, stays=True), stake("c", 1, stays=True), stake("d", 1)],
+            [entitlement("a", 30), entitlement("b", 8, gang=8)],
+            [8, 0],
+            id="no older job is starved",
+        ),
+        pytest.param(
+            16,
+            [entitlement("a", 90), entitlement("b", 8, gang=8)],
+            [8, 8],
+            id="lifted, others shrink",
+        ),
+        pytest.param(
+            8,
+            [
+                entitlement("a", 990),
+                entitlement("b", 1, stays=True),
+                entitlement("c", 1, stays=True),
+                entitlement("d", 1),
+            ],
             [5, 1, 1, 1],
             id="what stays passes the turn on",
         ),
         pytest.param(
-            8, [stake("a", 990), stake("b", 1), stake("c", 1)], [7, 1, 0], id="one turn at a time"
+            8,
+            [entitlement("a", 990), entitlement("b", 1), entitlement("c", 1)],
+            [7, 1, 0],
+            id="one turn at a time",
         ),
     ],
 )
-def test_division(capacity: int, stakes: list[Stake], expected: list[int]) -> None:
-    assert list(divide(capacity, stakes).values()) == expected
+def test_division(capacity: int, entitlements: list[Entitlement], expected: list[int]) -> None:
+    assert list(divide(capacity, entitlements).values()) == expected
 
 
-stakes = st.lists(
+entitlements = st.lists(
     st.builds(
         lambda demand, weight, floor, gang: (demand, weight, min(floor, demand), gang),
         st.integers(0, 60),
@@ -75,12 +112,12 @@ stakes = st.lists(
 )
 
 
-@given(capacity=st.integers(0, 80), rows=stakes)
+@given(capacity=st.integers(0, 80), rows=entitlements)
 def test_division_is_complete_and_within_bounds(
     capacity: int, rows: list[tuple[int, float, int, int]]
 ) -> None:
     jobs = [
-        stake(f"j{i:02d}", demand, weight, floor=floor, gang=gang)
+        entitlement(f"j{i:02d}", demand, weight, floor=floor, gang=gang)
         for i, (demand, weight, floor, gang) in enumerate(rows)
     ]
     shares = divide(capacity, jobs)
@@ -102,7 +139,7 @@ def test_division_is_complete_and_within_bounds(
 def test_shares_of_single_slots_are_within_one_of_the_proportion(
     capacity: int, rows: list[tuple[int, float]]
 ) -> None:
-    jobs = [stake(f"j{i:02d}", demand, weight) for i, (demand, weight) in enumerate(rows)]
+    jobs = [entitlement(f"j{i:02d}", demand, weight) for i, (demand, weight) in enumerate(rows)]
     shares = divide(capacity, jobs)
     exact = proportional(capacity, rows)
     # One slot of rounding, and one that is lent to the job whose turn it is.

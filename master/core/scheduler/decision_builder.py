@@ -12,9 +12,9 @@ from typing import NamedTuple, TypeAlias
 
 from master.core.scheduler import explain
 from master.core.scheduler.aux_places import place_aux
+from master.core.scheduler.availability import Availability
 from master.core.scheduler.fitting import EXPECTED, REAL, Shape
 from master.core.scheduler.ledger import open_ledger
-from master.core.scheduler.outlook import Outlook
 from master.core.scheduler.types import (
     Decision,
     Placement,
@@ -41,15 +41,15 @@ class Placed(NamedTuple):
     backfilled: bool = False
 
 
-class Draft:
+class DecisionBuilder:
     """The working state of one decision. Where a method takes a shape, that may be narrower than the request's own."""
 
     def __init__(self, pool: PoolState, *, strict: bool = False) -> None:
-        """`strict` promises are explained by `Outlook`."""
+        """`strict` promises are explained by `Availability`."""
         self.pool = pool
         self.ledger = open_ledger(pool)
         self.books = self.ledger.books
-        self.outlook = Outlook(pool.settings, self.ledger, strict=strict)
+        self.availability = Availability(pool.settings, self.ledger, strict=strict)
         self.starts: dict[str, Start] = {}
         self.reasons: dict[str, Waiting] = {}
         self.releases: dict[str, Release] = {}
@@ -62,14 +62,14 @@ class Draft:
         """How often victims gave back more than was needed."""
         self._no_room: dict[bool, set[Shape]] = {False: set(), True: set()}
         self._unfit: dict[int, set[Shape]] = {REAL: set(), EXPECTED: set()}
-        """Shapes that the outlook has no place for, by tier, until more is asked to leave."""
+        """Shapes that the availability has no place for, by tier, until more is asked to leave."""
 
     def find_free(self, shape: Shape, *, open_only: bool = False) -> dict[str, int] | None:
         """A place that may be given away now, for policies that take nothing back: what has none gets none later."""
         no_room = self._no_room[open_only]
         if shape in no_room:
             return None
-        view = self.outlook.open if open_only else self.outlook.spare
+        view = self.availability.open if open_only else self.availability.spare
         placement = view.find(shape)
         if placement is None:
             no_room.add(shape)
@@ -83,7 +83,7 @@ class Draft:
         *,
         backfilled: bool = False,
     ) -> None:
-        self.outlook.start(placement)
+        self.availability.start(placement)
         self.placed[request.id] = Placed(request, shape, placement, backfilled)
         self.books[request.job_id].hold(request)
         self.starts[request.id] = Start(
@@ -94,15 +94,15 @@ class Draft:
         """Reserve slots that are coming back, or with the second tier those of expected agents, if they suffice."""
         if shape in self._unfit[tier]:
             return False
-        placement = self.outlook.later.find(shape, tier)
+        placement = self.availability.later.find(shape, tier)
         if placement is None:
             self._unfit[tier].add(shape)
             return False
-        self.outlook.promise(placement)
+        self.availability.promise(placement)
         self.books[request.job_id].promised += request.slots
         if tier == REAL:
             self.placed[request.id] = Placed(request, shape, placement)
-            self.wait_for(request, shape, self.outlook.wait_on(placement))
+            self.wait_for(request, shape, self.availability.wait_on(placement))
         else:
             why = self._expected.get(shape) or explain.expected(shape, self.pool)
             self.reasons[request.id] = self._expected[shape] = why
@@ -110,7 +110,7 @@ class Draft:
 
     def settle(self, request: Request, shape: Shape) -> bool:
         """Let it wait until what is leaving has left, if that leaves over enough slots that may do for it."""
-        leavers = self.outlook.settling(shape)
+        leavers = self.availability.settling(shape)
         if leavers:
             self.wait_for(request, shape, leavers)
         return bool(leavers)
@@ -129,7 +129,7 @@ class Draft:
         if cleared is None:
             return False
         self._ask(cleared, request, why)
-        free_now = self.outlook.swap(cleared.placement, shape)
+        free_now = self.availability.swap(cleared.placement, shape)
         if free_now is not None or self._is_anything_left(cleared):
             self._unfit = {REAL: set(), EXPECTED: set()}
             self.leftovers += 1
@@ -138,21 +138,21 @@ class Draft:
         else:
             self.books[request.job_id].promised += request.slots
             self.placed[request.id] = Placed(request, shape, cleared.placement)
-            self.wait_for(request, shape, self.outlook.wait_on(cleared.placement))
+            self.wait_for(request, shape, self.availability.wait_on(cleared.placement))
         return True
 
     def place(self, placed: Sequence[Placed]) -> None:
         """Start what has its slots free now, in this order, and promise theirs to the others."""
         for one in placed:
             request, shape, placement, backfilled = one
-            if self.outlook.is_free(placement):
+            if self.availability.is_free(placement):
                 self.reasons.pop(request.id, None)
                 self.start(request, shape, placement, backfilled=backfilled)
             else:
                 self.placed[request.id] = one
-                self.outlook.promise(placement)
+                self.availability.promise(placement)
                 self.books[request.job_id].promised += request.slots
-                self.wait_for(request, shape, self.outlook.wait_on(placement))
+                self.wait_for(request, shape, self.availability.wait_on(placement))
 
     def unplace(self) -> list[Placed]:
         """Take all places back, to give them again otherwise; what had them, in the order of service."""
@@ -161,10 +161,10 @@ class Draft:
             book = self.books[request.job_id]
             if request.id in self.starts:
                 book.take_back(request)
-                self.outlook.undo_start(placement)
+                self.availability.undo_start(placement)
             else:
                 book.promised -= request.slots
-                self.outlook.undo_promise(placement)
+                self.availability.undo_promise(placement)
         self.starts.clear()
         self.placed.clear()
         self._no_room = {False: set(), True: set()}
@@ -192,18 +192,18 @@ class Draft:
             if leaver.id in self.starts:
                 del self.starts[leaver.id], self.placed[leaver.id]
                 book.take_back(leaver)
-                self.outlook.note_taken_back(victim)
+                self.availability.note_taken_back(victim)
             else:
                 self.releases[leaver.id] = Release(
                     request_id=leaver.id, why=why(victim, request), for_requests=(request.id,)
                 )
                 book.let_go(leaver)
-                self.outlook.note_asked(victim)
+                self.availability.note_asked(victim)
 
     def _is_anything_left(self, cleared: Clearing) -> bool:
         """Whether the victims give back more than the gang takes: others may have a place there."""
-        if self.outlook.left <= 0:
+        if self.availability.left <= 0:
             return False
-        later = self.outlook.later
+        later = self.availability.later
         agents = {agent for victim in cleared.victims for agent in victim.placement}
         return any(later.free_on(agent) > 0 for agent in agents)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from master.experiments.draft import Draft, Env
 from master.experiments.state import ExperimentState, Phase, RunSettings, TrialState
+from master.experiments.step_builder import Env, StepBuilder
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -23,7 +23,7 @@ def trial(number: int, phase: Phase = Phase.ACTIVE) -> TrialState:
     )
 
 
-def draft() -> tuple[ExperimentState, Draft]:
+def builder() -> tuple[ExperimentState, StepBuilder]:
     state = ExperimentState(
         id=1,
         job_id="j",
@@ -34,11 +34,13 @@ def draft() -> tuple[ExperimentState, Draft]:
         created_at=NOW,
         trials={"r1": trial(1), "r2": trial(2)},
     )
-    return state, Draft(state, Env(now=NOW, search=cast("Any", None), next_trial_id=lambda: 3))
+    return state, StepBuilder(
+        state, Env(now=NOW, search=cast("Any", None), next_trial_id=lambda: 3)
+    )
 
 
 def test_the_state_that_a_step_begins_with_stays_as_it_was() -> None:
-    before, made = draft()
+    before, made = builder()
     made.put(trial(1, Phase.CANCELED))
     made.put(trial(3))
     assert {id_: t.phase for id_, t in before.trials.items()} == {
@@ -54,7 +56,7 @@ def test_the_state_that_a_step_begins_with_stays_as_it_was() -> None:
 
 
 def test_trials_are_copied_once_for_all_changes_of_a_step() -> None:
-    _, made = draft()
+    _, made = builder()
     made.put(trial(1, Phase.CANCELED))
     trials = made.state.trials
     made.put(trial(2, Phase.CANCELED))
@@ -63,7 +65,7 @@ def test_trials_are_copied_once_for_all_changes_of_a_step() -> None:
 
 
 def test_what_a_step_has_answered_stays_as_it_is() -> None:
-    _, made = draft()
+    _, made = builder()
     made.put(trial(1, Phase.CANCELED))
     answered = made.done().state
     made.put(trial(2, Phase.CANCELED))
@@ -71,7 +73,7 @@ def test_what_a_step_has_answered_stays_as_it_is() -> None:
 
 
 def test_runs_of_one_step_queue_in_its_order() -> None:
-    _, made = draft()
+    _, made = builder()
     times = [made.request_time() for _ in range(3)]
     assert times[0] == NOW
     assert times == sorted(set(times))

@@ -40,7 +40,7 @@ from windlass.base.clock import Clock
 from windlass.base.ids import Ids
 
 
-class Holdings:
+class Assignments:
     """Agents by id and held entries by allocation id. `changed` is called when the scheduler may decide otherwise."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""One turn of the provisioner without its I/O: what the answers of providers mean, and what follows from a plan. Pure.
+"""A reconcile pass without its I/O: what the answers of providers mean, and what follows from a plan. Pure.
 
     absorb(events) -> plan_input -> plan() -> apply(plan), end(wishes) -> commit -> due calls -> events -> ...
 
@@ -52,8 +52,8 @@ GIVE_UP_TRIES = 3
 """A launch that was never answered is given up after so many tries and so long, if a list shows none of it."""
 
 
-class Turn:
-    """A state being changed: collects one turn's changes and freezes them at the end. Used within one call only."""
+class ReconcilePass:
+    """A state being changed: collects the changes of one pass and freezes them at the end. For one call only."""
 
     def __init__(self, state: FleetState, setups: Mapping[str, PoolSetup], now: float) -> None:
         self._state = state

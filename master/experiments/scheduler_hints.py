@@ -1,4 +1,4 @@
-"""What an experiment tells the scheduler: its job's order, when its runs will end, when they last saved their work.
+"""What an experiment tells the scheduler: its job's order, when allocations will end and when they last saved.
 
 Kept in memory, and no failure here is the failure of a report. A changed order is told until it was heard; requests,
 and the records of a restart, bring the order along too. The rest are hints: a lost one is not told again.
@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from master.allocations.told_order import ToldOrder
+from master.allocations.order_sync import OrderSync
 from master.experiments.run_times import (
     NEWEST_RUNS,
     Pace,
@@ -24,23 +24,23 @@ from master.experiments.run_times import (
     typical_s,
 )
 from master.experiments.state import ExperimentState, TrialState
-from rm_backends.base import JobOrder, ResourceManager, RunNote
+from rm_backends.base import AllocationHint, JobOrder, ResourceManager
 
 log = structlog.get_logger(__name__)
 
 
-class SchedulerNews:
+class SchedulerHints:
     """Of one experiment."""
 
     def __init__(self, rm: Callable[[], ResourceManager], state: ExperimentState) -> None:
         self._rm = rm
         self._finished = deque(newest_run_s(state.trials.values()), maxlen=NEWEST_RUNS)
-        """How long the newest finished runs took, in seconds."""
+        """How long the newest finished allocations took, in seconds."""
         self.run_time_s = typical_s(self._finished)
-        """How long its runs take, as told; it does not follow every small change."""
-        self._told = ToldOrder(rm, self.order_of(state))
+        """How long its allocations take, as told; it does not follow every small change."""
+        self._told = OrderSync(rm, self.order_of(state))
         self._paces: dict[str, Pace] = {}
-        """Task id -> the pace of its current run."""
+        """Task id -> the pace of its current allocation."""
 
     def order_of(self, state: ExperimentState) -> JobOrder:
         settings = state.settings
@@ -58,12 +58,12 @@ class SchedulerNews:
         """Whether its order has changed since it was told."""
         return not state.phase.is_terminal and self._told.differs(self.order_of(state))
 
-    async def tell_order(self, state: ExperimentState) -> None:
+    async def sync_order(self, state: ExperimentState) -> None:
         """Does nothing if there is nothing new. What fails is still new afterwards."""
         if self.has_order(state):
             await self._told.tell(self.order_of(state))
 
-    def run_ended(self, trial: TrialState) -> None:
+    def allocation_ended(self, trial: TrialState) -> None:
         """Learn from it, if it finished its trial."""
         self._paces.pop(trial.task_id, None)
         if (seconds := finished_run_s(trial)) is not None:
@@ -78,28 +78,32 @@ class SchedulerNews:
             return
         usual = timedelta(seconds=self.run_time_s)
         for trial in state.trials.values():
-            run = trial.open_allocation
-            if run is not None and run.started_at is not None:
-                self._note(RunNote(allocation_id=run.id, expected_end=run.started_at + usual))
+            allocation = trial.open_allocation
+            if allocation is not None and allocation.started_at is not None:
+                self._note(
+                    AllocationHint(
+                        allocation_id=allocation.id, expected_end=allocation.started_at + usual
+                    )
+                )
 
     def progressed(self, trial: TrialState, now: datetime) -> None:
         """The trial has reported its progress."""
-        run = trial.open_allocation
-        if run is None or not run.has_slots:
+        allocation = trial.open_allocation
+        if allocation is None or not allocation.has_slots:
             return
-        known = self._paces.get(run.task_id)
-        pace = self._paces[run.task_id] = paced(known, run.id, trial.progress, now)
+        known = self._paces.get(allocation.task_id)
+        pace = self._paces[allocation.task_id] = paced(known, allocation.id, trial.progress, now)
         if (end := expected_end(pace)) is not None:
-            self._note(RunNote(allocation_id=run.id, expected_end=end))
+            self._note(AllocationHint(allocation_id=allocation.id, expected_end=end))
 
     def checkpointed(self, trial: TrialState, now: datetime) -> None:
-        """The trial's current run has saved its work."""
-        run = trial.open_allocation
-        if run is not None and run.has_slots:
-            self._note(RunNote(allocation_id=run.id, last_checkpoint=now))
+        """The trial's current allocation has saved its work."""
+        allocation = trial.open_allocation
+        if allocation is not None and allocation.has_slots:
+            self._note(AllocationHint(allocation_id=allocation.id, last_checkpoint=now))
 
-    def _note(self, note: RunNote) -> None:
+    def _note(self, note: AllocationHint) -> None:
         try:
-            self._rm().note_run(note)
+            self._rm().hint(note)
         except Exception:
-            log.exception("a note on a run was lost", allocation=note.allocation_id)
+            log.exception("a note on an allocation was lost", allocation=note.allocation_id)

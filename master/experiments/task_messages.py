@@ -1,13 +1,13 @@
-"""What the master writes into the logs of trials: when a run was queued, placed, started, and why it ended."""
+"""What the master writes into the logs of trials: when an allocation was queued, placed, started, and why it ended."""
 
 from __future__ import annotations
 
-from master.allocations.narration import TaskLog, tell_runs
-from master.experiments.draft import Step
+from master.allocations.task_messages import TaskLog, tell_allocations
 from master.experiments.state import ExperimentState
+from master.experiments.step_builder import Step
 
 
-class Narrator:
+class TaskMessages:
     """Tells the task logs what changed between two states of an experiment."""
 
     def __init__(self, log: TaskLog) -> None:
@@ -21,4 +21,4 @@ class Narrator:
                 continue
             last = previous.allocation if previous is not None else None
             name = f"Trial {trial.id} (Experiment {step.state.id})"
-            tell_runs(self._log, name, last, step.replaced.get(request_id), trial.allocation)
+            tell_allocations(self._log, name, last, step.replaced.get(request_id), trial.allocation)

@@ -11,7 +11,7 @@ from rm_backends.base import JobOrder, ResourceManager
 log = structlog.get_logger(__name__)
 
 
-class ToldOrder:
+class OrderSync:
     """Of one job. Requests, and the records of a restart, bring the order along: it begins as told."""
 
     def __init__(self, rm: Callable[[], ResourceManager], order: JobOrder) -> None:

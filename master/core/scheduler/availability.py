@@ -9,7 +9,7 @@ from master.core.scheduler.ledger import Ledger
 from master.core.scheduler.types import Placement, Running, SchedulerSettings
 
 
-class Outlook:
+class Availability:
     """Views that are kept in step.
 
     `later` has the slots that are free or on their way back, and expected agents as its second tier. `spare` has what

@@ -40,7 +40,7 @@ class Step:
 
 
 @dataclass(slots=True)
-class Draft:
+class StepBuilder:
     """A step in the making. Lives only inside one step function."""
 
     state: ExperimentState
@@ -50,7 +50,7 @@ class Draft:
     replaced: dict[str, AllocationState] = field(default_factory=dict)
     _asked: int = field(default=0, init=False)
     _trials: dict[str, TrialState] = field(default_factory=dict, init=False)
-    """Those of `state`, once they are the draft's own."""
+    """Those of `state`, once they are the builder's own."""
 
     def put(self, trial: TrialState) -> None:
         """The trials are copied at the first change only: a step may change thousands of them."""
@@ -60,7 +60,7 @@ class Draft:
         self._trials[trial.request_id] = trial
 
     def request_time(self) -> datetime:
-        """Of one more run: a microsecond after the one before, so that a step's runs queue in its order."""
+        """Of one more allocation: a microsecond after the one before, so that a step's runs queue in its order."""
         self._asked += 1
         return self.env.now + timedelta(microseconds=self._asked - 1)
 

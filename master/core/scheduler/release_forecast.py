@@ -46,7 +46,7 @@ class Parcel(NamedTuple):
     slots: int
 
 
-class Returns:
+class ReleaseForecast:
     """The parcels of all agents. Every agent's parcels together are the slots it will have."""
 
     def __init__(

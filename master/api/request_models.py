@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeAlias
 from fastapi import Path
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from master.api.bodies import camel
+from master.api.middleware import camel
 from master.store.paging import Page
 
 MAX_ID = 2**31 - 1

@@ -1,4 +1,4 @@
-"""What the master writes into a task's log: when a run was queued, placed, started, and why it ended."""
+"""What the master writes into a task's log: when an allocation was queued, placed, started, and why it ended."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ class TaskLog(Protocol):
         ...
 
 
-def tell_runs(
-    log: TaskLog, name: str, old: AllocationState | None, *runs: AllocationState | None
+def tell_allocations(
+    log: TaskLog, name: str, old: AllocationState | None, *allocations: AllocationState | None
 ) -> None:
-    """One step of a task called `name`: the end of the run that was replaced, then the run that is."""
+    """One step of a task called `name`: the end of the allocation that was replaced, then the allocation that is."""
     last = old
-    for run in runs:
-        if run is not None and run is not last:
-            for level, line in lines(name, last, run):
-                log.say(run.task_id, run.id, line, level=level)
-            last = run
+    for allocation in allocations:
+        if allocation is not None and allocation is not last:
+            for level, line in lines(name, last, allocation):
+                log.say(allocation.task_id, allocation.id, line, level=level)
+            last = allocation
 
 
 def lines(name: str, old: AllocationState | None, new: AllocationState) -> list[tuple[str, str]]:
-    """(level, text) for each thing worth saying about a run's step."""
+    """(level, text) for each thing worth saying about an allocation's step."""
     fresh = old is None or old.id != new.id
     said: list[tuple[str, str]] = []
     if fresh:

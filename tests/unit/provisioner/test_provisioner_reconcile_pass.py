@@ -1,4 +1,4 @@
-"""What one turn makes of answers that are partial, late or twice."""
+"""What one reconcile pass makes of answers that are partial, late or twice."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from provisioner.fleet_state import (
     Told,
 )
 from provisioner.providers.base import FoundInstance, FoundState
+from provisioner.reconcile_pass import ReconcilePass
 from provisioner.snapshot import called, due_launches
-from provisioner.turn import Turn
 from provisioner.types import PoolSettings
 from tests.fakes.fleet_world import CLUSTER, an_offer
 
@@ -62,9 +62,9 @@ def asked(now: float = 0.0) -> FleetState:
 
 
 def after(state: FleetState, now: float, *events: Event) -> FleetState:
-    turn = Turn(state, SETUPS, now)
-    turn.absorb(events, Agents())
-    return turn.result()
+    reconcile_pass = ReconcilePass(state, SETUPS, now)
+    reconcile_pass.absorb(events, Agents())
+    return reconcile_pass.result()
 
 
 def test_a_list_that_shows_part_of_a_launch_makes_no_orphans() -> None:

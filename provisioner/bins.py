@@ -13,7 +13,7 @@ from provisioner.demand import GangClass, nodes_needed
 from provisioner.types import AUX_PLACES, Gang
 
 
-class Room:
+class Bin:
     """One node, running or coming, with what planning has put on it so far."""
 
     __slots__ = ("aux", "claims", "coming", "free", "name", "old_claims", "ready_in_s", "slots")
@@ -51,43 +51,43 @@ class Room:
 
 
 class Claimed:
-    """Which rooms a request got."""
+    """Which bins a request got."""
 
     __slots__ = ("by_request",)
 
     def __init__(self) -> None:
-        self.by_request: dict[str, tuple[Room, ...]] = {}
+        self.by_request: dict[str, tuple[Bin, ...]] = {}
 
-    def add(self, request_ids: Iterable[str], rooms: tuple[Room, ...]) -> None:
+    def add(self, request_ids: Iterable[str], bins: tuple[Bin, ...]) -> None:
         for request_id in request_ids:
-            self.by_request[request_id] = rooms
+            self.by_request[request_id] = bins
 
 
-class Rooms:
-    """All rooms of one pool. Rooms fill up as claims are made; the order of calls is the order of precedence."""
+class Bins:
+    """All bins of one pool. Bins fill up as claims are made; the order of calls is the order of precedence."""
 
-    def __init__(self, rooms: Sequence[Room]) -> None:
-        self.all = rooms
+    def __init__(self, bins: Sequence[Bin]) -> None:
+        self.all = bins
         self.claimed = Claimed()
-        self._up: dict[int, list[Room]] = {}
-        self._coming: dict[int, list[Room]] = {}
-        self._whole: dict[int, list[Room]] = {}
+        self._up: dict[int, list[Bin]] = {}
+        self._coming: dict[int, list[Bin]] = {}
+        self._whole: dict[int, list[Bin]] = {}
 
     def honour_old_claims(self, gangs: Sequence[Gang]) -> None:
-        """Give rooms to the gangs that claimed them before and still wait."""
-        claimants: dict[str, list[Room]] = {}
-        for room in self.all:
-            for request_id in room.old_claims:
-                claimants.setdefault(request_id, []).append(room)
+        """Give bins to the gangs that claimed them before and still wait."""
+        claimants: dict[str, list[Bin]] = {}
+        for node in self.all:
+            for request_id in node.old_claims:
+                claimants.setdefault(request_id, []).append(node)
         if not claimants:
             return
         for gang in gangs:
-            rooms = claimants.get(gang.request_id)
-            if rooms is not None and not any(room.name in gang.blocked_agents for room in rooms):
-                self._honour(gang, rooms)
+            bins = claimants.get(gang.request_id)
+            if bins is not None and not any(node.name in gang.blocked_agents for node in bins):
+                self._honour(gang, bins)
 
-    def _honour(self, gang: Gang, rooms: list[Room]) -> None:
-        first = rooms[0]
+    def _honour(self, gang: Gang, bins: list[Bin]) -> None:
+        first = bins[0]
         if gang.slots <= first.slots:
             fits = first.free >= gang.slots and (gang.slots > 0 or first.aux > 0)
             if fits:
@@ -95,26 +95,26 @@ class Rooms:
                 first.give((gang.request_id,), gang.slots)
                 self.claimed.add((gang.request_id,), (first,))
             return
-        if not gang.single_agent and all(room.is_whole for room in rooms):
-            if sum(room.slots for room in rooms) < gang.slots:
+        if not gang.single_agent and all(node.is_whole for node in bins):
+            if sum(node.slots for node in bins) < gang.slots:
                 return
-            for room in rooms:
-                room.give((gang.request_id,), room.slots)
-            self.claimed.add((gang.request_id,), tuple(rooms))
+            for node in bins:
+                node.give((gang.request_id,), node.slots)
+            self.claimed.add((gang.request_id,), tuple(bins))
 
     def index(self) -> None:
         """Sort what is free into buckets. Call once, after the old claims."""
         # The last of a bucket is used first: busy nodes before idle ones, so that idle ones can go; early before late.
-        for room in sorted(
-            self.all, key=lambda room: (-room.ready_in_s, not room.is_whole, room.name)
+        for node in sorted(
+            self.all, key=lambda node: (-node.ready_in_s, not node.is_whole, node.name)
         ):
-            tier = self._coming if room.coming else self._up
-            tier.setdefault(room.free, []).append(room)
-            if room.is_whole and room.slots:
-                self._whole.setdefault(room.slots, []).append(room)
+            tier = self._coming if node.coming else self._up
+            tier.setdefault(node.free, []).append(node)
+            if node.is_whole and node.slots:
+                self._whole.setdefault(node.slots, []).append(node)
 
     def place(self, gangs: GangClass) -> None:
-        """Best fit on running rooms, then on coming ones, then over several whole rooms of one size."""
+        """Best fit on running bins, then on coming ones, then over several whole bins of one size."""
         if gangs.slots == 0:
             self._place_aux(gangs)
             return
@@ -126,39 +126,39 @@ class Rooms:
     def whole_sizes(self) -> list[int]:
         return [size for size in sorted(self._whole, reverse=True) if self.whole(size)]
 
-    def whole(self, size: int, blocked: frozenset[str] = frozenset()) -> list[Room]:
-        """Untouched rooms of that size, best last."""
-        rooms = self._whole.get(size)
-        if not rooms:
+    def whole(self, size: int, blocked: frozenset[str] = frozenset()) -> list[Bin]:
+        """Untouched bins of that size, best last."""
+        bins = self._whole.get(size)
+        if not bins:
             return []
-        alive = [room for room in rooms if room.is_whole]
+        alive = [node for node in bins if node.is_whole]
         self._whole[size] = alive
-        return [room for room in alive if room.name not in blocked] if blocked else alive
+        return [node for node in alive if node.name not in blocked] if blocked else alive
 
-    def take_whole(self, rooms: Sequence[Room], request_ids: Sequence[str]) -> None:
-        """Rooms that one gang uses entirely, alone or beside machines being bought for it."""
-        for room in rooms:
-            tier = self._coming if room.coming else self._up
-            tier[room.free].remove(room)
-            room.give(request_ids, room.slots)
-        self.claimed.add(request_ids, tuple(rooms))
+    def take_whole(self, bins: Sequence[Bin], request_ids: Sequence[str]) -> None:
+        """Bins that one gang uses entirely, alone or beside machines being bought for it."""
+        for node in bins:
+            tier = self._coming if node.coming else self._up
+            tier[node.free].remove(node)
+            node.give(request_ids, node.slots)
+        self.claimed.add(request_ids, tuple(bins))
 
-    def _place_single(self, gangs: GangClass, tier: dict[int, list[Room]]) -> None:
+    def _place_single(self, gangs: GangClass, tier: dict[int, list[Bin]]) -> None:
         slots = gangs.slots
         for free in sorted(size for size in tier if size >= slots):
             if not gangs.left:
                 return
             bucket = tier[free]
-            skipped: list[Room] = []
+            skipped: list[Bin] = []
             while bucket and gangs.left:
-                room = bucket.pop()
-                if room.name in gangs.blocked:
-                    skipped.append(room)
+                node = bucket.pop()
+                if node.name in gangs.blocked:
+                    skipped.append(node)
                     continue
                 ids = gangs.take(min(free // slots, gangs.left))
-                room.give(ids, slots * len(ids))
-                self.claimed.add(ids, (room,))
-                tier.setdefault(room.free, []).append(room)
+                node.give(ids, slots * len(ids))
+                self.claimed.add(ids, (node,))
+                tier.setdefault(node.free, []).append(node)
             tier[free].extend(reversed(skipped))
 
     def _place_over_whole(self, gangs: GangClass) -> None:
@@ -166,15 +166,15 @@ class Rooms:
             count = nodes_needed(gangs.slots, False, size)
             if count is None or count == 1:
                 continue
-            while gangs.left and len(rooms := self.whole(size, gangs.blocked)) >= count:
-                self.take_whole(rooms[-count:], gangs.take(1))
+            while gangs.left and len(bins := self.whole(size, gangs.blocked)) >= count:
+                self.take_whole(bins[-count:], gangs.take(1))
 
     def _place_aux(self, gangs: GangClass) -> None:
-        for room in sorted(self.all, key=lambda room: (room.coming, room.ready_in_s, room.name)):
+        for node in sorted(self.all, key=lambda node: (node.coming, node.ready_in_s, node.name)):
             if not gangs.left:
                 return
-            if room.aux > 0 and room.name not in gangs.blocked:
-                ids = gangs.take(min(room.aux, gangs.left))
-                room.aux -= len(ids)
-                room.give(ids, 0)
-                self.claimed.add(ids, (room,))
+            if node.aux > 0 and node.name not in gangs.blocked:
+                ids = gangs.take(min(node.aux, gangs.left))
+                node.aux -= len(ids)
+                node.give(ids, 0)
+                self.claimed.add(ids, (node,))

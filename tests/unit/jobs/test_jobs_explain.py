@@ -69,7 +69,7 @@ def test_what_helps_a_queued_job_depends_on_the_scheduler() -> None:
 
 def test_a_used_share_is_told_from_used_max_slots() -> None:
     """The job waits for one slot with its first run, holds `held` with its second, and is asked about `slots`."""
-    both = "wait until other runs leave, or raise its max_slots of 4 and its weight of 1"
+    both = "wait until other allocations leave, or raise its max_slots of 4 and its weight of 1"
     for settings, limit, slots, held, expected in (
         (FAIR_SHARE, 2, 4, 0, "raise its max_slots of 2"),
         (FAIR_SHARE, 4, 1, 4, "raise its max_slots of 4, or wait until its other allocations end"),

@@ -7,29 +7,27 @@ from typing import cast
 from fastapi import FastAPI
 
 from master.api import errors
+from master.api.agents import routes as agents
+from master.api.agents import socket as agent_socket
+from master.api.allocations import routes as allocations
+from master.api.checkpoints import routes as checkpoints
+from master.api.cluster import routes as cluster
+from master.api.commands import routes as commands
+from master.api.experiments import actions as experiment_actions
+from master.api.experiments import routes as experiments
+from master.api.jobs import routes as jobs
+from master.api.logs import routes as logs
+from master.api.metrics import routes as metrics
 from master.api.middleware import API, BodyLimits, JsonBodies, PlainUrls
-from master.api.routes import (
-    agent_socket,
-    agents,
-    allocations,
-    checkpoints,
-    cluster,
-    commands,
-    experiment_actions,
-    experiments,
-    job_queue,
-    logs,
-    metrics,
-    resource_pools,
-    runs,
-    session,
-    tasks,
-    trials,
-    users,
-    windlass,
-    workspaces,
-)
+from master.api.resource_pools import routes as resource_pools
+from master.api.runs import routes as runs
 from master.api.services import Api, Services, make_api
+from master.api.session import routes as session
+from master.api.tasks import routes as tasks
+from master.api.trials import routes as trials
+from master.api.users import routes as users
+from master.api.windlass import routes as windlass
+from master.api.workspaces import routes as workspaces
 
 OPENAPI_URL = f"{API}/openapi.json"
 PUBLIC = frozenset(
@@ -53,7 +51,7 @@ _ROUTES = (
     agents,
     agent_socket,
     resource_pools,
-    job_queue,
+    jobs,
     users,
     workspaces,
     windlass,

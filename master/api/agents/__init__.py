@@ -1,0 +1,1 @@
+"""Agents and their slots, and the socket over which agents connect."""

@@ -1,0 +1,119 @@
+"""Agents as operators see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from pydantic import AfterValidator
+
+from master.api.access import Admin, Caller
+from master.api.agents.wire import agent as agent_json
+from master.api.agents.wire import container_states
+from master.api.agents.wire import slot as slot_json
+from master.api.middleware import ApiRoute
+from master.api.paging import pagination
+from master.api.replies import reply
+from master.api.request_models import Body, Paging, word
+from master.api.services import Api, TheApi
+from master.store.paging import cut
+from rm_backends.base import AgentView, SlotView
+from windlass.base.errors import NotFound
+
+router = APIRouter(prefix="/api/v1/agents", route_class=ApiRoute, tags=["agents"])
+
+
+class ListAgents(Paging):
+    sort_by: Annotated[str, AfterValidator(word("SORT_BY_", ("ID", "TIME")))] = ""
+    exclude_slots: bool = False
+    exclude_containers: bool = False
+
+
+@router.get("")
+async def list_agents(
+    query: Annotated[ListAgents, Query()], principal: Caller, api: TheApi
+) -> Response:
+    views = list(api.services.agents.agents())
+    if query.sort_by == "TIME":
+        views.sort(key=lambda view: (view.registered, view.id))
+    if query.order_by == "DESC":
+        views.reverse()
+    page = cut(views, query.page())
+    states = _container_states(api)
+    agents = [
+        agent_json(
+            view,
+            states,
+            with_slots=not query.exclude_slots,
+            with_containers=not query.exclude_containers,
+        )
+        for view in page.rows
+    ]
+    return reply({"agents": agents, "pagination": pagination(page)})
+
+
+@router.get("/{agent_id}")
+async def get(agent_id: str, principal: Caller, api: TheApi) -> Response:
+    return _one(api, api.services.agents.agent(agent_id))
+
+
+@router.post("/{agent_id}/enable")
+async def enable(agent_id: str, principal: Admin, api: TheApi) -> Response:
+    return _one(api, await api.services.agents.enable_agent(agent_id))
+
+
+class Disable(Body):
+    drain: bool = False
+
+
+@router.post("/{agent_id}/disable")
+async def disable(agent_id: str, body: Disable, principal: Admin, api: TheApi) -> Response:
+    return _one(api, await api.services.agents.disable_agent(agent_id, drain=body.drain))
+
+
+@router.get("/{agent_id}/slots")
+async def list_slots(agent_id: str, principal: Caller, api: TheApi) -> Response:
+    states = _container_states(api)
+    slots = sorted(api.services.agents.agent(agent_id).slots, key=lambda slot: slot.id)
+    return reply({"slots": [slot_json(view, states) for view in slots]})
+
+
+@router.get("/{agent_id}/slots/{slot_id}")
+async def get_slot(agent_id: str, slot_id: str, principal: Caller, api: TheApi) -> Response:
+    return _one_slot(api, _slot(api, agent_id, slot_id))
+
+
+@router.post("/{agent_id}/slots/{slot_id}/enable")
+async def enable_slot(agent_id: str, slot_id: str, principal: Admin, api: TheApi) -> Response:
+    slot = _slot(api, agent_id, slot_id)
+    return _one_slot(api, await api.services.agents.enable_slot(agent_id, slot.id))
+
+
+@router.post("/{agent_id}/slots/{slot_id}/disable")
+async def disable_slot(
+    agent_id: str, slot_id: str, body: Disable, principal: Admin, api: TheApi
+) -> Response:
+    slot = _slot(api, agent_id, slot_id)
+    view = await api.services.agents.disable_slot(agent_id, slot.id, drain=body.drain)
+    return _one_slot(api, view)
+
+
+def _one(api: Api, view: AgentView) -> Response:
+    return reply({"agent": agent_json(view, _container_states(api))})
+
+
+def _one_slot(api: Api, view: SlotView) -> Response:
+    return reply({"slot": slot_json(view, _container_states(api))})
+
+
+def _container_states(api: Api) -> Mapping[str, str]:
+    return container_states(api.services.allocations.open_states().values())
+
+
+def _slot(api: Api, agent_id: str, slot_id: str) -> SlotView:
+    """By its id as the API writes it. Raises NotFound, for the agent or for the slot."""
+    for slot in api.services.agents.agent(agent_id).slots:
+        if str(slot.id) == slot_id:
+            return slot
+    raise NotFound(f"agent '{agent_id}': slot", slot_id)

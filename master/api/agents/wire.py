@@ -1,0 +1,103 @@
+"""Agents, their slots and what runs on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from master.allocations.machine import AllocationState
+from master.api.values import time
+from rm_backends.base import AgentView, SlotView
+
+DEVICE_TYPES = {
+    "cuda": "TYPE_CUDA",
+    "rocm": "TYPE_ROCM",
+    "cpu": "TYPE_CPU",
+    "artificial": "TYPE_CPU",
+}
+
+
+def agent(
+    view: AgentView,
+    states: Mapping[str, str],
+    *,
+    with_slots: bool = True,
+    with_containers: bool = True,
+) -> dict[str, Any]:
+    """`states` as `container_states` tells them."""
+    slots = sorted(view.slots, key=lambda slot: slot.id)
+    return {
+        "id": view.id,
+        "registeredTime": time(view.registered),
+        "addresses": [view.address] if view.address else [],
+        "resourcePools": [view.pool],
+        "enabled": view.enabled and view.connected,
+        "draining": view.draining,
+        "version": view.version,
+        "labels": list(view.labels),
+        "slots": {str(s.id): slot(s, states) for s in slots} if with_slots else {},
+        "containers": {
+            id_: _container(id_, allocation_id, states)
+            for id_, allocation_id in sorted(view.containers.items())
+        }
+        if with_containers
+        else {},
+        "slotStats": _slot_stats(view),
+        "connected": view.connected,
+        "instanceId": view.instance_id,
+        "notes": list(view.notes),
+    }
+
+
+def device(view: SlotView) -> dict[str, Any]:
+    return {
+        "id": view.id,
+        "brand": view.brand,
+        "uuid": view.uuid,
+        "type": DEVICE_TYPES.get(view.kind, "TYPE_UNSPECIFIED"),
+    }
+
+
+def container_states(allocations: Iterable[AllocationState]) -> dict[str, str]:
+    """Container id -> how far it is. Looked up once for all agents and slots of a reply: there may be many."""
+    return {
+        c.container.container_id: c.phase.value
+        for allocation in allocations
+        for c in allocation.containers
+    }
+
+
+def slot(view: SlotView, states: Mapping[str, str]) -> dict[str, Any]:
+    """`states` as `container_states` tells them."""
+    container = None
+    if view.container_id is not None:
+        container = _container(view.container_id, view.allocation_id or "", states)
+    return {
+        "id": str(view.id),
+        "device": device(view),
+        "enabled": view.enabled,
+        "draining": view.draining,
+        "container": container,
+    }
+
+
+def _container(id_: str, allocation_id: str, states: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "id": id_,
+        "parent": allocation_id,
+        "state": f"STATE_{states.get(id_, 'ASSIGNED')}",
+        "devices": [],
+        "permissionDenied": False,
+    }
+
+
+def _slot_stats(view: AgentView) -> dict[str, Any]:
+    types: dict[str, dict[str, Any]] = {}
+    brands: dict[str, dict[str, Any]] = {}
+    for slot in view.slots:
+        for name, stats in ((device(slot)["type"], types), (slot.brand, brands)):
+            entry = stats.setdefault(name, {"states": {}, "total": 0, "draining": 0, "disabled": 0})
+            entry["total"] += 1
+            entry["draining"] += slot.draining
+            entry["disabled"] += not slot.enabled
+    return {"typeStats": types, "brandStats": brands}

@@ -1,0 +1,1 @@
+"""What the containers of an allocation ask and tell."""

@@ -1,0 +1,1 @@
+"""Checkpoints: reports, lists, changes."""

@@ -1,0 +1,186 @@
+"""Checkpoints: reported by tasks, looked at by users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import AfterValidator, Field
+
+from master.api.access import Caller, require_allocation, require_task
+from master.api.checkpoints.wire import checkpoint
+from master.api.middleware import ApiRoute
+from master.api.paging import pagination
+from master.api.replies import reply
+from master.api.request_models import (
+    Body,
+    FreeObject,
+    Int32,
+    Int64,
+    OptionalTime,
+    Paging,
+    RowId,
+    Text,
+    word,
+)
+from master.api.services import Api, TheApi
+from master.experiments.metrics import number
+from master.experiments.reports import CheckpointReport
+from master.store.paging import Row, cut
+from windlass.base.errors import InvalidArgument
+
+router = APIRouter(route_class=ApiRoute, tags=["checkpoints"])
+
+STATES = ("ACTIVE", "COMPLETED", "ERROR", "DELETED", "PARTIALLY_DELETED")
+SORTS = ("UUID", "TRIAL_ID", "BATCH_NUMBER", "END_TIME", "STATE", "SEARCHER_METRIC")
+State = Annotated[str, AfterValidator(word("STATE_", STATES))]
+Sizes = dict[Text, Annotated[Int64, Field(ge=0)]]
+
+_KEYS: dict[str, Callable[[Row], Any]] = {
+    "UUID": lambda row: row["uuid"],
+    "TRIAL_ID": lambda row: row["trial_id"] or 0,
+    "BATCH_NUMBER": lambda row: row["steps"],
+    "END_TIME": lambda row: row["reported_at"],
+    "STATE": lambda row: row["state"],
+    "": lambda row: row["reported_at"],
+}
+
+
+class Report(Body):
+    uuid: Annotated[Text, Field(min_length=1, max_length=200)]
+    task_id: str = ""
+    allocation_id: str | None = None
+    state: State = ""
+    resources: Sizes = Field(default_factory=dict)
+    metadata: FreeObject = Field(default_factory=dict)
+    report_time: OptionalTime = None
+    storage_id: Int32 | None = None
+
+
+@router.post("/api/v1/checkpoints")
+async def report(body: Report, principal: Caller, api: TheApi) -> Response:
+    require_task(principal, body.task_id)
+    if body.allocation_id:
+        require_allocation(principal, body.allocation_id)
+    await api.services.reports.checkpoint(
+        CheckpointReport(
+            uuid=body.uuid,
+            task_id=body.task_id,
+            allocation_id=body.allocation_id or principal.allocation_id,
+            state=body.state or "COMPLETED",
+            resources=body.resources,
+            metadata=body.metadata,
+            storage_id=body.storage_id or None,
+            at=body.report_time,
+        )
+    )
+    return reply()
+
+
+class Remaining(Body):
+    resources: Sizes = Field(default_factory=dict)
+
+
+class PatchOne(Body):
+    uuid: str
+    resources: Remaining | None = None
+
+
+class Patch(Body):
+    checkpoints: tuple[PatchOne, ...] = ()
+
+
+@router.patch("/api/v1/checkpoints")
+async def patch(body: Patch, principal: Caller, api: TheApi) -> Response:
+    changes = {c.uuid: c.resources.resources for c in body.checkpoints if c.resources is not None}
+    if principal.task_id is not None:
+        for row in await api.reads.checkpoints.by_uuid(list(changes)):
+            require_task(principal, row["task_id"])
+    await api.services.reports.patch_checkpoints(changes)
+    return reply()
+
+
+@router.get("/api/v1/checkpoints/{checkpoint_uuid}")
+async def get(checkpoint_uuid: str, principal: Caller, api: TheApi) -> Response:
+    row = await api.reads.checkpoints.checkpoint(checkpoint_uuid)
+    return reply({"checkpoint": (await _with_metrics(api, [row]))[0]})
+
+
+class ListCheckpoints(Paging):
+    sort_by_attr: Annotated[str, AfterValidator(word("SORT_BY_", SORTS))] = ""
+    sort_by_metric: str = ""
+    states: tuple[State, ...] = ()
+
+
+@router.get("/api/v1/experiments/{id}/checkpoints")
+async def of_experiment(
+    id: RowId, query: Annotated[ListCheckpoints, Query()], principal: Caller, api: TheApi
+) -> Response:
+    row = await api.reads.experiments.experiment(id)
+    searcher = row["config"].get("searcher") or {}
+    keys = await api.reads.checkpoints.keys(experiment_id=id, states=_states(query))
+    best_first = not searcher.get("smaller_is_better", True) if not query.order_by else None
+    return await _list(api, keys, query, str(searcher.get("metric", "")), best_first)
+
+
+@router.get("/api/v1/trials/{id}/checkpoints")
+async def of_trial(
+    id: RowId, query: Annotated[ListCheckpoints, Query()], principal: Caller, api: TheApi
+) -> Response:
+    row = await api.reads.experiments.trial(id)
+    searcher = row["experiment_config"].get("searcher") or {}
+    keys = await api.reads.checkpoints.keys(trial_id=id, states=_states(query))
+    return await _list(api, keys, query, str(searcher.get("metric", "")), None)
+
+
+def _states(query: ListCheckpoints) -> list[str]:
+    return [state for state in query.states if state]
+
+
+async def _list(
+    api: Api,
+    keys: Sequence[Row],
+    query: ListCheckpoints,
+    searcher: str,
+    best_first: bool | None,
+) -> Response:
+    """`best_first`: the direction of the searcher's metric when none is asked for (True: descending)."""
+    if query.sort_by_metric and query.sort_by_attr:
+        raise InvalidArgument("sortByMetric: not together with sortByAttr")
+    descending = query.order_by == "DESC"
+    metric = query.sort_by_metric
+    if query.sort_by_attr == "SEARCHER_METRIC":
+        metric = searcher
+        descending = descending if best_first is None else best_first
+    if metric:
+        ordered = await _by_metric(api, keys, metric, descending)
+    else:
+        key = _KEYS[query.sort_by_attr]
+        ordered = sorted(keys, key=lambda row: (key(row), row["uuid"]), reverse=descending)
+    page = cut(ordered, query.page())
+    rows = await api.reads.checkpoints.by_uuid([row["uuid"] for row in page.rows])
+    return reply({"checkpoints": await _with_metrics(api, rows), "pagination": pagination(page)})
+
+
+async def _by_metric(api: Api, keys: Sequence[Row], metric: str, descending: bool) -> list[Row]:
+    """Those that have the metric, then the others in order of time."""
+    averages = await api.reads.metrics.averages_at(_places(keys))
+
+    def value(row: Row) -> float | None:
+        at = averages.get((row["trial_id"], row["steps"]), {})
+        found = number(at.get("validation", {}).get(metric))
+        return None if found is None or found != found else found
+
+    ranked = [(v, row) for row in keys if (v := value(row)) is not None]
+    ranked.sort(key=lambda pair: pair[0], reverse=descending)
+    return [row for _, row in ranked] + [row for row in keys if value(row) is None]
+
+
+async def _with_metrics(api: Api, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    averages = await api.reads.metrics.averages_at(_places(rows))
+    return [checkpoint(row, averages.get((row["trial_id"], row["steps"]), {})) for row in rows]
+
+
+def _places(rows: Sequence[Row]) -> list[tuple[int, int]]:
+    return [(row["trial_id"], row["steps"]) for row in rows if row["trial_id"] is not None]

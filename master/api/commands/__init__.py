@@ -1,0 +1,1 @@
+"""Commands: interactive tasks of one process."""

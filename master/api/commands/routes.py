@@ -1,0 +1,151 @@
+"""Commands: launch, look, list, kill, and their priority."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import AfterValidator, Field
+
+from master.api.access import Caller, User
+from master.api.commands import wire
+from master.api.file_bodies import FileBody, parse_body
+from master.api.middleware import ApiRoute
+from master.api.paging import pagination
+from master.api.replies import reply
+from master.api.request_models import Body, FreeObject, Int32, Paging, Text, word
+from master.api.services import Api, TheApi
+from master.api.values import finite
+from master.auth.principal import Principal
+from master.store.contexts import ContextFile
+from master.store.paging import Row
+from master.tasks.queries import CommandFilter
+from master.tasks.service import NewCommand
+from windlass.base.errors import NotFound, PermissionDenied
+
+router = APIRouter(prefix="/api/v1/commands", route_class=ApiRoute, tags=["commands"])
+
+UNCATEGORIZED = 1
+SORTS = ("ID", "DESCRIPTION", "START_TIME", "WORKSPACE_ID")
+
+CommandId = Annotated[Text, Path(max_length=100)]
+
+
+class LaunchCommand(Body):
+    config: FreeObject = Field(default_factory=dict)
+    template_name: Text = ""
+    files: tuple[FileBody, ...] = ()
+    workspace_id: Int32 = 0
+    preview: bool = False
+
+
+def read_launch(body: bytes) -> tuple[LaunchCommand, tuple[ContextFile, ...]]:
+    """Parse a large body; for a thread. Raises InvalidArgument that names the field."""
+    request = parse_body(LaunchCommand, body)
+    return request, tuple(file.context_file("files") for file in request.files)
+
+
+@router.post(
+    "",
+    openapi_extra={
+        "requestBody": {
+            "content": {"application/json": {"schema": LaunchCommand.model_json_schema()}}
+        }
+    },
+)
+async def launch(request: Request, principal: User, api: TheApi) -> Response:
+    # Read by hand: its files may be large, and must not be parsed on the event loop.
+    body, files = await asyncio.to_thread(read_launch, await request.body())
+    if body.template_name:
+        raise NotFound("template", body.template_name)
+    workspace_id = body.workspace_id or UNCATEGORIZED
+    await api.reads.workspaces.workspace(workspace_id)
+    commands = api.services.commands
+    new = NewCommand(
+        config=body.config,
+        owner_id=principal.user_id,
+        owner_name=principal.name,
+        files=files,
+        workspace_id=workspace_id,
+    )
+    if body.preview:
+        checked = await commands.check(new)
+        command = wire.preview(checked, principal, workspace_id)
+    else:
+        checked = await commands.launch(new)
+        command = await _command_json(api, checked.id)
+    config = finite(checked.config.to_json())
+    return reply({"command": command, "config": config, "warnings": checked.warnings})
+
+
+class ListCommands(Paging):
+    users: tuple[str, ...] = ()
+    user_ids: tuple[Int32, ...] = ()
+    workspace_id: Int32 = 0
+    sort_by: Annotated[str, AfterValidator(word("SORT_BY_", SORTS))] = ""
+    """In the order of their launch, if unspecified."""
+
+
+@router.get("")
+async def list_commands(
+    query: Annotated[ListCommands, Query()], principal: Caller, api: TheApi
+) -> Response:
+    if query.workspace_id:
+        await api.reads.workspaces.workspace(query.workspace_id)
+    where = CommandFilter(
+        users=tuple(user.lower() for user in query.users),
+        user_ids=tuple(query.user_ids),
+        workspace_id=query.workspace_id,
+    )
+    page = query.page(sort=query.sort_by.lower() or "start_time")
+    found = await api.reads.commands.commands(where, page)
+    items = [_json(api, row) for row in found.rows]
+    return reply({"commands": items, "pagination": pagination(found)})
+
+
+@router.get("/{command_id}")
+async def get(command_id: CommandId, principal: Caller, api: TheApi) -> Response:
+    row = await api.reads.commands.command(command_id)
+    return reply({"command": _json(api, row), "config": finite(row["config"])})
+
+
+@router.post("/{command_id}/kill")
+async def kill(command_id: CommandId, principal: User, api: TheApi) -> Response:
+    await _require_owner(api, principal, command_id)
+    await api.services.commands.kill(command_id, by=principal.name)
+    return reply({"command": await _command_json(api, command_id)})
+
+
+class SetPriorityBody(Body):
+    priority: Int32 = 0
+
+
+@router.post("/{command_id}/set_priority")
+async def set_priority(
+    command_id: CommandId, body: SetPriorityBody, principal: User, api: TheApi
+) -> Response:
+    """By any user, as in the job queue."""
+    await api.services.commands.set_priority(command_id, body.priority)
+    return reply({"command": await _command_json(api, command_id)})
+
+
+async def _require_owner(api: Api, principal: Principal, command_id: str) -> None:
+    """Raises NotFound, PermissionDenied."""
+    row = await api.reads.commands.command(command_id)
+    if not principal.admin and row["owner_id"] != principal.user_id:
+        raise PermissionDenied(
+            f"command {command_id} is {row['username']}'s: only they and admins may end it"
+        )
+
+
+async def _command_json(api: Api, command_id: str) -> dict[str, Any]:
+    """One command. Raises NotFound."""
+    return _json(api, await api.reads.commands.command(command_id))
+
+
+def _json(api: Api, row: Row) -> dict[str, Any]:
+    live = api.services.commands.live(row["id"])
+    if live is None:
+        return wire.command(row, None)
+    return wire.command(row, live.state, api.services.commands.waiting_reason(live.state))

@@ -1,0 +1,87 @@
+"""Commands: what is known of one, alive or over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from master.allocations.machine import AllocationPhase, AllocationState
+from master.api.values import time
+from master.auth.principal import Principal
+from master.core.reasons import Reason
+from master.store.paging import Row
+from master.tasks.service import Checked
+from master.tasks.state import CommandPhase, CommandState
+
+_STATES: Mapping[AllocationPhase, str] = {
+    AllocationPhase.PENDING: "STATE_QUEUED",
+    AllocationPhase.ASSIGNED: "STATE_QUEUED",
+    AllocationPhase.PULLING: "STATE_PULLING",
+    AllocationPhase.STARTING: "STATE_STARTING",
+    AllocationPhase.RUNNING: "STATE_RUNNING",
+    AllocationPhase.TERMINATING: "STATE_TERMINATING",
+    AllocationPhase.TERMINATED: "STATE_QUEUED",
+}
+"""What users see of an active command, by the phase of its newest allocation."""
+
+
+def command(row: Row, live: CommandState | None, waiting: Reason | None = None) -> dict[str, Any]:
+    """`row` with its owner's names; `live`: its state in memory, which may be newer."""
+    allocation = live.open_allocation if live is not None else None
+    return {
+        "id": row["id"],
+        "description": row["description"],
+        "state": _state(CommandPhase(row["state"]) if live is None else live.phase, allocation),
+        "startTime": time(row["created_at"]),
+        "endTime": time(row["ended_at"] if live is None else live.ended_at),
+        "container": _container(allocation),
+        "username": row["username"],
+        "displayName": row["display_name"],
+        "userId": row["owner_id"],
+        "resourcePool": row["resource_pool"],
+        "exitStatus": row["exit_status"] if live is None else live.exit_status,
+        "jobId": row["job_id"],
+        "workspaceId": row["workspace_id"],
+        "waitingReason": waiting.text if waiting is not None else None,
+    }
+
+
+def preview(checked: Checked, owner: Principal, workspace_id: int) -> dict[str, Any]:
+    """The reply to "preview": every key that the client needs, and no command."""
+    return {
+        "id": "",
+        "description": checked.config.description,
+        "state": "STATE_UNSPECIFIED",
+        "startTime": None,
+        "endTime": None,
+        "container": None,
+        "username": owner.name,
+        "displayName": "",
+        "userId": owner.user_id,
+        "resourcePool": checked.pool,
+        "exitStatus": "",
+        "jobId": "",
+        "workspaceId": workspace_id,
+        "waitingReason": None,
+    }
+
+
+def _state(phase: CommandPhase, allocation: AllocationState | None) -> str:
+    if phase is CommandPhase.TERMINATED:
+        return "STATE_TERMINATED"
+    if phase is CommandPhase.STOPPING:
+        return "STATE_TERMINATING"
+    return "STATE_QUEUED" if allocation is None else _STATES[allocation.phase]
+
+
+def _container(allocation: AllocationState | None) -> dict[str, Any] | None:
+    if allocation is None or not allocation.containers:
+        return None
+    state = allocation.containers[0]
+    return {
+        "id": state.container.container_id,
+        "parent": allocation.id,
+        "state": f"STATE_{state.phase}",
+        "devices": [],
+        "permissionDenied": False,
+    }

@@ -1,0 +1,105 @@
+"""What users do to experiments."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Response
+
+from master.api.access import User
+from master.api.errors import Unimplemented
+from master.api.experiments.requests import PatchExperiment
+from master.api.experiments.routes import experiment_json
+from master.api.middleware import ApiRoute
+from master.api.replies import reply
+from master.api.request_models import RowId, Text
+from master.api.services import Api, TheApi
+from master.experiments.metadata import MetadataPatch
+from windlass.base.errors import NotFound
+
+router = APIRouter(route_class=ApiRoute, tags=["experiments"])
+
+Label = Annotated[Text, Path(min_length=1, max_length=200)]
+
+
+@router.patch("/api/v1/experiments/{experiment_id}")
+async def patch(
+    experiment_id: RowId, body: PatchExperiment, principal: User, api: TheApi
+) -> Response:
+    if body.checkpoint_storage:
+        raise Unimplemented(
+            "changing the checkpoint_storage of an experiment is not implemented yet"
+        )
+    changes = body.resources.changes() if body.resources is not None else []
+    job_id = _job_of(api, experiment_id) if changes else ""
+    patched = MetadataPatch(
+        name=body.name, description=body.description, notes=body.notes, labels=body.labels
+    )
+    await api.metadata.patch(experiment_id, patched)
+    for change in changes:
+        await api.services.jobs.update(job_id, change)
+    return reply({"experiment": await experiment_json(api, experiment_id)})
+
+
+@router.post("/api/v1/experiments/{id}/activate")
+async def activate(id: RowId, principal: User, api: TheApi) -> Response:
+    await api.services.experiments.activate(id)
+    return reply()
+
+
+@router.post("/api/v1/experiments/{id}/pause")
+async def pause(id: RowId, principal: User, api: TheApi) -> Response:
+    await api.services.experiments.pause(id)
+    return reply()
+
+
+@router.post("/api/v1/experiments/{id}/cancel")
+async def cancel(id: RowId, principal: User, api: TheApi) -> Response:
+    await api.services.experiments.cancel(id)
+    return reply()
+
+
+@router.post("/api/v1/experiments/{id}/kill")
+async def kill(id: RowId, principal: User, api: TheApi) -> Response:
+    await api.services.experiments.kill(id)
+    return reply()
+
+
+@router.post("/api/v1/experiments/{id}/archive")
+async def archive(id: RowId, principal: User, api: TheApi) -> Response:
+    await api.metadata.set_archived(id, True)
+    return reply()
+
+
+@router.post("/api/v1/experiments/{id}/unarchive")
+async def unarchive(id: RowId, principal: User, api: TheApi) -> Response:
+    await api.metadata.set_archived(id, False)
+    return reply()
+
+
+@router.put("/api/v1/experiments/{experiment_id}/labels/{label}")
+async def add_label(
+    experiment_id: RowId,
+    label: Label,
+    principal: User,
+    api: TheApi,
+) -> Response:
+    return reply({"labels": await api.metadata.add_label(experiment_id, label)})
+
+
+@router.delete("/api/v1/experiments/{experiment_id}/labels/{label}")
+async def remove_label(
+    experiment_id: RowId,
+    label: Label,
+    principal: User,
+    api: TheApi,
+) -> Response:
+    return reply({"labels": await api.metadata.remove_label(experiment_id, label)})
+
+
+def _job_of(api: Api, experiment_id: int) -> str:
+    """Raises NotFound unless the experiment lives: the resources of one that is over are history."""
+    live = api.services.experiments.live(experiment_id)
+    if live is None or live.state.phase.is_terminal:
+        raise NotFound("live experiment", experiment_id)
+    return live.state.job_id

@@ -1,0 +1,199 @@
+"""Experiments: create, look, list."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from master.api.access import Caller, User
+from master.api.errors import Unimplemented
+from master.api.experiments import wire
+from master.api.experiments.requests import (
+    CreateExperiment,
+    ListExperiments,
+    ListTrials,
+    read_create,
+)
+from master.api.jobs.wire import summary
+from master.api.middleware import ApiRoute
+from master.api.paging import pagination
+from master.api.replies import reply
+from master.api.request_models import RowId
+from master.api.services import Api, TheApi
+from master.api.trials.routes import trials_json
+from master.api.values import finite
+from master.core.reasons import Reason
+from master.experiments.creation import NewExperiment
+from master.experiments.live import LiveExperiment
+from master.experiments.queries import ExperimentFilter
+from master.store.paging import Page, Row
+from windlass.base.errors import NotFound
+
+router = APIRouter(route_class=ApiRoute, tags=["experiments"])
+
+UNCATEGORIZED = 1
+
+
+@router.post(
+    "/api/v1/experiments",
+    openapi_extra={
+        "requestBody": {
+            "content": {"application/json": {"schema": CreateExperiment.model_json_schema()}}
+        }
+    },
+)
+async def create(request: Request, principal: User, api: TheApi) -> Response:
+    # Read by hand: the largest body of all must not be parsed on the event loop.
+    body, files = await asyncio.to_thread(read_create, await request.body())
+    if body.unmanaged:
+        raise Unimplemented("unmanaged experiments are not implemented yet")
+    if body.template:
+        raise NotFound("template", body.template)
+    if body.project_id not in (0, UNCATEGORIZED):
+        raise NotFound("project", body.project_id)
+    experiments = api.services.experiments
+    if body.validate_only:
+        checked = await asyncio.to_thread(experiments.check, body.config)
+        answer = {"experiment": wire.nothing(), "config": None, "warnings": checked.warnings}
+        return reply(answer)
+    parent = body.parent_id or None
+    created = await experiments.create(
+        NewExperiment(
+            config=body.config,
+            owner_id=principal.user_id,
+            owner_name=principal.name,
+            files=files,
+            blob_of=parent,
+            parent_id=parent,
+            activate=body.activate,
+        )
+    )
+    experiment = await experiment_json(api, created.experiment_id)
+    config = finite(created.config.to_json())
+    return reply({"experiment": experiment, "config": config, "warnings": created.warnings})
+
+
+@router.get("/api/v1/experiments/{experiment_id}")
+async def get(experiment_id: RowId, principal: Caller, api: TheApi) -> Response:
+    experiment = await experiment_json(api, experiment_id)
+    live = api.services.experiments.live(experiment_id)
+    job = _job_summary(api, live) if live is not None else None
+    return reply({"experiment": experiment, "config": experiment["config"], "jobSummary": job})
+
+
+@router.get("/api/v1/experiments")
+async def list_experiments(
+    query: Annotated[ListExperiments, Query()], principal: Caller, api: TheApi
+) -> Response:
+    where = ExperimentFilter(
+        name=query.name,
+        description=query.description,
+        labels=tuple(query.labels),
+        archived=query.archived,
+        states=tuple(state for state in query.states if state),
+        users=tuple(user.lower() for user in query.users),
+        user_ids=tuple(query.user_ids),
+        project_id=query.project_id,
+        ids=query.id_filters(),
+    )
+    if query.project_id:
+        await api.reads.workspaces.project(query.project_id)
+    page = Page(
+        offset=query.offset,
+        limit=query.row_limit,
+        descending=query.order_by == "DESC",
+        sort=query.sort_by.lower() or "id",
+    )
+    found = await api.reads.experiments.experiments(where, page)
+    best = await _best(api, found.rows) if query.show_trial_data else {}
+    now = api.services.clock.now()
+    items = []
+    for row in found.rows:
+        live = api.services.experiments.live(row["id"])
+        item = wire.experiment(row, live, now, waiting=_waiting(api, live), notes="omitted")
+        items.append({**item, "bestTrialSearcherMetric": finite(best.get(row["id"]))})
+    return reply({"experiments": items, "pagination": pagination(found)})
+
+
+@router.get("/api/v1/experiments/{experiment_id}/trials")
+async def list_trials(
+    experiment_id: RowId,
+    query: Annotated[ListTrials, Query()],
+    principal: Caller,
+    api: TheApi,
+) -> Response:
+    await api.reads.experiments.require_experiment(experiment_id)
+    states = [state for state in query.states if state]
+    page = query.page(sort=query.sort_by.lower() or "id")
+    found = await api.reads.experiments.trials(experiment_id, states, page)
+    return reply({"trials": await trials_json(api, found.rows), "pagination": pagination(found)})
+
+
+@router.get("/api/v1/experiments/{experiment_id}/model_def")
+async def model_definition(experiment_id: RowId, principal: Caller, api: TheApi) -> Response:
+    row = await api.reads.experiments.experiment(experiment_id)
+    blob = row["model_definition"]
+    content = await api.services.blobs.get(blob) if blob else b""
+    return reply({"b64Tgz": base64.b64encode(content).decode()})
+
+
+@router.get("/api/v1/experiments/{experiment_id}/searcher/best_searcher_validation_metric")
+async def best_metric(experiment_id: RowId, principal: Caller, api: TheApi) -> Response:
+    row = await api.reads.experiments.experiment(experiment_id)
+    trial = await _best_trial(api, row)
+    if trial is None:
+        raise NotFound("validation metric of experiment", experiment_id)
+    return reply({"metric": finite(trial["searcher_metric"])})
+
+
+async def experiment_json(api: Api, experiment_id: int) -> dict[str, Any]:
+    """One experiment in full. Raises NotFound."""
+    row = await api.reads.experiments.experiment(experiment_id)
+    live = api.services.experiments.live(experiment_id)
+    return wire.experiment(
+        row,
+        live,
+        api.services.clock.now(),
+        trial_ids=await api.reads.experiments.trial_ids(experiment_id),
+        best_trial=await _best_trial(api, row),
+        waiting=_waiting(api, live),
+    )
+
+
+async def _best_trial(api: Api, row: Row) -> Row | None:
+    return await api.reads.experiments.best_trial(
+        row["id"], smaller_is_better=_smaller_is_better(row)
+    )
+
+
+def _smaller_is_better(row: Row) -> bool:
+    searcher: Mapping[str, Any] = row["config"].get("searcher") or {}
+    return bool(searcher.get("smaller_is_better", True))
+
+
+async def _best(api: Api, rows: list[Row] | Any) -> dict[int, float]:
+    """experiment -> its best searcher metric."""
+    extremes = await api.reads.experiments.best_metrics([row["id"] for row in rows])
+    return {
+        row["id"]: extremes[row["id"]][0 if _smaller_is_better(row) else 1]
+        for row in rows
+        if row["id"] in extremes
+    }
+
+
+def _waiting(api: Api, live: LiveExperiment | None) -> Reason | None:
+    """Why the experiment's first waiting trial waits."""
+    if live is None:
+        return None
+    return api.services.experiments.first_waiting_reason(live.state)
+
+
+def _job_summary(api: Api, live: LiveExperiment) -> dict[str, Any] | None:
+    if live.state.phase.is_terminal:
+        return None
+    queued = api.services.jobs.in_queue(live.state.job_id)
+    return summary(queued) if queued is not None else None

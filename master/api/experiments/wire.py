@@ -1,0 +1,101 @@
+"""Experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from master.api.values import RUN_ORDER, allocation_state, finite, time
+from master.core.reasons import Reason
+from master.experiments.live import LiveExperiment
+from master.experiments.state import Phase
+from master.store.paging import Row
+
+
+def state(row: Row, live: LiveExperiment | None) -> str:
+    """ACTIVE is refined by what its trials' runs do: the most progressed one tells."""
+    phase = live.state.phase if live is not None else Phase(row["state"])
+    if phase is not Phase.ACTIVE:
+        return f"STATE_{phase}"
+    if live is None:
+        return "STATE_QUEUED"
+    states = [allocation_state(t.open_allocation) for t in live.state.trials.values()]
+    return f"STATE_{max(states, key=RUN_ORDER.index, default='QUEUED')}"
+
+
+def experiment(
+    row: Row,
+    live: LiveExperiment | None,
+    now: datetime,
+    *,
+    trial_ids: Sequence[int] = (),
+    best_trial: Row | None = None,
+    waiting: Reason | None = None,
+    notes: str | None = None,
+) -> dict[str, Any]:
+    """`notes` replaces the stored ones: lists hide them."""
+    config = row["config"]
+    searcher = config.get("searcher") or {}
+    return {
+        "id": row["id"],
+        "jobId": row["job_id"],
+        "name": row["name"],
+        "description": row["description"],
+        "labels": row["labels"],
+        "notes": row["notes"] if notes is None else notes,
+        "archived": row["archived"],
+        "unmanaged": row["unmanaged"],
+        "state": state(row, live),
+        "progress": finite(row["progress"]),
+        "startTime": time(row["created_at"]),
+        "endTime": time(row["ended_at"]),
+        "duration": int(((row["ended_at"] or now) - row["created_at"]).total_seconds()),
+        "username": row["username"],
+        "displayName": row["display_name"],
+        "userId": row["owner_id"],
+        "resourcePool": row["resource_pool"],
+        "searcherType": searcher.get("name", ""),
+        "searcherMetric": searcher.get("metric"),
+        "hyperparameters": finite(config.get("hyperparameters") or {}),
+        "config": finite(config),
+        "originalConfig": row["original_config"],
+        "numTrials": row["num_trials"],
+        "trialIds": list(trial_ids),
+        "bestTrialId": best_trial["id"] if best_trial is not None else None,
+        "bestTrialSearcherMetric": finite(best_trial["searcher_metric"]) if best_trial else None,
+        "checkpointCount": row["checkpoint_count"],
+        "checkpointSize": str(row["checkpoint_size"]),
+        "forkedFrom": row["parent_id"],
+        "projectId": row["project_id"],
+        "projectName": row["project_name"],
+        "projectOwnerId": row["project_owner_id"],
+        "workspaceId": row["workspace_id"],
+        "workspaceName": row["workspace_name"],
+        "parentArchived": row["parent_archived"],
+        "externalExperimentId": row["external_id"],
+        "error": row["error"],
+        "waitingReason": waiting.text if waiting is not None else None,
+    }
+
+
+def nothing() -> dict[str, Any]:
+    """The reply to "validate only": every key that the client needs, and no experiment."""
+    return {
+        "id": 0,
+        "jobId": "",
+        "name": "",
+        "archived": False,
+        "state": "STATE_UNSPECIFIED",
+        "startTime": None,
+        "username": "",
+        "searcherType": "",
+        "config": None,
+        "originalConfig": "",
+        "numTrials": 0,
+        "projectId": 0,
+        "projectOwnerId": 0,
+        "labels": [],
+        "trialIds": [],
+        "waitingReason": None,
+    }

@@ -1,0 +1,118 @@
+"""The job queues of the pools: look, change, understand."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from pydantic import AfterValidator, Field
+
+from master.api import request_models
+from master.api.access import Caller, User
+from master.api.jobs import wire
+from master.api.middleware import ApiRoute
+from master.api.paging import pagination
+from master.api.replies import reply
+from master.api.request_models import Body, Int32, Paging, Text, word
+from master.api.services import Api, TheApi
+from master.jobs.changes import JobUpdate
+from master.jobs.queue import QueuedJob
+from master.store.paging import Paged, cut
+
+router = APIRouter(route_class=ApiRoute, tags=["job queue"])
+
+STATES = ("QUEUED", "SCHEDULED", "SCHEDULED_BACKFILLED")
+DEFAULT_LIMIT = 100
+MAX_UPDATES = 1000
+"""Of one call: each is a commit of its own."""
+
+
+class ListJobs(Paging):
+    resource_pool: str = ""
+    states: tuple[Annotated[str, AfterValidator(word("STATE_", STATES))], ...] = ()
+
+
+class JobQueueStats(request_models.Query):
+    resource_pools: tuple[str, ...] = ()
+
+
+class QueueControl(Body):
+    """The words of the published API, where an empty one is none."""
+
+    job_id: Text = ""
+    priority: Int32 | None = None
+    weight: float | None = None
+    resource_pool: Text = ""
+    ahead_of: Text = ""
+    behind_of: Text = ""
+
+    def update(self) -> JobUpdate:
+        return JobUpdate(
+            job_id=self.job_id,
+            priority=self.priority,
+            weight=self.weight,
+            resource_pool=self.resource_pool or None,
+            ahead_of=self.ahead_of or None,
+            behind_of=self.behind_of or None,
+        )
+
+
+class UpdateJobQueue(Body):
+    updates: tuple[QueueControl, ...] = Field((), max_length=MAX_UPDATES)
+
+
+@router.get("/api/v1/job-queues")
+async def list_jobs(
+    query: Annotated[ListJobs, Query()], principal: Caller, api: TheApi
+) -> Response:
+    page = _page(query, api)
+    jobs = [wire.job(job) for job in page.rows]
+    return reply({"jobs": jobs, "pagination": pagination(page)})
+
+
+@router.get("/api/v1/job-queues-v2")
+async def list_jobs_v2(
+    query: Annotated[ListJobs, Query()], principal: Caller, api: TheApi
+) -> Response:
+    """Everybody may see everything, so that no job is a `limited` one."""
+    page = _page(query, api)
+    jobs = [{"full": wire.job(job)} for job in page.rows]
+    return reply({"jobs": jobs, "pagination": pagination(page)})
+
+
+@router.post("/api/v1/job-queues")
+async def update(body: UpdateJobQueue, principal: User, api: TheApi) -> Response:
+    await api.services.jobs.update_all([control.update() for control in body.updates])
+    return reply()
+
+
+@router.get("/api/v1/job-queues/stats")
+async def stats(
+    query: Annotated[JobQueueStats, Query()], principal: Caller, api: TheApi
+) -> Response:
+    pools = await api.services.jobs.statistics(query.resource_pools)
+    return reply({"results": [wire.statistics(pool) for pool in pools]})
+
+
+@router.get("/api/v1/windlass/jobs/{job_id}")
+async def get_job(job_id: str, principal: Caller, api: TheApi) -> Response:
+    """By its id, or by how its id begins."""
+    jobs = api.services.jobs
+    facts = jobs.find(job_id)
+    return reply({"job": wire.any_job(facts, jobs.in_queue(facts.job_id))})
+
+
+@router.get("/api/v1/windlass/jobs/{job_id}/explain")
+async def explain(job_id: str, principal: Caller, api: TheApi) -> Response:
+    """By its id, or by how its id begins."""
+    jobs = api.services.jobs
+    return reply(wire.explanation(await jobs.explain(jobs.find(job_id).job_id)))
+
+
+def _page(query: ListJobs, api: Api) -> Paged[QueuedJob]:
+    wanted = {state for state in query.states if state}
+    pool = query.resource_pool or api.services.config.default_compute_pool
+    jobs = [job for job in api.services.jobs.queue(pool) if not wanted or job.state.name in wanted]
+    if query.order_by == "DESC":
+        jobs.reverse()
+    return cut(jobs, query.page(default_limit=DEFAULT_LIMIT))

@@ -1,0 +1,105 @@
+"""Jobs: what queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from master.api.values import finite, reason, time
+from master.jobs.explain import Explanation, HoldingRun, WaitingRun
+from master.jobs.ports import JobFacts
+from master.jobs.queue import QueuedJob
+from master.jobs.statistics import QueueStatistics
+
+
+def state(job: QueuedJob) -> str:
+    return f"STATE_{job.state.value.upper()}"
+
+
+def summary(job: QueuedJob) -> dict[str, Any]:
+    return {"state": state(job), "jobsAhead": job.jobs_ahead}
+
+
+def job(queued: QueuedJob) -> dict[str, Any]:
+    """The published shape, with its place in the listing and why it waits besides."""
+    why = queued.waiting_reason
+    return {
+        **_facts(queued.facts),
+        "resourcePool": queued.pool,
+        "isPreemptible": queued.is_preemptible,
+        "priority": queued.priority,
+        "requestedSlots": queued.requested_slots,
+        "allocatedSlots": queued.allocated_slots,
+        "summary": summary(queued),
+        "position": queued.position,
+        "waitingReason": why.text if why is not None else None,
+    }
+
+
+def any_job(facts: JobFacts, queued: QueuedJob | None) -> dict[str, Any]:
+    """One that asks for nothing now has no summary, no place and no slots."""
+    return _facts(facts) if queued is None else job(queued)
+
+
+def explanation(explained: Explanation) -> dict[str, Any]:
+    return {
+        "job": any_job(explained.facts, explained.queued),
+        "text": explained.text,
+        "waiting": [_waiting(allocation) for allocation in explained.waiting],
+        "waitingTotal": explained.waiting_total,
+        "holding": [_holding(allocation) for allocation in explained.holding],
+        "lastRelease": explained.facts.last_release or None,
+    }
+
+
+def statistics(of: QueueStatistics) -> dict[str, Any]:
+    return {
+        "resourcePool": of.pool,
+        "stats": {"queuedCount": of.queued, "scheduledCount": of.scheduled},
+        "aggregates": [
+            {"periodStart": wait.day.isoformat(), "seconds": wait.seconds}
+            for wait in of.daily_waits
+        ],
+    }
+
+
+def _facts(facts: JobFacts) -> dict[str, Any]:
+    """What is known of a job even while it asks for nothing."""
+    return {
+        "jobId": facts.job_id,
+        "type": f"TYPE_{facts.type.value}",
+        "name": facts.name,
+        "entityId": facts.entity_id,
+        "username": facts.owner_name,
+        "userId": facts.owner_id,
+        "resourcePool": facts.pool,
+        "submissionTime": time(facts.order.submitted),
+        "priority": facts.order.priority,
+        "weight": facts.order.weight,
+        "maxSlots": facts.order.max_slots,
+        "progress": finite(facts.progress),
+        "workspaceId": facts.workspace_id,
+        "summary": None,
+    }
+
+
+def _waiting(allocation: WaitingRun) -> dict[str, Any]:
+    return {
+        "allocationId": allocation.allocation_id,
+        "name": allocation.name,
+        "slots": allocation.slots,
+        "since": time(allocation.since),
+        "reason": reason(allocation.reason),
+        "advice": allocation.advice,
+        "expectedStart": time(allocation.expected_start),
+    }
+
+
+def _holding(allocation: HoldingRun) -> dict[str, Any]:
+    return {
+        "allocationId": allocation.allocation_id,
+        "name": allocation.name,
+        "slots": allocation.slots,
+        "since": time(allocation.since),
+        "agents": dict(allocation.placement),
+        "releasing": allocation.is_releasing,
+    }

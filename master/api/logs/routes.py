@@ -1,0 +1,190 @@
+"""Task logs: shipped by tasks, read and followed by users."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
+from functools import partial
+from typing import Annotated, Any, TypeAlias
+
+from fastapi import APIRouter, Query, Response
+from pydantic import AfterValidator, Field
+
+from master.api.access import Caller, require_task
+from master.api.logs.wire import task_log, trial_log
+from master.api.middleware import ApiRoute
+from master.api.replies import Document, Lines, reply
+from master.api.request_models import Body, Int32, OptionalTime, Order, RowId, Text, word
+from master.api.request_models import Query as QueryModel
+from master.api.services import Api, TheApi
+from master.logs.rows import LogQuery, LogRow, TaskLog
+from windlass.base.errors import InvalidArgument
+
+router = APIRouter(route_class=ApiRoute, tags=["logs"])
+
+Wait: TypeAlias = Callable[[], Awaitable[None]]
+"""Returns when the task is over."""
+
+LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+Level = Annotated[str, AfterValidator(word("LOG_LEVEL_", LEVELS))]
+
+
+class LogLine(Body):
+    task_id: Text = ""
+    allocation_id: Text | None = None
+    agent_id: Text | None = None
+    container_id: Text | None = None
+    rank_id: Int32 | None = None
+    timestamp: OptionalTime = None
+    level: Level = ""
+    log: str = ""
+    source: Text | None = None
+    stdtype: Text | None = None
+
+
+class PostLogs(Body):
+    logs: tuple[LogLine, ...] = ()
+
+
+@router.post("/api/v1/task/logs")
+async def post(body: PostLogs, principal: Caller, api: TheApi) -> Response:
+    task_ids = {line.task_id for line in body.logs}
+    if len(task_ids) != 1:
+        raise InvalidArgument("logs: must have at least one line, and all of the same taskId")
+    task_id = task_ids.pop()
+    require_task(principal, task_id)
+    await api.reads.tasks.task(task_id)
+    now = api.services.clock.now()
+    await api.services.logs.append(
+        [
+            TaskLog(
+                task_id=task_id,
+                timestamp=line.timestamp or now,
+                log=line.log,
+                allocation_id=line.allocation_id,
+                agent_id=line.agent_id,
+                container_id=line.container_id,
+                rank_id=line.rank_id,
+                level=line.level or None,
+                stdtype=line.stdtype,
+                source=line.source or "task",
+            )
+            for line in body.logs
+        ]
+    )
+    return reply()
+
+
+class ReadLogs(QueryModel):
+    follow: bool = False
+    limit: Annotated[Int32, Field(ge=0)] = 0
+    order_by: Order = ""
+    allocation_ids: tuple[str, ...] = ()
+    agent_ids: tuple[str, ...] = ()
+    container_ids: tuple[str, ...] = ()
+    rank_ids: tuple[Int32, ...] = ()
+    levels: tuple[Level, ...] = ()
+    stdtypes: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    timestamp_before: OptionalTime = None
+    timestamp_after: OptionalTime = None
+    search_text: str = ""
+    enable_regex: bool = False
+
+    def of_task(self, task_id: str) -> LogQuery:
+        if self.follow and self.limit:
+            raise InvalidArgument("limit: not together with follow: a followed log has no end")
+        return LogQuery(
+            task_ids=(task_id,),
+            limit=self.limit,
+            descending=self.order_by == "DESC",
+            allocation_ids=tuple(self.allocation_ids),
+            agent_ids=tuple(self.agent_ids),
+            container_ids=tuple(self.container_ids),
+            rank_ids=tuple(self.rank_ids),
+            levels=tuple(level for level in self.levels if level),
+            stdtypes=tuple(self.stdtypes),
+            sources=tuple(self.sources),
+            after=self.timestamp_after,
+            before=self.timestamp_before,
+            search_text=self.search_text,
+            regex=self.enable_regex,
+        )
+
+
+Filters = Annotated[ReadLogs, Query()]
+
+
+@router.get("/api/v1/trials/{trial_id}/logs")
+async def of_trial(trial_id: RowId, query: Filters, principal: Caller, api: TheApi) -> Response:
+    task_id = await api.reads.tasks.task_of_trial(trial_id)
+    over = partial(_trial_over, api, trial_id)
+    return _stream(api, query, task_id, over, lambda row: trial_log(row, trial_id))
+
+
+@router.get("/api/v1/tasks/{task_id}/logs")
+async def of_task(task_id: str, query: Filters, principal: Caller, api: TheApi) -> Response:
+    row = await api.reads.tasks.task(task_id)
+    trial_id = row["trial_id"]
+    over = partial(_command_over, api, task_id)
+    if trial_id is not None:
+        over = partial(_trial_over, api, trial_id)
+    return _stream(api, query, task_id, over, task_log)
+
+
+def _stream(
+    api: Api,
+    query: ReadLogs,
+    task_id: str,
+    over: Wait,
+    shape: Callable[[LogRow], dict[str, Any]],
+) -> Response:
+    wanted = query.of_task(task_id)
+    if not query.follow:
+        return Lines(_shaped(api.services.logs.pages(wanted), shape), api.closing)
+    pages = _followed(api, wanted, over)
+    return Lines(_shaped(pages, shape), api.closing, eager=False)
+
+
+async def _shaped(
+    pages: AsyncGenerator[Sequence[LogRow], None], shape: Callable[[LogRow], dict[str, Any]]
+) -> AsyncGenerator[Sequence[Document], None]:
+    async with aclosing(pages):
+        async for rows in pages:
+            yield [shape(row) for row in rows]
+
+
+async def _followed(
+    api: Api, query: LogQuery, over: Wait
+) -> AsyncGenerator[Sequence[LogRow], None]:
+    """Lines as they come, until the task has ended and no more come."""
+    ended = asyncio.Event()
+
+    async def watch() -> None:
+        await over()
+        ended.set()
+
+    watching = asyncio.create_task(watch())
+    try:
+        async with aclosing(api.services.logs.follow(query, until=ended)) as pages:
+            async for rows in pages:
+                yield rows
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+
+
+async def _trial_over(api: Api, trial_id: int) -> None:
+    """Returns when the trial is over."""
+    live = api.services.experiments.live_of_trial(trial_id)
+    if live is not None:
+        await live.wait_until(lambda state: state.trial_by_id(trial_id).phase.is_terminal)
+
+
+async def _command_over(api: Api, task_id: str) -> None:
+    """Returns when the command is over; at once for a task of any other kind, which lives no more."""
+    live = api.services.commands.live(task_id)
+    if live is not None:
+        await live.wait_until(lambda state: state.is_over)

@@ -1,0 +1,29 @@
+"""Log lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from master.api.values import time
+from master.logs.rows import LogRow, format_message
+
+
+def task_log(row: LogRow) -> dict[str, Any]:
+    return {
+        "id": str(row.id),
+        "taskId": row.task_id,
+        "allocationId": row.allocation_id,
+        "agentId": row.agent_id,
+        "containerId": row.container_id,
+        "rankId": row.rank_id,
+        "timestamp": time(row.timestamp),
+        "level": f"LOG_LEVEL_{row.level or 'UNSPECIFIED'}",
+        "log": row.log,
+        "message": format_message(row),
+        "source": row.source,
+        "stdtype": row.stdtype,
+    }
+
+
+def trial_log(row: LogRow, trial_id: int) -> dict[str, Any]:
+    return {**task_log(row), "trialId": trial_id}

@@ -1,0 +1,1 @@
+"""Metric reports, and streams of them."""

@@ -1,0 +1,104 @@
+"""Reporting metrics, and streams of what was reported."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import Field
+
+from master.api.access import Caller, require_trial
+from master.api.metrics.wire import metrics_report
+from master.api.middleware import ApiRoute
+from master.api.replies import Document, Lines, reply
+from master.api.request_models import Body, FreeObject, Int32, Int64, OptionalTime, RowId, Text
+from master.api.request_models import Query as QueryModel
+from master.api.services import Api, TheApi
+from master.experiments.metrics import TRAINING, VALIDATION, Report
+from windlass.base.errors import InvalidArgument
+
+router = APIRouter(route_class=ApiRoute, tags=["metrics"])
+
+
+class Metrics(Body):
+    avg_metrics: FreeObject = Field(default_factory=dict)
+    batch_metrics: list[FreeObject] | None = None
+
+
+class TrialMetrics(Body):
+    trial_id: Int32 = 0
+    trial_run_id: Int32 = 0
+    steps_completed: Int64 | None = None
+    report_time: OptionalTime = None
+    metrics: Metrics
+
+
+class ReportMetrics(Body):
+    group: Text = ""
+    metrics: TrialMetrics
+
+
+@router.post("/api/v1/trials/{trial_id}/metrics")
+async def report(
+    trial_id: RowId,
+    body: ReportMetrics,
+    principal: Caller,
+    api: TheApi,
+) -> Response:
+    await require_trial(api, principal, trial_id)
+    batches = body.metrics.metrics.batch_metrics
+    await api.services.reports.metrics(
+        Report(
+            trial_id=trial_id,
+            run_id=body.metrics.trial_run_id,
+            group=body.group,
+            steps=body.metrics.steps_completed,
+            avg=body.metrics.metrics.avg_metrics,
+            batches=None if batches is None else tuple(batches),
+            at=body.metrics.report_time or api.services.clock.now(),
+        )
+    )
+    return reply()
+
+
+class OfTrials(QueryModel):
+    trial_ids: tuple[Int32, ...] = ()
+    group: str = ""
+
+
+Trials = Annotated[OfTrials, Query()]
+
+
+@router.get("/api/v1/trials/metrics/trial_metrics")
+async def any_metrics(query: Trials, principal: Caller, api: TheApi) -> Response:
+    if not query.group:
+        raise InvalidArgument("group: must be given")
+    return await _stream(api, query.trial_ids, query.group)
+
+
+@router.get("/api/v1/trials/metrics/training_metrics")
+async def training_metrics(query: Trials, principal: Caller, api: TheApi) -> Response:
+    return await _stream(api, query.trial_ids, TRAINING)
+
+
+@router.get("/api/v1/trials/metrics/validation_metrics")
+async def validation_metrics(query: Trials, principal: Caller, api: TheApi) -> Response:
+    return await _stream(api, query.trial_ids, VALIDATION)
+
+
+async def _stream(api: Api, trial_ids: Sequence[int], group: str) -> Response:
+    if not trial_ids:
+        raise InvalidArgument("trialIds: must name at least one trial")
+    await api.reads.experiments.require_trials(trial_ids)
+    return Lines(_items(api, trial_ids, group), api.closing)
+
+
+async def _items(
+    api: Api, trial_ids: Sequence[int], group: str
+) -> AsyncGenerator[Sequence[Document], None]:
+    async with aclosing(api.reads.metrics.pages(trial_ids, group)) as pages:
+        async for rows in pages:
+            item: dict[str, Any] = {"metrics": [metrics_report(row) for row in rows]}
+            yield [item]

@@ -1,0 +1,38 @@
+"""Resource pools."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from master.api.access import Caller
+from master.api.middleware import ApiRoute
+from master.api.paging import pagination
+from master.api.replies import reply
+from master.api.request_models import Paging
+from master.api.resource_pools.wire import resource_pool
+from master.api.services import TheApi
+from master.store.paging import cut
+
+router = APIRouter(route_class=ApiRoute, tags=["resource pools"])
+
+
+@router.get("/api/v1/resource-pools")
+async def list_pools(query: Annotated[Paging, Query()], principal: Caller, api: TheApi) -> Response:
+    config = api.services.config
+    configured = {pool.name: pool for pool in config.pools()}
+    agents = api.services.agents.agents()
+    page = cut(api.services.agents.pools_view(), query.page())
+    pools = [
+        resource_pool(
+            view,
+            configured.get(view.name),
+            [agent for agent in agents if agent.pool == view.name],
+            cluster_name=api.services.info.cluster_name,
+            default_compute=view.name == config.default_compute_pool,
+            default_aux=view.name == config.default_aux_pool,
+        )
+        for view in page.rows
+    ]
+    return reply({"resourcePools": pools, "pagination": pagination(page)})

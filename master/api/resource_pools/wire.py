@@ -1,0 +1,88 @@
+"""Resource pools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from master.api.agents.wire import DEVICE_TYPES
+from master.config import ResolvedPool
+from master.core.scheduler.types import SchedulerSettings
+from rm_backends.agents.views import PoolView
+from rm_backends.base import AgentView
+
+_TYPES = {"aws": "RESOURCE_POOL_TYPE_AWS", "gcp": "RESOURCE_POOL_TYPE_GCP"}
+
+
+def resource_pool(
+    view: PoolView,
+    config: ResolvedPool | None,
+    agents: Iterable[AgentView],
+    *,
+    cluster_name: str,
+    default_compute: bool,
+    default_aux: bool,
+) -> dict[str, Any]:
+    """`agents`: those of this pool."""
+    slots = [slot for agent in agents for slot in agent.slots]
+    sizes = {len(agent.slots) for agent in agents}
+    return {
+        "name": view.name,
+        "description": view.description,
+        "type": _TYPES.get(view.type, "RESOURCE_POOL_TYPE_STATIC"),
+        "numAgents": view.agents,
+        "slotsAvailable": view.slots,
+        "slotsUsed": view.slots_used,
+        "slotType": DEVICE_TYPES.get(slots[0].kind, "TYPE_UNSPECIFIED")
+        if slots
+        else "TYPE_UNSPECIFIED",
+        "accelerator": slots[0].brand if slots else "",
+        "slotsPerAgent": sizes.pop() if len(sizes) == 1 else -1,
+        "auxContainerCapacity": view.aux_capacity,
+        "auxContainersRunning": view.aux_running,
+        "auxContainerCapacityPerAgent": config.max_aux_containers_per_agent if config else 0,
+        "defaultComputePool": default_compute,
+        "defaultAuxPool": default_aux,
+        "preemptible": False,
+        "minAgents": config.min_instances if config else 0,
+        "maxAgents": config.max_instances if config else 0,
+        "maxIdleAgentPeriod": config.max_idle_s if config and config.is_elastic else 0,
+        "maxAgentStartingPeriod": config.max_starting_s if config and config.is_elastic else 0,
+        "location": "cloud" if view.dynamic else "on-prem",
+        "clusterName": cluster_name,
+        "resourceManagerName": "default",
+        "resourceManagerMetadata": {},
+        **_scheduler(view.settings),
+        **dict.fromkeys(_UNUSED, ""),
+    }
+
+
+def _scheduler(settings: SchedulerSettings) -> dict[str, Any]:
+    return {
+        "schedulerType": f"SCHEDULER_TYPE_{settings.type.upper()}",
+        "schedulerFittingPolicy": f"FITTING_POLICY_{settings.fitting_policy.upper()}",
+        "details": {
+            "aws": None,
+            "gcp": None,
+            "priorityScheduler": {
+                "preemption": settings.preemption,
+                "defaultPriority": settings.default_priority,
+                "k8Priorities": [],
+            },
+        },
+    }
+
+
+_UNUSED = (
+    "imageId",
+    "instanceType",
+    "masterUrl",
+    "masterCertName",
+    "startupScript",
+    "containerStartupScript",
+    "agentDockerNetwork",
+    "agentDockerRuntime",
+    "agentDockerImage",
+    "agentFluentImage",
+)
+"""Keys that the published client requires and that say nothing here."""

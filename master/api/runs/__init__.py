@@ -1,0 +1,1 @@
+"""Runs: what the Core API tells of a trial."""

@@ -1,0 +1,99 @@
+"""What `core.init()` asks for first, and the metadata of a run. A "run" of this API is a trial."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+from pydantic import Field
+
+from master.api.access import Caller, require_trial
+from master.api.middleware import ApiRoute
+from master.api.replies import reply
+from master.api.request_models import Body, FreeObject, Int32, RowId, Text
+from master.api.services import TheApi
+from master.api.values import finite
+from windlass.base.errors import InvalidArgument
+
+router = APIRouter(route_class=ApiRoute, tags=["runs"])
+
+MAX_KEYS = 1000
+MAX_DEPTH = 10
+MAX_KEY_CHARS = 50
+MAX_TEXT_CHARS = 5000
+MAX_ITEMS = 100
+_FORBIDDEN = set("$.[]")
+
+
+class StartRun(Body):
+    run_id: Int32 = 0
+    checkpoint_storage: FreeObject | None = None
+
+
+@router.post("/api/v1/runs/start")
+async def start(body: StartRun, principal: Caller, api: TheApi) -> Response:
+    await require_trial(api, principal, body.run_id)
+    storage_id = await api.services.reports.storage_id(body.checkpoint_storage)
+    return reply({} if storage_id is None else {"storageId": storage_id})
+
+
+@router.get("/api/v1/runs/{run_id}/metadata")
+async def get_metadata(run_id: RowId, principal: Caller, api: TheApi) -> Response:
+    metadata = await api.services.reports.run_metadata(run_id)
+    return reply({"metadata": finite(metadata)})
+
+
+class RunMetadata(Body):
+    metadata: FreeObject = Field(default_factory=dict)
+
+
+@router.post("/api/v1/runs/{run_id}/metadata")
+async def set_metadata(
+    run_id: RowId, body: RunMetadata, principal: Caller, api: TheApi
+) -> Response:
+    await require_trial(api, principal, run_id)
+    check_metadata(body.metadata)
+    await api.services.reports.set_run_metadata(run_id, body.metadata)
+    return reply({"metadata": finite(body.metadata)})
+
+
+def check_metadata(metadata: dict[str, Any]) -> None:
+    """The limits of the published API. Raises InvalidArgument that names the place."""
+    keys = _check(metadata, "metadata", 1)
+    if keys > MAX_KEYS:
+        raise InvalidArgument(f"metadata: has {keys} keys, more than {MAX_KEYS}")
+
+
+def _check(value: Any, path: str, depth: int) -> int:
+    """How many keys there are below."""
+    if depth > MAX_DEPTH:
+        raise InvalidArgument(f"metadata: is nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, dict):
+        for key in value:
+            if not key or len(key) > MAX_KEY_CHARS or _FORBIDDEN & set(key):
+                raise InvalidArgument(
+                    f"{path}: key {key[:MAX_KEY_CHARS]!r} must have 1 to {MAX_KEY_CHARS} "
+                    "characters, none of $ . [ ]"
+                )
+        return len(value) + sum(
+            _check(item, f"{path}.{key}", depth + 1) for key, item in value.items()
+        )
+    if isinstance(value, list):
+        if len(value) > MAX_ITEMS:
+            raise InvalidArgument(f"{path}: has {len(value)} items, more than {MAX_ITEMS}")
+        return sum(_check(item, path, depth + 1) for item in value)
+    if isinstance(value, str) and len(value) > MAX_TEXT_CHARS:
+        raise InvalidArgument(f"{path}: has {len(value)} characters, more than {MAX_TEXT_CHARS}")
+    return 0
+
+
+class WebhookEvent(Body):
+    experiment_id: Int32 = 0
+    trial_id: Int32 = 0
+    title: Text = ""
+
+
+@router.post("/api/v1/webhooks/custom")
+async def alert(body: WebhookEvent, principal: Caller) -> Response:
+    """Nobody listens: there are no webhooks yet, and an alert without a listener is no error."""
+    return reply()

@@ -1,0 +1,1 @@
+"""Login, logout, who am I."""

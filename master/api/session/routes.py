@@ -1,0 +1,60 @@
+"""Logging in and out, and who one is."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from master.api.access import COOKIE, Caller, is_loopback, token_of
+from master.api.middleware import ApiRoute
+from master.api.replies import reply
+from master.api.request_models import Body
+from master.api.services import TheApi
+from master.api.users.wire import user as user_json
+from master.auth.service import SESSION_LENGTH
+
+router = APIRouter(route_class=ApiRoute, tags=["session"])
+
+
+class Login(Body):
+    username: str = ""
+    password: str = ""
+    is_hashed: bool = False
+
+
+@router.post("/api/v1/auth/login")
+async def login(request: Request, body: Login, api: TheApi) -> Response:
+    token, user = await api.services.auth.login(
+        body.username,
+        body.password,
+        is_hashed=body.is_hashed,
+        loopback=is_loopback(request),
+        address=request.client.host if request.client else "",
+    )
+    response = reply({"token": token, "user": user_json(user)})
+    response.set_cookie(
+        COOKIE,
+        token,
+        max_age=int(SESSION_LENGTH.total_seconds()),
+        httponly=True,
+        samesite="lax",
+        secure=request.url.scheme == "https",
+    )
+    return response
+
+
+@router.post("/api/v1/auth/logout")
+async def logout(request: Request, principal: Caller, api: TheApi) -> Response:
+    await api.services.auth.logout(token_of(request))
+    response = reply()
+    response.delete_cookie(COOKIE)
+    return response
+
+
+@router.get("/api/v1/me")
+async def me(principal: Caller, api: TheApi) -> Response:
+    return reply({"user": user_json(api.services.auth.user(principal.user_id))})
+
+
+@router.get("/users/me")
+async def me_for_browsers(principal: Caller, api: TheApi) -> Response:
+    return reply(user_json(api.services.auth.user(principal.user_id)))

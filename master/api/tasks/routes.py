@@ -1,0 +1,49 @@
+"""Tasks: their files, their state, and all allocations that live now."""
+
+from __future__ import annotations
+
+import base64
+
+from fastapi import APIRouter, Response
+
+from master.api.access import Caller
+from master.api.middleware import ApiRoute
+from master.api.replies import reply
+from master.api.services import TheApi
+from master.api.tasks import wire
+
+router = APIRouter(route_class=ApiRoute, tags=["tasks"])
+
+
+@router.get("/api/v1/tasks/{task_id}/context_directory")
+async def context_directory(task_id: str, principal: Caller, api: TheApi) -> Response:
+    blob = await api.reads.tasks.context_of_task(task_id)
+    content = await api.services.blobs.get(blob) if blob else b""
+    return reply({"b64Tgz": base64.b64encode(content).decode()})
+
+
+@router.get("/api/v1/tasks/{task_id}")
+async def get(task_id: str, principal: Caller, api: TheApi) -> Response:
+    row = await api.reads.tasks.task(task_id)
+    return reply({"task": wire.task(row, await api.reads.tasks.allocations(task_id))})
+
+
+@router.get("/api/v1/tasks")
+async def list_live(principal: Caller, api: TheApi) -> Response:
+    agents = api.services.agents
+    by_id = {agent.id: agent for agent in agents.agents()}
+    settings = {view.name: view.settings for view in agents.pools_view()}
+    entries = {e.allocation_id: e for pool in agents.pools() for e in agents.queue(pool)}
+    summaries = {}
+    for id_, state in sorted(api.services.allocations.open_states().items()):
+        entry, scheduler = entries.get(id_), settings.get(state.pool)
+        default = scheduler.default_priority if scheduler else 0
+        priority = entry.job.priority if entry is not None else None
+        summaries[id_] = wire.allocation_summary(
+            state,
+            entry,
+            by_id,
+            scheduler=scheduler.type.value if scheduler else "",
+            priority=default if priority is None else priority,
+        )
+    return reply({"allocationIdToSummary": summaries})

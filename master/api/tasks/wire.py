@@ -1,0 +1,88 @@
+"""Tasks and their allocations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from master.allocations.machine import AllocationPhase, AllocationState, ContainerState
+from master.allocations.persistence import allocation_from_document
+from master.api.agents.wire import device
+from master.api.values import time
+from master.store.paging import Row
+from rm_backends.agents.views import QueueEntry
+from rm_backends.base import AgentView
+
+_STATES: Mapping[AllocationPhase, str] = {
+    AllocationPhase.PENDING: "STATE_QUEUED",
+    AllocationPhase.ASSIGNED: "STATE_STARTING",
+    AllocationPhase.PULLING: "STATE_PULLING",
+    AllocationPhase.STARTING: "STATE_STARTING",
+    AllocationPhase.RUNNING: "STATE_RUNNING",
+    AllocationPhase.TERMINATING: "STATE_TERMINATING",
+    AllocationPhase.TERMINATED: "STATE_TERMINATED",
+}
+
+
+def task(row: Row, allocations: Sequence[Row]) -> dict[str, Any]:
+    """`allocations`: its allocations, newest first; the client looks at the first."""
+    return {
+        "taskId": row["id"],
+        "taskType": f"TASK_TYPE_{row['type']}",
+        "startTime": time(row["created_at"]),
+        "endTime": time(row["ended_at"]),
+        "allocations": [_allocation(allocation) for allocation in allocations],
+    }
+
+
+def _allocation(row: Row) -> dict[str, Any]:
+    state = allocation_from_document(row["document"])
+    return {
+        "allocationId": state.id,
+        "taskId": state.task_id,
+        "state": _STATES[state.phase],
+        "isReady": state.ready,
+        "slots": state.slots,
+        "startTime": time(state.started_at),
+        "endTime": time(state.ended_at),
+        "exitReason": row["exit_reason"] or None,
+        "statusCode": row["status_code"],
+    }
+
+
+def allocation_summary(
+    state: AllocationState,
+    entry: QueueEntry | None,
+    agents: Mapping[str, AgentView],
+    *,
+    scheduler: str,
+    priority: int,
+) -> dict[str, Any]:
+    """`entry` is its place in the queue of its pool, which also has its name."""
+    return {
+        "taskId": state.task_id,
+        "allocationId": state.id,
+        "name": entry.name if entry is not None else state.task_id,
+        "registeredTime": time(state.requested_at),
+        "resourcePool": state.pool,
+        "slotsNeeded": state.slots,
+        "schedulerType": scheduler,
+        "priority": priority,
+        "proxyPorts": [],
+        "resources": [_resources(state.id, c, agents) for c in state.containers] or None,
+    }
+
+
+def _resources(
+    allocation_id: str, state: ContainerState, agents: Mapping[str, AgentView]
+) -> dict[str, Any]:
+    container = state.container
+    agent = agents.get(container.agent_id)
+    slots = [s for s in agent.slots if s.id in container.slot_ids] if agent is not None else []
+    return {
+        "resourcesId": container.container_id,
+        "resourcesType": "docker-container",
+        "allocationId": allocation_id,
+        "containerId": container.container_id,
+        "agentDevices": {container.agent_id: {"devices": [device(slot) for slot in slots]}},
+    }

@@ -1,0 +1,1 @@
+"""Trials: lists, progress, workloads."""

@@ -1,0 +1,194 @@
+"""Trials: look, history, kill, and the small things that training code reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Response
+from pydantic import AfterValidator
+
+from master.api.access import Caller, User, require_trial
+from master.api.checkpoints.wire import checkpoint_workload
+from master.api.middleware import ApiRoute
+from master.api.paging import pagination
+from master.api.replies import reply
+from master.api.request_models import Body, Paging, RowId, Text, word
+from master.api.services import Api, TheApi
+from master.api.trials import wire
+from master.core.reasons import Reason
+from master.experiments.live import LiveExperiment
+from master.experiments.metrics import TRAINING, VALIDATION, number
+from master.store.paging import Row, cut
+
+router = APIRouter(route_class=ApiRoute, tags=["trials"])
+
+_FILTERS = ("CHECKPOINT", "VALIDATION", "CHECKPOINT_OR_VALIDATION")
+_METRIC_TYPES = ("TRAINING", "VALIDATION", "PROFILING")
+
+
+@router.get("/api/v1/trials/{trial_id}")
+async def get(trial_id: RowId, principal: Caller, api: TheApi) -> Response:
+    row = await api.reads.experiments.trial(trial_id)
+    return reply({"trial": (await trials_json(api, [row]))[0]})
+
+
+@router.post("/api/v1/trials/{id}/kill")
+async def kill(id: RowId, principal: User, api: TheApi) -> Response:
+    await api.services.experiments.kill_trial(id)
+    return reply()
+
+
+class ListWorkloads(Paging):
+    filter: Annotated[str, AfterValidator(word("FILTER_OPTION_", _FILTERS))] = ""
+    metric_type: Annotated[str, AfterValidator(word("METRIC_TYPE_", _METRIC_TYPES))] = ""
+    group: str = ""
+    include_batch_metrics: bool = False
+    remove_deleted_checkpoints: bool = False
+    sort_key: str = ""
+
+
+@router.get("/api/v1/trials/{trial_id}/workloads")
+async def workloads(
+    trial_id: RowId,
+    query: Annotated[ListWorkloads, Query()],
+    principal: Caller,
+    api: TheApi,
+) -> Response:
+    await api.reads.experiments.require_trials([trial_id])
+    items = await _workloads(api, trial_id, query)
+    page = cut(_ordered(items, query), query.page())
+    return reply({"workloads": page.rows, "pagination": pagination(page)})
+
+
+class Progress(Body):
+    progress: float = 0.0
+    is_raw: bool = True
+
+
+@router.post("/api/v1/trials/{trial_id}/progress")
+async def progress(trial_id: RowId, body: Progress, principal: Caller, api: TheApi) -> Response:
+    await require_trial(api, principal, trial_id)
+    await api.services.reports.progress(trial_id, body.progress)
+    return reply()
+
+
+class EarlyExit(Body):
+    reason: str = ""
+
+
+@router.post("/api/v1/trials/{trial_id}/early_exit")
+async def early_exit(trial_id: RowId, body: EarlyExit, principal: Caller, api: TheApi) -> Response:
+    await require_trial(api, principal, trial_id)
+    await api.services.reports.early_exit(trial_id, body.reason)
+    return reply()
+
+
+class RunnerMetadata(Body):
+    state: Text = ""
+
+
+@router.post("/api/v1/trials/{trial_id}/runner/metadata")
+async def runner_metadata(
+    trial_id: RowId,
+    body: RunnerMetadata,
+    principal: Caller,
+    api: TheApi,
+) -> Response:
+    await require_trial(api, principal, trial_id)
+    await api.services.reports.runner_state(trial_id, body.state)
+    return reply()
+
+
+async def trials_json(api: Api, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Trials in full, with one query for each kind of thing they refer to."""
+    wanted = {row[key] for row in rows for key in ("best_validation_id", "latest_validation_id")}
+    reports = await api.reads.metrics.rows_by_id(sorted(wanted - {None}))
+    at_best = {
+        (row["id"], reports[row["best_validation_id"]]["steps"])
+        for row in rows
+        if row["best_validation_id"] in reports
+    }
+    checkpoints = await api.reads.checkpoints.of_trials([row["id"] for row in rows])
+    best = {
+        c["trial_id"]: c
+        for c in checkpoints
+        if (c["trial_id"], c["steps"]) in at_best and c["state"] == "COMPLETED"
+    }
+    now = api.services.clock.now()
+    seconds = await api.reads.metrics.slot_seconds([row["task_id"] for row in rows], now)
+    items = []
+    for row in rows:
+        live = api.services.experiments.live(row["experiment_id"])
+        items.append(
+            wire.trial(
+                row,
+                live,
+                reports=reports,
+                best_checkpoint=best.get(row["id"]),
+                slot_seconds=seconds.get(row["task_id"], 0.0),
+                waiting=_waiting(api, live, row["request_id"]),
+            )
+        )
+    return items
+
+
+def _waiting(api: Api, live: LiveExperiment | None, request_id: str) -> Reason | None:
+    trial = live.state.trials.get(request_id) if live is not None else None
+    return None if trial is None else api.services.experiments.waiting_reason(trial)
+
+
+Kind = Literal["training", "validation", "checkpoint"]
+
+
+async def _workloads(api: Api, trial_id: int, query: ListWorkloads) -> list[dict[str, Any]]:
+    """Each with exactly one of training, validation and checkpoint, in order of steps and time."""
+    items: list[dict[str, Any]] = []
+    groups = _groups(query)
+    if groups:
+        for row in await api.reads.metrics.reports(trial_id, groups):
+            kind: Kind = "validation" if row["group"] == VALIDATION else "training"
+            batches = query.include_batch_metrics
+            items.append(_item(kind, wire.metrics_workload(row, batches=batches)))
+    if query.filter != "VALIDATION":
+        for row in await api.reads.checkpoints.of_trials([trial_id]):
+            if not (query.remove_deleted_checkpoints and row["state"] == "DELETED"):
+                items.append(_item("checkpoint", checkpoint_workload(row)))
+    return items
+
+
+def _groups(query: ListWorkloads) -> list[str]:
+    groups = [TRAINING, VALIDATION]
+    if query.filter:
+        groups.remove(TRAINING)
+    if query.filter == "CHECKPOINT":
+        groups.remove(VALIDATION)
+    only = query.group or query.metric_type.lower()
+    return [group for group in groups if not only or group == only]
+
+
+def _item(kind: Kind, workload: dict[str, Any]) -> dict[str, Any]:
+    return {"training": None, "validation": None, "checkpoint": None, kind: workload}
+
+
+def _ordered(items: list[dict[str, Any]], query: ListWorkloads) -> list[dict[str, Any]]:
+    descending = query.order_by == "DESC"
+
+    def workload(item: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = item["training"] or item["validation"] or item["checkpoint"]
+        return found
+
+    def place(item: dict[str, Any]) -> tuple[int, str]:
+        return workload(item)["totalBatches"], workload(item)["endTime"]
+
+    items = sorted(items, key=place, reverse=descending)
+    if not query.sort_key:
+        return items
+
+    def value(item: dict[str, Any]) -> float | None:
+        averages = workload(item).get("metrics", {}).get("avgMetrics", {})
+        return number(averages.get(query.sort_key))
+
+    ranked = [(v, item) for item in items if (v := value(item)) is not None]
+    ranked.sort(key=lambda pair: pair[0], reverse=descending)
+    return [item for _, item in ranked] + [item for item in items if value(item) is None]

@@ -1,0 +1,142 @@
+"""Users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import AfterValidator, Field
+
+from master.api.access import Admin, Caller, User
+from master.api.errors import Unimplemented
+from master.api.middleware import ApiRoute
+from master.api.paging import pagination
+from master.api.replies import reply
+from master.api.request_models import Body, Paging, RowId, Text, word
+from master.api.services import Api, TheApi
+from master.api.users.wire import user as user_json
+from master.auth.users import User as UserRecord
+from master.store.paging import cut
+from windlass.base.errors import InvalidArgument, PermissionDenied
+
+router = APIRouter(route_class=ApiRoute, tags=["users"])
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+_KEYS: dict[str, Callable[[UserRecord], Any]] = {
+    "": lambda user: user.id,
+    "DISPLAY_NAME": lambda user: user.display_name.lower(),
+    "USER_NAME": lambda user: user.username,
+    "NAME": lambda user: (user.display_name or user.username).lower(),
+    "ADMIN": lambda user: user.admin,
+    "ACTIVE": lambda user: user.active,
+    "REMOTE": lambda user: user.remote,
+    "MODIFIED_TIME": lambda user: user.modified_at,
+    "LAST_AUTH_TIME": lambda user: user.last_auth_at or _NEVER,
+}
+
+
+class ListUsers(Paging):
+    name: str = ""
+    active: bool | None = None
+    admin: bool | None = None
+    sort_by: Annotated[
+        str, AfterValidator(word("SORT_BY_", tuple(key for key in _KEYS if key)))
+    ] = ""
+
+
+@router.get("/api/v1/users")
+async def list_users(
+    query: Annotated[ListUsers, Query()], principal: Caller, api: TheApi
+) -> Response:
+    name = query.name.lower()
+    users = [
+        user
+        for user in api.services.auth.users()
+        if (name in user.username or name in user.display_name.lower())
+        and query.active in (None, user.active)
+        and query.admin in (None, user.admin)
+    ]
+    key = _KEYS[query.sort_by]
+    users.sort(key=lambda user: (key(user), user.id), reverse=query.order_by == "DESC")
+    page = cut(users, query.page())
+    return reply({"users": [user_json(u) for u in page.rows], "pagination": pagination(page)})
+
+
+class UserFields(Body):
+    username: Text = ""
+    display_name: Text = ""
+    admin: bool = False
+    active: bool = False
+    remote: bool = False
+
+
+class PostUser(Body):
+    user: UserFields = Field(default_factory=UserFields)
+    password: str = ""
+    is_hashed: bool = False
+
+
+@router.post("/api/v1/users")
+async def create(body: PostUser, principal: Admin, api: TheApi) -> Response:
+    fields = body.user
+    user = await api.services.auth.create_user(
+        fields.username,
+        password=body.password,
+        is_hashed=body.is_hashed,
+        admin=fields.admin,
+        active=fields.active,
+        remote=fields.remote,
+        display_name=fields.display_name,
+    )
+    return reply({"user": user_json(user)})
+
+
+@router.get("/api/v1/users/{user_id}")
+async def get(user_id: RowId, principal: Caller, api: TheApi) -> Response:
+    return reply({"user": user_json(api.services.auth.user(user_id))})
+
+
+@router.get("/api/v1/users/{username}/by-username")
+async def get_by_name(username: str, principal: Caller, api: TheApi) -> Response:
+    return reply({"user": user_json(api.services.auth.user_by_name(username))})
+
+
+class PatchUser(Body):
+    username: Text | None = None
+    display_name: Text | None = None
+    password: str | None = None
+    is_hashed: bool = False
+    admin: bool | None = None
+    active: bool | None = None
+    remote: bool | None = None
+    agent_user_group: dict[str, Any] | None = None
+
+
+@router.patch("/api/v1/users/{user_id}")
+async def patch(user_id: RowId, body: PatchUser, principal: User, api: TheApi) -> Response:
+    """Password and display name are one's own affair, the rest is an admin's."""
+    for_admins = (body.username, body.admin, body.active, body.remote, body.agent_user_group)
+    others = user_id != principal.user_id or any(value is not None for value in for_admins)
+    if others and not principal.admin:
+        raise PermissionDenied("user does not have permission")
+    if any(v is not None for v in (body.username, body.remote, body.agent_user_group)):
+        raise Unimplemented("username, remote and agentUserGroup of a user cannot be changed yet")
+    if principal.user_id == user_id and (body.active is False or body.admin is False):
+        raise InvalidArgument("admins cannot deactivate or demote themselves: ask another admin")
+    return reply({"user": user_json(await _patched(api, user_id, body))})
+
+
+async def _patched(api: Api, user_id: int, body: PatchUser) -> UserRecord:
+    auth = api.services.auth
+    user = auth.user(user_id)
+    if body.display_name is not None:
+        user = await auth.set_display_name(user_id, body.display_name)
+    if body.admin is not None:
+        user = await auth.set_admin(user_id, body.admin)
+    if body.active is not None:
+        user = await auth.set_active(user_id, body.active)
+    if body.password is not None:
+        user = await auth.change_password(user_id, body.password, is_hashed=body.is_hashed)
+    return user

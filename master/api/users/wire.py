@@ -1,0 +1,22 @@
+"""Users."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from master.api.values import time
+from master.auth.users import User
+
+
+def user(value: User) -> dict[str, Any]:
+    return {
+        "id": value.id,
+        "username": value.username,
+        "displayName": value.display_name,
+        "admin": value.admin,
+        "active": value.active,
+        "remote": value.remote,
+        "agentUserGroup": value.agent_user_group,
+        "lastAuthAt": time(value.last_auth_at),
+        "modifiedAt": time(value.modified_at),
+    }

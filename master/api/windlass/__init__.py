@@ -1,0 +1,1 @@
+"""What the published API does not have: machines, costs, reasons, searches."""

@@ -1,0 +1,114 @@
+"""What the published API does not know: machines and money, why things wait, how a search stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from master.api.access import Caller
+from master.api.middleware import ApiRoute
+from master.api.replies import reply
+from master.api.request_models import RowId
+from master.api.services import Api, TheApi
+from master.api.values import finite, reason, time
+from master.api.windlass.wire import GONE, NO_COST, activity, cost, instance
+from provisioner.types import InstanceView
+from rm_backends.agents.views import PoolView, QueueState
+
+router = APIRouter(prefix="/api/v1/windlass", route_class=ApiRoute, tags=["windlass"])
+
+
+@router.get("/fleet")
+async def fleet(principal: Caller, api: TheApi) -> Response:
+    provisioner = api.services.provisioner
+    now = api.services.clock.now().timestamp()
+    spent = NO_COST if provisioner is None else cost(provisioner.cost())
+    return reply({"instances": [instance(view, now) for view in _instances(api)], **spent})
+
+
+@router.get("/pools")
+async def pools(principal: Caller, api: TheApi) -> Response:
+    return reply({"pools": [_pool(api, view) for view in api.services.agents.pools_view()]})
+
+
+@router.get("/experiments/{id}/searcher")
+async def searcher(id: RowId, principal: Caller, api: TheApi) -> Response:
+    view = await api.reads.searches.search(id, api.services.experiments.live(id))
+    rungs = [
+        {
+            "bracket": rung.bracket,
+            "rung": rung.rung,
+            "units": rung.units,
+            "entries": [
+                {
+                    "trialId": view.trial_ids.get(entry.request_id),
+                    "requestId": entry.request_id,
+                    "metric": finite(entry.metric),
+                    "promoted": entry.promoted,
+                }
+                for entry in rung.entries
+            ],
+        }
+        for rung in view.rungs
+    ]
+    brackets = len({rung.bracket for rung in view.rungs})
+    return reply({"searcher": view.method, "brackets": brackets, "rungs": rungs})
+
+
+@router.get("/experiments/{id}/reasons")
+async def reasons(id: RowId, principal: Caller, api: TheApi) -> Response:
+    """Of every trial that waits; empty once the experiment is over."""
+    live = api.services.experiments.live(id)
+    if live is None:
+        await api.reads.experiments.require_experiment(id)
+        return reply({"reasons": {}})
+    waiting = api.services.experiments.waiting_reasons(live.state)
+    return reply({"reasons": {str(trial): reason(why) for trial, why in waiting.items()}})
+
+
+@router.get("/allocations/{id}/reason")
+async def allocation_reason(id: str, principal: Caller, api: TheApi) -> Response:
+    """Null if it does not wait."""
+    api.services.allocations.state(id)
+    return reply({"reason": reason(api.services.allocations.rm.explain(id))})
+
+
+def _instances(api: Api) -> list[InstanceView]:
+    """Those that exist."""
+    provisioner = api.services.provisioner
+    views = provisioner.instances() if provisioner is not None else ()
+    return [view for view in views if view.state != GONE]
+
+
+def _pool(api: Api, view: PoolView) -> dict[str, Any]:
+    launching = [
+        instance
+        for instance in _instances(api)
+        if instance.pool == view.name and activity(instance) == "booting"
+    ]
+    waiting = [
+        {
+            "allocationId": entry.allocation_id,
+            "taskId": entry.task_id,
+            "name": entry.name,
+            "slots": entry.slots,
+            "since": time(entry.requested),
+            "reason": reason(entry.reason),
+        }
+        for entry in api.services.agents.queue(view.name)
+        if entry.state is QueueState.QUEUED
+    ]
+    return {
+        "name": view.name,
+        "type": view.type,
+        "elastic": view.dynamic,
+        "agents": view.agents,
+        "slotsTotal": view.slots,
+        "slotsUsed": view.slots_used,
+        "slotsFree": max(0, view.slots - view.slots_used),
+        "slotsLaunching": sum(instance.slots for instance in launching),
+        "instancesLaunching": len(launching),
+        "running": view.running,
+        "waiting": waiting,
+    }

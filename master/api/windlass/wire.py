@@ -1,0 +1,73 @@
+"""Machines and money: our own addition to the API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from master.api.values import epoch
+from provisioner.types import CostView, InstanceView
+
+GONE = "gone"
+_ACTIVITIES: Mapping[str, str] = {
+    "asking": "booting",
+    "pending": "booting",
+    "booting": "booting",
+    "terminating": "ending",
+}
+"""For states that do not depend on what the machine does. READY is busy or idle."""
+
+
+def activity(view: InstanceView) -> str:
+    """What a person wants to know of a machine: booting, busy, idle, ending, lost, ..."""
+    if view.state == "ready":
+        return "busy" if view.idle_since is None else "idle"
+    return _ACTIVITIES.get(view.state, view.state)
+
+
+def instance(view: InstanceView, now: float) -> dict[str, Any]:
+    key = view.offer
+    return {
+        "id": view.id,
+        "pool": view.pool,
+        "offer": {
+            "provider": key.provider,
+            "region": key.region,
+            "zone": key.zone,
+            "instanceType": key.instance_type,
+            "market": key.market.value,
+        },
+        "slots": view.slots,
+        "usdPerHour": view.usd_per_hour,
+        "usd": view.usd,
+        "state": view.state,
+        "activity": activity(view),
+        "reason": view.reason,
+        "createdAt": epoch(view.created_at),
+        "readyAt": epoch(view.ready_at),
+        "ageS": max(0.0, now - view.created_at),
+        "idleS": None if view.idle_since is None else max(0.0, now - view.idle_since),
+    }
+
+
+def cost(view: CostView) -> dict[str, Any]:
+    """What the fleet has cost, beside a fleet of the same peak that never sleeps."""
+    return {
+        "usd": view.spent_usd,
+        "usdPerHour": view.usd_per_hour,
+        "peakInstances": view.peak_instances,
+        "peakUsdPerHour": view.peak_usd_per_hour,
+        "firstLaunchAt": epoch(view.first_launch_at),
+        "alwaysOnUsd": view.always_on_usd,
+    }
+
+
+NO_COST: Mapping[str, Any] = {
+    "usd": 0.0,
+    "usdPerHour": 0.0,
+    "peakInstances": 0,
+    "peakUsdPerHour": 0.0,
+    "firstLaunchAt": None,
+    "alwaysOnUsd": 0.0,
+}
+"""Of a cluster without elastic pools."""

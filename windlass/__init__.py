@@ -1,6 +1,8 @@
 """Windlass: the client side. Importing this package imports nothing heavy."""
 
-__version__ = "0.1.0"
+from windlass.base.packages import VERSION as __version__
+
+__all__ = ["DETERMINED_VERSION", "LOG_FORMAT", "__version__"]
 
 DETERMINED_VERSION = "0.38.1"
 """The release of the published client whose REST API Windlass speaks."""

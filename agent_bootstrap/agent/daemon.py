@@ -7,7 +7,6 @@ their supervisors are detached, and the next agent on the same work_dir finds th
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 import logging
 import os
 import random
@@ -50,6 +49,7 @@ from agent_bootstrap.protocol import (
 )
 from windlass.base.clock import Clock, SystemClock
 from windlass.base.errors import InvalidArgument, PermissionDenied
+from windlass.base.packages import VERSION
 from windlass.base.processes import boot_id
 
 FIRST_RETRY_S = 0.2
@@ -243,7 +243,7 @@ class Agent:
         # What happens from here on is told again once the master listens.
         self._outbox.take()
         return Hello(
-            version=importlib.metadata.version("windlass"),
+            version=VERSION,
             agent_id=self._options.agent_id,
             pool=self._options.resource_pool,
             boot_id=boot_id(),

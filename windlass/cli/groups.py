@@ -12,13 +12,12 @@ import typer
 from typer.core import TyperGroup
 
 from windlass.base.errors import WindlassError
+from windlass.base.packages import DISTRIBUTION, PACKAGES, ShadowedPackage, refuse_shadowed
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
 
 ENTRY_POINT_GROUP = "windlass.commands"
-OUR_PACKAGES = ("windlass", "master", "provisioner", "rm_backends", "agent_bootstrap")
-"""All in the one distribution: no extra brings what is missing of them."""
 OPERATOR_GROUPS = ("master", "agent")
 """Groups whose commands need an extra of the same name."""
 
@@ -70,8 +69,8 @@ class OperatorGroup(AliasedGroup):
         own = super().list_commands(ctx)
         try:
             theirs = load_operator_commands(self.entry_point)
-        except MissingExtra as missing:
-            typer.echo(missing.message, err=True)
+        except (MissingExtra, ShadowedPackage) as problem:
+            typer.echo(problem.message, err=True)
             return own
         return [*own, *(name for name in theirs if name not in own)]
 
@@ -97,7 +96,7 @@ class RootGroup(TyperGroup):
             _fail(error.message)
         except ModuleNotFoundError as missing:
             group = next((a for a in sys.argv[1:] if a in OPERATOR_GROUPS), None)
-            if group is None or (missing.name or "").split(".")[0] in OUR_PACKAGES:
+            if group is None or (missing.name or "").split(".")[0] in PACKAGES:
                 raise
             _fail(f"{extra_hint(group)} ({missing.name} is missing)")
         except OSError as error:
@@ -121,9 +120,10 @@ class _Unloaded(TyperGroup):
 
 
 def load_operator_commands(name: str) -> dict[str, Command]:
-    """The commands that entry point `name` brings. Raises MissingExtra, which says what to install."""
+    """The commands that entry point `name` brings. Raises MissingExtra, ShadowedPackage."""
     from importlib.metadata import entry_points
 
+    refuse_shadowed()
     hint = extra_hint(name)
     for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
         try:
@@ -137,7 +137,7 @@ def load_operator_commands(name: str) -> dict[str, Command]:
 
 
 def extra_hint(name: str) -> str:
-    return f"`windlass {name}` needs more packages: pip install 'windlass[{name}]'"
+    return f"`windlass {name}` needs more packages: pip install '{DISTRIBUTION}[{name}]'"
 
 
 def _as_group(app: typer.Typer) -> TyperGroup:

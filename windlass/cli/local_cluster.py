@@ -34,7 +34,7 @@ READY_TIMEOUT_S = 60.0
 """The first start makes tables."""
 POLL_S = 0.1
 POOL = "default"
-COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "windlass.cli")
+COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "windlass")
 
 
 class StartFailed(WindlassError):

@@ -28,7 +28,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-P", "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    return next(folder.glob("windlass-*.whl"))
+    return next(folder.glob("windlass_cluster-*.whl"))
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +67,17 @@ def test_the_wheel_carries_data_files(wheel: Path) -> None:
     assert any(n.endswith("dist-info/licenses/LICENSE") for n in names)
 
 
+def test_every_package_says_that_it_is_typed(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    packages = {n.split("/")[0] for n in names if n.endswith("/__init__.py")}
+    assert packages == {"windlass", "master", "provisioner", "rm_backends", "agent_bootstrap"}
+    assert {n for n in names if n.endswith("py.typed")} == {f"{p}/py.typed" for p in packages}
+
+
 def test_the_bare_client_brings_no_server_and_no_cloud(bare_client: Path) -> None:
     names = installed(bare_client)
-    assert "windlass" in names
+    assert "windlass-cluster" in names
     assert not names & SERVERS_AND_CLOUDS
 
 
@@ -78,6 +86,10 @@ def test_the_bare_client_works(bare_client: Path) -> None:
         [bare_client / "det", "version", "--help"], check=False, capture_output=True
     )
     assert version.returncode == 0, version.stderr.decode()
+    module = subprocess.run(
+        [bare_client / "python", "-m", "windlass", "--version"], check=True, capture_output=True
+    )
+    assert module.stdout.startswith(b"windlass ")
     code = "from windlass import core; print(core.init.__name__)"
     out = subprocess.run(
         [bare_client / "python", "-P", "-c", code], check=True, capture_output=True
@@ -90,5 +102,5 @@ def test_a_missing_extra_says_what_to_install(bare_client: Path) -> None:
     done = subprocess.run(command, check=False, capture_output=True, timeout=60)
     assert done.returncode == 1
     said = done.stderr.decode()
-    assert "pip install 'windlass[master]'" in said
+    assert "pip install 'windlass-cluster[master]'" in said
     assert "Traceback" not in said

@@ -373,7 +373,7 @@ def test_version_works_with_and_without_a_master(cluster: ScriptedMaster) -> Non
 
 
 def test_a_missing_extra_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(MissingExtra, match=r"windlass\[no-such\]"):
+    with pytest.raises(MissingExtra, match=r"windlass-cluster\[no-such\]"):
         load_operator_commands("no-such")
 
     class Broken:
@@ -382,7 +382,7 @@ def test_a_missing_extra_names_what_to_install(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [Broken()])
     line = only_line(det("http://127.0.0.1:9", "master", "run"))
-    assert "pip install 'windlass[master]'" in line
+    assert "pip install 'windlass-cluster[master]'" in line
     assert "sqlmodel" in line
     assert det("http://127.0.0.1:9", "master", "--help").exit_code == 0
 

@@ -78,7 +78,7 @@ def on_a_terminal(master: ScriptedMaster, *arguments: str, columns: int) -> list
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, columns))
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "windlass.cli", "-m", master.url, *arguments],
+        [sys.executable, "-P", "-m", "windlass", "-m", master.url, *arguments],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "NO_COLOR": "1", "TERM": "dumb"},
         stdin=subprocess.DEVNULL,
         stdout=theirs,
@@ -254,7 +254,7 @@ def test_an_interrupt_leaves_the_command_running_and_says_how_to_end_it(
 
     cluster.on("GET", f"/api/v1/tasks/{ID}/logs", held)
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "windlass.cli", "-m", cluster.url, "cmd", "run", "ls"],
+        [sys.executable, "-P", "-m", "windlass", "-m", cluster.url, "cmd", "run", "ls"],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -1,0 +1,5 @@
+"""`python -m windlass` is the command `windlass`."""
+
+from windlass.cli.main import run
+
+run()

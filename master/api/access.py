@@ -14,6 +14,7 @@ from starlette.requests import HTTPConnection, Request
 
 from master.api.services import Api, TheApi
 from master.auth.principal import Principal
+from master.core.visibility import EVERYTHING, Visibility
 from windlass.base.errors import PermissionDenied, Unauthenticated
 
 COOKIE = "auth"
@@ -48,6 +49,14 @@ async def caller(request: Request, api: TheApi) -> Principal:
 
 
 Caller: TypeAlias = Annotated[Principal, Depends(caller)]
+
+
+async def visible(principal: Caller) -> Visibility:
+    """What the caller may see: everybody of the cluster reads everything."""
+    return EVERYTHING
+
+
+Visible: TypeAlias = Annotated[Visibility, Depends(visible)]
 
 
 async def user(principal: Caller) -> Principal:
@@ -87,7 +96,7 @@ async def require_trial(api: Api, principal: Principal, trial_id: int) -> None:
     if live is not None:
         task_id = live.state.trial_by_id(trial_id).task_id
     else:
-        task_id = await api.reads.tasks.task_of_trial(trial_id)
+        task_id = await api.reads.tasks.task_of_trial(trial_id, EVERYTHING)
     if task_id != principal.task_id:
         raise PermissionDenied(f"trial {trial_id} is not the caller's own")
 

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from sqlalchemy import select
 from sqlmodel import col
 
+from master.core.visibility import Visibility
 from master.experiments.metric_queries import AT_ONCE
 from master.store import tables
 from master.store.paging import Row, Statement
 from master.store.statements import table_of
 from master.store.store import Store
+from master.store.visible import experiment_visible
 from windlass.base.errors import NotFound
 
 _C, _T, _E = tables.Checkpoint, tables.Trial, tables.Experiment
@@ -21,8 +23,9 @@ class CheckpointQueries:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def checkpoint(self, uuid: str) -> Row:
-        row = await self._store.row(_whole().where(col(_C.uuid) == uuid))
+    async def checkpoint(self, uuid: str, visible: Visibility) -> Row:
+        here = (col(_C.uuid) == uuid, *experiment_visible(col(_C.experiment_id), visible))
+        row = await self._store.row(_whole().where(*here))
         if row is None:
             raise NotFound("checkpoint", uuid)
         return row

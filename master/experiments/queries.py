@@ -9,10 +9,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlmodel import col
 
+from master.core.visibility import Visibility
 from master.store import tables
 from master.store.paging import Page, Paged, Row, Sorts, Statement, cut, in_order, read_page
 from master.store.statements import table_of
 from master.store.store import Store
+from master.store.visible import experiment_visible, project_visible, workspace_visible
 from windlass.base.errors import NotFound
 
 
@@ -105,19 +107,22 @@ class ExperimentQueries:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def experiment(self, experiment_id: int) -> Row:
-        row = await self._store.row(_experiments().where(col(_E.id) == experiment_id))
+    async def experiment(self, experiment_id: int, visible: Visibility) -> Row:
+        row = await self._store.row(_experiments(visible).where(col(_E.id) == experiment_id))
         if row is None:
             raise NotFound("experiment", experiment_id)
         return row
 
-    async def require_experiment(self, experiment_id: int) -> None:
+    async def require_experiment(self, experiment_id: int, visible: Visibility) -> None:
         """Raises NotFound."""
-        if await self._store.row(select(col(_E.id)).where(col(_E.id) == experiment_id)) is None:
+        here = (col(_E.id) == experiment_id, *project_visible(col(_E.project_id), visible))
+        if await self._store.row(select(col(_E.id)).where(*here)) is None:
             raise NotFound("experiment", experiment_id)
 
-    async def experiments(self, where: ExperimentFilter, page: Page) -> Paged[Row]:
-        statement = _experiments().where(*_conditions(where))
+    async def experiments(
+        self, where: ExperimentFilter, page: Page, visible: Visibility
+    ) -> Paged[Row]:
+        statement = _experiments(visible).where(*_conditions(where))
         if where.labels:
             # Labels are a JSON list: portable only in Python, and rare enough for that.
             ordered = in_order(statement, EXPERIMENT_SORTS, page, col(_E.id))
@@ -156,27 +161,30 @@ class ExperimentQueries:
         )
         return [row["id"] for row in rows]
 
-    async def trial(self, trial_id: int) -> Row:
-        row = await self._store.row(_trials().where(col(_T.id) == trial_id))
+    async def trial(self, trial_id: int, visible: Visibility) -> Row:
+        row = await self._store.row(_trials(visible).where(col(_T.id) == trial_id))
         if row is None:
             raise NotFound("trial", trial_id)
         return row
 
-    async def trials(self, experiment_id: int, states: Sequence[str], page: Page) -> Paged[Row]:
-        statement = _trials().where(col(_T.experiment_id) == experiment_id)
+    async def trials(
+        self, experiment_id: int, states: Sequence[str], page: Page, visible: Visibility
+    ) -> Paged[Row]:
+        statement = _trials(visible).where(col(_T.experiment_id) == experiment_id)
         if states:
             statement = statement.where(col(_T.state).in_(states))
         return await read_page(self._store, statement, TRIAL_SORTS, page, col(_T.id))
 
-    async def require_trials(self, trial_ids: Sequence[int]) -> None:
+    async def require_trials(self, trial_ids: Sequence[int], visible: Visibility) -> None:
         """Raises NotFound for the first that does not exist."""
-        rows = await self._store.rows(select(col(_T.id)).where(col(_T.id).in_(trial_ids)))
+        here = (col(_T.id).in_(trial_ids), *experiment_visible(col(_T.experiment_id), visible))
+        rows = await self._store.rows(select(col(_T.id)).where(*here))
         missing = set(trial_ids) - {row["id"] for row in rows}
         if missing:
             raise NotFound("trial", min(missing))
 
 
-def _experiments() -> Statement:
+def _experiments(visible: Visibility) -> Statement:
     return (
         select(
             table_of(_E),
@@ -194,17 +202,19 @@ def _experiments() -> Statement:
         .join(_U, col(_U.id) == col(_E.owner_id))
         .join(tables.Project, col(tables.Project.id) == col(_E.project_id))
         .join(tables.Workspace, col(tables.Workspace.id) == col(tables.Project.workspace_id))
+        .where(*workspace_visible(col(tables.Workspace.id), visible))
     )
 
 
-def _trials() -> Statement:
-    return select(
+def _trials(visible: Visibility) -> Statement:
+    statement = select(
         table_of(_T),
         _trial_checkpoint_count.label("checkpoint_count"),
         _trial_checkpoint_size.label("checkpoint_size"),
         col(_E.config).label("experiment_config"),
         col(_E.state).label("experiment_state"),
     ).join(_E, col(_E.id) == col(_T.experiment_id))
+    return statement.where(*project_visible(col(_E.project_id), visible))
 
 
 def _conditions(where: ExperimentFilter) -> list[ColumnElement[bool]]:

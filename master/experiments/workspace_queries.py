@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from sqlalchemy import func, select
 from sqlmodel import col
 
+from master.core.visibility import Visibility
 from master.store import tables
 from master.store.paging import Row, Statement
 from master.store.statements import table_of
 from master.store.store import Store
+from master.store.visible import workspace_visible
 from windlass.base.errors import NotFound
 
 _W, _P, _E, _T, _U = (
@@ -66,40 +68,41 @@ class WorkspaceQueries:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def workspaces(self) -> Sequence[Row]:
+    async def workspaces(self, visible: Visibility) -> Sequence[Row]:
         """All of them, by id: there are few."""
-        return await self._store.rows(_workspaces().order_by(col(_W.id)))
+        return await self._store.rows(_workspaces(visible).order_by(col(_W.id)))
 
-    async def workspace(self, workspace_id: int) -> Row:
-        row = await self._store.row(_workspaces().where(col(_W.id) == workspace_id))
+    async def workspace(self, workspace_id: int, visible: Visibility) -> Row:
+        row = await self._store.row(_workspaces(visible).where(col(_W.id) == workspace_id))
         if row is None:
             raise NotFound("workspace", workspace_id)
         return row
 
-    async def projects(self, workspace_id: int) -> Sequence[Row]:
+    async def projects(self, workspace_id: int, visible: Visibility) -> Sequence[Row]:
         """Of one workspace, or of all for 0, by id."""
-        statement = _projects().order_by(col(_P.id))
+        statement = _projects(visible).order_by(col(_P.id))
         if workspace_id:
             statement = statement.where(col(_P.workspace_id) == workspace_id)
         return await self._store.rows(statement)
 
-    async def project(self, project_id: int) -> Row:
-        row = await self._store.row(_projects().where(col(_P.id) == project_id))
+    async def project(self, project_id: int, visible: Visibility) -> Row:
+        row = await self._store.row(_projects(visible).where(col(_P.id) == project_id))
         if row is None:
             raise NotFound("project", project_id)
         return row
 
 
-def _workspaces() -> Statement:
-    return select(
+def _workspaces(visible: Visibility) -> Statement:
+    statement = select(
         table_of(_W),
         col(_U.username),
         _workspace_projects.label("num_projects"),
         _workspace_experiments.label("num_experiments"),
     ).join(_U, col(_U.id) == col(_W.user_id))
+    return statement.where(*workspace_visible(col(_W.id), visible))
 
 
-def _projects() -> Statement:
+def _projects(visible: Visibility) -> Statement:
     return (
         select(
             table_of(_P),
@@ -113,4 +116,5 @@ def _projects() -> Statement:
         )
         .join(_U, col(_U.id) == col(_P.user_id))
         .join(_W, col(_W.id) == col(_P.workspace_id))
+        .where(*workspace_visible(col(_W.id), visible))
     )

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from sqlalchemy import or_, select
 from sqlmodel import col
 
+from master.core.visibility import Visibility
 from master.store import tables
 from master.store.paging import Page, Paged, Row, Sorts, Statement, read_page
 from master.store.statements import table_of
 from master.store.store import Store
+from master.store.visible import workspace_visible
 from windlass.base.errors import NotFound
 
 _C, _U = tables.Command, tables.User
@@ -40,14 +42,14 @@ class CommandQueries:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def command(self, command_id: str) -> Row:
-        row = await self._store.row(_commands().where(col(_C.id) == command_id))
+    async def command(self, command_id: str, visible: Visibility) -> Row:
+        row = await self._store.row(_commands(visible).where(col(_C.id) == command_id))
         if row is None:
             raise NotFound("command", command_id)
         return row
 
-    async def commands(self, where: CommandFilter, page: Page) -> Paged[Row]:
-        statement = _commands()
+    async def commands(self, where: CommandFilter, page: Page, visible: Visibility) -> Paged[Row]:
+        statement = _commands(visible)
         if where.users or where.user_ids:
             statement = statement.where(
                 or_(col(_U.username).in_(where.users), col(_C.owner_id).in_(where.user_ids))
@@ -57,7 +59,9 @@ class CommandQueries:
         return await read_page(self._store, statement, SORTS, page, tie=col(_C.id))
 
 
-def _commands() -> Statement:
-    return select(table_of(_C), col(_U.username), col(_U.display_name)).join(
-        _U, col(_U.id) == col(_C.owner_id)
+def _commands(visible: Visibility) -> Statement:
+    return (
+        select(table_of(_C), col(_U.username), col(_U.display_name))
+        .join(_U, col(_U.id) == col(_C.owner_id))
+        .where(*workspace_visible(col(_C.workspace_id), visible))
     )

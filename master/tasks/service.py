@@ -22,6 +22,7 @@ from master.allocations.task_messages import TaskLog
 from master.core.expconf.command import WHAT, CommandConfig, complete_command
 from master.core.jobs import SetPriority
 from master.core.reasons import Reason
+from master.core.visibility import EVERYTHING
 from master.store import tables
 from master.store.blobs import BlobStore
 from master.store.contexts import ContextFile, store_context
@@ -169,7 +170,7 @@ class CommandService:
         """End it now, in the name of user `by`. One that is over stays as it is. Raises NotFound."""
         live = self._live.get(command_id)
         if live is None:
-            await self._queries.command(command_id)
+            await self._queries.command(command_id, EVERYTHING)
             return
         await live.apply(partial(machine.kill, reason=f"asked for by {by}"))
 
@@ -178,7 +179,7 @@ class CommandService:
         change = SetPriority(priority)
         live = self._live.get(command_id)
         if live is None:
-            row = await self._queries.command(command_id)
+            row = await self._queries.command(command_id, EVERYTHING)
             raise InvalidState(f"command {command_id} is over ({row['exit_status']})")
         await live.change_job(change)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator, Field
 
-from master.api.access import Caller, require_allocation, require_task
+from master.api.access import Caller, Visible, require_allocation, require_task
 from master.api.checkpoints.wire import checkpoint
 from master.api.middleware import ApiRoute
 from master.api.paging import pagination
@@ -102,8 +102,8 @@ async def patch(body: Patch, principal: Caller, api: TheApi) -> Response:
 
 
 @router.get("/api/v1/checkpoints/{checkpoint_uuid}")
-async def get(checkpoint_uuid: str, principal: Caller, api: TheApi) -> Response:
-    row = await api.reads.checkpoints.checkpoint(checkpoint_uuid)
+async def get(checkpoint_uuid: str, visible: Visible, api: TheApi) -> Response:
+    row = await api.reads.checkpoints.checkpoint(checkpoint_uuid, visible)
     return reply({"checkpoint": (await _with_metrics(api, [row]))[0]})
 
 
@@ -115,9 +115,9 @@ class ListCheckpoints(Paging):
 
 @router.get("/api/v1/experiments/{id}/checkpoints")
 async def of_experiment(
-    id: RowId, query: Annotated[ListCheckpoints, Query()], principal: Caller, api: TheApi
+    id: RowId, query: Annotated[ListCheckpoints, Query()], visible: Visible, api: TheApi
 ) -> Response:
-    row = await api.reads.experiments.experiment(id)
+    row = await api.reads.experiments.experiment(id, visible)
     searcher = row["config"].get("searcher") or {}
     keys = await api.reads.checkpoints.keys(experiment_id=id, states=_states(query))
     best_first = not searcher.get("smaller_is_better", True) if not query.order_by else None
@@ -126,9 +126,9 @@ async def of_experiment(
 
 @router.get("/api/v1/trials/{id}/checkpoints")
 async def of_trial(
-    id: RowId, query: Annotated[ListCheckpoints, Query()], principal: Caller, api: TheApi
+    id: RowId, query: Annotated[ListCheckpoints, Query()], visible: Visible, api: TheApi
 ) -> Response:
-    row = await api.reads.experiments.trial(id)
+    row = await api.reads.experiments.trial(id, visible)
     searcher = row["experiment_config"].get("searcher") or {}
     keys = await api.reads.checkpoints.keys(trial_id=id, states=_states(query))
     return await _list(api, keys, query, str(searcher.get("metric", "")), None)

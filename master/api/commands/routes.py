@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import AfterValidator, Field
 
-from master.api.access import Caller, User
+from master.api.access import User, Visible
 from master.api.commands import wire
 from master.api.file_bodies import FileBody, parse_body
 from master.api.middleware import ApiRoute
@@ -18,6 +18,7 @@ from master.api.request_models import Body, FreeObject, Int32, Paging, Text, wor
 from master.api.services import Api, TheApi
 from master.api.values import finite
 from master.auth.principal import Principal
+from master.core.visibility import EVERYTHING, Visibility
 from master.store.contexts import ContextFile
 from master.store.paging import Row
 from master.tasks.queries import CommandFilter
@@ -54,13 +55,13 @@ def read_launch(body: bytes) -> tuple[LaunchCommand, tuple[ContextFile, ...]]:
         }
     },
 )
-async def launch(request: Request, principal: User, api: TheApi) -> Response:
+async def launch(request: Request, principal: User, visible: Visible, api: TheApi) -> Response:
     # Read by hand: its files may be large, and must not be parsed on the event loop.
     body, files = await asyncio.to_thread(read_launch, await request.body())
     if body.template_name:
         raise NotFound("template", body.template_name)
     workspace_id = body.workspace_id or UNCATEGORIZED
-    await api.reads.workspaces.workspace(workspace_id)
+    await api.reads.workspaces.workspace(workspace_id, visible)
     commands = api.services.commands
     new = NewCommand(
         config=body.config,
@@ -74,7 +75,7 @@ async def launch(request: Request, principal: User, api: TheApi) -> Response:
         command = wire.preview(checked, principal, workspace_id)
     else:
         checked = await commands.launch(new)
-        command = await _command_json(api, checked.id)
+        command = await _command_json(api, checked.id, visible)
     config = finite(checked.config.to_json())
     return reply({"command": command, "config": config, "warnings": checked.warnings})
 
@@ -89,32 +90,32 @@ class ListCommands(Paging):
 
 @router.get("")
 async def list_commands(
-    query: Annotated[ListCommands, Query()], principal: Caller, api: TheApi
+    query: Annotated[ListCommands, Query()], visible: Visible, api: TheApi
 ) -> Response:
     if query.workspace_id:
-        await api.reads.workspaces.workspace(query.workspace_id)
+        await api.reads.workspaces.workspace(query.workspace_id, visible)
     where = CommandFilter(
         users=tuple(user.lower() for user in query.users),
         user_ids=tuple(query.user_ids),
         workspace_id=query.workspace_id,
     )
     page = query.page(sort=query.sort_by.lower() or "start_time")
-    found = await api.reads.commands.commands(where, page)
+    found = await api.reads.commands.commands(where, page, visible)
     items = [_json(api, row) for row in found.rows]
     return reply({"commands": items, "pagination": pagination(found)})
 
 
 @router.get("/{command_id}")
-async def get(command_id: CommandId, principal: Caller, api: TheApi) -> Response:
-    row = await api.reads.commands.command(command_id)
+async def get(command_id: CommandId, visible: Visible, api: TheApi) -> Response:
+    row = await api.reads.commands.command(command_id, visible)
     return reply({"command": _json(api, row), "config": finite(row["config"])})
 
 
 @router.post("/{command_id}/kill")
-async def kill(command_id: CommandId, principal: User, api: TheApi) -> Response:
+async def kill(command_id: CommandId, principal: User, visible: Visible, api: TheApi) -> Response:
     await _require_owner(api, principal, command_id)
     await api.services.commands.kill(command_id, by=principal.name)
-    return reply({"command": await _command_json(api, command_id)})
+    return reply({"command": await _command_json(api, command_id, visible)})
 
 
 class SetPriorityBody(Body):
@@ -123,25 +124,25 @@ class SetPriorityBody(Body):
 
 @router.post("/{command_id}/set_priority")
 async def set_priority(
-    command_id: CommandId, body: SetPriorityBody, principal: User, api: TheApi
+    command_id: CommandId, body: SetPriorityBody, principal: User, visible: Visible, api: TheApi
 ) -> Response:
     """By any user, as in the job queue."""
     await api.services.commands.set_priority(command_id, body.priority)
-    return reply({"command": await _command_json(api, command_id)})
+    return reply({"command": await _command_json(api, command_id, visible)})
 
 
 async def _require_owner(api: Api, principal: Principal, command_id: str) -> None:
     """Raises NotFound, PermissionDenied."""
-    row = await api.reads.commands.command(command_id)
+    row = await api.reads.commands.command(command_id, EVERYTHING)
     if not principal.admin and row["owner_id"] != principal.user_id:
         raise PermissionDenied(
             f"command {command_id} is {row['username']}'s: only they and admins may end it"
         )
 
 
-async def _command_json(api: Api, command_id: str) -> dict[str, Any]:
+async def _command_json(api: Api, command_id: str, visible: Visibility) -> dict[str, Any]:
     """One command. Raises NotFound."""
-    return _json(api, await api.reads.commands.command(command_id))
+    return _json(api, await api.reads.commands.command(command_id, visible))
 
 
 def _json(api: Api, row: Row) -> dict[str, Any]:

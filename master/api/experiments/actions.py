@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
-from master.api.access import User
+from master.api.access import User, Visible
 from master.api.errors import Unimplemented
 from master.api.experiments.requests import PatchExperiment
 from master.api.experiments.routes import experiment_json
@@ -24,7 +24,7 @@ Label = Annotated[Text, Path(min_length=1, max_length=200)]
 
 @router.patch("/api/v1/experiments/{experiment_id}")
 async def patch(
-    experiment_id: RowId, body: PatchExperiment, principal: User, api: TheApi
+    experiment_id: RowId, body: PatchExperiment, principal: User, visible: Visible, api: TheApi
 ) -> Response:
     if body.checkpoint_storage:
         raise Unimplemented(
@@ -38,7 +38,7 @@ async def patch(
     await api.metadata.patch(experiment_id, patched)
     for change in changes:
         await api.services.jobs.update(job_id, change)
-    return reply({"experiment": await experiment_json(api, experiment_id)})
+    return reply({"experiment": await experiment_json(api, experiment_id, visible)})
 
 
 @router.post("/api/v1/experiments/{id}/activate")

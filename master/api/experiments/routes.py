@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from master.api.access import Caller, User
+from master.api.access import User, Visible
 from master.api.errors import Unimplemented
 from master.api.experiments import wire
 from master.api.experiments.requests import (
@@ -27,6 +27,7 @@ from master.api.services import Api, TheApi
 from master.api.trials.routes import trials_json
 from master.api.values import finite
 from master.core.reasons import Reason
+from master.core.visibility import Visibility
 from master.experiments.creation import NewExperiment
 from master.experiments.live import LiveExperiment
 from master.experiments.queries import ExperimentFilter
@@ -46,7 +47,7 @@ UNCATEGORIZED = 1
         }
     },
 )
-async def create(request: Request, principal: User, api: TheApi) -> Response:
+async def create(request: Request, principal: User, visible: Visible, api: TheApi) -> Response:
     # Read by hand: the largest body of all must not be parsed on the event loop.
     body, files = await asyncio.to_thread(read_create, await request.body())
     if body.unmanaged:
@@ -72,14 +73,14 @@ async def create(request: Request, principal: User, api: TheApi) -> Response:
             activate=body.activate,
         )
     )
-    experiment = await experiment_json(api, created.experiment_id)
+    experiment = await experiment_json(api, created.experiment_id, visible)
     config = finite(created.config.to_json())
     return reply({"experiment": experiment, "config": config, "warnings": created.warnings})
 
 
 @router.get("/api/v1/experiments/{experiment_id}")
-async def get(experiment_id: RowId, principal: Caller, api: TheApi) -> Response:
-    experiment = await experiment_json(api, experiment_id)
+async def get(experiment_id: RowId, visible: Visible, api: TheApi) -> Response:
+    experiment = await experiment_json(api, experiment_id, visible)
     live = api.services.experiments.live(experiment_id)
     job = _job_summary(api, live) if live is not None else None
     return reply({"experiment": experiment, "config": experiment["config"], "jobSummary": job})
@@ -87,7 +88,7 @@ async def get(experiment_id: RowId, principal: Caller, api: TheApi) -> Response:
 
 @router.get("/api/v1/experiments")
 async def list_experiments(
-    query: Annotated[ListExperiments, Query()], principal: Caller, api: TheApi
+    query: Annotated[ListExperiments, Query()], visible: Visible, api: TheApi
 ) -> Response:
     where = ExperimentFilter(
         name=query.name,
@@ -101,14 +102,14 @@ async def list_experiments(
         ids=query.id_filters(),
     )
     if query.project_id:
-        await api.reads.workspaces.project(query.project_id)
+        await api.reads.workspaces.project(query.project_id, visible)
     page = Page(
         offset=query.offset,
         limit=query.row_limit,
         descending=query.order_by == "DESC",
         sort=query.sort_by.lower() or "id",
     )
-    found = await api.reads.experiments.experiments(where, page)
+    found = await api.reads.experiments.experiments(where, page, visible)
     best = await _best(api, found.rows) if query.show_trial_data else {}
     now = api.services.clock.now()
     items = []
@@ -123,36 +124,36 @@ async def list_experiments(
 async def list_trials(
     experiment_id: RowId,
     query: Annotated[ListTrials, Query()],
-    principal: Caller,
+    visible: Visible,
     api: TheApi,
 ) -> Response:
-    await api.reads.experiments.require_experiment(experiment_id)
+    await api.reads.experiments.require_experiment(experiment_id, visible)
     states = [state for state in query.states if state]
     page = query.page(sort=query.sort_by.lower() or "id")
-    found = await api.reads.experiments.trials(experiment_id, states, page)
+    found = await api.reads.experiments.trials(experiment_id, states, page, visible)
     return reply({"trials": await trials_json(api, found.rows), "pagination": pagination(found)})
 
 
 @router.get("/api/v1/experiments/{experiment_id}/model_def")
-async def model_definition(experiment_id: RowId, principal: Caller, api: TheApi) -> Response:
-    row = await api.reads.experiments.experiment(experiment_id)
+async def model_definition(experiment_id: RowId, visible: Visible, api: TheApi) -> Response:
+    row = await api.reads.experiments.experiment(experiment_id, visible)
     blob = row["model_definition"]
     content = await api.services.blobs.get(blob) if blob else b""
     return reply({"b64Tgz": base64.b64encode(content).decode()})
 
 
 @router.get("/api/v1/experiments/{experiment_id}/searcher/best_searcher_validation_metric")
-async def best_metric(experiment_id: RowId, principal: Caller, api: TheApi) -> Response:
-    row = await api.reads.experiments.experiment(experiment_id)
+async def best_metric(experiment_id: RowId, visible: Visible, api: TheApi) -> Response:
+    row = await api.reads.experiments.experiment(experiment_id, visible)
     trial = await _best_trial(api, row)
     if trial is None:
         raise NotFound("validation metric of experiment", experiment_id)
     return reply({"metric": finite(trial["searcher_metric"])})
 
 
-async def experiment_json(api: Api, experiment_id: int) -> dict[str, Any]:
+async def experiment_json(api: Api, experiment_id: int, visible: Visibility) -> dict[str, Any]:
     """One experiment in full. Raises NotFound."""
-    row = await api.reads.experiments.experiment(experiment_id)
+    row = await api.reads.experiments.experiment(experiment_id, visible)
     live = api.services.experiments.live(experiment_id)
     return wire.experiment(
         row,

@@ -11,13 +11,14 @@ from typing import Annotated, Any, TypeAlias
 from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator, Field
 
-from master.api.access import Caller, require_task
+from master.api.access import Caller, Visible, require_task
 from master.api.logs.wire import task_log, trial_log
 from master.api.middleware import ApiRoute
 from master.api.replies import Document, Lines, reply
 from master.api.request_models import Body, Int32, OptionalTime, Order, RowId, Text, word
 from master.api.request_models import Query as QueryModel
 from master.api.services import Api, TheApi
+from master.core.visibility import EVERYTHING
 from master.logs.rows import LogQuery, LogRow, TaskLog
 from windlass.base.errors import InvalidArgument
 
@@ -54,7 +55,7 @@ async def post(body: PostLogs, principal: Caller, api: TheApi) -> Response:
         raise InvalidArgument("logs: must have at least one line, and all of the same taskId")
     task_id = task_ids.pop()
     require_task(principal, task_id)
-    await api.reads.tasks.task(task_id)
+    await api.reads.tasks.task(task_id, EVERYTHING)
     now = api.services.clock.now()
     await api.services.logs.append(
         [
@@ -117,15 +118,15 @@ Filters = Annotated[ReadLogs, Query()]
 
 
 @router.get("/api/v1/trials/{trial_id}/logs")
-async def of_trial(trial_id: RowId, query: Filters, principal: Caller, api: TheApi) -> Response:
-    task_id = await api.reads.tasks.task_of_trial(trial_id)
+async def of_trial(trial_id: RowId, query: Filters, visible: Visible, api: TheApi) -> Response:
+    task_id = await api.reads.tasks.task_of_trial(trial_id, visible)
     over = partial(_trial_over, api, trial_id)
     return _stream(api, query, task_id, over, lambda row: trial_log(row, trial_id))
 
 
 @router.get("/api/v1/tasks/{task_id}/logs")
-async def of_task(task_id: str, query: Filters, principal: Caller, api: TheApi) -> Response:
-    row = await api.reads.tasks.task(task_id)
+async def of_task(task_id: str, query: Filters, visible: Visible, api: TheApi) -> Response:
+    row = await api.reads.tasks.task(task_id, visible)
     trial_id = row["trial_id"]
     over = partial(_command_over, api, task_id)
     if trial_id is not None:

@@ -9,13 +9,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
-from master.api.access import Caller, require_trial
+from master.api.access import Caller, Visible, require_trial
 from master.api.metrics.wire import metrics_report
 from master.api.middleware import ApiRoute
 from master.api.replies import Document, Lines, reply
 from master.api.request_models import Body, FreeObject, Int32, Int64, OptionalTime, RowId, Text
 from master.api.request_models import Query as QueryModel
 from master.api.services import Api, TheApi
+from master.core.visibility import Visibility
 from master.experiments.metrics import TRAINING, VALIDATION, Report
 from windlass.base.errors import InvalidArgument
 
@@ -72,26 +73,26 @@ Trials = Annotated[OfTrials, Query()]
 
 
 @router.get("/api/v1/trials/metrics/trial_metrics")
-async def any_metrics(query: Trials, principal: Caller, api: TheApi) -> Response:
+async def any_metrics(query: Trials, visible: Visible, api: TheApi) -> Response:
     if not query.group:
         raise InvalidArgument("group: must be given")
-    return await _stream(api, query.trial_ids, query.group)
+    return await _stream(api, visible, query.trial_ids, query.group)
 
 
 @router.get("/api/v1/trials/metrics/training_metrics")
-async def training_metrics(query: Trials, principal: Caller, api: TheApi) -> Response:
-    return await _stream(api, query.trial_ids, TRAINING)
+async def training_metrics(query: Trials, visible: Visible, api: TheApi) -> Response:
+    return await _stream(api, visible, query.trial_ids, TRAINING)
 
 
 @router.get("/api/v1/trials/metrics/validation_metrics")
-async def validation_metrics(query: Trials, principal: Caller, api: TheApi) -> Response:
-    return await _stream(api, query.trial_ids, VALIDATION)
+async def validation_metrics(query: Trials, visible: Visible, api: TheApi) -> Response:
+    return await _stream(api, visible, query.trial_ids, VALIDATION)
 
 
-async def _stream(api: Api, trial_ids: Sequence[int], group: str) -> Response:
+async def _stream(api: Api, visible: Visibility, trial_ids: Sequence[int], group: str) -> Response:
     if not trial_ids:
         raise InvalidArgument("trialIds: must name at least one trial")
-    await api.reads.experiments.require_trials(trial_ids)
+    await api.reads.experiments.require_trials(trial_ids, visible)
     return Lines(_items(api, trial_ids, group), api.closing)
 
 

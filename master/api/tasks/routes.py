@@ -6,7 +6,7 @@ import base64
 
 from fastapi import APIRouter, Response
 
-from master.api.access import Caller
+from master.api.access import Caller, Visible
 from master.api.middleware import ApiRoute
 from master.api.replies import reply
 from master.api.services import TheApi
@@ -16,15 +16,15 @@ router = APIRouter(route_class=ApiRoute, tags=["tasks"])
 
 
 @router.get("/api/v1/tasks/{task_id}/context_directory")
-async def context_directory(task_id: str, principal: Caller, api: TheApi) -> Response:
-    blob = await api.reads.tasks.context_of_task(task_id)
+async def context_directory(task_id: str, visible: Visible, api: TheApi) -> Response:
+    blob = await api.reads.tasks.context_of_task(task_id, visible)
     content = await api.services.blobs.get(blob) if blob else b""
     return reply({"b64Tgz": base64.b64encode(content).decode()})
 
 
 @router.get("/api/v1/tasks/{task_id}")
-async def get(task_id: str, principal: Caller, api: TheApi) -> Response:
-    row = await api.reads.tasks.task(task_id)
+async def get(task_id: str, visible: Visible, api: TheApi) -> Response:
+    row = await api.reads.tasks.task(task_id, visible)
     return reply({"task": wire.task(row, await api.reads.tasks.allocations(task_id))})
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator
 
-from master.api.access import Caller, User, require_trial
+from master.api.access import Caller, User, Visible, require_trial
 from master.api.checkpoints.wire import checkpoint_workload
 from master.api.middleware import ApiRoute
 from master.api.paging import pagination
@@ -28,8 +28,8 @@ _METRIC_TYPES = ("TRAINING", "VALIDATION", "PROFILING")
 
 
 @router.get("/api/v1/trials/{trial_id}")
-async def get(trial_id: RowId, principal: Caller, api: TheApi) -> Response:
-    row = await api.reads.experiments.trial(trial_id)
+async def get(trial_id: RowId, visible: Visible, api: TheApi) -> Response:
+    row = await api.reads.experiments.trial(trial_id, visible)
     return reply({"trial": (await trials_json(api, [row]))[0]})
 
 
@@ -52,10 +52,10 @@ class ListWorkloads(Paging):
 async def workloads(
     trial_id: RowId,
     query: Annotated[ListWorkloads, Query()],
-    principal: Caller,
+    visible: Visible,
     api: TheApi,
 ) -> Response:
-    await api.reads.experiments.require_trials([trial_id])
+    await api.reads.experiments.require_trials([trial_id], visible)
     items = await _workloads(api, trial_id, query)
     page = cut(_ordered(items, query), query.page())
     return reply({"workloads": page.rows, "pagination": pagination(page)})

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from master.api.access import Caller
+from master.api.access import Caller, Visible
 from master.api.middleware import ApiRoute
 from master.api.replies import reply
 from master.api.request_models import RowId
@@ -33,7 +33,8 @@ async def pools(principal: Caller, api: TheApi) -> Response:
 
 
 @router.get("/experiments/{id}/searcher")
-async def searcher(id: RowId, principal: Caller, api: TheApi) -> Response:
+async def searcher(id: RowId, visible: Visible, api: TheApi) -> Response:
+    await api.reads.experiments.require_experiment(id, visible)
     view = await api.reads.searches.search(id, api.services.experiments.live(id))
     rungs = [
         {
@@ -57,11 +58,11 @@ async def searcher(id: RowId, principal: Caller, api: TheApi) -> Response:
 
 
 @router.get("/experiments/{id}/reasons")
-async def reasons(id: RowId, principal: Caller, api: TheApi) -> Response:
+async def reasons(id: RowId, visible: Visible, api: TheApi) -> Response:
     """Of every trial that waits; empty once the experiment is over."""
+    await api.reads.experiments.require_experiment(id, visible)
     live = api.services.experiments.live(id)
     if live is None:
-        await api.reads.experiments.require_experiment(id)
         return reply({"reasons": {}})
     waiting = api.services.experiments.waiting_reasons(live.state)
     return reply({"reasons": {str(trial): reason(why) for trial, why in waiting.items()}})

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator
 
-from master.api.access import Caller
+from master.api.access import Visible
 from master.api.middleware import ApiRoute
 from master.api.paging import pagination
 from master.api.replies import reply
@@ -53,26 +53,26 @@ Filters = Annotated[ListNamed, Query()]
 
 
 @router.get("/api/v1/workspaces")
-async def list_workspaces(query: Filters, principal: Caller, api: TheApi) -> Response:
-    page = cut(query.select(await api.reads.workspaces.workspaces()), query.page())
+async def list_workspaces(query: Filters, visible: Visible, api: TheApi) -> Response:
+    page = cut(query.select(await api.reads.workspaces.workspaces(visible)), query.page())
     items = [workspace(row) for row in page.rows]
     return reply({"workspaces": items, "pagination": pagination(page)})
 
 
 @router.get("/api/v1/workspaces/{id}")
-async def get_workspace(id: RowId, principal: Caller, api: TheApi) -> Response:
-    return reply({"workspace": workspace(await api.reads.workspaces.workspace(id))})
+async def get_workspace(id: RowId, visible: Visible, api: TheApi) -> Response:
+    return reply({"workspace": workspace(await api.reads.workspaces.workspace(id, visible))})
 
 
 @router.get("/api/v1/workspaces/{id}/projects")
-async def list_projects(id: RowId, query: Filters, principal: Caller, api: TheApi) -> Response:
+async def list_projects(id: RowId, query: Filters, visible: Visible, api: TheApi) -> Response:
     if id:
-        await api.reads.workspaces.workspace(id)
-    page = cut(query.select(await api.reads.workspaces.projects(id)), query.page())
+        await api.reads.workspaces.workspace(id, visible)
+    page = cut(query.select(await api.reads.workspaces.projects(id, visible)), query.page())
     items = [project(row) for row in page.rows]
     return reply({"projects": items, "pagination": pagination(page)})
 
 
 @router.get("/api/v1/projects/{id}")
-async def get_project(id: RowId, principal: Caller, api: TheApi) -> Response:
-    return reply({"project": project(await api.reads.workspaces.project(id))})
+async def get_project(id: RowId, visible: Visible, api: TheApi) -> Response:
+    return reply({"project": project(await api.reads.workspaces.project(id, visible))})

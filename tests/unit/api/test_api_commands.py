@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from master.allocations.machine import AllocationPhase, AllocationState
+from master.core.visibility import Visibility
 from master.store.paging import Row
 from master.tasks.live import LiveCommand
 from master.tasks.queries import CommandQueries
@@ -262,8 +263,8 @@ async def test_a_command_that_ends_while_it_is_read_is_never_seen_to_wait_again(
     id_ = await launch(world)
     read = CommandQueries.command
 
-    async def read_late(queries: CommandQueries, command_id: str) -> Row:
-        row = await read(queries, command_id)
+    async def read_late(queries: CommandQueries, command_id: str, visible: Visibility) -> Row:
+        row = await read(queries, command_id, visible)
         await world.services.commands.kill(id_, by="eve")
         await world.services.commands.tick()
         return row

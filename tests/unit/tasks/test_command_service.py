@@ -16,6 +16,7 @@ from sqlalchemy import func, select
 
 from master.core.expconf.command import CommandConfig, complete_command
 from master.core.jobs import JobType, SetPlace, SetPriority
+from master.core.visibility import EVERYTHING
 from master.store import tables
 from master.store.contexts import ContextFile
 from master.store.paging import Page
@@ -122,7 +123,7 @@ async def rows(cluster: ScriptedCluster, *which: Any) -> int:
 
 
 async def stored(cluster: ScriptedCluster, command_id: str) -> Any:
-    return await CommandQueries(cluster.store).command(command_id)
+    return await CommandQueries(cluster.store).command(command_id, EVERYTHING)
 
 
 async def test_launching_asks_for_slots_once_all_of_it_is_written(
@@ -473,7 +474,7 @@ async def test_lists_show_commands_that_are_over_too(
     queries = CommandQueries(cluster.store)
 
     async def listed(where: CommandFilter | None = None, **page: Any) -> list[str]:
-        found = await queries.commands(where or CommandFilter(), Page(**page))
+        found = await queries.commands(where or CommandFilter(), Page(**page), EVERYTHING)
         return [row["id"] for row in found.rows]
 
     assert await listed(sort="start_time") == ids

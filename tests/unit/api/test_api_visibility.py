@@ -1,0 +1,69 @@
+"""Queries show what is in the workspaces their reader may see; the rest does not exist for them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from master.api.services import Reads
+from master.core.visibility import EVERYTHING, Visibility
+from master.experiments.queries import ExperimentFilter
+from master.store.paging import Page
+from master.tasks.queries import CommandFilter
+from tests.fakes.api_world import ApiWorld
+from windlass.base.errors import NotFound
+
+HERE, ELSEWHERE = Visibility(frozenset({1})), Visibility(frozenset({2, 3}))
+
+
+async def test_what_is_in_other_workspaces_is_not_found(world: ApiWorld) -> None:
+    await world.add_agent()
+    experiment = await world.create()
+    allocation = await world.run_of(experiment)
+    trial = world.trial_id(experiment)
+    await world.checkpoint(allocation, "c", 1)
+    launched = await world.ok("POST", "/api/v1/commands", {"config": {"entrypoint": ["true"]}})
+    command = launched["command"]["id"]
+    reads: Reads = world.app.state.api.reads
+    single: list[Callable[[Visibility], Awaitable[object]]] = [
+        lambda v: reads.experiments.experiment(experiment, v),
+        lambda v: reads.experiments.require_experiment(experiment, v),
+        lambda v: reads.experiments.trial(trial, v),
+        lambda v: reads.experiments.require_trials([trial], v),
+        lambda v: reads.checkpoints.checkpoint("c", v),
+        lambda v: reads.tasks.task(allocation.task_id, v),
+        lambda v: reads.tasks.task(command, v),
+        lambda v: reads.tasks.task_of_trial(trial, v),
+        lambda v: reads.tasks.context_of_task(allocation.task_id, v),
+        lambda v: reads.workspaces.workspace(1, v),
+        lambda v: reads.workspaces.project(1, v),
+        lambda v: reads.commands.command(command, v),
+    ]
+    for read in single:
+        await read(EVERYTHING)
+        await read(HERE)
+        with pytest.raises(NotFound):
+            await read(ELSEWHERE)
+
+
+async def test_lists_leave_out_what_is_in_other_workspaces(world: ApiWorld) -> None:
+    experiment = await world.create()
+    await world.ok("POST", "/api/v1/commands", {"config": {"entrypoint": ["true"]}})
+    reads: Reads = world.app.state.api.reads
+    page = Page()
+
+    async def listed(visible: Visibility) -> list[int]:
+        experiments = await reads.experiments.experiments(ExperimentFilter(), page, visible)
+        trials = await reads.experiments.trials(experiment, (), page, visible)
+        commands = await reads.commands.commands(CommandFilter(), page, visible)
+        workspaces = await reads.workspaces.workspaces(visible)
+        projects = await reads.workspaces.projects(0, visible)
+        return [
+            *(experiments.total, trials.total, commands.total),
+            *(len(workspaces), len(projects)),
+        ]
+
+    assert await listed(EVERYTHING) == [1, 1, 1, 1, 1]
+    assert await listed(HERE) == [1, 1, 1, 1, 1]
+    assert await listed(ELSEWHERE) == [0, 0, 0, 0, 0]

@@ -13,6 +13,8 @@ COMPAT := .compat
 STAMPS := .make
 export UV_PYTHON_DOWNLOADS := never
 PYTEST_ARGS ?=
+# Tests wait more than they compute: two for each core.
+TEST_WORKERS ?= $(shell nproc)
 
 .PHONY: help
 help: ## This list
@@ -24,14 +26,15 @@ demo: $(STAMPS)/demo ## Run a real adaptive ASHA search on an elastic pool, live
 
 .PHONY: test
 test: $(STAMPS)/dev $(STAMPS)/compat ## Set up and run every test that is not marked slow
-	$(BIN)/python -P -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -P -m pytest -n $(TEST_WORKERS) --dist worksteal --durations 20 -m "not slow" $(PYTEST_ARGS)
 
 .PHONY: test-slow
 test-slow: $(STAMPS)/dev $(STAMPS)/compat ## Run the tests marked slow
-	$(BIN)/python -P -m pytest -m slow $(PYTEST_ARGS)
+	$(BIN)/python -P -m pytest -n $(TEST_WORKERS) --dist worksteal --durations 20 -m slow $(PYTEST_ARGS)
 
 .PHONY: lint
-lint: $(STAMPS)/dev ## Formatting, lint, types and import directions
+lint: $(STAMPS)/dev ## Check files, formatting, types and import directions
+	$(BIN)/python .ci/check_files.py
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -40,6 +43,7 @@ lint: $(STAMPS)/dev ## Formatting, lint, types and import directions
 
 .PHONY: bench
 bench: $(STAMPS)/dev ## Measure against the budgets of the design
+	$(BIN)/python benchmarks/calibration.py
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script; echo; done
 
 .PHONY: lock

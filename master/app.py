@@ -19,19 +19,15 @@ from sqlmodel import col
 
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
-from master.allocations.tokens import AllocationTokenMint
 from master.allocations.unique_ports import UniquePorts
 from master.api.services import ClusterInfo, Services
 from master.auth.join_tokens import JoinTokenSigner, load_or_create
 from master.auth.service import AuthService
 from master.config import MasterConfig, ResolvedPool
+from master.control_plane import Parts, build
 from master.core.expconf import ClusterDefaults
 from master.core.scheduler import decide
 from master.data_folder import SECRET
-from master.experiments.reports import ReportService
-from master.experiments.service import ExperimentService
-from master.experiments.task_spec import TaskSpecs
-from master.jobs.service import JobService
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
 from master.store import tables
@@ -40,8 +36,6 @@ from master.store.blobs import BlobStore
 from master.store.fleet_repository import FleetRepository
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
-from master.tasks.service import CommandService
-from master.tasks.task_spec import CommandSpecs
 from provisioner.providers.base import Provider
 from provisioner.providers.embedded import EmbeddedProvider
 from provisioner.reconciler import Provisioner
@@ -135,24 +129,16 @@ class Master:
         auth = AuthService(self._store, options.clock, options.ids)
         await auth.ensure_users(options.config.security.initial_user_password or "")
         info = await self._cluster_info()
-        allocations = AllocationService(
-            store=self._store,
-            clock=options.clock,
-            mint=AllocationTokenMint(self.secret),
-            ports=UniquePorts(options.config.reserved_ports),
-        )
+        lines = MasterLines(self._logs, options.clock)
+        group.create_task(lines.run())
+        plane = build(self._parts(lines))
+        allocations = plane.allocations
         auth.register_allocation_tokens(allocations)
         agents = self._agents_backend(allocations, info, epoch)
         allocations.connect(Router([agents]))
-        blobs = BlobStore(options.data_dir / "blobs", inline=options.inline_store)
-        lines = MasterLines(self._logs, options.clock)
-        group.create_task(lines.run())
-        policy = self._policy()
-        experiments = self._experiments(allocations, blobs, lines, policy)
-        commands = self._commands(allocations, blobs, lines, policy)
         provisioner = self._provisioner(agents, info, epoch)
 
-        await allocations.rm.restore([*await experiments.restore(), *await commands.restore()])
+        await allocations.rm.restore(await plane.restore())
         if provisioner is not None:
             await provisioner.load()
             agents.set_provisioner(
@@ -166,28 +152,23 @@ class Master:
                 log.error("still billing: no pool has a provider any more", instance=instance_id)
         group.create_task(allocations.rm.run())
         group.create_task(allocations.run())
-        group.create_task(Loop("deadlines", experiments.tick, interval_s=TICK_S).run())
-        group.create_task(Loop("deadlines of commands", commands.tick, interval_s=TICK_S).run())
+        group.create_task(Loop("deadlines", plane.experiments.tick, interval_s=TICK_S).run())
+        group.create_task(
+            Loop("deadlines of commands", plane.commands.tick, interval_s=TICK_S).run()
+        )
         group.create_task(self._housekeeping(auth).run())
-        await experiments.resume()
-        await commands.resume()
+        await plane.resume()
         self._services = Services(
             info=info,
             config=options.config,
             store=self._store,
-            blobs=blobs,
+            blobs=plane.parts.blobs,
             auth=auth,
-            experiments=experiments,
-            commands=commands,
-            reports=ReportService(store=self._store, experiments=experiments, clock=options.clock),
+            experiments=plane.experiments,
+            commands=plane.commands,
+            reports=plane.reports,
             allocations=allocations,
-            jobs=JobService(
-                sources=[experiments, commands],
-                queues=agents,
-                allocations=allocations,
-                store=self._store,
-                clock=options.clock,
-            ),
+            jobs=plane.jobs(agents),
             logs=self._logs,
             agents=agents,
             provisioner=provisioner,
@@ -215,45 +196,19 @@ class Master:
             decide=decide,
         )
 
-    def _experiments(
-        self,
-        allocations: AllocationService,
-        blobs: BlobStore,
-        lines: MasterLines,
-        policy: ClusterPolicy,
-    ) -> ExperimentService:
+    def _parts(self, lines: MasterLines) -> Parts:
         options = self._options
-        return ExperimentService(
+        return Parts(
             store=self._store,
-            blobs=blobs,
-            allocations=allocations,
-            policy=policy,
-            task_log=lines,
-            specs=TaskSpecs(startup_hooks=self._startup_hooks()),
+            blobs=BlobStore(options.data_dir / "blobs", inline=options.inline_store),
             clock=options.clock,
             ids=options.ids,
-        )
-
-    def _commands(
-        self,
-        allocations: AllocationService,
-        blobs: BlobStore,
-        lines: MasterLines,
-        policy: ClusterPolicy,
-    ) -> CommandService:
-        options = self._options
-        return CommandService(
-            store=self._store,
-            blobs=blobs,
-            allocations=allocations,
-            policy=policy,
+            secret=self.secret,
+            policy=self._policy(),
             task_log=lines,
-            specs=CommandSpecs(
-                startup_hooks=self._startup_hooks(),
-                agent_user=options.config.security.default_task.user,
-            ),
-            clock=options.clock,
-            ids=options.ids,
+            ports=UniquePorts(options.config.reserved_ports),
+            startup_hooks=self._startup_hooks(),
+            agent_user=options.config.security.default_task.user,
         )
 
     def _policy(self) -> ClusterPolicy:

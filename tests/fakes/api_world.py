@@ -18,28 +18,21 @@ from fastapi import FastAPI
 from agent_bootstrap.protocol import Channel
 from master.allocations.machine import AllocationPhase, AllocationState
 from master.allocations.policy import ClusterPolicy
-from master.allocations.service import AllocationService
 from master.allocations.tokens import AllocationTokenMint
-from master.allocations.unique_ports import UniquePorts
 from master.api.application import build_app
 from master.api.services import ClusterInfo, Services
 from master.auth.passwords import Passwords
 from master.auth.service import AuthService
 from master.config import load
+from master.control_plane import Parts, build
 from master.core.expconf import ClusterDefaults
 from master.core.scheduler.types import SchedulerSettings
-from master.experiments.reports import ReportService
-from master.experiments.service import ExperimentService
-from master.experiments.task_spec import TaskSpecs
-from master.jobs.service import JobService
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
 from master.store import tables
 from master.store.blobs import BlobStore
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
-from master.tasks.service import CommandService
-from master.tasks.task_spec import CommandSpecs
 from provisioner.types import CostView, InstanceView, Market, OfferKey
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
@@ -329,8 +322,24 @@ async def _start(
     uow.insert(tables.Workspace, {"id": 1, **owner})
     uow.insert(tables.Project, {"id": 1, "workspace_id": 1, "description": "", **owner})
     await store.commit(uow)
-    mint = AllocationTokenMint(b"secret")
-    allocations = AllocationService(store=store, clock=clock, mint=mint, ports=UniquePorts())
+    lines = MasterLines(logs, clock)
+    tasks.create_task(lines.run())
+    storage = {"type": "shared_fs", "host_path": str(tmp_path)}
+    plane = build(
+        Parts(
+            store=store,
+            blobs=BlobStore(tmp_path / "blobs", inline=True),
+            clock=clock,
+            ids=ids,
+            secret=b"secret",
+            policy=ClusterPolicy(
+                defaults={"default": ClusterDefaults(checkpoint_storage=storage)},
+                launch_error=False,
+            ),
+            task_log=lines,
+        )
+    )
+    allocations = plane.allocations
     auth.register_allocation_tokens(allocations)
     agents = AgentsBackend(
         pools=[PoolOptions(name="default", scheduler=scheduler)],
@@ -347,33 +356,6 @@ async def _start(
         decide=first_fit,
     )
     allocations.connect(agents)
-    blobs = BlobStore(tmp_path / "blobs", inline=True)
-    lines = MasterLines(logs, clock)
-    tasks.create_task(lines.run())
-    storage = {"type": "shared_fs", "host_path": str(tmp_path)}
-    policy = ClusterPolicy(
-        defaults={"default": ClusterDefaults(checkpoint_storage=storage)}, launch_error=False
-    )
-    experiments = ExperimentService(
-        store=store,
-        blobs=blobs,
-        allocations=allocations,
-        policy=policy,
-        task_log=lines,
-        specs=TaskSpecs(),
-        clock=clock,
-        ids=ids,
-    )
-    commands = CommandService(
-        store=store,
-        blobs=blobs,
-        allocations=allocations,
-        policy=policy,
-        task_log=lines,
-        specs=CommandSpecs(),
-        clock=clock,
-        ids=ids,
-    )
     await agents.restore(())
     tasks.create_task(agents.run())
     tasks.create_task(allocations.run())
@@ -387,19 +369,13 @@ async def _start(
         ),
         config=load(None),
         store=store,
-        blobs=blobs,
+        blobs=plane.parts.blobs,
         auth=auth,
-        experiments=experiments,
-        commands=commands,
-        reports=ReportService(store=store, experiments=experiments, clock=clock),
+        experiments=plane.experiments,
+        commands=plane.commands,
+        reports=plane.reports,
         allocations=allocations,
-        jobs=JobService(
-            sources=[experiments, commands],
-            queues=agents,
-            allocations=allocations,
-            store=store,
-            clock=clock,
-        ),
+        jobs=plane.jobs(agents),
         logs=logs,
         agents=agents,
         provisioner=OneInstance(clock) if elastic else None,
@@ -409,7 +385,7 @@ async def _start(
     client = httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app=app), base_url="http://master", timeout=30
     )
-    return ApiWorld(app, services, clock, mint, tasks, client)
+    return ApiWorld(app, services, clock, plane.mint, tasks, client)
 
 
 def file(path: str, content: bytes = b"", *, mode: int = 0o100644) -> dict[str, Any]:

@@ -12,23 +12,16 @@ from typing import Any
 
 from master.allocations.machine import AllocationState
 from master.allocations.policy import ClusterPolicy
-from master.allocations.service import AllocationService
-from master.allocations.tokens import AllocationTokenMint
-from master.allocations.unique_ports import UniquePorts
+from master.control_plane import Parts, build
 from master.core.expconf import ClusterDefaults
 from master.core.reasons import Reason
 from master.experiments.creation import NewExperiment
 from master.experiments.live import LiveExperiment
-from master.experiments.reports import ReportService
-from master.experiments.service import ExperimentService
 from master.experiments.state import TrialState
-from master.experiments.task_spec import TaskSpecs
 from master.store import tables
 from master.store.blobs import BlobStore
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
-from master.tasks.service import CommandService
-from master.tasks.task_spec import CommandSpecs
 from rm_backends.base import (
     AllocationHint,
     AllocationRequest,
@@ -182,37 +175,27 @@ class ScriptedCluster:
         self.store = store
         self.clock = clock
         self.rm = ScriptedManager()
-        self.mint = AllocationTokenMint(b"secret")
-        self.allocations = AllocationService(
-            store=store, clock=clock, mint=self.mint, ports=UniquePorts()
-        )
-        self.allocations.connect(self.rm)
         storage = {"type": "shared_fs", "host_path": str(folder)}
-        policy = ClusterPolicy(
-            defaults={pool: ClusterDefaults(checkpoint_storage=storage) for pool in POOLS},
-            launch_error=launch_error,
+        self.plane = build(
+            Parts(
+                store=store,
+                blobs=BlobStore(folder / "blobs", inline=True),
+                clock=clock,
+                ids=Ids.seeded(1),
+                secret=b"secret",
+                policy=ClusterPolicy(
+                    defaults={pool: ClusterDefaults(checkpoint_storage=storage) for pool in POOLS},
+                    launch_error=launch_error,
+                ),
+                task_log=SilentLog(),
+            )
         )
-        self.experiments = ExperimentService(
-            store=store,
-            blobs=BlobStore(folder / "blobs", inline=True),
-            allocations=self.allocations,
-            policy=policy,
-            task_log=SilentLog(),
-            specs=TaskSpecs(),
-            clock=clock,
-            ids=Ids.seeded(1),
-        )
-        self.commands = CommandService(
-            store=store,
-            blobs=BlobStore(folder / "blobs", inline=True),
-            allocations=self.allocations,
-            policy=policy,
-            task_log=SilentLog(),
-            specs=CommandSpecs(),
-            clock=clock,
-            ids=Ids(),
-        )
-        self.reports = ReportService(store=store, experiments=self.experiments, clock=clock)
+        self.mint = self.plane.mint
+        self.allocations = self.plane.allocations
+        self.allocations.connect(self.rm)
+        self.experiments = self.plane.experiments
+        self.commands = self.plane.commands
+        self.reports = self.plane.reports
         self.tasks: list[asyncio.Task[None]] = []
 
     @classmethod
@@ -231,10 +214,8 @@ class ScriptedCluster:
         ]
         if epoch == 1:
             await cluster._first_rows()
-        experiments, commands = cluster.experiments, cluster.commands
-        await cluster.rm.restore([*await experiments.restore(), *await commands.restore()])
-        await experiments.resume()
-        await commands.resume()
+        await cluster.rm.restore(await cluster.plane.restore())
+        await cluster.plane.resume()
         store.commits = 0
         return cluster
 

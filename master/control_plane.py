@@ -1,0 +1,113 @@
+"""The services between the store and the API, wired once: for the master's process and for the worlds of tests.
+
+store, blobs -> allocations -> experiments, commands -> reports, jobs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from master.allocations.policy import ClusterPolicy
+from master.allocations.service import AllocationService
+from master.allocations.task_messages import TaskLog
+from master.allocations.tokens import AllocationTokenMint
+from master.allocations.unique_ports import UniquePorts
+from master.experiments.reports import ReportService
+from master.experiments.service import ExperimentService
+from master.experiments.task_spec import TaskSpecs
+from master.jobs.ports import PoolQueues
+from master.jobs.service import JobService
+from master.store.blobs import BlobStore
+from master.store.store import Store
+from master.tasks.service import CommandService
+from master.tasks.task_spec import CommandSpecs
+from rm_backends.base import RestoreRecord
+from windlass.base.clock import Clock
+from windlass.base.ids import Ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the control plane is made of."""
+
+    store: Store
+    blobs: BlobStore
+    clock: Clock
+    ids: Ids
+    secret: bytes
+    """Allocation tokens are derived from it."""
+    policy: ClusterPolicy
+    task_log: TaskLog
+    ports: UniquePorts = field(default_factory=UniquePorts)
+    startup_hooks: Mapping[str, str] = field(default_factory=dict)
+    """By pool."""
+    agent_user: str = "root"
+    """Whom tasks run as on the agents' machines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlPlane:
+    """Everything that holds live state, and the services that work on it."""
+
+    parts: Parts
+    mint: AllocationTokenMint
+    allocations: AllocationService
+    """Its resource manager is connected before anything is restored or created."""
+    experiments: ExperimentService
+    commands: CommandService
+    reports: ReportService
+
+    async def restore(self) -> Sequence[RestoreRecord]:
+        """Rebuild the live roots from the store; what the resource manager must know of them."""
+        return [*await self.experiments.restore(), *await self.commands.restore()]
+
+    async def resume(self) -> None:
+        """After the resource manager was given the records: do again what a crash may have cut off."""
+        await self.experiments.resume()
+        await self.commands.resume()
+
+    def jobs(self, queues: PoolQueues) -> JobService:
+        """The job queue; `queues`: what the resource managers tell of theirs."""
+        return JobService(
+            sources=[self.experiments, self.commands],
+            queues=queues,
+            allocations=self.allocations,
+            store=self.parts.store,
+            clock=self.parts.clock,
+        )
+
+
+def build(parts: Parts) -> ControlPlane:
+    mint = AllocationTokenMint(parts.secret)
+    allocations = AllocationService(
+        store=parts.store, clock=parts.clock, mint=mint, ports=parts.ports
+    )
+    experiments = ExperimentService(
+        store=parts.store,
+        blobs=parts.blobs,
+        allocations=allocations,
+        policy=parts.policy,
+        task_log=parts.task_log,
+        specs=TaskSpecs(startup_hooks=parts.startup_hooks),
+        clock=parts.clock,
+        ids=parts.ids,
+    )
+    commands = CommandService(
+        store=parts.store,
+        blobs=parts.blobs,
+        allocations=allocations,
+        policy=parts.policy,
+        task_log=parts.task_log,
+        specs=CommandSpecs(startup_hooks=parts.startup_hooks, agent_user=parts.agent_user),
+        clock=parts.clock,
+        ids=parts.ids,
+    )
+    return ControlPlane(
+        parts=parts,
+        mint=mint,
+        allocations=allocations,
+        experiments=experiments,
+        commands=commands,
+        reports=ReportService(store=parts.store, experiments=experiments, clock=parts.clock),
+    )

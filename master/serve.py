@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import resource
 import socket
 from contextlib import suppress
 from typing import cast
@@ -31,11 +32,18 @@ BACKLOG = 2048
 
 def serve(options: MasterOptions) -> None:
     """Run until SIGTERM or SIGINT. Raises WindlassError, or OSError for its address, for what an operator can mend."""
+    raise_file_limit()
     with _bound(options.config.host, options.config.port) as listener:
         try:
             asyncio.run(_serve(options, listener))
         except* WindlassError as group:
             raise _first(group) from None
+
+
+def raise_file_limit() -> None:
+    """As many open files as this user may have: each live task holds a connection, and the default is often 1,024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -13,21 +13,25 @@ from windlass.base.errors import InvalidConfig
 class ClusterPolicy:
     defaults: Mapping[str, ClusterDefaults]
     """By pool: its container defaults and the cluster's checkpoint storage."""
-    default_compute_pool: str = "default"
-    default_aux_pool: str = "default"
+    default_compute_pool: str | None = "default"
+    """None: whoever submits work with slots names its pool."""
+    default_aux_pool: str | None = "default"
+    """None: whoever submits work without slots names its pool."""
     launch_error: bool = True
     """Refuse what could never run; false: accept it with a warning."""
 
     def pool_of(self, wanted: str, *, aux: bool, what: str) -> str:
         """The pool `wanted`, or the default one of work with slots or without (`aux`).
 
-        Raises InvalidConfig, of a `what`, for an unknown pool.
+        Raises InvalidConfig, of a `what`, for an unknown pool, or if none is named and there is no default.
         """
         pool = wanted or (self.default_aux_pool if aux else self.default_compute_pool)
-        if pool not in self.defaults:
-            known = ", ".join(sorted(self.defaults))
-            problem = (
-                f'<config>.resources.resource_pool: there is no pool "{pool}"; use one of {known}'
-            )
-            raise InvalidConfig([problem], what=what)
-        return pool
+        if pool is not None and pool in self.defaults:
+            return pool
+        problem = f'there is no pool "{pool}"'
+        if pool is None:
+            problem = f"must be set: there is no default pool for work {'without' if aux else 'with'} slots"
+        known = ", ".join(sorted(self.defaults))
+        raise InvalidConfig(
+            [f"<config>.resources.resource_pool: {problem}; use one of {known}"], what=what
+        )

@@ -74,10 +74,10 @@ def _old_manager(scheduler: Any) -> dict[str, Any]:
     if unknown:
         raise OldForm(f'additionalProperties "{unknown[0]}" not allowed', "scheduler")
     provider = scheduler.get("resource_provider") or {}
-    kind = provider.get("type", "agent") if isinstance(provider, Mapping) else provider
+    kind = provider.get("type") or "default" if isinstance(provider, Mapping) else provider
     if kind == "kubernetes":
         return {key: value for key, value in provider.items() if key != "scheduler"}
-    if kind != "agent":
+    if kind not in ("default", "agent"):
         raise OldForm(f"unsupported type {kind!r}", "scheduler", "resource_provider")
     return {
         "type": "agent",

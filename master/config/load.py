@@ -150,12 +150,7 @@ def _default_pool_problems(manager: Any, known: list[str]) -> Iterator[str]:
         return
     for key in ("default_aux_resource_pool", "default_compute_resource_pool"):
         name = section.get(key)
-        if name is None and len(known) > 1 and DEFAULT_POOL not in known:
-            yield (
-                f'{ROOT}.resource_manager.{key}: must be set: no pool is named "{DEFAULT_POOL}" '
-                f"(there are {', '.join(known)})"
-            )
-        elif isinstance(name, str) and name and name not in known:
+        if isinstance(name, str) and name and name not in known:
             yield f'{ROOT}.resource_manager.{key}: "{name}" {_no_pool(known)}'
 
 

@@ -118,16 +118,21 @@ class MasterConfig(Section):
         )
 
     @property
-    def default_compute_pool(self) -> str:
-        """Where tasks with slots go if nobody named a pool."""
-        return self.resource_manager.default_compute_resource_pool or self._only_or_default_pool
+    def default_compute_pool(self) -> str | None:
+        """Where tasks with slots go if nobody named a pool. None: whoever submits names one."""
+        return self._default_pool(self.resource_manager.default_compute_resource_pool)
 
     @property
-    def default_aux_pool(self) -> str:
-        """Where tasks without slots go if nobody named a pool."""
-        return self.resource_manager.default_aux_resource_pool or self._only_or_default_pool
+    def default_aux_pool(self) -> str | None:
+        """Where tasks without slots go if nobody named a pool. None: whoever submits names one."""
+        return self._default_pool(self.resource_manager.default_aux_resource_pool)
 
-    @property
-    def _only_or_default_pool(self) -> str:
+    def _default_pool(self, configured: str | None) -> str | None:
+        if self.resource_manager.no_default_resource_pools:
+            return None
         names = [section.pool_name for section in self.resource_pools]
-        return names[0] if len(names) == 1 else DEFAULT_POOL
+        if configured is not None:
+            return configured
+        if len(names) == 1:
+            return names[0]
+        return DEFAULT_POOL if DEFAULT_POOL in names else None

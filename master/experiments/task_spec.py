@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from master.allocations.machine import AllocationState
@@ -50,7 +51,7 @@ class TaskSpecs:
             environment=environment,
             work_dir=WORK_DIR,
             files=startup_hook(self.startup_hooks.get(allocation.pool, "")),
-            binds=(*_storage(config), *own_mounts(config)),
+            binds=tuple(_binds(config)),
         )
 
 
@@ -69,9 +70,14 @@ def _trial(live: LiveExperiment, trial: TrialState, config: Mapping[str, Any]) -
     return {**environment, "DET_LATEST_CHECKPOINT": checkpoint} if checkpoint else environment
 
 
-def _storage(config: Mapping[str, Any]) -> Iterable[BindMount]:
+def _binds(config: Mapping[str, Any]) -> Iterable[BindMount]:
+    """The checkpoint storage, then the user's mounts, which may themselves be where the storage lies."""
+    own = tuple(own_mounts(config))
     storage = config["checkpoint_storage"]
     if storage["type"] == "shared_fs":
         yield BindMount(source=storage["host_path"], target=SHARED_FS)
     elif storage["type"] == "directory":
-        yield BindMount(source=storage["container_path"], target=storage["container_path"])
+        path = PurePosixPath(storage["container_path"])
+        if not any(path.is_relative_to(mount.target) for mount in own):
+            yield BindMount(source=str(path), target=str(path))
+    yield from own

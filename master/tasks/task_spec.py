@@ -45,7 +45,7 @@ class CommandSpecs:
                 user=owner_name,
                 work_dir=work_dir,
             ),
-            ENTRYPOINT: as_json(list(state.config.entrypoint)),
+            ENTRYPOINT: as_json(list(state.config.entrypoint or ())),
             **own_variables(config, allocation),
         }
         return LaunchSpec(

@@ -24,15 +24,16 @@ def prepare(info: ClusterInfo, session: TaskSession) -> None:
 
 
 def start(info: ClusterInfo, session: TaskSession) -> int:
-    """Run the user's program. Its exit code."""
+    """Run the user's program, if there is one. Its exit code."""
     try:
-        return run_entrypoint(arguments_of(os.environ), session, info)
+        arguments = arguments_of(os.environ)
+        return run_entrypoint(arguments, session, info) if arguments else 0
     finally:
         session.close()
 
 
 def arguments_of(environ: Mapping[str, str]) -> list[str]:
-    """One string is for the shell, several are the program and its arguments as they are."""
+    """One string is for the shell, several are the program and its arguments as they are. None: the hooks were all."""
     text = environ.get(ENTRYPOINT)
     if not text:
         raise InvalidArgument(f"{ENTRYPOINT} is not set: is this a command?")
@@ -43,6 +44,8 @@ def arguments_of(environ: Mapping[str, str]) -> list[str]:
     match words:
         case [str(line)]:
             return ["/bin/sh", "-c", line]
+        case []:
+            return []
         case [str(), *_] if all(isinstance(word, str) for word in words):
             return [str(word) for word in words]
-    raise InvalidArgument(f"{ENTRYPOINT} must be a JSON list of strings with at least one")
+    raise InvalidArgument(f"{ENTRYPOINT} must be a JSON list of strings")

@@ -18,6 +18,7 @@ from master.api.services import Api, TheApi
 from master.jobs.changes import JobUpdate
 from master.jobs.queue import QueuedJob
 from master.store.paging import Paged, cut
+from windlass.base.errors import InvalidArgument
 
 router = APIRouter(route_class=ApiRoute, tags=["job queue"])
 
@@ -112,6 +113,8 @@ async def explain(job_id: str, principal: Caller, api: TheApi) -> Response:
 def _page(query: ListJobs, api: Api) -> Paged[QueuedJob]:
     wanted = {state for state in query.states if state}
     pool = query.resource_pool or api.services.config.default_compute_pool
+    if pool is None:
+        raise InvalidArgument("resourcePool: must be given: this cluster has no default pool")
     jobs = [job for job in api.services.jobs.queue(pool) if not wanted or job.state.name in wanted]
     if query.order_by == "DESC":
         jobs.reverse()

@@ -30,7 +30,6 @@ _HINTS = {
     f'{ROOT}.resources: additionalProperties "slots_per_trial" not allowed': (
         '; a command has "slots"'
     ),
-    f"{ROOT}: entrypoint is a required property": ": say what to run, such as [python3, evaluate.py]",
 }
 _DIGEST_LENGTH = 8
 
@@ -76,8 +75,8 @@ class CommandConfig(Section):
     """Complete and frozen. `to_json` is what the REST API shows as the command's `config`."""
 
     description: str
-    entrypoint: Annotated[Items[str], BeforeValidator(_arguments)]
-    """One string is run by `/bin/sh -c`, several are the argument vector."""
+    entrypoint: Annotated[Items[str], BeforeValidator(_arguments)] | None = None
+    """One string is run by `/bin/sh -c`, several are the argument vector. None: only the startup hooks run."""
     resources: CommandResources = CommandResources()
     environment: Environment = Environment()
     bind_mounts: Items[BindMount] = ()

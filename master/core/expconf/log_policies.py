@@ -53,9 +53,25 @@ def check_names(policies: Sequence[LogPolicy]) -> Sequence[LogPolicy]:
 
 def merge_log_policies(high: Iterable[Any], low: Iterable[Any]) -> list[Any]:
     """Union by name; unnamed ones by action and pattern. `high` wins and comes first."""
-    high = list(high)
+    high = without_duplicates(high)
     taken = {_identity(policy) for policy in high}
     return high + [policy for policy in low if _identity(policy) not in taken]
+
+
+def without_duplicates(policies: Iterable[Any]) -> list[Any]:
+    """Unnamed ones that say the same, once. Those with the same name stay: `check_names` refuses them."""
+    seen: set[object] = set()
+    result: list[Any] = []
+    for policy in policies:
+        identity = _identity(policy)
+        unnamed = isinstance(identity, tuple) and identity[0] == _UNNAMED
+        if not (unnamed and identity in seen):
+            result.append(policy)
+        seen.add(identity)
+    return result
+
+
+_UNNAMED = "rule"
 
 
 def _identity(policy: Any) -> object:
@@ -63,4 +79,4 @@ def _identity(policy: Any) -> object:
         return repr(policy)
     if policy.get("name") is not None:
         return ("name", str(policy["name"]))
-    return ("rule", str(policy.get("action")), str(policy.get("pattern")))
+    return (_UNNAMED, str(policy.get("action")), str(policy.get("pattern")))

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from master.core.expconf.log_policies import without_duplicates
+
 DEVICE_TYPES = ("cpu", "cuda", "rocm")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:i?b)?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
@@ -127,7 +129,9 @@ def _labels(value: Any) -> Any:
 
 
 def _log_policies(value: Any) -> Any:
-    return [_log_policy(item) for item in value] if isinstance(value, list | tuple) else value
+    if not isinstance(value, list | tuple):
+        return value
+    return without_duplicates(_log_policy(item) for item in value)
 
 
 def _log_policy(value: Any) -> Any:

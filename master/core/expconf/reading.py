@@ -180,11 +180,11 @@ def _not_current(document: Mapping[str, Any], *, unmanaged: bool) -> Iterator[st
 
 
 def _slots_problem(resources: Any) -> Iterator[str]:
-    """A cap below the size of one trial: nothing could ever start."""
+    """A cap below the size of one trial: nothing could ever start. 0 says just that: hold everything back."""
     if not isinstance(resources, Mapping):
         return
     cap, slots = resources.get("max_slots"), resources.get("slots_per_trial", 1)
-    if isinstance(cap, int) and isinstance(slots, int) and cap < slots:
+    if isinstance(cap, int) and isinstance(slots, int) and 0 < cap < slots:
         yield (
             f"{ROOT}.resources: max_slots ({cap}) must not be less than slots_per_trial ({slots}): "
             "no trial could ever start"

@@ -6,11 +6,13 @@ from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
+    AfterValidator,
     Field,
     SerializerFunctionWrapHandler,
     Tag,
+    ValidationInfo,
+    field_validator,
     model_serializer,
-    model_validator,
 )
 
 from master.core.expconf.schema import TAG_MARK, NonNegative, Section, member_of
@@ -18,6 +20,15 @@ from master.core.expconf.schema import TAG_MARK, NonNegative, Section, member_of
 COMMON_KEYS = frozenset({"save_experiment_best", "save_trial_best", "save_trial_latest"})
 AZURE_ACCESS_KEYS = frozenset({"connection_string", "account_url", "credential"})
 """They belong together: mixing one document's account with another's credential would be neither's."""
+
+
+def _no_way_up(prefix: str) -> str:
+    if ".." in prefix.split("/"):
+        raise ValueError("prefix cannot contain /../")
+    return prefix
+
+
+Prefix: TypeAlias = Annotated[str, AfterValidator(_no_way_up)]
 
 
 class StorageBase(Section):
@@ -37,13 +48,15 @@ class SharedFsStorage(StorageBase):
     checkpoint_path: str | None = None
     tensorboard_path: str | None = None
 
-    @model_validator(mode="after")
-    def _below_host_path(self) -> SharedFsStorage:
-        if self.storage_path is not None and not _is_below(self.storage_path, self.host_path):
+    @field_validator("storage_path")
+    @classmethod
+    def _below_host_path(cls, value: str | None, others: ValidationInfo) -> str | None:
+        host_path = others.data.get("host_path")
+        if value is not None and host_path is not None and not _is_below(value, host_path):
             raise ValueError(
                 "storage_path must either be a relative directory or a subdirectory of host_path"
             )
-        return self
+        return value
 
     @model_serializer(mode="wrap")
     def _without_unset_old_keys(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -67,39 +80,37 @@ class S3Storage(StorageBase):
     access_key: str | None = Field(default=None, repr=False)
     secret_key: str | None = Field(default=None, repr=False)
     endpoint_url: str | None = None
-    prefix: str | None = None
-
-    @model_validator(mode="after")
-    def _prefix(self) -> S3Storage:
-        _check_prefix(self.prefix)
-        return self
+    prefix: Prefix | None = None
 
 
 class GcsStorage(StorageBase):
     type: Literal["gcs"]
     bucket: str
-    prefix: str | None = None
-
-    @model_validator(mode="after")
-    def _prefix(self) -> GcsStorage:
-        _check_prefix(self.prefix)
-        return self
+    prefix: Prefix | None = None
 
 
 class AzureStorage(StorageBase):
     type: Literal["azure"]
     container: str
     connection_string: str | None = Field(default=None, repr=False)
-    account_url: str | None = None
+    account_url: str | None = Field(default=None, validate_default=True)
     credential: str | None = Field(default=None, repr=False)
 
-    @model_validator(mode="after")
-    def _one_way_in(self) -> AzureStorage:
-        if (self.connection_string is None) == (self.account_url is None):
+    @field_validator("account_url")
+    @classmethod
+    def _one_way_in(cls, value: str | None, others: ValidationInfo) -> str | None:
+        if "connection_string" in others.data and (value is None) == (
+            others.data["connection_string"] is None
+        ):
             raise ValueError("Exactly one of connection_string or account_url must be set")
-        if self.connection_string is not None and self.credential is not None:
+        return value
+
+    @field_validator("credential")
+    @classmethod
+    def _one_secret(cls, value: str | None, others: ValidationInfo) -> str | None:
+        if value is not None and others.data.get("connection_string") is not None:
             raise ValueError("credential and connection_string must not both be set")
-        return self
+        return value
 
 
 CheckpointStorage: TypeAlias = Annotated[
@@ -137,8 +148,3 @@ def _is_below(storage_path: str, host_path: str) -> bool:
         if depth < 0:
             return False
     return True
-
-
-def _check_prefix(prefix: str | None) -> None:
-    if prefix is not None and ".." in prefix.split("/"):
-        raise ValueError("prefix cannot contain /../")

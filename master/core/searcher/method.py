@@ -24,6 +24,8 @@ INVALID_REASONS = frozenset({ExitReason.INVALID_HP, ExitReason.INIT_INVALID_HP})
 class TrialRecord:
     """What the wrapper knows of one requested trial."""
 
+    received: bool = False
+    """Whether anything was heard of it since it was asked for: until then it counts in no progress."""
     progress: float = 0.0
     early_exit: ExitReason | None = None
     stopped: bool = False

@@ -79,7 +79,11 @@ class RandomSearch:
 
     def progress(self, state: CountState, records: Mapping[RequestId, TrialRecord]) -> float:
         """The mean over the trials there are so far, so it goes back when a new one starts."""
-        known = [1.0 if r.closed else r.progress for r in records.values() if not r.is_invalid]
+        known = [
+            1.0 if record.closed else record.progress
+            for record in records.values()
+            if record.received and not record.is_invalid
+        ]
         # fsum does not depend on the order, which a database may change in a stored map.
         return math.fsum(known) / len(known) if known else 0.0
 

@@ -99,8 +99,7 @@ class Search:
             return state, ()
         match event:
             case TrialCreated():
-                # A trial is known from the moment it was asked for; the event is the receipt.
-                return state, ()
+                return _received(state, record, event), ()
             case ValidationCompleted():
                 return self._validated(state, record, event)
             case TrialExitedEarly():
@@ -187,12 +186,18 @@ def _applied(
     return replace(state, rng=trials.rng_state(), method=method, trials=records), actions
 
 
+def _received(state: SearchState, record: TrialRecord, event: TrialCreated) -> SearchState:
+    if record.received:
+        return state
+    return state.with_record(event.request_id, replace(record, received=True))
+
+
 def _progressed(state: SearchState, record: TrialRecord, event: TrialProgress) -> SearchState:
     # Some harnesses report units where a fraction is meant; a search is never more than done.
     if not math.isfinite(event.fraction):
         return state
     fraction = min(max(float(event.fraction), 0.0), 1.0)
-    return state.with_record(event.request_id, replace(record, progress=fraction))
+    return state.with_record(event.request_id, replace(record, received=True, progress=fraction))
 
 
 def _shutdown(state: SearchState) -> Shutdown:

@@ -58,8 +58,10 @@ def _method_from_json(data: Mapping[str, Any]) -> MethodState:
 
 
 def _record_to_json(record: TrialRecord) -> dict[str, Any]:
-    """Only what differs from a new trial: a search can have many."""
+    """Only what differs from a trial that has just begun: a search can have many."""
     data: dict[str, Any] = {}
+    if not record.received:
+        data["received"] = False
     if record.progress:
         data["progress"] = record.progress
     if record.early_exit is not None:
@@ -74,6 +76,7 @@ def _record_to_json(record: TrialRecord) -> dict[str, Any]:
 def _record_from_json(data: Mapping[str, Any]) -> TrialRecord:
     early_exit = data.get("early_exit")
     return TrialRecord(
+        received=data.get("received", True),
         progress=data.get("progress", 0.0),
         early_exit=None if early_exit is None else ExitReason(early_exit),
         stopped=data.get("stopped", False),

@@ -60,6 +60,11 @@ def printed(cluster: RealCluster, command_id: str, text: str) -> None:
     eventually(f"it prints {text}", lambda: text in log(cluster, command_id))
 
 
+def test_a_command_without_a_program_runs_the_hooks_and_ends_well(cluster: RealCluster) -> None:
+    command_id = str(cluster.client.session.post(URL, {"config": {}})["command"]["id"])
+    assert over(cluster, command_id)["exitStatus"] == "success"
+
+
 def test_a_command_prints_and_ends_with_its_exit_code(cluster: RealCluster) -> None:
     command_id = launch(cluster, "echo hello from $DET_TASK_TYPE; echo oops >&2; exit 3")
     assert {"hello from COMMAND", "oops"} <= set(log(cluster, command_id, follow=True))

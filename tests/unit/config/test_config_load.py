@@ -194,6 +194,19 @@ def test_the_only_pool_is_the_default_pool(tmp_path: Path) -> None:
     assert (config.default_compute_pool, config.default_aux_pool) == ("gpu", "gpu")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "resource_pools: [{pool_name: a}, {pool_name: b}]",
+        "resource_pools: [{pool_name: default}]\n"
+        "resource_manager: {no_default_resource_pools: true}",
+    ],
+)
+def test_a_cluster_may_have_no_default_pool(tmp_path: Path, text: str) -> None:
+    config = loaded(tmp_path, text)
+    assert (config.default_compute_pool, config.default_aux_pool) == (None, None)
+
+
 def test_defaults_of_an_elastic_pool(tmp_path: Path) -> None:
     text = "resource_pools: [{pool_name: a, provider: {type: embedded}}]"
     (pool,) = loaded(tmp_path, text).pools()
@@ -299,8 +312,9 @@ def test_the_old_form_becomes_one_pool(tmp_path: Path) -> None:
     )
 
 
-def test_the_old_forms_default_scheduler_is_priority(tmp_path: Path) -> None:
-    (pool,) = loaded(tmp_path, "scheduler: {resource_provider: {type: agent}}").pools()
+@pytest.mark.parametrize("provider", ["{}", "{type: default}", "{type: agent}", "{type: null}"])
+def test_the_old_forms_default_scheduler_is_priority(tmp_path: Path, provider: str) -> None:
+    (pool,) = loaded(tmp_path, f"scheduler: {{resource_provider: {provider}}}").pools()
     assert pool.scheduler.type == SchedulerType.PRIORITY
 
 

@@ -282,15 +282,6 @@ def test_all_mistakes_come_at_once_and_sorted(tmp_path: Path) -> None:
     ]
 
 
-def test_several_pools_without_a_default_must_name_one(tmp_path: Path) -> None:
-    found = problems(tmp_path, "resource_pools: [{pool_name: a}, {pool_name: b}]")
-    assert found == tuple(
-        f'<master.yaml>.resource_manager.{key}: must be set: no pool is named "default" '
-        "(there are a, b)"
-        for key in ("default_aux_resource_pool", "default_compute_resource_pool")
-    )
-
-
 def test_overrides_are_checked_too(tmp_path: Path) -> None:
     found = problems(tmp_path, "", {"log.level": "loud", "prt": 3})
     assert [line.split(": ")[0] for line in found] == ["<master.yaml>.log.level", "<master.yaml>"]

@@ -180,11 +180,6 @@ def test_the_arguments_are_left_as_they_were() -> None:
     ("raw", "line"),
     [
         (
-            {},
-            "<config>: entrypoint is a required property: say what to run, "
-            "such as [python3, evaluate.py]",
-        ),
-        (
             {"entrypoint": []},
             "<config>.entrypoint: must not be empty: say what to run, such as [python3, evaluate.py]",
         ),
@@ -248,8 +243,14 @@ def test_every_problem_is_named_at_once() -> None:
         "<config>.debug",
         "<config>.resources.shm_size",
         "<config>.resources.slots",
-        "<config>",
     ]
+
+
+@pytest.mark.parametrize("raw", [{}, {"entrypoint": None}])
+def test_an_empty_configuration_runs_nothing_but_hooks(raw: dict[str, Any]) -> None:
+    config = completed(raw)
+    assert config.entrypoint is None
+    assert CommandConfig.from_json(config.to_json()) == config
 
 
 def test_a_stored_document_that_does_not_fit_is_refused_with_its_problems() -> None:

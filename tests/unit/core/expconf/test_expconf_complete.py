@@ -399,3 +399,15 @@ def test_a_complete_configuration_is_a_fixed_point(raw: dict[str, Any]) -> None:
 def test_normalising_twice_is_the_same_as_once(space: dict[str, Any]) -> None:
     once = parse(json.dumps({"hyperparameters": space}))
     assert parse(json.dumps(once)) == once
+
+
+def test_duplicate_unnamed_log_policies_merge_to_one() -> None:
+    policy = {"pattern": "x", "action": "cancel_retries"}
+    old_form = {"pattern": "x", "action": {"type": "cancel_retries"}}
+    other = {"pattern": "y", "action": "cancel_retries"}
+    config = completed({**MINIMAL, "log_policies": [policy, other, old_form, policy]})
+    assert [p.pattern for p in config.log_policies if p.name is None] == ["x", "y"]
+
+
+def test_max_slots_of_nothing_holds_everything_back() -> None:
+    assert completed({**MINIMAL, "resources": {"max_slots": 0}}).resources.max_slots == 0

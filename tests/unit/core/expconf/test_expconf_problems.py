@@ -164,26 +164,26 @@ def problems_of_complete(document: Any) -> tuple[str, ...]:
         ),
         (
             "checkpoint_storage: {type: shared_fs, host_path: /a/b, storage_path: /a/bc}",
-            "<config>.checkpoint_storage: storage_path must either be a relative directory or a "
+            "<config>.checkpoint_storage.storage_path: storage_path must either be a relative directory or a "
             "subdirectory of host_path",
         ),
         (
             "checkpoint_storage: {type: shared_fs, host_path: /a/b, storage_path: c/../../d}",
-            "<config>.checkpoint_storage: storage_path must either be a relative directory or a "
+            "<config>.checkpoint_storage.storage_path: storage_path must either be a relative directory or a "
             "subdirectory of host_path",
         ),
         (
             "checkpoint_storage: {type: s3, bucket: b, prefix: a/../b}",
-            "<config>.checkpoint_storage: prefix cannot contain /../",
+            "<config>.checkpoint_storage.prefix: prefix cannot contain /../",
         ),
         (
             "checkpoint_storage: {type: azure, container: c}",
-            "<config>.checkpoint_storage: Exactly one of connection_string or account_url "
+            "<config>.checkpoint_storage.account_url: Exactly one of connection_string or account_url "
             "must be set",
         ),
         (
             "checkpoint_storage: {type: azure, container: c, connection_string: s, credential: k}",
-            "<config>.checkpoint_storage: credential and connection_string must not both be set",
+            "<config>.checkpoint_storage.credential: credential and connection_string must not both be set",
         ),
         (
             "checkpoint_storage: {type: s3, host_path: /a}",

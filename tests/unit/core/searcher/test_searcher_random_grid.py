@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from master.core.searcher.search import Search, SearchState
+from master.core.searcher.state_json import state_from_json, state_to_json
 from master.core.searcher.types import (
     Action,
     Create,
@@ -26,7 +27,10 @@ SPACE: dict[str, Any] = {"x": {"type": "int", "minval": 0, "maxval": 5, "count":
 def begin(name: str, **settings: Any) -> tuple[Search, SearchState, list[Create]]:
     search = Search.from_config({"name": name, "metric": "loss", **settings}, SPACE, 5)
     state, actions = search.on(search.start(), InitialTrials())
-    return search, state, [a for a in actions if isinstance(a, Create)]
+    creates = [a for a in actions if isinstance(a, Create)]
+    for create in creates:
+        state, _ = search.on(state, TrialCreated(create.request_id))
+    return search, state, creates
 
 
 def end(
@@ -118,7 +122,20 @@ def test_progress_is_the_mean_of_known_trials_without_invalid_ones() -> None:
     state, _ = search.on(state, TrialExitedEarly(b.request_id, ExitReason.INVALID_HP))
     assert search.progress(state) == 0.5
     state, _ = search.on(state, TrialExited(a.request_id))
+    assert search.progress(state) == 1
+
+
+@pytest.mark.parametrize("name", ["random", "grid"])
+def test_progress_counts_a_trial_when_it_is_received(name: str) -> None:
+    trials = {"max_trials": 6} if name == "random" else {}
+    search, state, (only,) = begin(name, max_concurrent_trials=1, **trials)
+    state, actions = end(search, state, only)
+    (successor,) = (action for action in actions if isinstance(action, Create))
+    assert search.progress(state) == 1
+    assert search.progress(state_from_json(state_to_json(state))) == 1
+    state, _ = search.on(state, TrialCreated(successor.request_id))
     assert search.progress(state) == 0.5
+    assert search.progress(state_from_json(state_to_json(state))) == 0.5
 
 
 @pytest.mark.parametrize(

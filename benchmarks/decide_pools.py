@@ -13,9 +13,9 @@ from master.core.scheduler import decide
 from master.core.scheduler.types import Job, PoolState, Request
 from rm_backends.agents.agents import Agent, Presence
 from rm_backends.agents.options import PoolOptions
-from rm_backends.agents.outbox import Outbox
 from rm_backends.agents.pool import Pool
 from rm_backends.base import AllocationRequest, Container, JobOrder, RestoreRecord, RmEvent
+from rm_backends.outbox import Outbox
 from rm_backends.ports import AgentRecord
 from windlass.base.clock import ManualClock
 from windlass.base.ids import Ids

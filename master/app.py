@@ -135,7 +135,8 @@ class Master:
         allocations = plane.allocations
         auth.register_allocation_tokens(allocations)
         agents = self._agents_backend(allocations, info, epoch)
-        allocations.connect(Router([agents]))
+        router = Router([agents])
+        allocations.connect(router)
         provisioner = self._provisioner(agents, info, epoch)
 
         await allocations.rm.restore(await plane.restore())
@@ -168,13 +169,15 @@ class Master:
             commands=plane.commands,
             reports=plane.reports,
             allocations=allocations,
-            jobs=plane.jobs(agents),
+            jobs=plane.jobs(router),
             logs=self._logs,
-            agents=agents,
+            cluster=router,
+            operator=router,
+            gateway=agents,
             provisioner=provisioner,
             clock=options.clock,
         )
-        log.info("master is ready", epoch=epoch, cluster=info.cluster_id, pools=agents.pools())
+        log.info("master is ready", epoch=epoch, cluster=info.cluster_id, pools=router.pools())
         self._ready.set()
 
     def _agents_backend(

@@ -11,13 +11,14 @@ by allocation id. Backends know machines; `master.allocations` alone owns the st
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from master.core.reasons import Reason
+from master.core.scheduler.types import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,17 @@ class JobOrder:
     """Where it was moved to among jobs of its priority: seconds since the epoch, as `submitted`. None: not moved."""
     run_time_s: float | None = None
     """How long one of its allocations runs, as known or learned so far."""
+
+    def as_job(self) -> Job:
+        """The job as schedulers and queues see it, whether or not it asks for anything now."""
+        return Job(
+            id=self.job_id,
+            submitted=self.submitted.timestamp(),
+            weight=self.weight,
+            max_slots=self.max_slots,
+            priority=self.priority,
+            position=self.position,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,17 +221,6 @@ class RestoreRecord:
     """Containers whose exit is already committed: they hold nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolLimits:
-    """What a pool could ever hold, for messages and checks. `max_agents` None: as many as connect."""
-
-    pool: str
-    agent_sizes: tuple[int, ...] = ()
-    """Slots per agent: connected, and of every offer the provider could launch."""
-    total_slots: int = 0
-    max_agents: int | None = None
-
-
 class ResourceManager(Protocol):
     """A backend. Calls return quickly; anything slow is its own loop. Sync calls never block."""
 
@@ -268,39 +269,3 @@ class ResourceManager(Protocol):
     async def run(self) -> None:
         """The backend's own loops, until cancelled."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotView:
-    """One slot of one agent, for screens and the API."""
-
-    id: int
-    kind: str
-    brand: str = ""
-    uuid: str = ""
-    enabled: bool = True
-    draining: bool = False
-    container_id: str | None = None
-    allocation_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentView:
-    """One agent, for screens and the API."""
-
-    id: str
-    pool: str
-    address: str
-    registered: datetime
-    slots: tuple[SlotView, ...]
-    containers: Mapping[str, str] = field(default_factory=dict)
-    """container id -> allocation id"""
-    enabled: bool = True
-    draining: bool = False
-    connected: bool = True
-    version: str = ""
-    instance_id: str | None = None
-    notes: tuple[str, ...] = ()
-    """What an operator should know: isolation fallback, disk nearly full, ..."""
-    labels: tuple[str, ...] = ()
-    """What whoever started the agent says of it, e.g. rack=a12."""

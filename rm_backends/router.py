@@ -1,4 +1,6 @@
-"""Several backends side by side, as one resource manager: each request goes to the backend that has its pool.
+"""Several backends side by side, as one resource manager, one observer and one operator of agents.
+
+Each request goes to the backend that has its pool; what is asked of an agent, to the one that has the agent.
 
 A request is known to at most one backend. Moving it (to a pool that it may fall back to) is withdrawing it, and asking
 the other pool only after `Withdrawn`.
@@ -14,6 +16,7 @@ from datetime import datetime
 from typing import Protocol
 
 from master.core.reasons import Reason, ReasonKind
+from master.core.scheduler.types import SchedulerSettings
 from rm_backends.base import (
     AllocationHint,
     AllocationRequest,
@@ -24,11 +27,18 @@ from rm_backends.base import (
     RestoreRecord,
     Withdrawn,
 )
-from windlass.base.errors import InvalidArgument, NotFound
+from rm_backends.observer import AgentOperator, Observer
+from rm_backends.views import AgentView, JobInPool, PoolView, QueueEntry, SlotView
+from windlass.base.errors import InvalidArgument, InvalidState, NotFound
 
 
-class RoutedBackend(ResourceManager, Protocol):
+class RoutedBackend(ResourceManager, Observer, Protocol):
     """A backend that the router can ask whose an allocation is."""
+
+    @property
+    def operator(self) -> AgentOperator | None:
+        """None where agents cannot be taken out of service from here."""
+        ...
 
     def knows(self, allocation_id: str) -> bool:
         """Whether it waits or holds something here."""
@@ -36,7 +46,10 @@ class RoutedBackend(ResourceManager, Protocol):
 
 
 class Router:
-    """Keeps only what no backend could: requests for pools that are gone. The backends know what they have."""
+    """Implements `ResourceManager`, `Observer` and `AgentOperator`.
+
+    Keeps only what no backend could: requests for pools that are gone. The backends know what they have.
+    """
 
     def __init__(self, backends: Sequence[RoutedBackend]) -> None:
         if not backends:
@@ -125,6 +138,64 @@ class Router:
         async with asyncio.TaskGroup() as tasks:
             for backend in self._backends:
                 tasks.create_task(backend.run())
+
+    # Observer
+
+    def pools_view(self) -> Sequence[PoolView]:
+        return tuple(view for backend in self._backends for view in backend.pools_view())
+
+    def scheduler(self, pool: str) -> SchedulerSettings | None:
+        return self._backend(pool).scheduler(pool)
+
+    def jobs_in(self, pool: str) -> Sequence[JobInPool]:
+        return self._backend(pool).jobs_in(pool)
+
+    def queue(self, pool: str, job_id: str | None = None) -> Sequence[QueueEntry]:
+        return self._backend(pool).queue(pool, job_id)
+
+    def agents(self) -> Sequence[AgentView]:
+        views = [view for backend in self._backends for view in backend.agents()]
+        return tuple(sorted(views, key=lambda view: view.id))
+
+    def agent(self, agent_id: str) -> AgentView:
+        return self._backend_of(agent_id).agent(agent_id)
+
+    # AgentOperator
+
+    async def enable_agent(self, agent_id: str) -> AgentView:
+        return await self._operator_of(agent_id).enable_agent(agent_id)
+
+    async def disable_agent(self, agent_id: str, *, drain: bool) -> AgentView:
+        return await self._operator_of(agent_id).disable_agent(agent_id, drain=drain)
+
+    async def enable_slot(self, agent_id: str, slot_id: int) -> SlotView:
+        return await self._operator_of(agent_id).enable_slot(agent_id, slot_id)
+
+    async def disable_slot(self, agent_id: str, slot_id: int, *, drain: bool) -> SlotView:
+        return await self._operator_of(agent_id).disable_slot(agent_id, slot_id, drain=drain)
+
+    async def forget_agent(self, agent_id: str) -> None:
+        await self._operator_of(agent_id).forget_agent(agent_id)
+
+    def _operator_of(self, agent_id: str) -> AgentOperator:
+        """Raises NotFound, and InvalidState for an agent that others operate."""
+        backend = self._backend_of(agent_id)
+        if backend.operator is None:
+            pool = backend.agent(agent_id).pool
+            raise InvalidState(
+                f"agent '{agent_id}' of resource pool '{pool}' cannot be enabled, disabled or removed here: "
+                "use the tools of the cluster that it belongs to"
+            )
+        return backend.operator
+
+    def _backend_of(self, agent_id: str) -> RoutedBackend:
+        for backend in self._backends:
+            try:
+                backend.agent(agent_id)
+            except NotFound:
+                continue
+            return backend
+        raise NotFound("agent", agent_id)
 
     def _backend(self, pool: str) -> RoutedBackend:
         try:

@@ -10,6 +10,7 @@ from typing import Annotated, Protocol, TypeAlias, cast
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from agent_bootstrap.protocol import Channel
 from master.allocations.service import AllocationService
 from master.auth.service import AuthService
 from master.config import MasterConfig
@@ -29,7 +30,7 @@ from master.store.store import Store
 from master.tasks.queries import CommandQueries
 from master.tasks.service import CommandService
 from provisioner.types import CostView, InstanceView
-from rm_backends.agents.backend import AgentsBackend
+from rm_backends.observer import AgentOperator, Observer
 from windlass.base.clock import Clock
 
 
@@ -53,6 +54,14 @@ class Fleet(Protocol):
     def cost(self) -> CostView: ...
 
 
+class AgentGateway(Protocol):
+    """Takes the connections of agents."""
+
+    async def serve(self, channel: Channel, *, pool: str, token: str, peer: str) -> None:
+        """One connection, until it ends. `peer` is the address that the master sees."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     info: ClusterInfo
@@ -66,7 +75,10 @@ class Services:
     allocations: AllocationService
     jobs: JobService
     logs: LogStore
-    agents: AgentsBackend
+    cluster: Observer
+    """Pools, agents and queues of all resource managers."""
+    operator: AgentOperator
+    gateway: AgentGateway
     provisioner: Fleet | None
     clock: Clock
 

@@ -12,7 +12,7 @@ from master.core.scheduler.explain import count
 from master.core.scheduler.types import SchedulerType
 from master.jobs.ports import JobFacts
 from master.jobs.queue import QueuedJob, has_places
-from rm_backends.agents.views import PoolView
+from rm_backends.views import PoolView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +100,8 @@ def _queued(it: Situation) -> str:
             f"wait for the {count(it.queued.jobs_ahead, 'job')} ahead of it, move it ahead of one, or give it a "
             f"more important priority than {it.queued.priority} ({HIGHEST_PRIORITY} is the most important)"
         )
+    if it.pool.settings is None:
+        return f"wait: the queue of {it.pool.type} decides when it starts"
     if it.pool.settings.type is SchedulerType.ROUND_ROBIN:
         return "wait: jobs take turns in this pool"
     return _share_is_full(it)
@@ -110,7 +112,8 @@ def _share_used(it: Situation) -> str:
     limit, weight = it.facts.order.max_slots, f"{it.facts.order.weight:g}"
     held = it.queued.allocated_slots if it.queued is not None else 0
     wanted = it.queued.requested_slots if it.queued is not None else 0
-    shares = it.pool is None or it.pool.settings.type is SchedulerType.FAIR_SHARE
+    settings = it.pool.settings if it.pool is not None else None
+    shares = settings is None or settings.type is SchedulerType.FAIR_SHARE
     if limit is not None and (not shares or held + (it.slots or 0) > limit):
         others = wanted > (it.slots or 0)
         return f"raise its max_slots of {limit}" + (

@@ -9,8 +9,8 @@ from typing import Protocol
 from master.allocations.machine import AllocationState
 from master.core.jobs import JobChange, JobType
 from master.core.scheduler.types import SchedulerSettings
-from rm_backends.agents.views import JobInPool, PoolView, QueueEntry
 from rm_backends.base import JobOrder, ResourceManager
+from rm_backends.views import JobInPool, PoolView, QueueEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +66,8 @@ class PoolQueues(Protocol):
 
     def pools_view(self) -> Sequence[PoolView]: ...
 
-    def scheduler(self, pool: str) -> SchedulerSettings:
-        """Raises NotFound, as the next two."""
+    def scheduler(self, pool: str) -> SchedulerSettings | None:
+        """None where the order of the queue is decided by others. Raises NotFound, as the next two."""
         ...
 
     def jobs_in(self, pool: str) -> Sequence[JobInPool]:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from master.core.jobs import JobType
 from master.core.reasons import Reason
 from master.core.scheduler.queue_order import QueueKey, priority_of, queue_key
-from master.core.scheduler.types import Job, SchedulerSettings, SchedulerType
+from master.core.scheduler.types import SchedulerSettings, SchedulerType
 from master.jobs.ports import JobFacts
-from rm_backends.agents.views import JobInPool, QueueEntry, QueueState
-from rm_backends.base import JobOrder
+from rm_backends.views import JobInPool, QueueEntry, QueueState
 
 UNKNOWN_AHEAD = -1
 """Jobs ahead where the scheduler serves no order: every job gets slots by its share or turn."""
+_BY_AGE = SchedulerSettings()
+"""How jobs are listed whose order others decide (`settings` is None)."""
 _MOST_ADVANCED = (QueueState.SCHEDULED, QueueState.SCHEDULED_BACKFILLED, QueueState.QUEUED)
 
 
@@ -54,7 +55,7 @@ class QueuedJob:
 
 
 def jobs_in_queue(
-    entries: Sequence[QueueEntry], facts: Mapping[str, JobFacts], settings: SchedulerSettings
+    entries: Sequence[QueueEntry], facts: Mapping[str, JobFacts], settings: SchedulerSettings | None
 ) -> list[QueuedJob]:
     """In queue order. Work that belongs to no job of a user is left out; `facts` are by job id."""
     by_job: dict[str, list[QueueEntry]] = {}
@@ -72,7 +73,7 @@ def job_in_queue(
     own: Sequence[QueueEntry],
     facts: JobFacts,
     everybody: Iterable[JobInPool],
-    settings: SchedulerSettings,
+    settings: SchedulerSettings | None,
 ) -> QueuedJob:
     """What `jobs_in_queue` would say of the one job with these entries; `everybody`: the jobs in the queue."""
     mine = _place(_as_one(own), settings)
@@ -80,34 +81,22 @@ def job_in_queue(
     return _queued_job(_by_age(own), facts, earlier, settings)
 
 
-def has_places(settings: SchedulerSettings) -> bool:
+def has_places(settings: SchedulerSettings | None) -> bool:
     """Whether jobs are served in an order that can be told, and changed by moving them."""
-    return settings.type is SchedulerType.PRIORITY
+    return settings is not None and settings.type is SchedulerType.PRIORITY
 
 
-def is_preemptible(type_: JobType, settings: SchedulerSettings) -> bool:
+def is_preemptible(type_: JobType, settings: SchedulerSettings | None) -> bool:
     """Whether the scheduler may ask a job of this kind to give its slots back."""
-    if type_ is not JobType.EXPERIMENT:
+    if type_ is not JobType.EXPERIMENT or settings is None:
         return False
     if settings.type is SchedulerType.PRIORITY:
         return settings.preemption
     return settings.type is SchedulerType.FAIR_SHARE
 
 
-def as_job(order: JobOrder) -> Job:
-    """A job as the scheduler sees it, whether or not it asks for anything now."""
-    return Job(
-        id=order.job_id,
-        submitted=order.submitted.timestamp(),
-        weight=order.weight,
-        max_slots=order.max_slots,
-        priority=order.priority,
-        position=order.position,
-    )
-
-
 def _queued_job(
-    own: Sequence[QueueEntry], facts: JobFacts, earlier: int, settings: SchedulerSettings
+    own: Sequence[QueueEntry], facts: JobFacts, earlier: int, settings: SchedulerSettings | None
 ) -> QueuedJob:
     """`own` by age; `earlier`: how many jobs are listed before it."""
     return QueuedJob(
@@ -116,7 +105,7 @@ def _queued_job(
         state=_state(own),
         position=earlier + 1,
         jobs_ahead=earlier if has_places(settings) else UNKNOWN_AHEAD,
-        priority=priority_of(own[0].job, settings),
+        priority=priority_of(own[0].job, settings or _BY_AGE),
         is_preemptible=is_preemptible(facts.type, settings),
     )
 
@@ -129,9 +118,9 @@ def _as_one(own: Sequence[QueueEntry]) -> JobInPool:
     return JobInPool(job=own[0].job, holds=_state(own) is not QueueState.QUEUED)
 
 
-def _place(one: JobInPool, settings: SchedulerSettings) -> tuple[bool, QueueKey]:
+def _place(one: JobInPool, settings: SchedulerSettings | None) -> tuple[bool, QueueKey]:
     """Where the scheduler serves no order: what holds slots, then by age."""
-    return not (has_places(settings) or one.holds), queue_key(one.job, settings)
+    return not (has_places(settings) or one.holds), queue_key(one.job, settings or _BY_AGE)
 
 
 def _state(entries: Sequence[QueueEntry]) -> QueueState:

@@ -14,11 +14,11 @@ from master.jobs.changes import JobUpdate, Move, UpdatesFailed
 from master.jobs.explain import Explanation, HoldingRun, Situation, WaitingRun, advise
 from master.jobs.ports import Allocations, JobFacts, JobRoot, JobSource, PoolQueues
 from master.jobs.positions import place_beside
-from master.jobs.queue import QueuedJob, as_job, has_places, job_in_queue, jobs_in_queue
+from master.jobs.queue import QueuedJob, has_places, job_in_queue, jobs_in_queue
 from master.jobs.statistics import QueueStatistics, WaitQueries
 from master.store.mailbox import Mailbox
 from master.store.store import Store
-from rm_backends.agents.views import JobInPool, PoolView, QueueEntry, QueueState
+from rm_backends.views import JobInPool, PoolView, QueueEntry, QueueState
 from windlass.base.clock import Clock
 from windlass.base.errors import Conflict, InvalidArgument, LeaseLost, NotFound, WindlassError
 
@@ -174,12 +174,17 @@ class JobService:
                 "only jobs of one pool can be moved past each other"
             )
         settings = self._queues.scheduler(pool)
-        if not has_places(settings):
+        if settings is None or not has_places(settings):
+            order = (
+                "has its queue elsewhere"
+                if settings is None
+                else f"has the scheduler {settings.type}"
+            )
             raise InvalidArgument(
-                f"pool {pool} has the scheduler {settings.type}, which knows no places in the queue: "
+                f"pool {pool} {order}, which knows no places in the queue: "
                 "jobs can be moved where the scheduler is priority"
             )
-        jobs = [as_job(facts.order) for facts in self._all_facts() if facts.pool == pool]
+        jobs = [facts.order.as_job() for facts in self._all_facts() if facts.pool == pool]
         place = place_beside(jobs, settings, job_id, move.anchor_id, move.side)
         if place is not None:
             await root.change_job(place)

@@ -21,7 +21,6 @@ from master.core.scheduler.types import Placement
 from rm_backends.agents.agents import Agent, Hold
 from rm_backends.agents.entries import PHASE_ORDER, Entry, Part, Stage
 from rm_backends.agents.messages import PHASES, container_spec, exit_of
-from rm_backends.agents.outbox import Outbox
 from rm_backends.agents.resync import Expected, Resync
 from rm_backends.agents.resync import resync as plan_resync
 from rm_backends.base import (
@@ -36,6 +35,7 @@ from rm_backends.base import (
     ResourceChanged,
     RestoreRecord,
 )
+from rm_backends.outbox import Outbox
 from windlass.base.clock import Clock
 from windlass.base.ids import Ids
 

@@ -11,22 +11,11 @@ from master.core.reasons import Reason
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.types import PoolAvailability, PoolCapacity, PoolDemand
 from rm_backends.agents.gateway import Gateway
-from rm_backends.agents.limits import refusal
 from rm_backends.agents.options import PoolOptions
-from rm_backends.agents.outbox import Outbox
 from rm_backends.agents.pool import Decide, Pool
 from rm_backends.agents.registry import Registry
-from rm_backends.agents.views import (
-    JobInPool,
-    PoolView,
-    QueueEntry,
-    agent_view,
-    jobs_view,
-    pool_view,
-    queue_view,
-)
+from rm_backends.agents.views import agent_view, jobs_view, pool_view, queue_view
 from rm_backends.base import (
-    AgentView,
     AllocationHint,
     AllocationRequest,
     AlreadyGranted,
@@ -35,10 +24,12 @@ from rm_backends.base import (
     Lost,
     RestoreRecord,
     RmEvents,
-    SlotView,
     Withdrawn,
 )
+from rm_backends.limits import refusal
+from rm_backends.outbox import Outbox
 from rm_backends.ports import AgentStore, JoinTokens, LogSink, SlotService
+from rm_backends.views import AgentView, JobInPool, PoolView, QueueEntry, SlotView
 from windlass.base.clock import Clock
 from windlass.base.errors import InvalidArgument, NotFound, Unsatisfiable
 from windlass.base.ids import Ids
@@ -49,7 +40,7 @@ LOOK_EVERY_S = 1.0
 
 
 class AgentsBackend:
-    """Implements `rm_backends.base.ResourceManager` and `provisioner.ports.NodeHost`.
+    """Implements `rm_backends.base.ResourceManager`, `rm_backends.observer` and `provisioner.ports.NodeHost`.
 
     `restore` comes first, then `run` for as long as the master leads; `serve` is called for each connection.
     """
@@ -216,6 +207,10 @@ class AgentsBackend:
         self._pool(availability.pool).set_availability(availability)
 
     # What operators and screens use
+
+    @property
+    def operator(self) -> AgentsBackend:
+        return self
 
     def agents(self) -> Sequence[AgentView]:
         views = [agent_view(p, a) for p in self._pools.values() for a in p.agents.values()]

@@ -24,10 +24,10 @@ from rm_backends.agents.agents import Agent, Presence
 from rm_backends.agents.assignments import Assignments
 from rm_backends.agents.collector import paused_collector
 from rm_backends.agents.entries import Entry
-from rm_backends.agents.limits import PoolShape, fits
 from rm_backends.agents.options import PoolOptions
-from rm_backends.agents.outbox import Outbox
 from rm_backends.base import AllocationHint, AllocationRequest, JobOrder, ReleaseAsked
+from rm_backends.limits import PoolShape, fits
+from rm_backends.outbox import Outbox
 from windlass.base.clock import Clock
 from windlass.base.ids import Ids
 from windlass.base.loop import Loop
@@ -123,14 +123,7 @@ class Pool:
         return True
 
     def note_job(self, order: JobOrder) -> None:
-        self.jobs[order.job_id] = Job(
-            id=order.job_id,
-            submitted=order.submitted.timestamp(),
-            weight=order.weight,
-            max_slots=order.max_slots,
-            priority=order.priority,
-            position=order.position,
-        )
+        self.jobs[order.job_id] = order.as_job()
         if order.run_time_s is not None:
             self._run_times[order.job_id] = order.run_time_s
 

@@ -1,75 +1,23 @@
-"""What screens and the API show of pools of agents: frozen pictures of one moment."""
+"""The views of `rm_backends.views`, of pools of agents."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
-
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.queue_order import queue_key
-from master.core.scheduler.types import Job, SchedulerSettings
 from rm_backends.agents.agents import Agent, Presence
 from rm_backends.agents.entries import Entry, Stage
 from rm_backends.agents.pool import Pool
-from rm_backends.base import AgentView, SlotView
 from rm_backends.ports import SlotService
+from rm_backends.views import (
+    AgentView,
+    JobInPool,
+    PoolView,
+    QueueEntry,
+    QueueState,
+    SlotView,
+)
 
 _STARTING = Reason(kind=ReasonKind.STARTING, text="slots are granted; the task is being started")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolView:
-    """One pool. Agents that are away are not counted; slots are those in service, and those in use."""
-
-    name: str
-    description: str
-    type: str
-    dynamic: bool
-    agents: int
-    slots: int
-    slots_used: int
-    aux_running: int
-    aux_capacity: int
-    waiting: int
-    running: int
-    settings: SchedulerSettings
-
-
-class QueueState(StrEnum):
-    QUEUED = "queued"
-    SCHEDULED = "scheduled"
-    SCHEDULED_BACKFILLED = "scheduled_backfilled"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueEntry:
-    """One allocation in a pool's queue, waiting or holding slots."""
-
-    allocation_id: str
-    task_id: str
-    name: str
-    pool: str
-    job: Job
-    slots: int
-    requested: datetime
-    preemptible: bool
-    state: QueueState
-    placement: Mapping[str, int]
-    """agent id -> slots held there now."""
-    releasing: bool = False
-    reason: Reason | None = None
-    """Why it waits or is not running yet; None once it was started."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobInPool:
-    """One job that waits or holds slots in a pool."""
-
-    job: Job
-    holds: bool
-    """One of its allocations at least has its slots."""
 
 
 def agent_view(pool: Pool, agent: Agent) -> AgentView:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pytest
 
+from rm_backends.agents.options import PoolOptions
 from rm_backends.base import (
     AlreadyGranted,
     ContainerPhase,
@@ -25,8 +27,10 @@ from tests.fakes.agents_world import (
     allocation,
     launch_spec,
 )
+from tests.fakes.dispatch_backend import DispatchBackend, Site
 from tests.fakes.virtual_time import run
 from windlass.base.errors import NotFound, Unsatisfiable
+from windlass.base.ids import Ids
 
 
 class Cluster(Protocol):
@@ -75,6 +79,40 @@ class AgentsCluster:
         await self.world.restart(records)
 
 
+@dataclass
+class DispatchCluster:
+    """The toy batch system; routed: beside a pool of agents."""
+
+    world: AgentsWorld
+    routed: bool
+    ids: Ids = field(default_factory=lambda: Ids.seeded(2))
+    site: Site = field(default_factory=Site)
+    _backend: DispatchBackend | None = None
+    _running: asyncio.Task[None] | None = None
+
+    @property
+    def rm(self) -> ResourceManager:
+        assert self._backend is not None
+        return Router([self.world.backend, self._backend]) if self.routed else self._backend
+
+    @property
+    def master(self) -> RecordingMaster:
+        return self.world.master
+
+    async def settle(self) -> None:
+        await self.world.settle(60)
+
+    def exit(self, granted: Granted, rank: int, code: int) -> None:
+        self.site.exit(granted.containers[rank].container_id, code)
+
+    async def restart(self, *records: RestoreRecord) -> None:
+        if self._running is not None:
+            self._running.cancel()
+        self._backend = DispatchBackend(self.site, self.master, self.ids)
+        await self._backend.restore(records)
+        self._running = self.world.tasks.create_task(self._backend.run())
+
+
 OpenCluster = Callable[[], AbstractAsyncContextManager[Cluster]]
 
 
@@ -89,9 +127,22 @@ def _agents(*, routed: bool) -> OpenCluster:
     return open_cluster
 
 
+def _dispatch(*, routed: bool) -> OpenCluster:
+    @asynccontextmanager
+    async def open_cluster() -> AsyncIterator[Cluster]:
+        async with agents_world(PoolOptions(name="agents")) as world:
+            cluster = DispatchCluster(world, routed)
+            await cluster.restart()
+            yield cluster
+
+    return open_cluster
+
+
 IMPLEMENTATIONS: dict[str, OpenCluster] = {
     "agents": _agents(routed=False),
     "agents behind the router": _agents(routed=True),
+    "dispatch": _dispatch(routed=False),
+    "dispatch behind the router, beside agents": _dispatch(routed=True),
 }
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx2
 from argon2 import PasswordHasher
@@ -37,6 +37,8 @@ from provisioner.types import CostView, InstanceView, Market, OfferKey
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import UNDECIDED
+from rm_backends.base import RmEvents
+from rm_backends.router import RoutedBackend, Router
 from tests.fakes.agents_world import TOKEN, MemoryAgentStore, OneToken
 from tests.fakes.fake_agent import FakeAgent
 from tests.fakes.first_fit import first_fit
@@ -173,7 +175,7 @@ class ApiWorld:
         """Returns when the scheduler has looked at all that waits: everything has its reason then."""
         body = {"config": config, "activate": True, "modelDefinition": [], **body}
         created = await self.ok("POST", "/api/v1/experiments", body)
-        queue = self.services.agents.queue
+        queue = self.services.cluster.queue
         while any(entry.reason == UNDECIDED for entry in queue("default")):  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0)
         return int(created["experiment"]["id"])
@@ -183,7 +185,7 @@ class ApiWorld:
     async def add_agent(self, agent_id: str = "node-1", **options: Any) -> FakeAgent:
         async def dial() -> Channel:
             agent_end, master_end = memory_channel()
-            serving = self.services.agents.serve(
+            serving = self.services.gateway.serve(
                 master_end, pool="default", token=TOKEN, peer="10.0.0.1"
             )
             self.tasks.create_task(serving)
@@ -271,10 +273,18 @@ class ApiWorld:
         )
 
 
+MakeBackend: TypeAlias = Callable[[RmEvents], RoutedBackend]
+
+
 @asynccontextmanager
 async def api_world(
-    tmp_path: Path, *, elastic: bool = False, scheduler: SchedulerSettings | None = None
+    tmp_path: Path,
+    *,
+    elastic: bool = False,
+    scheduler: SchedulerSettings | None = None,
+    backends: Mapping[str, MakeBackend] | None = None,
 ) -> AsyncIterator[ApiWorld]:
+    """`backends`, by pool, stand beside the pool `default` of agents; each is given where it reports to."""
     clock, ids = ManualClock(), Ids.seeded(1)
     async with AsyncExitStack() as stack:
         store = await Store.open("sqlite://", clock=clock, inline=True)
@@ -291,6 +301,7 @@ async def api_world(
                         *(tasks, store, logs, clock, ids, epoch, tmp_path),
                         elastic=elastic,
                         scheduler=scheduler or SchedulerSettings(),
+                        backends=backends or {},
                     )
                     async with world.client:
                         yield world
@@ -314,6 +325,7 @@ async def _start(
     *,
     elastic: bool,
     scheduler: SchedulerSettings,
+    backends: Mapping[str, MakeBackend],
 ) -> ApiWorld:
     auth = AuthService(store, clock, ids, passwords=Passwords(CHEAP))
     await auth.ensure_users()
@@ -333,7 +345,10 @@ async def _start(
             ids=ids,
             secret=b"secret",
             policy=ClusterPolicy(
-                defaults={"default": ClusterDefaults(checkpoint_storage=storage)},
+                defaults={
+                    pool: ClusterDefaults(checkpoint_storage=storage)
+                    for pool in ("default", *backends)
+                },
                 launch_error=False,
             ),
             task_log=lines,
@@ -355,9 +370,10 @@ async def _start(
         cluster_name="test",
         decide=first_fit,
     )
-    allocations.connect(agents)
-    await agents.restore(())
-    tasks.create_task(agents.run())
+    router = Router([agents, *(make(allocations) for make in backends.values())])
+    allocations.connect(router)
+    await router.restore(())
+    tasks.create_task(router.run())
     tasks.create_task(allocations.run())
     services = Services(
         info=ClusterInfo(
@@ -375,9 +391,11 @@ async def _start(
         commands=plane.commands,
         reports=plane.reports,
         allocations=allocations,
-        jobs=plane.jobs(agents),
+        jobs=plane.jobs(router),
         logs=logs,
-        agents=agents,
+        cluster=router,
+        operator=router,
+        gateway=agents,
         provisioner=OneInstance(clock) if elastic else None,
         clock=clock,
     )

@@ -189,9 +189,9 @@ async def _drain_agent(world: World, fault: Fault) -> None:
     if name is None:
         return
     with suppress(NotFound, Conflict):
-        await world.eventually(lambda s: s.agents.disable_agent(name, drain=fault.draw < 0.7))
+        await world.eventually(lambda s: s.operator.disable_agent(name, drain=fault.draw < 0.7))
         await asyncio.sleep(fault.lasts_s)
-        await world.eventually(lambda s: s.agents.enable_agent(name))
+        await world.eventually(lambda s: s.operator.enable_agent(name))
 
 
 async def _drain_slot(world: World, fault: Fault) -> None:
@@ -199,9 +199,9 @@ async def _drain_slot(world: World, fault: Fault) -> None:
     if name is None:
         return
     with suppress(NotFound, Conflict):
-        await world.eventually(lambda s: s.agents.disable_slot(name, 0, drain=fault.draw < 0.7))
+        await world.eventually(lambda s: s.operator.disable_slot(name, 0, drain=fault.draw < 0.7))
         await asyncio.sleep(fault.lasts_s)
-        await world.eventually(lambda s: s.agents.enable_slot(name, 0))
+        await world.eventually(lambda s: s.operator.enable_slot(name, 0))
 
 
 async def _stock_out(world: World, fault: Fault) -> None:

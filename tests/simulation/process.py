@@ -151,7 +151,7 @@ class MasterProcess:
         if services is None or not self.alive:
             raise Unreachable
         self._channels.append(channel)
-        self.spawn(services.agents.serve(channel, pool=pool, token=token, peer="10.0.0.1"))
+        self.spawn(services.gateway.serve(channel, pool=pool, token=token, peer="10.0.0.1"))
 
     def kill(self) -> None:
         """SIGKILL. Synchronous: from here on nothing of it reaches the outside. May be called by its own tasks."""

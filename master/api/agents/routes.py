@@ -18,7 +18,7 @@ from master.api.replies import reply
 from master.api.request_models import Body, Paging, word
 from master.api.services import Api, TheApi
 from master.store.paging import cut
-from rm_backends.base import AgentView, SlotView
+from rm_backends.views import AgentView, SlotView
 from windlass.base.errors import NotFound
 
 router = APIRouter(prefix="/api/v1/agents", route_class=ApiRoute, tags=["agents"])
@@ -34,7 +34,7 @@ class ListAgents(Paging):
 async def list_agents(
     query: Annotated[ListAgents, Query()], principal: Caller, api: TheApi
 ) -> Response:
-    views = list(api.services.agents.agents())
+    views = list(api.services.cluster.agents())
     if query.sort_by == "TIME":
         views.sort(key=lambda view: (view.registered, view.id))
     if query.order_by == "DESC":
@@ -55,12 +55,12 @@ async def list_agents(
 
 @router.get("/{agent_id}")
 async def get(agent_id: str, principal: Caller, api: TheApi) -> Response:
-    return _one(api, api.services.agents.agent(agent_id))
+    return _one(api, api.services.cluster.agent(agent_id))
 
 
 @router.post("/{agent_id}/enable")
 async def enable(agent_id: str, principal: Admin, api: TheApi) -> Response:
-    return _one(api, await api.services.agents.enable_agent(agent_id))
+    return _one(api, await api.services.operator.enable_agent(agent_id))
 
 
 class Disable(Body):
@@ -69,13 +69,13 @@ class Disable(Body):
 
 @router.post("/{agent_id}/disable")
 async def disable(agent_id: str, body: Disable, principal: Admin, api: TheApi) -> Response:
-    return _one(api, await api.services.agents.disable_agent(agent_id, drain=body.drain))
+    return _one(api, await api.services.operator.disable_agent(agent_id, drain=body.drain))
 
 
 @router.get("/{agent_id}/slots")
 async def list_slots(agent_id: str, principal: Caller, api: TheApi) -> Response:
     states = _container_states(api)
-    slots = sorted(api.services.agents.agent(agent_id).slots, key=lambda slot: slot.id)
+    slots = sorted(api.services.cluster.agent(agent_id).slots, key=lambda slot: slot.id)
     return reply({"slots": [slot_json(view, states) for view in slots]})
 
 
@@ -87,7 +87,7 @@ async def get_slot(agent_id: str, slot_id: str, principal: Caller, api: TheApi) 
 @router.post("/{agent_id}/slots/{slot_id}/enable")
 async def enable_slot(agent_id: str, slot_id: str, principal: Admin, api: TheApi) -> Response:
     slot = _slot(api, agent_id, slot_id)
-    return _one_slot(api, await api.services.agents.enable_slot(agent_id, slot.id))
+    return _one_slot(api, await api.services.operator.enable_slot(agent_id, slot.id))
 
 
 @router.post("/{agent_id}/slots/{slot_id}/disable")
@@ -95,7 +95,7 @@ async def disable_slot(
     agent_id: str, slot_id: str, body: Disable, principal: Admin, api: TheApi
 ) -> Response:
     slot = _slot(api, agent_id, slot_id)
-    view = await api.services.agents.disable_slot(agent_id, slot.id, drain=body.drain)
+    view = await api.services.operator.disable_slot(agent_id, slot.id, drain=body.drain)
     return _one_slot(api, view)
 
 
@@ -113,7 +113,7 @@ def _container_states(api: Api) -> Mapping[str, str]:
 
 def _slot(api: Api, agent_id: str, slot_id: str) -> SlotView:
     """By its id as the API writes it. Raises NotFound, for the agent or for the slot."""
-    for slot in api.services.agents.agent(agent_id).slots:
+    for slot in api.services.cluster.agent(agent_id).slots:
         if str(slot.id) == slot_id:
             return slot
     raise NotFound(f"agent '{agent_id}': slot", slot_id)

@@ -65,7 +65,7 @@ class SocketChannel:
 async def agents(socket: WebSocket, api: TheApi, pool: str = "", agent_id: str = "") -> None:
     """`agent_id` is for the access log; who the agent is, its Hello says."""
     await socket.accept()
-    await api.services.agents.serve(
+    await api.services.gateway.serve(
         SocketChannel(socket),
         pool=pool,
         token=token_of(socket),

@@ -7,7 +7,7 @@ from typing import Any
 
 from master.allocations.machine import AllocationState
 from master.api.values import time
-from rm_backends.base import AgentView, SlotView
+from rm_backends.views import AgentView, SlotView
 
 DEVICE_TYPES = {
     "cuda": "TYPE_CUDA",

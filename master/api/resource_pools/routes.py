@@ -22,8 +22,8 @@ router = APIRouter(route_class=ApiRoute, tags=["resource pools"])
 async def list_pools(query: Annotated[Paging, Query()], principal: Caller, api: TheApi) -> Response:
     config = api.services.config
     configured = {pool.name: pool for pool in config.pools()}
-    agents = api.services.agents.agents()
-    page = cut(api.services.agents.pools_view(), query.page())
+    agents = api.services.cluster.agents()
+    page = cut(api.services.cluster.pools_view(), query.page())
     pools = [
         resource_pool(
             view,

@@ -8,10 +8,11 @@ from typing import Any
 from master.api.agents.wire import DEVICE_TYPES
 from master.config import ResolvedPool
 from master.core.scheduler.types import SchedulerSettings
-from rm_backends.agents.views import PoolView
-from rm_backends.base import AgentView
+from rm_backends.views import AgentView, PoolView
 
 _TYPES = {"aws": "RESOURCE_POOL_TYPE_AWS", "gcp": "RESOURCE_POOL_TYPE_GCP"}
+_QUEUES = {"slurm": "SLURM", "pbs": "PBS", "kubernetes": "KUBERNETES"}
+"""Types of pools whose queue is not ours."""
 
 
 def resource_pool(
@@ -52,14 +53,16 @@ def resource_pool(
         "clusterName": cluster_name,
         "resourceManagerName": "default",
         "resourceManagerMetadata": {},
-        **_scheduler(view.settings),
+        **_scheduler(view),
         **dict.fromkeys(_UNUSED, ""),
     }
 
 
-def _scheduler(settings: SchedulerSettings) -> dict[str, Any]:
+def _scheduler(view: PoolView) -> dict[str, Any]:
+    settings = view.settings or SchedulerSettings()
+    type_ = settings.type.upper() if view.settings else _QUEUES.get(view.type, "UNSPECIFIED")
     return {
-        "schedulerType": f"SCHEDULER_TYPE_{settings.type.upper()}",
+        "schedulerType": f"SCHEDULER_TYPE_{type_}",
         "schedulerFittingPolicy": f"FITTING_POLICY_{settings.fitting_policy.upper()}",
         "details": {
             "aws": None,

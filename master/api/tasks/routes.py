@@ -30,10 +30,10 @@ async def get(task_id: str, visible: Visible, api: TheApi) -> Response:
 
 @router.get("/api/v1/tasks")
 async def list_live(principal: Caller, api: TheApi) -> Response:
-    agents = api.services.agents
-    by_id = {agent.id: agent for agent in agents.agents()}
-    settings = {view.name: view.settings for view in agents.pools_view()}
-    entries = {e.allocation_id: e for pool in agents.pools() for e in agents.queue(pool)}
+    cluster = api.services.cluster
+    by_id = {agent.id: agent for agent in cluster.agents()}
+    settings = {view.name: view.settings for view in cluster.pools_view()}
+    entries = {e.allocation_id: e for pool in cluster.pools() for e in cluster.queue(pool)}
     summaries = {}
     for id_, state in sorted(api.services.allocations.open_states().items()):
         entry, scheduler = entries.get(id_), settings.get(state.pool)

@@ -10,8 +10,7 @@ from master.allocations.persistence import allocation_from_document
 from master.api.agents.wire import device
 from master.api.values import time
 from master.store.paging import Row
-from rm_backends.agents.views import QueueEntry
-from rm_backends.base import AgentView
+from rm_backends.views import AgentView, QueueEntry
 
 _STATES: Mapping[AllocationPhase, str] = {
     AllocationPhase.PENDING: "STATE_QUEUED",

@@ -14,7 +14,7 @@ from master.api.services import Api, TheApi
 from master.api.values import finite, reason, time
 from master.api.windlass.wire import GONE, NO_COST, activity, cost, instance
 from provisioner.types import InstanceView
-from rm_backends.agents.views import PoolView, QueueState
+from rm_backends.views import PoolView, QueueState
 
 router = APIRouter(prefix="/api/v1/windlass", route_class=ApiRoute, tags=["windlass"])
 
@@ -29,7 +29,7 @@ async def fleet(principal: Caller, api: TheApi) -> Response:
 
 @router.get("/pools")
 async def pools(principal: Caller, api: TheApi) -> Response:
-    return reply({"pools": [_pool(api, view) for view in api.services.agents.pools_view()]})
+    return reply({"pools": [_pool(api, view) for view in api.services.cluster.pools_view()]})
 
 
 @router.get("/experiments/{id}/searcher")
@@ -97,7 +97,7 @@ def _pool(api: Api, view: PoolView) -> dict[str, Any]:
             "since": time(entry.requested),
             "reason": reason(entry.reason),
         }
-        for entry in api.services.agents.queue(view.name)
+        for entry in api.services.cluster.queue(view.name)
         if entry.state is QueueState.QUEUED
     ]
     return {

@@ -21,11 +21,10 @@ from master.core.jobs import (
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.types import SchedulerSettings, SchedulerType
 from master.jobs.ports import JobFacts
-from master.jobs.queue import as_job
 from master.jobs.service import JobService
 from master.store.store import Store
-from rm_backends.agents.views import JobInPool, PoolView, QueueEntry, QueueState
 from rm_backends.base import JobOrder
+from rm_backends.views import JobInPool, PoolView, QueueEntry, QueueState
 from windlass.base.clock import ManualClock
 from windlass.base.errors import InvalidArgument, NotFound, WindlassError
 
@@ -72,7 +71,7 @@ def entry(
         allocation_id=f"{of.job_id}.{run}",
         task_id=of.job_id,
         name=f"Trial {run}",
-        job=as_job(of.order),
+        job=of.order.as_job(),
         slots=slots,
         preemptible=True,
         state=QueueState(state),

@@ -10,7 +10,7 @@ from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.types import SchedulerSettings, SchedulerType
 from master.jobs.ports import JobFacts
 from master.jobs.queue import QueuedJob, is_preemptible, jobs_in_queue
-from rm_backends.agents.views import QueueEntry, QueueState
+from rm_backends.views import QueueEntry, QueueState
 
 
 def listed(

@@ -24,7 +24,7 @@ from master.core.scheduler.types import SchedulerSettings
 from master.jobs.changes import JobUpdate, UpdatesFailed
 from master.jobs.service import MAX_EXPLAINED, JobService
 from master.store.store import Store
-from rm_backends.agents.views import QueueEntry
+from rm_backends.views import QueueEntry
 from windlass.base.errors import Conflict, InvalidArgument, LeaseLost, NotFound
 
 

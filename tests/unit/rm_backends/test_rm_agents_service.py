@@ -28,8 +28,8 @@ from provisioner.types import BootingNode, LaunchableNode, PoolAvailability, Poo
 from rm_backends.agents import pool as pool_module
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import Decide
-from rm_backends.agents.views import QueueState
 from rm_backends.base import FailureKind, ReleaseAsked
+from rm_backends.views import QueueState
 from tests.fakes.agents_world import (
     TOKEN,
     AgentsWorld,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm_backends.agents.limits import PoolShape, fits, refusal
+from rm_backends.limits import PoolShape, fits, refusal
 
 FOUR_EIGHTS = PoolShape(pool="gpu", sizes={8: 4}, max_agents=4)
 MIXED = PoolShape(pool="gpu", sizes={4: 1, 8: 1}, max_agents=2)

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from rm_backends.agents.outbox import Outbox
 from rm_backends.base import Lost, RmEvent
+from rm_backends.outbox import Outbox
 from tests.fakes.virtual_time import run
 from windlass.base.errors import LeaseLost
 

@@ -1,0 +1,347 @@
+"""A resource manager whose requests wait in somebody else's queue, and the toy batch system that has this queue.
+
+One request is one job of the site: a lease of whole nodes. The job waits with a reason and an estimated start of the
+site's, can be cancelled there, and the request is granted when all of its nodes have come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from master.core.reasons import Reason, ReasonKind
+from rm_backends.base import (
+    AllocationHint,
+    AllocationRequest,
+    AlreadyGranted,
+    Container,
+    ContainerExit,
+    ContainerPhase,
+    Granted,
+    JobOrder,
+    LaunchSpec,
+    Lost,
+    ResourceChanged,
+    RestoreRecord,
+    RmEvents,
+    Withdrawn,
+)
+from rm_backends.limits import PoolShape, refusal
+from rm_backends.outbox import Outbox
+from rm_backends.views import AgentView, JobInPool, PoolView, QueueEntry, QueueState, SlotView
+from windlass.base.errors import NotFound, Unsatisfiable
+from windlass.base.ids import Ids
+from windlass.base.loop import Loop
+
+SLOTS = 4
+"""Of each node."""
+ESTIMATE = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class SiteJob:
+    """A job of the site. It runs when it has all its nodes."""
+
+    wanted: int
+    nodes: list[str] = field(default_factory=list)
+
+    @property
+    def runs(self) -> bool:
+        return len(self.nodes) == self.wanted
+
+
+@dataclass(slots=True)
+class Site:
+    """The batch system. It knows no allocations, only jobs by name, and outlives every master."""
+
+    free: list[str] = field(default_factory=lambda: ["n1", "n2"])
+    jobs: dict[str, SiteJob] = field(default_factory=dict)
+    exits: dict[str, int | None] = field(default_factory=dict)
+    """By container: None while its process runs."""
+    automatic: bool = True
+    """It gives a node with each look at it. Else nodes come with `give`."""
+    on_change: Callable[[], None] = lambda: None
+
+    def submit(self, name: str, nodes: int) -> None:
+        self.jobs.setdefault(name, SiteJob(nodes))
+        self.on_change()
+
+    def cancel(self, name: str) -> None:
+        job = self.jobs.pop(name, None)
+        self.free += job.nodes if job is not None else []
+        self.on_change()
+
+    def give(self) -> None:
+        """The next node goes to the first job that lacks one."""
+        job = next((job for job in self.jobs.values() if not job.runs), None)
+        if job is not None and self.free:
+            job.nodes.append(self.free.pop(0))
+        self.on_change()
+
+    def launch(self, container_id: str) -> None:
+        self.exits.setdefault(container_id, None)
+        self.on_change()
+
+    def exit(self, container_id: str, code: int) -> None:
+        if self.exits.get(container_id) is None:
+            self.exits[container_id] = code
+        self.on_change()
+
+    def why(self, name: str) -> str:
+        ahead = list(self.jobs).index(name)
+        job = self.jobs[name]
+        return f"job {name} at the site: Priority, {ahead} jobs ahead, {len(job.nodes)} of {job.wanted} nodes"
+
+
+@dataclass(slots=True)
+class Lease:
+    """One request and what it has of the site."""
+
+    request: AllocationRequest
+    containers: tuple[Container, ...] = ()
+    started: bool = False
+    told: bool = False
+    """The master has committed the grant."""
+    releasing: bool = False
+    phases: dict[str, ContainerPhase] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
+
+    @property
+    def id(self) -> str:
+        return self.request.allocation_id
+
+
+class DispatchBackend:
+    """Implements `rm_backends.base.ResourceManager` and `rm_backends.observer.Observer`; nobody operates its nodes."""
+
+    def __init__(self, site: Site, events: RmEvents, ids: Ids, pool: str = "default") -> None:
+        self._site = site
+        self._ids = ids
+        self._pool = pool
+        self._leases: dict[str, Lease] = {}
+        self._outbox = Outbox(events)
+        self._loop = Loop("site", self._look, interval_s=1.0)
+        site.on_change = self._loop.wake
+
+    @property
+    def operator(self) -> None:
+        return None
+
+    def knows(self, allocation_id: str) -> bool:
+        return allocation_id in self._leases
+
+    def pools(self) -> Sequence[str]:
+        return (self._pool,)
+
+    def check(self, request: AllocationRequest) -> None:
+        self._known(request.pool)
+        shape = PoolShape(pool=self._pool, sizes={SLOTS: 2}, max_agents=2)
+        why = refusal(shape, request.slots, single_agent=request.single_agent)
+        if why is not None:
+            raise Unsatisfiable(why)
+
+    async def request(self, request: AllocationRequest) -> None:
+        if request.allocation_id not in self._leases:
+            self._leases[request.allocation_id] = Lease(request)
+            self._site.submit(request.allocation_id, max(1, -(-request.slots // SLOTS)))
+
+    async def withdraw(self, allocation_id: str) -> Withdrawn | AlreadyGranted:
+        lease = self._leases.get(allocation_id)
+        if lease is not None and lease.containers:
+            return AlreadyGranted(allocation_id=allocation_id)
+        self._end(allocation_id)
+        return Withdrawn(allocation_id=allocation_id)
+
+    async def start(self, allocation_id: str, spec: LaunchSpec) -> None:
+        lease = self._leases.get(allocation_id)
+        if lease is None or not lease.containers:
+            self._lose(allocation_id, "its reservation is gone")
+            return
+        lease.started = True
+        for container in lease.containers:
+            self._site.launch(container.container_id)
+
+    async def release(self, allocation_id: str, reason: str, deadline: datetime | None) -> None:
+        if (lease := self._leases.get(allocation_id)) is not None:
+            lease.releasing = True
+
+    async def kill(self, allocation_id: str) -> None:
+        lease = self._leases.get(allocation_id)
+        if lease is None:
+            return
+        if not lease.started:
+            if lease.told:
+                self._lose(allocation_id, "killed before it was started")
+            self._end(allocation_id)
+        for container in lease.containers:
+            self._site.exit(container.container_id, 137)
+
+    async def update_job(self, order: JobOrder) -> None:
+        for lease in self._leases.values():
+            if lease.request.job.job_id == order.job_id:
+                lease.request = replace(lease.request, job=order)
+
+    def hint(self, note: AllocationHint) -> None:
+        pass
+
+    async def restore(self, records: Sequence[RestoreRecord]) -> None:
+        """Jobs are found at the site by their names."""
+        for record in records:
+            if not record.containers:
+                await self.request(record.request)
+                continue
+            lease = Lease(record.request, record.containers, started=record.started, told=True)
+            self._leases[lease.id] = lease
+            self._site.submit(lease.id, len(record.containers))
+
+    def explain(self, allocation_id: str) -> Reason | None:
+        lease = self._leases.get(allocation_id)
+        if lease is None or lease.containers:
+            return None
+        return Reason(kind=ReasonKind.QUEUED, text=self._site.why(allocation_id))
+
+    async def expected_start(self, allocation_id: str) -> datetime | None:
+        if self.explain(allocation_id) is None:
+            return None
+        return ESTIMATE + timedelta(hours=list(self._site.jobs).index(allocation_id))
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._outbox.run())
+            tasks.create_task(self._loop.run())
+
+    async def _look(self) -> None:
+        if self._site.automatic and any(not job.runs for job in self._site.jobs.values()):
+            job = next(job for job in self._site.jobs.values() if not job.runs)
+            if self._site.free:
+                job.nodes.append(self._site.free.pop(0))
+                self._loop.wake()
+        for lease in list(self._leases.values()):
+            if not lease.containers and self._site.jobs[lease.id].runs:
+                self._grant(lease)
+            for container in lease.containers:
+                if container.container_id in self._site.exits:
+                    self._report(lease, container, self._site.exits[container.container_id])
+
+    def _grant(self, lease: Lease) -> None:
+        left = lease.request.slots
+        containers = []
+        for rank, node in enumerate(self._site.jobs[lease.id].nodes):
+            slots, left = min(left, SLOTS), max(0, left - SLOTS)
+            containers.append(
+                Container(
+                    container_id=self._ids.uuid(),
+                    agent_id=node,
+                    rank=rank,
+                    slot_ids=tuple(range(slots)),
+                )
+            )
+        lease.containers = tuple(containers)
+        self._outbox.post(
+            Granted(allocation_id=lease.id, containers=lease.containers),
+            partial(setattr, lease, "told", True),
+        )
+
+    def _report(self, lease: Lease, container: Container, code: int | None) -> None:
+        id_ = container.container_id
+        phase = ContainerPhase.RUNNING if code is None else ContainerPhase.TERMINATED
+        if lease.phases.get(id_) is phase or lease.phases.get(id_) is ContainerPhase.TERMINATED:
+            return
+        lease.phases[id_] = phase
+        exit_ = None if code is None else ContainerExit(exit_code=code)
+        event = ResourceChanged(allocation_id=lease.id, container_id=id_, phase=phase, exit=exit_)
+        self._outbox.post(event, partial(self._ended, lease, id_) if exit_ else None)
+
+    def _ended(self, lease: Lease, container_id: str) -> None:
+        lease.ended.add(container_id)
+        if len(lease.ended) == len(lease.containers):
+            self._end(lease.id)
+
+    def _end(self, allocation_id: str) -> None:
+        if self._leases.pop(allocation_id, None) is not None:
+            self._site.cancel(allocation_id)
+
+    def _lose(self, allocation_id: str, reason: str) -> None:
+        self._outbox.post(Lost(allocation_id=allocation_id, reason=reason))
+
+    # Observer
+
+    def pools_view(self) -> Sequence[PoolView]:
+        nodes = [node for job in self._site.jobs.values() for node in job.nodes]
+        waiting = sum(not lease.containers for lease in self._leases.values())
+        return (
+            PoolView(
+                name=self._pool,
+                description="a toy",
+                type="slurm",
+                dynamic=True,
+                agents=len(nodes),
+                slots=SLOTS * len(nodes),
+                slots_used=sum(
+                    lease.request.slots for lease in self._leases.values() if lease.containers
+                ),
+                aux_running=0,
+                aux_capacity=0,
+                waiting=waiting,
+                running=len(self._leases) - waiting,
+                settings=None,
+            ),
+        )
+
+    def scheduler(self, pool: str) -> None:
+        self._known(pool)
+
+    def jobs_in(self, pool: str) -> Sequence[JobInPool]:
+        self._known(pool)
+        return [
+            JobInPool(job=lease.request.job.as_job(), holds=bool(lease.containers))
+            for lease in self._leases.values()
+        ]
+
+    def queue(self, pool: str, job_id: str | None = None) -> Sequence[QueueEntry]:
+        self._known(pool)
+        leases = self._leases.values()
+        return [self._entry(one) for one in leases if job_id in (None, one.request.job.job_id)]
+
+    def _entry(self, lease: Lease) -> QueueEntry:
+        request = lease.request
+        return QueueEntry(
+            allocation_id=lease.id,
+            task_id=request.task_id,
+            name=request.name,
+            pool=self._pool,
+            job=request.job.as_job(),
+            slots=request.slots,
+            requested=request.requested,
+            preemptible=request.preemptible,
+            state=QueueState.SCHEDULED if lease.containers else QueueState.QUEUED,
+            placement={c.agent_id: len(c.slot_ids) for c in lease.containers},
+            releasing=lease.releasing,
+            reason=self.explain(lease.id),
+        )
+
+    def agents(self) -> Sequence[AgentView]:
+        return [
+            AgentView(
+                id=node,
+                pool=self._pool,
+                address="",
+                registered=ESTIMATE,
+                slots=tuple(SlotView(id=n, kind="cuda") for n in range(SLOTS)),
+            )
+            for job in self._site.jobs.values()
+            for node in job.nodes
+        ]
+
+    def agent(self, agent_id: str) -> AgentView:
+        for view in self.agents():
+            if view.id == agent_id:
+                return view
+        raise NotFound("agent", agent_id)
+
+    def _known(self, pool: str) -> None:
+        if pool != self._pool:
+            raise NotFound("resource pool", pool)

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import structlog
 from sqlalchemy import select
-from sqlmodel import col
 
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
@@ -294,8 +293,8 @@ class Master:
     async def _cluster_info(self) -> ClusterInfo:
         """Who this cluster is; made at the first start, together with what every project belongs to."""
         meta = tables.Meta
-        row = await self._store.row(select(col(meta.value)).where(col(meta.key) == "cluster_id"))
-        cluster_id = row["value"] if row is not None else self._options.ids.uuid()
+        row = await self._store.read_one(select(meta).where(meta.key == "cluster_id"))
+        cluster_id = row.value if row is not None else self._options.ids.uuid()
         if row is None:
             uow = UnitOfWork()
             uow.insert(meta, {"key": "cluster_id", "value": cluster_id})

@@ -21,14 +21,14 @@ from master.experiments.queries import ExperimentQueries
 from master.experiments.reports import ReportService
 from master.experiments.search_view import SearchQueries
 from master.experiments.service import ExperimentService
-from master.experiments.task_queries import TaskQueries
-from master.experiments.workspace_queries import WorkspaceQueries
 from master.jobs.service import JobService
 from master.logs.store import LogStore
 from master.store.blobs import BlobStore
 from master.store.store import Store
-from master.tasks.queries import CommandQueries
+from master.tasks.command_queries import CommandQueries
+from master.tasks.queries import TaskQueries
 from master.tasks.service import CommandService
+from master.workspaces.queries import WorkspaceQueries
 from provisioner.types import CostView, InstanceView
 from rm_backends.observer import AgentOperator, Observer
 from windlass.base.clock import Clock

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import select
-from sqlmodel import col
 
 from master.core.expconf import ExperimentConfig
 from master.experiments.live import LiveExperiment, Reconfigured
@@ -19,8 +18,6 @@ from master.experiments.state import ExperimentState, Phase
 from master.experiments.step_builder import Env, Step
 from master.store import tables
 from master.store.mailbox import Mailbox
-from master.store.paging import Row
-from master.store.statements import table_of
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from windlass.base.errors import InvalidArgument, InvalidState, NotFound
@@ -28,7 +25,7 @@ from windlass.base.errors import InvalidArgument, InvalidState, NotFound
 _IN_CONFIG = ("name", "description", "labels")
 """Also keys of the experiment's configuration, which shows the newest."""
 
-Change = Callable[[Row], Mapping[str, Any]]
+Change = Callable[[tables.Experiment], Mapping[str, Any]]
 """From the present row to the columns that change; it may refuse."""
 
 
@@ -76,10 +73,10 @@ class ExperimentMetadata:
     async def set_archived(self, experiment_id: int, archived: bool) -> None:
         """Raises InvalidState if it runs, or is archived (or not) already."""
 
-        def change(row: Row) -> Mapping[str, Any]:
-            if archived and not Phase(row["state"]).is_terminal:
+        def change(row: tables.Experiment) -> Mapping[str, Any]:
+            if archived and not Phase(row.state).is_terminal:
                 raise InvalidState("Experiment is not in terminal state.")
-            if row["archived"] == archived:
+            if row.archived == archived:
                 raise InvalidState(f"Experiment is {'already' if archived else 'not'} archived.")
             return {"archived": archived}
 
@@ -90,8 +87,8 @@ class ExperimentMetadata:
     ) -> list[str]:
         labels: list[str] = []
 
-        def change(row: Row) -> Mapping[str, Any]:
-            labels[:] = dict.fromkeys(edit(row["labels"]))
+        def change(row: tables.Experiment) -> Mapping[str, Any]:
+            labels[:] = dict.fromkeys(edit(row.labels))
             return {"labels": list(labels)}
 
         await self._change(experiment_id, change)
@@ -106,15 +103,15 @@ class ExperimentMetadata:
 
         async def edit() -> Mapping[str, Any] | None:
             """Fills `uow`; the whole config as it is then, None without a change."""
-            row = await self._store.row(
-                select(table_of(experiment)).where(col(experiment.id) == experiment_id)
+            row = await self._store.read_one(
+                select(experiment).where(experiment.id == experiment_id)
             )
             if row is None:
                 raise NotFound("experiment", experiment_id)
             values = dict(change(row))
             if not values:
                 return None
-            config = {**row["config"], **{k: v for k, v in values.items() if k in _IN_CONFIG}}
+            config = {**row.config, **{k: v for k, v in values.items() if k in _IN_CONFIG}}
             uow.update(experiment, {"id": experiment_id}, {**values, "config": config}, expect=1)
             return config
 

@@ -107,7 +107,7 @@ async def last_checkpoints(store: Store) -> list[AllocationHint]:
         select(col(allocation.id), newest)
         .join(checkpoint, col(checkpoint.task_id) == col(allocation.task_id))
         .where(
-            col(allocation.is_open),
+            allocation.is_open,
             col(checkpoint.run_id) == col(allocation.run_id),
             col(checkpoint.state) == "COMPLETED",
         )

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import select
-from sqlmodel import col
 
 from master.core.expconf import ExperimentConfig
 from master.core.searcher.event_json import event_from_json
@@ -17,10 +15,10 @@ from master.core.searcher.search import SearchState, resume
 from master.core.searcher.state_json import state_from_json
 from master.experiments.live import LiveExperiment, search_of
 from master.store import tables
-from master.store.paging import Row
-from master.store.statements import table_of
 from master.store.store import Store
+from master.store.tables import SearcherSnapshot
 from windlass.base.errors import NotFound
+from windlass.base.json_types import JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,46 +45,43 @@ class SearchQueries:
         config = await self._config(experiment_id)
         state = await self._logged_state(experiment_id, config)
         trial = tables.Trial
-        rows = await self._store.rows(
-            select(col(trial.id), col(trial.request_id)).where(
-                col(trial.experiment_id) == experiment_id
-            )
-        )
+        rows = await self._store.read(select(trial).where(trial.experiment_id == experiment_id))
         return SearchView(
             method=str(config["searcher"]["name"]),
             rungs=describe_rungs(state),
-            trial_ids={row["request_id"]: row["id"] for row in rows},
+            trial_ids={row.request_id: row.id for row in rows},
         )
 
-    async def _config(self, experiment_id: int) -> dict[str, Any]:
+    async def _config(self, experiment_id: int) -> JsonObject:
         experiment = tables.Experiment
-        row = await self._store.row(
-            select(col(experiment.config)).where(col(experiment.id) == experiment_id)
+        config: JsonObject | None = await self._store.read_one(
+            select(experiment.config).where(experiment.id == experiment_id)
         )
-        if row is None:
+        if config is None:
             raise NotFound("experiment", experiment_id)
-        config: dict[str, Any] = row["config"]
         return config
 
-    async def _logged_state(self, experiment_id: int, config: dict[str, Any]) -> SearchState:
+    async def _logged_state(self, experiment_id: int, config: JsonObject) -> SearchState:
         """The newest snapshot plus a replay of the events after it."""
         snapshots, event = tables.SearcherSnapshot, tables.SearcherEvent
-        snapshot = await self._store.row(
-            select(table_of(snapshots)).where(col(snapshots.experiment_id) == experiment_id)
+        snapshot = await self._store.read_one(
+            select(snapshots).where(snapshots.experiment_id == experiment_id)
         )
-        rows = await self._store.rows(
-            select(col(event.event))
+        events = await self._store.read(
+            select(event.event)
             .where(
-                col(event.experiment_id) == experiment_id,
-                col(event.seq) > (snapshot["seq"] if snapshot is not None else 0),
+                event.experiment_id == experiment_id,
+                event.seq > (snapshot.seq if snapshot is not None else 0),
             )
-            .order_by(col(event.seq))
+            .order_by(event.seq)
         )
-        return await asyncio.to_thread(_replayed, config, snapshot, rows)
+        return await asyncio.to_thread(_replayed, config, snapshot, events)
 
 
-def _replayed(config: dict[str, Any], snapshot: Row | None, rows: Sequence[Row]) -> SearchState:
+def _replayed(
+    config: JsonObject, snapshot: SearcherSnapshot | None, events: Sequence[JsonObject]
+) -> SearchState:
     search = search_of(ExperimentConfig.from_json(config))
-    start = search.start() if snapshot is None else state_from_json(snapshot["state"])
-    state, _ = resume(search, start, (event_from_json(row["event"]) for row in rows))
+    start = search.start() if snapshot is None else state_from_json(snapshot.state)
+    state, _ = resume(search, start, (event_from_json(event) for event in events))
     return state

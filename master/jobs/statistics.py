@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Float, String, func, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
-from sqlmodel import col
 
 from master.store import tables
 from master.store.store import Store
@@ -37,6 +36,12 @@ class QueueStatistics:
     daily_waits: tuple[DailyWait, ...]
 
 
+class _Wait(NamedTuple):
+    pool: str
+    day: str
+    seconds: float
+
+
 class WaitQueries:
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -44,19 +49,20 @@ class WaitQueries:
     async def daily_waits(self, now: datetime) -> Mapping[str, Sequence[DailyWait]]:
         """By pool, oldest day first: the last 30 days and today. Days on which nothing started are left out."""
         allocation = tables.Allocation
-        started, day = col(allocation.started_at), _UtcDay(col(allocation.started_at))
-        waited = func.avg(_SecondsBetween(col(allocation.requested_at), started))
+        started, day = allocation.started_at, _UtcDay(allocation.started_at)
+        waited = func.avg(_SecondsBetween(allocation.requested_at, started))
         first = datetime.combine(now.astimezone(UTC).date() - timedelta(days=DAYS), time(), UTC)
-        rows = await self._store.rows(
-            select(col(allocation.pool), day.label("day"), waited.label("seconds"))
+        rows = await self._store.read(
+            select(allocation.pool, day, waited)
             .where(started >= first)
-            .group_by(col(allocation.pool), day)
-            .order_by(col(allocation.pool), day)
+            .group_by(allocation.pool, day)
+            .order_by(allocation.pool, day),
+            _Wait,
         )
         found: dict[str, list[DailyWait]] = {}
         for row in rows:
-            wait = DailyWait(date.fromisoformat(row["day"]), float(row["seconds"]))
-            found.setdefault(row["pool"], []).append(wait)
+            wait = DailyWait(date.fromisoformat(row.day), float(row.seconds))
+            found.setdefault(row.pool, []).append(wait)
         return found
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Table, Text
 
+from master.store.columns import BIG_ID, NAMING
 from master.store.migrate import Migrations
-from master.store.tables import BIG_ID, NAMING
 
 METADATA = MetaData(naming_convention=NAMING)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlmodel import select
+from sqlalchemy import select
 
 from master.store.store import Store
 from master.store.tables import Agent
@@ -19,17 +19,17 @@ class AgentsRepository:
         self._store = store
 
     async def load(self) -> Sequence[AgentRecord]:
-        rows = await self._store.rows(select(Agent).order_by(Agent.id))
+        rows = await self._store.read(select(Agent).order_by(Agent.id))
         return [
             AgentRecord(
-                agent_id=row["id"],
-                pool=row["pool"],
-                slots=row["slots"],
-                first_seen=row["first_seen"],
-                enabled=row["enabled"],
-                draining=row["draining"],
-                slot_service={int(n): SlotService(s) for n, s in row["slot_service"].items()},
-                instance_id=row["instance_id"],
+                agent_id=row.id,
+                pool=row.pool,
+                slots=row.slots,
+                first_seen=row.first_seen,
+                enabled=row.enabled,
+                draining=row.draining,
+                slot_service={int(n): SlotService(s) for n, s in row.slot_service.items()},
+                instance_id=row.instance_id,
             )
             for row in rows
         ]

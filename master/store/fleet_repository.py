@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlmodel import col, select
+from sqlalchemy import select
 
 from master.store.store import Store
 from master.store.tables import FleetInstance, FleetIntent, Meta
 from master.store.unit_of_work import UnitOfWork
+from windlass.base.json_types import JsonObject
 
 MEMORY_KEY = "fleet.capacity_memory"
 
@@ -19,9 +19,9 @@ MEMORY_KEY = "fleet.capacity_memory"
 class LoadedFleet:
     """Implements `provisioner.ports.FleetDocuments`."""
 
-    intents: Sequence[tuple[str, dict[str, Any]]]
-    instances: Sequence[tuple[str, dict[str, Any]]]
-    memory: dict[str, Any] | None
+    intents: Sequence[tuple[str, JsonObject]]
+    instances: Sequence[tuple[str, JsonObject]]
+    memory: JsonObject | None
 
 
 class FleetRepository:
@@ -31,27 +31,25 @@ class FleetRepository:
         self._store = store
 
     async def load(self) -> LoadedFleet:
-        intents = await self._store.rows(
-            select(FleetIntent).where(col(FleetIntent.finished).is_(False)).order_by(FleetIntent.id)
+        intents = await self._store.read(
+            select(FleetIntent).where(FleetIntent.finished.is_(False)).order_by(FleetIntent.id)
         )
-        instances = await self._store.rows(
-            select(FleetInstance)
-            .where(col(FleetInstance.gone).is_(False))
-            .order_by(FleetInstance.id)
+        instances = await self._store.read(
+            select(FleetInstance).where(FleetInstance.gone.is_(False)).order_by(FleetInstance.id)
         )
-        memory = await self._store.row(select(Meta).where(Meta.key == MEMORY_KEY))
+        memory = await self._store.read_one(select(Meta).where(Meta.key == MEMORY_KEY))
         return LoadedFleet(
-            intents=[(row["id"], row["document"]) for row in intents],
-            instances=[(row["id"], row["document"]) for row in instances],
-            memory=memory["value"] if memory else None,
+            intents=[(row.id, row.document) for row in intents],
+            instances=[(row.id, row.document) for row in instances],
+            memory=memory.value if memory else None,
         )
 
     async def save(
         self,
         *,
-        intents: Sequence[tuple[str, dict[str, Any]]] = (),
-        instances: Sequence[tuple[str, str, bool, dict[str, Any]]] = (),
-        memory: dict[str, Any] | None = None,
+        intents: Sequence[tuple[str, JsonObject]] = (),
+        instances: Sequence[tuple[str, str, bool, JsonObject]] = (),
+        memory: JsonObject | None = None,
     ) -> None:
         """One commit. An intent whose document says `"finished": true` is not loaded again."""
         unit = UnitOfWork()

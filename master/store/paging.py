@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, TypeVarTuple
 
-from sqlalchemy import RowMapping, Select, SQLColumnExpression, func, select
+from sqlalchemy import Select, SQLColumnExpression, func
 
 from master.store.store import Store
 from windlass.base.errors import InvalidArgument
@@ -15,8 +15,7 @@ MAX_PAGE = 100_000
 """Rows of one answer, whatever `limit` says."""
 
 T = TypeVar("T")
-Row: TypeAlias = RowMapping
-Statement: TypeAlias = Select[*tuple[Any, ...]]
+Ts = TypeVarTuple("Ts")
 Sorts: TypeAlias = Mapping[str, SQLColumnExpression[Any]]
 """What a list can be sorted by, in words of its own."""
 
@@ -42,22 +41,26 @@ class Paged(Generic[T]):
 
 
 async def read_page(
-    store: Store, statement: Statement, sorts: Sorts, page: Page, tie: SQLColumnExpression[Any]
-) -> Paged[Row]:
+    store: Store,
+    statement: Select[*Ts],
+    row: Callable[[*Ts], T],
+    sorts: Sorts,
+    page: Page,
+    tie: SQLColumnExpression[Any],
+) -> Paged[T]:
     """Two queries: how many, and the page. `tie` orders rows that sort alike."""
-    counted = await store.row(
-        select(func.count().label("total")).select_from(statement.order_by(None).subquery())
-    )
-    total = int(counted["total"]) if counted else 0
+    # Of the same joins and conditions, but without computing what the rows would show.
+    counted = statement.with_only_columns(func.count(), maintain_column_froms=True)
+    total = await store.read_one(counted) or 0
     offset, limit = place(page, total)
     ordered = in_order(statement, sorts, page, tie)
-    rows = await store.rows(ordered.offset(offset).limit(min(limit, MAX_PAGE)))
+    rows = await store.read(ordered.offset(offset).limit(min(limit, MAX_PAGE)), row)
     return Paged(rows=rows, total=total, offset=offset, limit=limit)
 
 
 def in_order(
-    statement: Statement, sorts: Sorts, page: Page, tie: SQLColumnExpression[Any]
-) -> Statement:
+    statement: Select[*Ts], sorts: Sorts, page: Page, tie: SQLColumnExpression[Any]
+) -> Select[*Ts]:
     """Nulls last in either direction. Raises InvalidArgument for an unknown word."""
     key = sorts.get(page.sort)
     if key is None:

@@ -10,15 +10,16 @@ async with asyncio.TaskGroup() as group:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple, overload
 
-from sqlalchemy import Connection, Executable, Integer, RowMapping, func, select
+from sqlalchemy import Connection, Executable, Integer, RowMapping, Select, func, select
 from sqlmodel import SQLModel
 
 from master.store import lease, unit_of_work
 from master.store.database import Database, open_database
 from master.store.faults import as_windlass_error
 from master.store.migrate import STATE, upgrade
+from master.store.rows import fetch
 from master.store.statements import BulkRows, apply_bulk, apply_units, count_rows, table_of
 from master.store.unit_of_work import UnitOfWork
 from master.store.writer import Lane, Writer
@@ -26,6 +27,8 @@ from windlass.base.clock import Clock
 from windlass.base.errors import LeaseLost
 
 T = TypeVar("T")
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 
 UNIT_ROWS = 2_000
 """Rows of state in one transaction: some ten milliseconds."""
@@ -114,6 +117,28 @@ class Store:
     async def row(self, statement: Executable) -> RowMapping | None:
         """The only row of a SELECT, or None."""
         found = await self.rows(statement)
+        if len(found) > 1:
+            raise ValueError(f"{len(found)} rows where one was expected")
+        return found[0] if found else None
+
+    @overload
+    async def read(self, statement: Select[T], /) -> list[T]: ...
+    @overload
+    async def read(self, statement: Select[*Ts], row: Callable[[*Ts], R], /) -> list[R]: ...
+    async def read(self, statement: Any, row: Any = None, /) -> list[Any]:
+        """What a SELECT finds, as `fetch` says it, at one point in time and with every commit that has returned."""
+        try:
+            return await self._database.read(lambda connection: fetch(connection, statement, row))
+        except Exception as error:
+            raise as_windlass_error(error) from error
+
+    @overload
+    async def read_one(self, statement: Select[T], /) -> T | None: ...
+    @overload
+    async def read_one(self, statement: Select[*Ts], row: Callable[[*Ts], R], /) -> R | None: ...
+    async def read_one(self, statement: Any, row: Any = None, /) -> Any:
+        """The only row of a SELECT, or None."""
+        found = await self.read(statement, row)
         if len(found) > 1:
             raise ValueError(f"{len(found)} rows where one was expected")
         return found[0] if found else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import ColumnElement, or_, select
-from sqlmodel import col
 
 from master.core.visibility import Visibility
 from master.store import tables
@@ -28,21 +27,21 @@ def workspace_visible(workspace_id: Any, visible: Visibility) -> Conditions:
 def project_visible(project_id: Any, visible: Visibility) -> Conditions:
     if visible.is_everything:
         return []
-    here = workspace_visible(col(_P.workspace_id), visible)
-    return [project_id.in_(select(col(_P.id)).where(*here))]
+    here = workspace_visible(_P.workspace_id, visible)
+    return [project_id.in_(select(_P.id).where(*here))]
 
 
 def experiment_visible(experiment_id: Any, visible: Visibility) -> Conditions:
     if visible.is_everything:
         return []
-    here = project_visible(col(_E.project_id), visible)
-    return [experiment_id.in_(select(col(_E.id)).where(*here))]
+    here = project_visible(_E.project_id, visible)
+    return [experiment_id.in_(select(_E.id).where(*here))]
 
 
 def task_visible(task_id: Any, visible: Visibility) -> Conditions:
     """Of an experiment, or a command."""
     if visible.is_everything:
         return []
-    of_experiments = select(col(_K.id)).where(*experiment_visible(col(_K.experiment_id), visible))
-    commands = select(col(_C.id)).where(*workspace_visible(col(_C.workspace_id), visible))
+    of_experiments = select(_K.id).where(*experiment_visible(_K.experiment_id, visible))
+    commands = select(_C.id).where(*workspace_visible(_C.workspace_id, visible))
     return [or_(task_id.in_(of_experiments), task_id.in_(commands))]

@@ -1,67 +1,59 @@
-"""Reads of commands, those that are over included, for the API: one or two queries each."""
+"""Reads of tasks, their allocations and what they run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from sqlalchemy import or_, select
-from sqlmodel import col
+from sqlalchemy import func, select
 
 from master.core.visibility import Visibility
 from master.store import tables
-from master.store.paging import Page, Paged, Row, Sorts, Statement, read_page
-from master.store.statements import table_of
 from master.store.store import Store
-from master.store.visible import workspace_visible
+from master.store.visible import experiment_visible, task_visible
 from windlass.base.errors import NotFound
 
-_C, _U = tables.Command, tables.User
 
-SORTS: Sorts = {
-    "start_time": col(_C.created_at),
-    "id": col(_C.id),
-    "description": col(_C.description),
-    "workspace_id": col(_C.workspace_id),
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandFilter:
-    """All given conditions must hold; an owner is named by name or by id."""
-
-    users: tuple[str, ...] = ()
-    """In lower case."""
-    user_ids: tuple[int, ...] = ()
-    workspace_id: int = 0
-    """0: all."""
-
-
-class CommandQueries:
-    """Rows of `tables.Command` with `username` and `display_name` of the owner."""
-
+class TaskQueries:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def command(self, command_id: str, visible: Visibility) -> Row:
-        row = await self._store.row(_commands(visible).where(col(_C.id) == command_id))
+    async def task(self, task_id: str, visible: Visibility) -> tables.Task:
+        task = tables.Task
+        row = await self._store.read_one(
+            select(task).where(task.id == task_id, *task_visible(task.id, visible))
+        )
         if row is None:
-            raise NotFound("command", command_id)
+            raise NotFound("task", task_id)
         return row
 
-    async def commands(self, where: CommandFilter, page: Page, visible: Visibility) -> Paged[Row]:
-        statement = _commands(visible)
-        if where.users or where.user_ids:
-            statement = statement.where(
-                or_(col(_U.username).in_(where.users), col(_C.owner_id).in_(where.user_ids))
-            )
-        if where.workspace_id:
-            statement = statement.where(col(_C.workspace_id) == where.workspace_id)
-        return await read_page(self._store, statement, SORTS, page, tie=col(_C.id))
+    async def allocations(self, task_id: str) -> Sequence[tables.Allocation]:
+        """Allocations of a task, newest first."""
+        allocation = tables.Allocation
+        return await self._store.read(
+            select(allocation)
+            .where(allocation.task_id == task_id)
+            .order_by(allocation.run_id.desc())
+        )
 
+    async def task_of_trial(self, trial_id: int, visible: Visibility) -> str:
+        """Its current task."""
+        trial = tables.Trial
+        here = (trial.id == trial_id, *experiment_visible(trial.experiment_id, visible))
+        task_id = await self._store.read_one(select(trial.task_id).where(*here))
+        if task_id is None:
+            raise NotFound("trial", trial_id)
+        return task_id
 
-def _commands(visible: Visibility) -> Statement:
-    return (
-        select(table_of(_C), col(_U.username), col(_U.display_name))
-        .join(_U, col(_U.id) == col(_C.owner_id))
-        .where(*workspace_visible(col(_C.workspace_id), visible))
-    )
+    async def context_of_task(self, task_id: str, visible: Visibility) -> str | None:
+        """The blob of the files that the task runs; None if it has none."""
+        task, experiment, command = tables.Task, tables.Experiment, tables.Command
+        found = await self._store.read(
+            select(func.coalesce(experiment.model_definition, command.context))
+            .select_from(task)
+            .outerjoin(experiment, experiment.id == task.experiment_id)
+            .outerjoin(command, command.id == task.id)
+            .where(task.id == task_id, *task_visible(task.id, visible))
+        )
+        if not found:
+            raise NotFound("task", task_id)
+        return found[0]

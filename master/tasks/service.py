@@ -28,9 +28,9 @@ from master.store.blobs import BlobStore
 from master.store.contexts import ContextFile, store_context
 from master.store.store import Store
 from master.tasks import machine
+from master.tasks.command_queries import CommandQueries
 from master.tasks.live import LiveCommand, LiveParts
 from master.tasks.persistence import command_from_row
-from master.tasks.queries import CommandQueries
 from master.tasks.state import CommandPhase, CommandState
 from master.tasks.task_spec import CommandSpecs
 from rm_backends.base import AllocationRequest, JobOrder, RestoreRecord
@@ -180,7 +180,7 @@ class CommandService:
         live = self._live.get(command_id)
         if live is None:
             row = await self._queries.command(command_id, EVERYTHING)
-            raise InvalidState(f"command {command_id} is over ({row['exit_status']})")
+            raise InvalidState(f"command {command_id} is over ({row.command.exit_status})")
         await live.change_job(change)
 
     # --- live state -----------------------------------------------------------------------------------------------

@@ -25,9 +25,11 @@ from master.api.request_models import (
     word,
 )
 from master.api.services import Api, TheApi
+from master.experiments.checkpoint_queries import CheckpointKey, CheckpointRow
 from master.experiments.metrics import number
 from master.experiments.reports import CheckpointReport
-from master.store.paging import Row, cut
+from master.store.paging import cut
+from master.store.tables import Checkpoint
 from windlass.base.errors import InvalidArgument
 
 router = APIRouter(route_class=ApiRoute, tags=["checkpoints"])
@@ -37,13 +39,13 @@ SORTS = ("UUID", "TRIAL_ID", "BATCH_NUMBER", "END_TIME", "STATE", "SEARCHER_METR
 State = Annotated[str, AfterValidator(word("STATE_", STATES))]
 Sizes = dict[Text, Annotated[Int64, Field(ge=0)]]
 
-_KEYS: dict[str, Callable[[Row], Any]] = {
-    "UUID": lambda row: row["uuid"],
-    "TRIAL_ID": lambda row: row["trial_id"] or 0,
-    "BATCH_NUMBER": lambda row: row["steps"],
-    "END_TIME": lambda row: row["reported_at"],
-    "STATE": lambda row: row["state"],
-    "": lambda row: row["reported_at"],
+_KEYS: dict[str, Callable[[CheckpointKey], Any]] = {
+    "UUID": lambda row: row.uuid,
+    "TRIAL_ID": lambda row: row.trial_id or 0,
+    "BATCH_NUMBER": lambda row: row.steps,
+    "END_TIME": lambda row: row.reported_at,
+    "STATE": lambda row: row.state,
+    "": lambda row: row.reported_at,
 }
 
 
@@ -96,7 +98,7 @@ async def patch(body: Patch, principal: Caller, api: TheApi) -> Response:
     changes = {c.uuid: c.resources.resources for c in body.checkpoints if c.resources is not None}
     if principal.task_id is not None:
         for row in await api.reads.checkpoints.by_uuid(list(changes)):
-            require_task(principal, row["task_id"])
+            require_task(principal, row.checkpoint.task_id)
     await api.services.reports.patch_checkpoints(changes)
     return reply()
 
@@ -118,7 +120,7 @@ async def of_experiment(
     id: RowId, query: Annotated[ListCheckpoints, Query()], visible: Visible, api: TheApi
 ) -> Response:
     row = await api.reads.experiments.experiment(id, visible)
-    searcher = row["config"].get("searcher") or {}
+    searcher = row.experiment.config.get("searcher") or {}
     keys = await api.reads.checkpoints.keys(experiment_id=id, states=_states(query))
     best_first = not searcher.get("smaller_is_better", True) if not query.order_by else None
     return await _list(api, keys, query, str(searcher.get("metric", "")), best_first)
@@ -129,7 +131,7 @@ async def of_trial(
     id: RowId, query: Annotated[ListCheckpoints, Query()], visible: Visible, api: TheApi
 ) -> Response:
     row = await api.reads.experiments.trial(id, visible)
-    searcher = row["experiment_config"].get("searcher") or {}
+    searcher = row.experiment_config.get("searcher") or {}
     keys = await api.reads.checkpoints.keys(trial_id=id, states=_states(query))
     return await _list(api, keys, query, str(searcher.get("metric", "")), None)
 
@@ -140,7 +142,7 @@ def _states(query: ListCheckpoints) -> list[str]:
 
 async def _list(
     api: Api,
-    keys: Sequence[Row],
+    keys: Sequence[CheckpointKey],
     query: ListCheckpoints,
     searcher: str,
     best_first: bool | None,
@@ -157,18 +159,20 @@ async def _list(
         ordered = await _by_metric(api, keys, metric, descending)
     else:
         key = _KEYS[query.sort_by_attr]
-        ordered = sorted(keys, key=lambda row: (key(row), row["uuid"]), reverse=descending)
+        ordered = sorted(keys, key=lambda row: (key(row), row.uuid), reverse=descending)
     page = cut(ordered, query.page())
-    rows = await api.reads.checkpoints.by_uuid([row["uuid"] for row in page.rows])
+    rows = await api.reads.checkpoints.by_uuid([row.uuid for row in page.rows])
     return reply({"checkpoints": await _with_metrics(api, rows), "pagination": pagination(page)})
 
 
-async def _by_metric(api: Api, keys: Sequence[Row], metric: str, descending: bool) -> list[Row]:
+async def _by_metric(
+    api: Api, keys: Sequence[CheckpointKey], metric: str, descending: bool
+) -> list[CheckpointKey]:
     """Those that have the metric, then the others in order of time."""
     averages = await api.reads.metrics.averages_at(_places(keys))
 
-    def value(row: Row) -> float | None:
-        at = averages.get((row["trial_id"], row["steps"]), {})
+    def value(row: CheckpointKey) -> float | None:
+        at = averages.get((row.trial_id or 0, row.steps), {})
         found = number(at.get("validation", {}).get(metric))
         return None if found is None or found != found else found
 
@@ -177,10 +181,13 @@ async def _by_metric(api: Api, keys: Sequence[Row], metric: str, descending: boo
     return [row for _, row in ranked] + [row for row in keys if value(row) is None]
 
 
-async def _with_metrics(api: Api, rows: Sequence[Row]) -> list[dict[str, Any]]:
-    averages = await api.reads.metrics.averages_at(_places(rows))
-    return [checkpoint(row, averages.get((row["trial_id"], row["steps"]), {})) for row in rows]
+async def _with_metrics(api: Api, rows: Sequence[CheckpointRow]) -> list[dict[str, Any]]:
+    averages = await api.reads.metrics.averages_at(_places([row.checkpoint for row in rows]))
+    return [
+        checkpoint(row, averages.get((row.checkpoint.trial_id or 0, row.checkpoint.steps), {}))
+        for row in rows
+    ]
 
 
-def _places(rows: Sequence[Row]) -> list[tuple[int, int]]:
-    return [(row["trial_id"], row["steps"]) for row in rows if row["trial_id"] is not None]
+def _places(rows: Sequence[CheckpointKey | Checkpoint]) -> list[tuple[int, int]]:
+    return [(row.trial_id, row.steps) for row in rows if row.trial_id is not None]

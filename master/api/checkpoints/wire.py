@@ -6,27 +6,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from master.api.values import finite, sizes, time
+from master.experiments.checkpoint_queries import CheckpointRow
 from master.experiments.metrics import number
-from master.store.paging import Row
+from master.store.tables import Checkpoint
 
 
-def checkpoint(row: Row, averages: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def checkpoint(row: CheckpointRow, averages: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """`averages`: group -> metrics reported at the checkpoint's steps."""
-    config = row["experiment_config"]
+    config = row.experiment_config
     return {
-        "uuid": row["uuid"],
-        "taskId": row["task_id"],
-        "allocationId": row["allocation_id"],
-        "reportTime": time(row["reported_at"]),
-        "resources": sizes(row["resources"]),
-        "metadata": finite(row["meta"]),
-        "state": f"STATE_{row['state']}",
-        "storageId": row["storage_id"],
+        "uuid": row.checkpoint.uuid,
+        "taskId": row.checkpoint.task_id,
+        "allocationId": row.checkpoint.allocation_id,
+        "reportTime": time(row.checkpoint.reported_at),
+        "resources": sizes(row.checkpoint.resources),
+        "metadata": finite(row.checkpoint.meta),
+        "state": f"STATE_{row.checkpoint.state}",
+        "storageId": row.checkpoint.storage_id,
         "training": {
-            "trialId": row["trial_id"],
-            "experimentId": row["experiment_id"],
+            "trialId": row.checkpoint.trial_id,
+            "experimentId": row.checkpoint.experiment_id,
             "experimentConfig": finite(config),
-            "hparams": finite(row["hparams"]),
+            "hparams": finite(row.hparams),
             "trainingMetrics": _metrics(averages.get("training")),
             "validationMetrics": _metrics(averages.get("validation")),
             "searcherMetric": finite(searcher_metric(config, averages)),
@@ -46,14 +47,14 @@ def _metrics(averages: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return None if averages is None else {"avgMetrics": finite(averages), "batchMetrics": []}
 
 
-def checkpoint_workload(row: Row) -> dict[str, Any]:
-    state = row["state"]
+def checkpoint_workload(row: Checkpoint) -> dict[str, Any]:
+    state = row.state
     return {
-        "uuid": row["uuid"],
-        "endTime": time(row["reported_at"]),
+        "uuid": row.uuid,
+        "endTime": time(row.reported_at),
         # `det trial describe` of the published client ends with an assertion on PARTIALLY_DELETED.
         "state": f"STATE_{'COMPLETED' if state == 'PARTIALLY_DELETED' else state}",
-        "resources": sizes(row["resources"]),
-        "totalBatches": row["steps"],
-        "metadata": finite(row["meta"]),
+        "resources": sizes(row.resources),
+        "totalBatches": row.steps,
+        "metadata": finite(row.meta),
     }

@@ -20,8 +20,7 @@ from master.api.values import finite
 from master.auth.principal import Principal
 from master.core.visibility import EVERYTHING, Visibility
 from master.store.contexts import ContextFile
-from master.store.paging import Row
-from master.tasks.queries import CommandFilter
+from master.tasks.command_queries import CommandFilter, CommandRow
 from master.tasks.service import NewCommand
 from windlass.base.errors import NotFound, PermissionDenied
 
@@ -108,7 +107,7 @@ async def list_commands(
 @router.get("/{command_id}")
 async def get(command_id: CommandId, visible: Visible, api: TheApi) -> Response:
     row = await api.reads.commands.command(command_id, visible)
-    return reply({"command": _json(api, row), "config": finite(row["config"])})
+    return reply({"command": _json(api, row), "config": finite(row.command.config)})
 
 
 @router.post("/{command_id}/kill")
@@ -134,9 +133,9 @@ async def set_priority(
 async def _require_owner(api: Api, principal: Principal, command_id: str) -> None:
     """Raises NotFound, PermissionDenied."""
     row = await api.reads.commands.command(command_id, EVERYTHING)
-    if not principal.admin and row["owner_id"] != principal.user_id:
+    if not principal.admin and row.command.owner_id != principal.user_id:
         raise PermissionDenied(
-            f"command {command_id} is {row['username']}'s: only they and admins may end it"
+            f"command {command_id} is {row.username}'s: only they and admins may end it"
         )
 
 
@@ -145,8 +144,8 @@ async def _command_json(api: Api, command_id: str, visible: Visibility) -> dict[
     return _json(api, await api.reads.commands.command(command_id, visible))
 
 
-def _json(api: Api, row: Row) -> dict[str, Any]:
-    live = api.services.commands.live(row["id"])
+def _json(api: Api, row: CommandRow) -> dict[str, Any]:
+    live = api.services.commands.live(row.command.id)
     if live is None:
         return wire.command(row, None)
     return wire.command(row, live.state, api.services.commands.waiting_reason(live.state))

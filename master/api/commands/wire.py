@@ -9,7 +9,7 @@ from master.allocations.machine import AllocationPhase, AllocationState
 from master.api.values import time
 from master.auth.principal import Principal
 from master.core.reasons import Reason
-from master.store.paging import Row
+from master.tasks.command_queries import CommandRow
 from master.tasks.service import Checked
 from master.tasks.state import CommandPhase, CommandState
 
@@ -25,23 +25,27 @@ _STATES: Mapping[AllocationPhase, str] = {
 """What users see of an active command, by the phase of its newest allocation."""
 
 
-def command(row: Row, live: CommandState | None, waiting: Reason | None = None) -> dict[str, Any]:
+def command(
+    row: CommandRow, live: CommandState | None, waiting: Reason | None = None
+) -> dict[str, Any]:
     """`row` with its owner's names; `live`: its state in memory, which may be newer."""
     allocation = live.open_allocation if live is not None else None
     return {
-        "id": row["id"],
-        "description": row["description"],
-        "state": _state(CommandPhase(row["state"]) if live is None else live.phase, allocation),
-        "startTime": time(row["created_at"]),
-        "endTime": time(row["ended_at"] if live is None else live.ended_at),
+        "id": row.command.id,
+        "description": row.command.description,
+        "state": _state(
+            CommandPhase(row.command.state) if live is None else live.phase, allocation
+        ),
+        "startTime": time(row.command.created_at),
+        "endTime": time(row.command.ended_at if live is None else live.ended_at),
         "container": _container(allocation),
-        "username": row["username"],
-        "displayName": row["display_name"],
-        "userId": row["owner_id"],
-        "resourcePool": row["resource_pool"],
-        "exitStatus": row["exit_status"] if live is None else live.exit_status,
-        "jobId": row["job_id"],
-        "workspaceId": row["workspace_id"],
+        "username": row.username,
+        "displayName": row.display_name,
+        "userId": row.command.owner_id,
+        "resourcePool": row.command.resource_pool,
+        "exitStatus": row.command.exit_status if live is None else live.exit_status,
+        "jobId": row.command.job_id,
+        "workspaceId": row.command.workspace_id,
         "waitingReason": waiting.text if waiting is not None else None,
     }
 

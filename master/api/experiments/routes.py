@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -30,8 +30,9 @@ from master.core.reasons import Reason
 from master.core.visibility import Visibility
 from master.experiments.creation import NewExperiment
 from master.experiments.live import LiveExperiment
-from master.experiments.queries import ExperimentFilter
-from master.store.paging import Page, Row
+from master.experiments.queries import ExperimentFilter, ExperimentRow
+from master.store.paging import Page
+from master.store.tables import Trial
 from windlass.base.errors import NotFound
 
 router = APIRouter(route_class=ApiRoute, tags=["experiments"])
@@ -114,9 +115,9 @@ async def list_experiments(
     now = api.services.clock.now()
     items = []
     for row in found.rows:
-        live = api.services.experiments.live(row["id"])
+        live = api.services.experiments.live(row.experiment.id)
         item = wire.experiment(row, live, now, waiting=_waiting(api, live), notes="omitted")
-        items.append({**item, "bestTrialSearcherMetric": finite(best.get(row["id"]))})
+        items.append({**item, "bestTrialSearcherMetric": finite(best.get(row.experiment.id))})
     return reply({"experiments": items, "pagination": pagination(found)})
 
 
@@ -137,7 +138,7 @@ async def list_trials(
 @router.get("/api/v1/experiments/{experiment_id}/model_def")
 async def model_definition(experiment_id: RowId, visible: Visible, api: TheApi) -> Response:
     row = await api.reads.experiments.experiment(experiment_id, visible)
-    blob = row["model_definition"]
+    blob = row.experiment.model_definition
     content = await api.services.blobs.get(blob) if blob else b""
     return reply({"b64Tgz": base64.b64encode(content).decode()})
 
@@ -148,7 +149,7 @@ async def best_metric(experiment_id: RowId, visible: Visible, api: TheApi) -> Re
     trial = await _best_trial(api, row)
     if trial is None:
         raise NotFound("validation metric of experiment", experiment_id)
-    return reply({"metric": finite(trial["searcher_metric"])})
+    return reply({"metric": finite(trial.searcher_metric)})
 
 
 async def experiment_json(api: Api, experiment_id: int, visible: Visibility) -> dict[str, Any]:
@@ -165,24 +166,24 @@ async def experiment_json(api: Api, experiment_id: int, visible: Visibility) -> 
     )
 
 
-async def _best_trial(api: Api, row: Row) -> Row | None:
+async def _best_trial(api: Api, row: ExperimentRow) -> Trial | None:
     return await api.reads.experiments.best_trial(
-        row["id"], smaller_is_better=_smaller_is_better(row)
+        row.experiment.id, smaller_is_better=_smaller_is_better(row)
     )
 
 
-def _smaller_is_better(row: Row) -> bool:
-    searcher: Mapping[str, Any] = row["config"].get("searcher") or {}
+def _smaller_is_better(row: ExperimentRow) -> bool:
+    searcher: Mapping[str, Any] = row.experiment.config.get("searcher") or {}
     return bool(searcher.get("smaller_is_better", True))
 
 
-async def _best(api: Api, rows: list[Row] | Any) -> dict[int, float]:
+async def _best(api: Api, rows: Sequence[ExperimentRow]) -> dict[int, float | None]:
     """experiment -> its best searcher metric."""
-    extremes = await api.reads.experiments.best_metrics([row["id"] for row in rows])
+    extremes = await api.reads.experiments.best_metrics([row.experiment.id for row in rows])
     return {
-        row["id"]: extremes[row["id"]][0 if _smaller_is_better(row) else 1]
+        id_: found.smallest if _smaller_is_better(row) else found.largest
         for row in rows
-        if row["id"] in extremes
+        if (found := extremes.get(id_ := row.experiment.id)) is not None
     }
 
 

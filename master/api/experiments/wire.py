@@ -9,13 +9,14 @@ from typing import Any
 from master.api.values import RUN_ORDER, allocation_state, finite, time
 from master.core.reasons import Reason
 from master.experiments.live import LiveExperiment
+from master.experiments.queries import ExperimentRow
 from master.experiments.state import Phase
-from master.store.paging import Row
+from master.store.tables import Trial
 
 
-def state(row: Row, live: LiveExperiment | None) -> str:
+def state(row: ExperimentRow, live: LiveExperiment | None) -> str:
     """ACTIVE is refined by what its trials' runs do: the most progressed one tells."""
-    phase = live.state.phase if live is not None else Phase(row["state"])
+    phase = live.state.phase if live is not None else Phase(row.experiment.state)
     if phase is not Phase.ACTIVE:
         return f"STATE_{phase}"
     if live is None:
@@ -25,56 +26,58 @@ def state(row: Row, live: LiveExperiment | None) -> str:
 
 
 def experiment(
-    row: Row,
+    row: ExperimentRow,
     live: LiveExperiment | None,
     now: datetime,
     *,
     trial_ids: Sequence[int] = (),
-    best_trial: Row | None = None,
+    best_trial: Trial | None = None,
     waiting: Reason | None = None,
     notes: str | None = None,
 ) -> dict[str, Any]:
     """`notes` replaces the stored ones: lists hide them."""
-    config = row["config"]
+    config = row.experiment.config
     searcher = config.get("searcher") or {}
     return {
-        "id": row["id"],
-        "jobId": row["job_id"],
-        "name": row["name"],
-        "description": row["description"],
-        "labels": row["labels"],
-        "notes": row["notes"] if notes is None else notes,
-        "archived": row["archived"],
-        "unmanaged": row["unmanaged"],
+        "id": row.experiment.id,
+        "jobId": row.experiment.job_id,
+        "name": row.experiment.name,
+        "description": row.experiment.description,
+        "labels": row.experiment.labels,
+        "notes": row.experiment.notes if notes is None else notes,
+        "archived": row.experiment.archived,
+        "unmanaged": row.experiment.unmanaged,
         "state": state(row, live),
-        "progress": finite(row["progress"]),
-        "startTime": time(row["created_at"]),
-        "endTime": time(row["ended_at"]),
-        "duration": int(((row["ended_at"] or now) - row["created_at"]).total_seconds()),
-        "username": row["username"],
-        "displayName": row["display_name"],
-        "userId": row["owner_id"],
-        "resourcePool": row["resource_pool"],
+        "progress": finite(row.experiment.progress),
+        "startTime": time(row.experiment.created_at),
+        "endTime": time(row.experiment.ended_at),
+        "duration": int(
+            ((row.experiment.ended_at or now) - row.experiment.created_at).total_seconds()
+        ),
+        "username": row.username,
+        "displayName": row.display_name,
+        "userId": row.experiment.owner_id,
+        "resourcePool": row.experiment.resource_pool,
         "searcherType": searcher.get("name", ""),
         "searcherMetric": searcher.get("metric"),
         "hyperparameters": finite(config.get("hyperparameters") or {}),
         "config": finite(config),
-        "originalConfig": row["original_config"],
-        "numTrials": row["num_trials"],
+        "originalConfig": row.experiment.original_config,
+        "numTrials": row.num_trials,
         "trialIds": list(trial_ids),
-        "bestTrialId": best_trial["id"] if best_trial is not None else None,
-        "bestTrialSearcherMetric": finite(best_trial["searcher_metric"]) if best_trial else None,
-        "checkpointCount": row["checkpoint_count"],
-        "checkpointSize": str(row["checkpoint_size"]),
-        "forkedFrom": row["parent_id"],
-        "projectId": row["project_id"],
-        "projectName": row["project_name"],
-        "projectOwnerId": row["project_owner_id"],
-        "workspaceId": row["workspace_id"],
-        "workspaceName": row["workspace_name"],
-        "parentArchived": row["parent_archived"],
-        "externalExperimentId": row["external_id"],
-        "error": row["error"],
+        "bestTrialId": best_trial.id if best_trial is not None else None,
+        "bestTrialSearcherMetric": finite(best_trial.searcher_metric) if best_trial else None,
+        "checkpointCount": row.checkpoint_count,
+        "checkpointSize": str(row.checkpoint_size),
+        "forkedFrom": row.experiment.parent_id,
+        "projectId": row.experiment.project_id,
+        "projectName": row.project.name,
+        "projectOwnerId": row.project.user_id,
+        "workspaceId": row.project.workspace_id,
+        "workspaceName": row.workspace_name,
+        "parentArchived": row.project.archived,
+        "externalExperimentId": row.experiment.external_id,
+        "error": row.experiment.error,
         "waitingReason": waiting.text if waiting is not None else None,
     }
 

@@ -127,7 +127,7 @@ async def of_trial(trial_id: RowId, query: Filters, visible: Visible, api: TheAp
 @router.get("/api/v1/tasks/{task_id}/logs")
 async def of_task(task_id: str, query: Filters, visible: Visible, api: TheApi) -> Response:
     row = await api.reads.tasks.task(task_id, visible)
-    trial_id = row["trial_id"]
+    trial_id = row.trial_id
     over = partial(_command_over, api, task_id)
     if trial_id is not None:
         over = partial(_trial_over, api, trial_id)

@@ -9,7 +9,7 @@ from master.allocations.machine import AllocationPhase, AllocationState, Contain
 from master.allocations.persistence import allocation_from_document
 from master.api.agents.wire import device
 from master.api.values import time
-from master.store.paging import Row
+from master.store.tables import Allocation, Task
 from rm_backends.views import AgentView, QueueEntry
 
 _STATES: Mapping[AllocationPhase, str] = {
@@ -23,19 +23,19 @@ _STATES: Mapping[AllocationPhase, str] = {
 }
 
 
-def task(row: Row, allocations: Sequence[Row]) -> dict[str, Any]:
+def task(row: Task, allocations: Sequence[Allocation]) -> dict[str, Any]:
     """`allocations`: its allocations, newest first; the client looks at the first."""
     return {
-        "taskId": row["id"],
-        "taskType": f"TASK_TYPE_{row['type']}",
-        "startTime": time(row["created_at"]),
-        "endTime": time(row["ended_at"]),
+        "taskId": row.id,
+        "taskType": f"TASK_TYPE_{row.type}",
+        "startTime": time(row.created_at),
+        "endTime": time(row.ended_at),
         "allocations": [_allocation(allocation) for allocation in allocations],
     }
 
 
-def _allocation(row: Row) -> dict[str, Any]:
-    state = allocation_from_document(row["document"])
+def _allocation(row: Allocation) -> dict[str, Any]:
+    state = allocation_from_document(row.document)
     return {
         "allocationId": state.id,
         "taskId": state.task_id,
@@ -44,8 +44,8 @@ def _allocation(row: Row) -> dict[str, Any]:
         "slots": state.slots,
         "startTime": time(state.started_at),
         "endTime": time(state.ended_at),
-        "exitReason": row["exit_reason"] or None,
-        "statusCode": row["status_code"],
+        "exitReason": row.exit_reason or None,
+        "statusCode": row.status_code,
     }
 
 

@@ -19,7 +19,8 @@ from master.api.trials import wire
 from master.core.reasons import Reason
 from master.experiments.live import LiveExperiment
 from master.experiments.metrics import TRAINING, VALIDATION, number
-from master.store.paging import Row, cut
+from master.experiments.queries import TrialRow
+from master.store.paging import cut
 
 router = APIRouter(route_class=ApiRoute, tags=["trials"])
 
@@ -100,34 +101,35 @@ async def runner_metadata(
     return reply()
 
 
-async def trials_json(api: Api, rows: Sequence[Row]) -> list[dict[str, Any]]:
+async def trials_json(api: Api, rows: Sequence[TrialRow]) -> list[dict[str, Any]]:
     """Trials in full, with one query for each kind of thing they refer to."""
-    wanted = {row[key] for row in rows for key in ("best_validation_id", "latest_validation_id")}
-    reports = await api.reads.metrics.rows_by_id(sorted(wanted - {None}))
+    trials = [row.trial for row in rows]
+    ids = {id_ for t in trials for id_ in (t.best_validation_id, t.latest_validation_id)}
+    reports = await api.reads.metrics.rows_by_id(sorted(id_ for id_ in ids if id_ is not None))
     at_best = {
-        (row["id"], reports[row["best_validation_id"]]["steps"])
-        for row in rows
-        if row["best_validation_id"] in reports
+        (trial.id, reports[trial.best_validation_id].steps)
+        for trial in trials
+        if trial.best_validation_id in reports
     }
-    checkpoints = await api.reads.checkpoints.of_trials([row["id"] for row in rows])
+    checkpoints = await api.reads.checkpoints.of_trials([trial.id for trial in trials])
     best = {
-        c["trial_id"]: c
+        c.trial_id: c
         for c in checkpoints
-        if (c["trial_id"], c["steps"]) in at_best and c["state"] == "COMPLETED"
+        if (c.trial_id, c.steps) in at_best and c.state == "COMPLETED"
     }
     now = api.services.clock.now()
-    seconds = await api.reads.metrics.slot_seconds([row["task_id"] for row in rows], now)
+    seconds = await api.reads.metrics.slot_seconds([trial.task_id for trial in trials], now)
     items = []
     for row in rows:
-        live = api.services.experiments.live(row["experiment_id"])
+        live = api.services.experiments.live(row.trial.experiment_id)
         items.append(
             wire.trial(
                 row,
                 live,
                 reports=reports,
-                best_checkpoint=best.get(row["id"]),
-                slot_seconds=seconds.get(row["task_id"], 0.0),
-                waiting=_waiting(api, live, row["request_id"]),
+                best_checkpoint=best.get(row.trial.id),
+                slot_seconds=seconds.get(row.trial.task_id, 0.0),
+                waiting=_waiting(api, live, row.trial.request_id),
             )
         )
     return items
@@ -146,14 +148,14 @@ async def _workloads(api: Api, trial_id: int, query: ListWorkloads) -> list[dict
     items: list[dict[str, Any]] = []
     groups = _groups(query)
     if groups:
-        for row in await api.reads.metrics.reports(trial_id, groups):
-            kind: Kind = "validation" if row["group"] == VALIDATION else "training"
+        for report in await api.reads.metrics.reports(trial_id, groups):
+            kind: Kind = "validation" if report.group == VALIDATION else "training"
             batches = query.include_batch_metrics
-            items.append(_item(kind, wire.metrics_workload(row, batches=batches)))
+            items.append(_item(kind, wire.metrics_workload(report, batches=batches)))
     if query.filter != "VALIDATION":
-        for row in await api.reads.checkpoints.of_trials([trial_id]):
-            if not (query.remove_deleted_checkpoints and row["state"] == "DELETED"):
-                items.append(_item("checkpoint", checkpoint_workload(row)))
+        for checkpoint in await api.reads.checkpoints.of_trials([trial_id]):
+            if not (query.remove_deleted_checkpoints and checkpoint.state == "DELETED"):
+                items.append(_item("checkpoint", checkpoint_workload(checkpoint)))
     return items
 
 

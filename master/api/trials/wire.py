@@ -9,18 +9,19 @@ from master.api.checkpoints.wire import checkpoint_workload
 from master.api.values import allocation_state, finite, time
 from master.core.reasons import Reason
 from master.experiments.live import LiveExperiment
+from master.experiments.queries import TrialRow
 from master.experiments.state import Phase
-from master.store.paging import Row
+from master.store.tables import Checkpoint, Metric
 
 
-def state(row: Row, live: LiveExperiment | None) -> str:
+def state(row: TrialRow, live: LiveExperiment | None) -> str:
     """A trial that is not over is PAUSED with its experiment, else ACTIVE refined by its allocation."""
     if live is None:
-        phase, experiment = Phase(row["state"]), Phase(row["experiment_state"])
+        phase, experiment = Phase(row.trial.state), Phase(row.experiment_state)
         if phase is Phase.ACTIVE:
             return "STATE_PAUSED" if experiment is Phase.PAUSED else "STATE_QUEUED"
         return f"STATE_{phase}"
-    trial = live.state.trials[row["request_id"]]
+    trial = live.state.trials[row.trial.request_id]
     if trial.phase is not Phase.ACTIVE:
         return f"STATE_{trial.phase}"
     if live.state.phase is Phase.PAUSED:
@@ -29,50 +30,53 @@ def state(row: Row, live: LiveExperiment | None) -> str:
 
 
 def trial(
-    row: Row,
+    row: TrialRow,
     live: LiveExperiment | None,
     *,
-    reports: Mapping[int, Row],
-    best_checkpoint: Row | None,
+    reports: Mapping[int, Metric],
+    best_checkpoint: Checkpoint | None,
     slot_seconds: float,
     waiting: Reason | None = None,
 ) -> dict[str, Any]:
     """`reports` holds at least the best and the latest validation."""
-    restarts = min(row["restarts"], row["experiment_config"].get("max_restarts", row["restarts"]))
-    best, latest = row["best_validation_id"], row["latest_validation_id"]
+    restarts = min(
+        row.trial.restarts, row.experiment_config.get("max_restarts", row.trial.restarts)
+    )
+    best = reports.get(row.trial.best_validation_id or 0)
+    latest = reports.get(row.trial.latest_validation_id or 0)
     return {
-        "id": row["id"],
-        "experimentId": row["experiment_id"],
+        "id": row.trial.id,
+        "experimentId": row.trial.experiment_id,
         "state": state(row, live),
-        "startTime": time(row["created_at"]),
-        "endTime": time(row["ended_at"]),
-        "hparams": finite(row["hparams"]),
+        "startTime": time(row.trial.created_at),
+        "endTime": time(row.trial.ended_at),
+        "hparams": finite(row.trial.hparams),
         "restarts": restarts,
-        "totalBatchesProcessed": row["steps_completed"],
-        "bestValidation": metrics_workload(reports[best]) if best in reports else None,
-        "latestValidation": metrics_workload(reports[latest]) if latest in reports else None,
+        "totalBatchesProcessed": row.trial.steps_completed,
+        "bestValidation": metrics_workload(best) if best else None,
+        "latestValidation": metrics_workload(latest) if latest else None,
         "bestCheckpoint": checkpoint_workload(best_checkpoint) if best_checkpoint else None,
-        "searcherMetricValue": finite(row["searcher_metric"]),
-        "summaryMetrics": finite(row["summary_metrics"]),
-        "checkpointCount": row["checkpoint_count"],
-        "totalCheckpointSize": str(row["checkpoint_size"]),
-        "runnerState": row["runner_state"],
+        "searcherMetricValue": finite(row.trial.searcher_metric),
+        "summaryMetrics": finite(row.trial.summary_metrics),
+        "checkpointCount": row.checkpoint_count,
+        "totalCheckpointSize": str(row.checkpoint_size),
+        "runnerState": row.trial.runner_state,
         "wallClockTime": slot_seconds,
-        "warmStartCheckpointUuid": row["warm_start_checkpoint"],
-        "taskId": row["task_id"],
-        "taskIds": [row["task_id"]],
-        "metadata": finite(row["run_metadata"]),
-        "progress": finite(row["progress"]),
-        "error": row["error"],
+        "warmStartCheckpointUuid": row.trial.warm_start_checkpoint,
+        "taskId": row.trial.task_id,
+        "taskIds": [row.trial.task_id],
+        "metadata": finite(row.trial.run_metadata),
+        "progress": finite(row.trial.progress),
+        "error": row.trial.error,
         "waitingReason": waiting.text if waiting is not None else None,
     }
 
 
-def metrics_workload(row: Row, *, batches: bool = False) -> dict[str, Any]:
-    document = row["metrics"]
+def metrics_workload(row: Metric, *, batches: bool = False) -> dict[str, Any]:
+    document = row.metrics
     return {
-        "endTime": time(row["reported_at"]),
-        "totalBatches": row["steps"] or 0,
+        "endTime": time(row.reported_at),
+        "totalBatches": row.steps or 0,
         "numInputs": 0,
         "metrics": {
             "avgMetrics": finite(document["avg_metrics"]),

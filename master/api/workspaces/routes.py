@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator
@@ -15,10 +15,12 @@ from master.api.replies import reply
 from master.api.request_models import Int32, Paging, RowId, word
 from master.api.services import TheApi
 from master.api.workspaces.wire import project, workspace
-from master.store.paging import Row, cut
+from master.store.paging import cut
+from master.store.tables import Project, Workspace
 
 router = APIRouter(route_class=ApiRoute, tags=["workspaces"])
 
+T = TypeVar("T")
 _SORTS = ("ID", "NAME", "CREATION_TIME", "LAST_EXPERIMENT_START_TIME", "DESCRIPTION")
 
 
@@ -31,22 +33,28 @@ class ListNamed(Paging):
     user_ids: tuple[Int32, ...] = ()
     sort_by: Annotated[str, AfterValidator(word("SORT_BY_", _SORTS))] = ""
 
-    def select(self, rows: Sequence[Row]) -> list[Row]:
-        found = [row for row in rows if self._wants(row)]
-        if self.sort_by in ("NAME", "DESCRIPTION"):
-            key = self.sort_by.lower()
-            found.sort(key=lambda row: (row.get(key, row["name"]).lower(), row["id"]))
-        return found[::-1] if self.order_by == "DESC" else found
-
-    def _wants(self, row: Row) -> bool:
+    def wants(self, of: Workspace | Project, owner: str) -> bool:
         return (
-            (not self.name or self.name.lower() == row["name"].lower())
-            and (not self.name_case_sensitive or self.name_case_sensitive == row["name"])
-            and self.archived in (None, row["archived"])
+            (not self.name or self.name.lower() == of.name.lower())
+            and (not self.name_case_sensitive or self.name_case_sensitive == of.name)
+            and self.archived in (None, of.archived)
             and not self.pinned
-            and (not self.users or row["username"] in self.users)
-            and (not self.user_ids or row["user_id"] in self.user_ids)
+            and (not self.users or owner in self.users)
+            and (not self.user_ids or of.user_id in self.user_ids)
         )
+
+    def order(self, rows: Sequence[T], of: Callable[[T], Workspace | Project]) -> list[T]:
+        """By id as they come, or by name or description."""
+        ordered = list(rows)
+        if self.sort_by == "NAME":
+            ordered.sort(key=lambda row: (of(row).name.lower(), of(row).id))
+        if self.sort_by == "DESCRIPTION":
+            ordered.sort(key=lambda row: (_description(of(row)).lower(), of(row).id))
+        return ordered[::-1] if self.order_by == "DESC" else ordered
+
+
+def _description(of: Workspace | Project) -> str:
+    return of.description if isinstance(of, Project) else of.name
 
 
 Filters = Annotated[ListNamed, Query()]
@@ -54,7 +62,12 @@ Filters = Annotated[ListNamed, Query()]
 
 @router.get("/api/v1/workspaces")
 async def list_workspaces(query: Filters, visible: Visible, api: TheApi) -> Response:
-    page = cut(query.select(await api.reads.workspaces.workspaces(visible)), query.page())
+    rows = [
+        row
+        for row in await api.reads.workspaces.workspaces(visible)
+        if query.wants(row.workspace, row.username)
+    ]
+    page = cut(query.order(rows, lambda row: row.workspace), query.page())
     items = [workspace(row) for row in page.rows]
     return reply({"workspaces": items, "pagination": pagination(page)})
 
@@ -68,7 +81,12 @@ async def get_workspace(id: RowId, visible: Visible, api: TheApi) -> Response:
 async def list_projects(id: RowId, query: Filters, visible: Visible, api: TheApi) -> Response:
     if id:
         await api.reads.workspaces.workspace(id, visible)
-    page = cut(query.select(await api.reads.workspaces.projects(id, visible)), query.page())
+    rows = [
+        row
+        for row in await api.reads.workspaces.projects(id, visible)
+        if query.wants(row.project, row.username)
+    ]
+    page = cut(query.order(rows, lambda row: row.project), query.page())
     items = [project(row) for row in page.rows]
     return reply({"projects": items, "pagination": pagination(page)})
 

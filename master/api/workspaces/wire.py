@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from master.api.values import time
-from master.store.paging import Row
+from master.workspaces.queries import ProjectRow, WorkspaceRow
 
 
-def workspace(row: Row) -> dict[str, Any]:
+def workspace(row: WorkspaceRow) -> dict[str, Any]:
     return {
-        "id": row["id"],
-        "name": row["name"],
-        "archived": row["archived"],
-        "immutable": row["immutable"],
-        "userId": row["user_id"],
-        "username": row["username"],
-        "numProjects": row["num_projects"],
-        "numExperiments": row["num_experiments"],
+        "id": row.workspace.id,
+        "name": row.workspace.name,
+        "archived": row.workspace.archived,
+        "immutable": row.workspace.immutable,
+        "userId": row.workspace.user_id,
+        "username": row.username,
+        "numProjects": row.num_projects,
+        "numExperiments": row.num_experiments,
         "pinned": False,
         "pinnedAt": None,
         "state": "WORKSPACE_STATE_UNSPECIFIED",
@@ -27,23 +27,23 @@ def workspace(row: Row) -> dict[str, Any]:
     }
 
 
-def project(row: Row) -> dict[str, Any]:
+def project(row: ProjectRow) -> dict[str, Any]:
     return {
-        "id": row["id"],
-        "name": row["name"],
-        "key": row["name"][:5].upper(),
-        "description": row["description"],
+        "id": row.project.id,
+        "name": row.project.name,
+        "key": row.project.name[:5].upper(),
+        "description": row.project.description,
         "notes": [],
-        "archived": row["archived"] or row["workspace_archived"],
-        "immutable": row["immutable"],
-        "userId": row["user_id"],
-        "username": row["username"],
-        "workspaceId": row["workspace_id"],
-        "workspaceName": row["workspace_name"],
-        "numExperiments": row["num_experiments"],
-        "numActiveExperiments": row["num_active_experiments"],
-        "numRuns": row["num_runs"],
-        "lastExperimentStartedAt": time(row["last_experiment_at"]),
+        "archived": row.project.archived or row.workspace_archived,
+        "immutable": row.project.immutable,
+        "userId": row.project.user_id,
+        "username": row.username,
+        "workspaceId": row.project.workspace_id,
+        "workspaceName": row.workspace_name,
+        "numExperiments": row.num_experiments,
+        "numActiveExperiments": row.num_active_experiments,
+        "numRuns": row.num_runs,
+        "lastExperimentStartedAt": time(row.last_experiment_at),
         "state": "WORKSPACE_STATE_UNSPECIFIED",
         "errorMessage": "",
     }

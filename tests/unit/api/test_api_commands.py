@@ -16,7 +16,7 @@ from master.allocations.machine import AllocationPhase, AllocationState
 from master.core.visibility import Visibility
 from master.store.paging import Row
 from master.tasks.live import LiveCommand
-from master.tasks.queries import CommandQueries
+from master.tasks.command_queries import CommandQueries
 from tests.fakes.api_world import ApiWorld, file
 from windlass.launch.context_files import unpack
 

@@ -21,7 +21,7 @@ from master.store import tables
 from master.store.contexts import ContextFile
 from master.store.paging import Page
 from master.tasks.live import LiveCommand
-from master.tasks.queries import CommandFilter, CommandQueries
+from master.tasks.command_queries import CommandFilter, CommandQueries
 from master.tasks.service import QUIET_S, NewCommand
 from master.tasks.state import CommandPhase, CommandState
 from rm_backends.base import (

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select
+from sqlalchemy import Connection, delete, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from agent_bootstrap.protocol import LogBatch
+from master.logs.reading import newest_id
 from master.logs.rows import TaskLog, to_microseconds
-from master.logs.tables import LOG_ENTRY, LOG_OFFSET
+from master.logs.tables import LogEntry, LogOffset
+from master.store.rows import fetch
+from master.store.statements import table_of
 
 DELETE_ROWS = 5_000
 """Rows that one transaction deletes: lines that arrive wait for no more than that."""
@@ -64,8 +67,8 @@ class LogWriting:
         self._last_id = 0
 
     def apply(self, connection: Connection, works: Sequence[LogWork]) -> Sequence[Written]:
-        stored_last = connection.execute(_LAST_ID).scalar_one() or 0
-        self._last_id = max(self._last_id, stored_last)
+        (stored_last,) = fetch(connection, newest_id())
+        self._last_id = max(self._last_id, stored_last or 0)
         offsets = _load_offsets(connection, works)
         moved: dict[str, Mapping[str, Any]] = {}
         rows: list[dict[str, Any]] = []
@@ -122,30 +125,29 @@ def _insert(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
     driver: Any = connection.connection.dbapi_connection
     driver.run_async(
         lambda asyncpg: asyncpg.copy_records_to_table(
-            LOG_ENTRY.name, records=records, columns=_COLUMNS
+            _LINES.name, records=records, columns=_COLUMNS
         )
     )
 
 
-_COLUMNS = tuple(LOG_ENTRY.c.keys())
-_LAST_ID = select(func.max(LOG_ENTRY.c.id))
-_INSERT = insert(LOG_ENTRY)
-_OFFSETS = select(LOG_OFFSET.c.container_id, LOG_OFFSET.c.next_offset).where(
-    LOG_OFFSET.c.container_id.in_(bindparam("containers", expanding=True))
-)
+_LINES = table_of(LogEntry)
+_COLUMNS = tuple(_LINES.c.keys())
+_INSERT = insert(_LINES)
 
 
 def _load_offsets(connection: Connection, works: Iterable[LogWork]) -> dict[str, int]:
     containers = {work.container_id for work in works if isinstance(work, LogBatch)}
     if not containers:
         return {}
-    found = connection.execute(_OFFSETS, {"containers": sorted(containers)})
+    found = fetch(
+        connection, select(LogOffset).where(LogOffset.container_id.in_(sorted(containers)))
+    )
     return {row.container_id: row.next_offset for row in found}
 
 
 def _upsert_offsets(connection: Connection) -> Any:
     dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-    new = dialect.insert(LOG_OFFSET)
+    new = dialect.insert(LogOffset)
     return new.on_conflict_do_update(
         index_elements=["container_id"], set_={"next_offset": new.excluded.next_offset}
     )
@@ -186,8 +188,8 @@ def _posted_rows(entries: Iterable[TaskLog], first_id: int) -> Iterable[dict[str
 
 
 def _delete_some(connection: Connection, task_id: str) -> int:
-    some = select(LOG_ENTRY.c.id).where(LOG_ENTRY.c.task_id == task_id).limit(DELETE_ROWS)
-    deleted = connection.execute(delete(LOG_ENTRY).where(LOG_ENTRY.c.id.in_(some))).rowcount
+    some = select(LogEntry.id).where(LogEntry.task_id == task_id).limit(DELETE_ROWS)
+    deleted = connection.execute(delete(LogEntry).where(LogEntry.id.in_(some))).rowcount
     if deleted < DELETE_ROWS:
-        connection.execute(delete(LOG_OFFSET).where(LOG_OFFSET.c.task_id == task_id))
+        connection.execute(delete(LogOffset).where(LogOffset.task_id == task_id))
     return deleted

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from sqlalchemy import ColumnElement, RowMapping, Select, and_, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select, tuple_
 
 from master.logs.rows import NO_RANK, LogQuery, LogRow, from_microseconds, to_microseconds
-from master.logs.tables import LOG_ENTRY
+from master.logs.tables import LogEntry
 
 PAGE_ROWS = 1_000
 """Rows read at once: a stream of a long log neither holds it in memory nor a connection for long."""
@@ -26,14 +25,14 @@ def page_of(
     past: Position | None,
     limit: int,
     narrow: bool,
-) -> Select[Any]:
+) -> Select[LogEntry]:
     """The next lines of one task with ids in the range `ids` (both ends included).
 
     `narrow`: the range is small and new. The lines are then found by id; SQLite would else walk the whole task.
     """
-    line = LOG_ENTRY.c
+    line = LogEntry
     task = line.task_id.concat("") if narrow else line.task_id
-    statement = select(LOG_ENTRY).where(
+    statement = select(line).where(
         task == task_id, line.id.between(*ids), *_filters(query, dialect)
     )
     here = tuple_(line.timestamp, line.id)
@@ -44,28 +43,28 @@ def page_of(
     return statement.order_by(line.timestamp, line.id).limit(limit)
 
 
-def newest_id() -> Select[Any]:
-    return select(func.max(LOG_ENTRY.c.id))
+def newest_id() -> Select[int]:
+    return select(func.max(LogEntry.id))
 
 
-def to_row(row: RowMapping) -> LogRow:
+def to_row(row: LogEntry) -> LogRow:
     return LogRow(
-        id=row["id"],
-        task_id=row["task_id"],
-        timestamp=from_microseconds(row["timestamp"]),
-        allocation_id=row["allocation_id"],
-        agent_id=row["agent_id"],
-        container_id=row["container_id"],
-        rank_id=row["rank_id"],
-        level=row["level"],
-        stdtype=row["stdtype"],
-        source=row["source"],
-        log=row["log"],
+        id=row.id,
+        task_id=row.task_id,
+        timestamp=from_microseconds(row.timestamp),
+        allocation_id=row.allocation_id,
+        agent_id=row.agent_id,
+        container_id=row.container_id,
+        rank_id=row.rank_id,
+        level=row.level,
+        stdtype=row.stdtype,
+        source=row.source,
+        log=row.log,
     )
 
 
 def _filters(query: LogQuery, dialect: str) -> Sequence[ColumnElement[bool]]:
-    line = LOG_ENTRY.c
+    line = LogEntry
     found: list[ColumnElement[bool]] = [
         column.in_(values)
         for column, values in (

@@ -14,8 +14,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from typing import TypeVar
 
-from sqlalchemy import Connection, RowMapping, Select, select
+from sqlalchemy import Select, select
 
 from agent_bootstrap.protocol import LogBatch
 from master.logs.following import Follower, Followers, IdRange, wait_for_any
@@ -31,12 +32,15 @@ from master.logs.ingest import (
 from master.logs.reading import PAGE_ROWS, Position, newest_id, page_of, to_row
 from master.logs.regex_filter import RegexFilter
 from master.logs.rows import LogQuery, LogRow, TaskLog
-from master.logs.tables import LOG_OFFSET, LOGS
+from master.logs.tables import LOGS, LogOffset
 from master.store.database import Database, open_database, parse_url
 from master.store.faults import as_windlass_error
 from master.store.migrate import upgrade
+from master.store.rows import fetch
 from master.store.writer import Lane, Writer
 from windlass.base.errors import InvalidArgument
+
+T = TypeVar("T")
 
 BATCH_LINES = 1_000
 """Lines in one transaction. A thread that converts more would hold the interpreter for too long."""
@@ -108,9 +112,9 @@ class LogStore:
     async def next_offset(self, container_id: str) -> int:
         """From which byte on a container's output is wanted."""
         found = await self._rows(
-            select(LOG_OFFSET.c.next_offset).where(LOG_OFFSET.c.container_id == container_id)
+            select(LogOffset.next_offset).where(LogOffset.container_id == container_id)
         )
-        return found[0]["next_offset"] if found else 0
+        return found[0] if found else 0
 
     async def delete(self, task_ids: Iterable[str]) -> int:
         """Delete all lines of ended tasks; how many there were."""
@@ -177,8 +181,8 @@ class LogStore:
             self._followers.stored(tasks_of(work), (written.first_id, written.last_id))
 
     async def _ids_until_now(self) -> IdRange:
-        (row,) = await self._rows(newest_id())
-        return (0, next(iter(row.values())) or 0)
+        (newest,) = await self._rows(newest_id())
+        return (0, newest or 0)
 
     async def _search(
         self, query: LogQuery, ids: IdRange, *, narrow: bool = False
@@ -213,17 +217,14 @@ class LogStore:
                 found = await self._rows(statement)
                 if found:
                     yield [to_row(row) for row in found]
-                    past = (found[-1]["timestamp"], found[-1]["id"])
+                    past = (found[-1].timestamp, found[-1].id)
                     left -= len(found)
                 if len(found) < size:
                     break
 
-    async def _rows(self, statement: Select[tuple[object, ...]]) -> list[RowMapping]:
-        def fetch(connection: Connection) -> list[RowMapping]:
-            return list(connection.execute(statement).mappings())
-
+    async def _rows(self, statement: Select[T]) -> list[T]:
         try:
-            return await self._database.read(fetch)
+            return await self._database.read(lambda connection: fetch(connection, statement))
         except Exception as error:
             raise as_windlass_error(error) from error
 

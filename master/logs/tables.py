@@ -4,39 +4,49 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Column, Index, MetaData, Text
+from sqlalchemy.orm import registry
+from sqlmodel import Field, SQLModel
 
-from master.store.columns import BIG_ID, NAMING
+from master.store.columns import BIG_ID, NAMING, Mapped
 from master.store.migrate import Migrations
 
 METADATA = MetaData(naming_convention=NAMING)
 
-LOG_ENTRY = Table(
-    "log_entry",
-    METADATA,
-    Column("id", BIG_ID, primary_key=True, autoincrement=False),
-    Column("task_id", String, nullable=False),
-    Column("timestamp", BigInteger, nullable=False),
-    Column("allocation_id", String),
-    Column("agent_id", String),
-    Column("container_id", String),
-    Column("rank_id", Integer),
-    Column("level", String),
-    Column("stdtype", String),
-    Column("source", String),
-    Column("log", Text, nullable=False),
-    Index("ix_log_entry_task_id", "task_id", "timestamp", "id"),
-)
-"""High volume: `timestamp` is microseconds since the epoch, which no driver has to convert."""
 
-LOG_OFFSET = Table(
-    "log_offset",
-    METADATA,
-    Column("container_id", String, primary_key=True),
-    Column("task_id", String, nullable=False, index=True),
-    Column("next_offset", BigInteger, nullable=False),
-)
-"""How far the output of each container is stored, committed together with the lines."""
+class _LogTable(SQLModel, registry=registry(metadata=METADATA)):
+    """Apart from the tables of the state: another database file, other migrations."""
+
+
+class LogEntry(_LogTable, table=True):
+    """A line. High volume: `timestamp` is microseconds since the epoch, which no driver has to convert."""
+
+    __tablename__ = "log_entry"  # pyright: ignore
+
+    __table_args__ = (Index("ix_log_entry_task_id", "task_id", "timestamp", "id"),)
+
+    id: Mapped[int] = Field(sa_column=Column(BIG_ID, primary_key=True, autoincrement=False))
+    task_id: Mapped[str]
+    timestamp: Mapped[int] = Field(sa_column=Column(BigInteger, nullable=False))
+    allocation_id: Mapped[str | None] = Field(default=None)
+    agent_id: Mapped[str | None] = Field(default=None)
+    container_id: Mapped[str | None] = Field(default=None)
+    rank_id: Mapped[int | None] = Field(default=None)
+    level: Mapped[str | None] = Field(default=None)
+    stdtype: Mapped[str | None] = Field(default=None)
+    source: Mapped[str | None] = Field(default=None)
+    log: Mapped[str] = Field(sa_column=Column(Text, nullable=False))
+
+
+class LogOffset(_LogTable, table=True):
+    """How far the output of a container is stored, committed together with the lines."""
+
+    __tablename__ = "log_offset"  # pyright: ignore
+
+    container_id: Mapped[str] = Field(primary_key=True)
+    task_id: Mapped[str] = Field(index=True)
+    next_offset: Mapped[int] = Field(sa_column=Column(BigInteger, nullable=False))
+
 
 LOGS = Migrations(
     Path(__file__).parent / "migrations",

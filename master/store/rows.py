@@ -41,8 +41,11 @@ def fetch(connection: Connection, statement: Any, row: Any = None, /) -> list[An
     selected = [described["expr"] for described in statement.column_descriptions]
     if row is None and len(selected) != 1:
         raise TypeError(f"{len(selected)} things are selected: which class are their rows?")
+    found = connection.execute(statement)
+    if (width := sum(map(_width, selected))) != len(found.keys()):
+        raise TypeError(f"{len(found.keys())} columns instead of {width}: is one selected twice?")
     build = _build_one(selected[0]) if row is None else _build_all(selected, row)
-    return [build(values) for values in connection.execute(statement)]
+    return [build(values) for values in found]
 
 
 def _build_one(selected: object) -> Build:
@@ -63,15 +66,17 @@ def _build_one(selected: object) -> Build:
 
 
 def _build_all(selected: Sequence[object], row: Callable[..., Any]) -> Build:
-    parts = [
-        (_build_one(item), len(_row_class(item)[1]) if _is_table(item) else 1) for item in selected
-    ]
+    parts = [(_build_one(item), _width(item)) for item in selected]
 
     def build(values: Sequence[Any]) -> Any:
         rest = iter(values)
         return row(*[build_part(tuple(islice(rest, width))) for build_part, width in parts])
 
     return build
+
+
+def _width(selected: object) -> int:
+    return len(_row_class(selected)[1]) if _is_table(selected) else 1
 
 
 def _is_table(selected: object) -> bool:

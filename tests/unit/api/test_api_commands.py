@@ -14,9 +14,8 @@ import pytest
 
 from master.allocations.machine import AllocationPhase, AllocationState
 from master.core.visibility import Visibility
-from master.store.paging import Row
+from master.tasks.command_queries import CommandQueries, CommandRow
 from master.tasks.live import LiveCommand
-from master.tasks.command_queries import CommandQueries
 from tests.fakes.api_world import ApiWorld, file
 from windlass.launch.context_files import unpack
 
@@ -263,7 +262,9 @@ async def test_a_command_that_ends_while_it_is_read_is_never_seen_to_wait_again(
     id_ = await launch(world)
     read = CommandQueries.command
 
-    async def read_late(queries: CommandQueries, command_id: str, visible: Visibility) -> Row:
+    async def read_late(
+        queries: CommandQueries, command_id: str, visible: Visibility
+    ) -> CommandRow:
         row = await read(queries, command_id, visible)
         await world.services.commands.kill(id_, by="eve")
         await world.services.commands.tick()

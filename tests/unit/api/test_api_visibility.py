@@ -10,7 +10,7 @@ from master.api.services import Reads
 from master.core.visibility import EVERYTHING, Visibility
 from master.experiments.queries import ExperimentFilter
 from master.store.paging import Page
-from master.tasks.queries import CommandFilter
+from master.tasks.command_queries import CommandFilter
 from tests.fakes.api_world import ApiWorld
 from windlass.base.errors import NotFound
 

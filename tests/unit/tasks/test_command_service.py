@@ -20,8 +20,9 @@ from master.core.visibility import EVERYTHING
 from master.store import tables
 from master.store.contexts import ContextFile
 from master.store.paging import Page
-from master.tasks.live import LiveCommand
+from master.store.tables import Command
 from master.tasks.command_queries import CommandFilter, CommandQueries
+from master.tasks.live import LiveCommand
 from master.tasks.service import QUIET_S, NewCommand
 from master.tasks.state import CommandPhase, CommandState
 from rm_backends.base import (
@@ -122,8 +123,8 @@ async def rows(cluster: ScriptedCluster, *which: Any) -> int:
     return found
 
 
-async def stored(cluster: ScriptedCluster, command_id: str) -> Any:
-    return await CommandQueries(cluster.store).command(command_id, EVERYTHING)
+async def stored(cluster: ScriptedCluster, command_id: str) -> Command:
+    return (await CommandQueries(cluster.store).command(command_id, EVERYTHING)).command
 
 
 async def test_launching_asks_for_slots_once_all_of_it_is_written(
@@ -185,7 +186,7 @@ async def test_a_command_from_its_grant_to_its_end(cluster: ScriptedCluster) -> 
     assert (await ended).exit_status == "task failed with exit code 3"
     assert cluster.allocations.owner_of(token) is None
     row = await stored(cluster, live.state.id)
-    assert (row["state"], row["exit_status"]) == ("TERMINATED", "task failed with exit code 3")
+    assert (row.state, row.exit_status) == ("TERMINATED", "task failed with exit code 3")
     assert cluster.commands.job_roots() == []
     await cluster.commands.tick()
     assert cluster.commands.live(live.state.id) is live, "who read its row before can still ask it"
@@ -237,7 +238,7 @@ async def test_a_kill_says_who_asked_and_is_repeated_until_it_is_over(
     await exit_with(cluster, live, 137)
     await cluster.commands.tick()
     await cluster.commands.kill(id_, by="bob")
-    assert (await stored(cluster, id_))["exit_status"] == "killed: asked for by eve"
+    assert (await stored(cluster, id_)).exit_status == "killed: asked for by eve"
     with pytest.raises(NotFound):
         await cluster.commands.kill("no-such", by="eve")
 
@@ -331,7 +332,7 @@ async def test_files_and_a_work_dir_of_the_users_own_exclude_each_other(
     with pytest.raises(InvalidConfig, match=r'path "../a.txt" must stay inside'):
         await cluster.commands.launch(wanted(outside))
     launched = await cluster.commands.launch(wanted(files))
-    assert (await stored(cluster, launched.id))["context"]
+    assert (await stored(cluster, launched.id)).context
 
 
 async def test_the_job_of_a_command(cluster: ScriptedCluster) -> None:
@@ -475,7 +476,7 @@ async def test_lists_show_commands_that_are_over_too(
 
     async def listed(where: CommandFilter | None = None, **page: Any) -> list[str]:
         found = await queries.commands(where or CommandFilter(), Page(**page), EVERYTHING)
-        return [row["id"] for row in found.rows]
+        return [row.command.id for row in found.rows]
 
     assert await listed(sort="start_time") == ids
     assert await listed(sort="start_time", descending=True) == ids[::-1]

@@ -99,8 +99,10 @@ class AllocationState:
     containers: tuple[ContainerState, ...] = ()
     ready: bool = False
     preempt_reason: str | None = None
-    """Set: the task was asked to checkpoint and leave."""
+    """Set: the task was asked to checkpoint and leave; why it has the deadline that it has."""
+    preempt_asked_at: datetime | None = None
     preempt_deadline: datetime | None = None
+    """It is killed then: its preemption_timeout after it was asked, or when its machine goes, if that is earlier."""
     acknowledged: bool = False
     kill_reason: str | None = None
     """Set: SIGKILL was ordered."""
@@ -274,18 +276,27 @@ def marked_daemon(state: AllocationState, container_id: str, *, now: datetime) -
     return state, ()
 
 
-def terminate(state: AllocationState, reason: str, *, now: datetime) -> Step:
-    """End it gracefully (pause, stop, preemption): preempt what is ready, kill what is not, withdraw what waits."""
+def terminate(
+    state: AllocationState, reason: str, *, now: datetime, deadline: datetime | None = None
+) -> Step:
+    """End it gracefully (pause, stop, preemption): preempt what is ready, kill what is not, withdraw what waits.
+
+    `deadline`: when what it runs on goes. It is never later than the one that the preemption timeout gives, and a
+    later call can only bring it forward. What cannot be preempted is told of it, and ends with its machine.
+    """
     if not state.is_open:
         return state, ()
     if not state.has_slots:
         return _close(state, now=now, withdrawn=reason)
-    if not (state.preemptible and state.ready):
+    if not state.ready if state.preemptible else deadline is None:
         return kill(state, reason, now=now)
-    if state.preempt_requested or state.kill_reason is not None:
+    if state.kill_reason is not None:
         return state, ()
-    deadline = now + timedelta(seconds=state.preemption_timeout_s)
-    state = replace(state, preempt_reason=reason, preempt_deadline=deadline)
+    by = _preempt_by(state, now, deadline)
+    if state.preempt_deadline is not None and by >= state.preempt_deadline:
+        return state, ()
+    asked_at = now if state.preempt_asked_at is None else state.preempt_asked_at
+    state = replace(state, preempt_reason=reason, preempt_asked_at=asked_at, preempt_deadline=by)
     return state, (SignalPreemption(state.id),)
 
 
@@ -320,10 +331,19 @@ def expired(state: AllocationState, *, now: datetime) -> Step:
     """Kill what did not leave within its preemption timeout."""
     if state.preempt_deadline is None or now < state.preempt_deadline or not state.is_open:
         return state, ()
-    if state.kill_reason is not None:
+    if state.kill_reason is not None or not state.preemptible:
         return state, ()
-    timeout = round(state.preemption_timeout_s)
-    return kill(state, f"allocation did not preempt in {timeout}s", now=now)
+    seconds = state.preemption_timeout_s
+    if state.preempt_asked_at is not None:
+        seconds = (state.preempt_deadline - state.preempt_asked_at).total_seconds()
+    return kill(state, f"allocation did not preempt in {round(seconds)}s", now=now)
+
+
+def _preempt_by(state: AllocationState, now: datetime, deadline: datetime | None) -> datetime:
+    if deadline is not None and not state.preemptible:
+        return deadline
+    timeout = now + timedelta(seconds=state.preemption_timeout_s)
+    return timeout if deadline is None else min(deadline, timeout)
 
 
 def _after_exit(state: AllocationState, ended: ContainerState, *, now: datetime) -> Step:

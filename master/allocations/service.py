@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -55,6 +57,15 @@ RETRY_S = 1.0
 """Pause before failed effects are tried again."""
 MAX_POLL_S = 600.0
 """No long poll is held longer, whatever the caller asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """A task was asked to leave."""
+
+    reason: str
+    deadline: datetime | None
+    """What still runs then is killed."""
 
 
 class AllocationService:
@@ -145,7 +156,12 @@ class AllocationService:
         elif isinstance(event, ReleaseAsked):
             await owner.step_allocation(
                 event.allocation_id,
-                partial(machine.terminate, reason=event.reason, now=self._clock.now()),
+                partial(
+                    machine.terminate,
+                    reason=event.reason,
+                    now=self._clock.now(),
+                    deadline=event.deadline,
+                ),
             )
         elif isinstance(event, ResourceChanged):
             await owner.step_allocation(
@@ -266,20 +282,20 @@ class AllocationService:
         await self.mark_ready(allocation_id)
         return gathered
 
-    async def preemption_signal(self, allocation_id: str, timeout_s: float) -> bool:
-        """True as soon as the task should leave; false after `timeout_s`, or at once if the allocation is over."""
+    async def preemption_signal(self, allocation_id: str, timeout_s: float) -> Preemption | None:
+        """As soon as the task should leave; None after `timeout_s`, or at once if the allocation is over."""
         owner = self._owners.get(allocation_id)
         state = owner.allocation(allocation_id) if owner is not None else None
         if state is None or not state.is_open:
-            return False
+            return None
         if state.preempt_requested:
-            return True
+            return _preemption(state)
         if timeout_s > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(timeout_s, MAX_POLL_S)):
                     await self._preempt_event(allocation_id).wait()
         state = owner.allocation(allocation_id) if owner is not None else None
-        return state is not None and state.is_open and state.preempt_requested
+        return _preemption(state) if state is not None and state.is_open else None
 
     async def acknowledge_preemption(self, allocation_id: str) -> None:
         await self._step(allocation_id, lambda s: (machine.acknowledged(s), ()))
@@ -336,3 +352,9 @@ class AllocationService:
             if state is not None and state.is_open:
                 found[allocation_id] = state
         return found
+
+
+def _preemption(state: AllocationState) -> Preemption | None:
+    if state.preempt_reason is None:
+        return None
+    return Preemption(state.preempt_reason, state.preempt_deadline)

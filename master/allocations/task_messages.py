@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import Protocol
 
 from master.allocations.machine import AllocationPhase, AllocationState
@@ -39,9 +40,17 @@ def lines(name: str, old: AllocationState | None, new: AllocationState) -> list[
     reached = new.phase is AllocationPhase.RUNNING and new.started_at is not None
     if reached and (fresh or (old is not None and old.phase is not AllocationPhase.RUNNING)):
         said.append(("INFO", f"Resources for {name} have started"))
-    if new.preempt_requested and (fresh or (old is not None and not old.preempt_requested)):
-        said.append(("INFO", f"{name} was asked to checkpoint and stop: {new.preempt_reason}"))
+    if new.preempt_requested and (
+        fresh or (old is not None and old.preempt_deadline != new.preempt_deadline)
+    ):
+        asked = f"{name} was asked to checkpoint and stop{_by(new)}: {new.preempt_reason}"
+        said.append(("INFO", asked))
     if new.outcome is not None and (fresh or (old is not None and old.outcome is None)):
         level = "ERROR" if new.outcome.error else "INFO"
         said.append((level, f"{name} was terminated: {new.outcome.reason}"))
     return said
+
+
+def _by(state: AllocationState) -> str:
+    deadline = state.preempt_deadline
+    return "" if deadline is None else f" by {deadline.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

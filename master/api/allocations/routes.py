@@ -13,6 +13,7 @@ from master.api.replies import hold, reply
 from master.api.request_models import Body, FreeObject, Text
 from master.api.request_models import Query as QueryModel
 from master.api.services import Api, TheApi
+from master.api.values import time
 from master.auth.principal import Principal
 
 router = APIRouter(
@@ -150,7 +151,10 @@ async def preemption(
     api: TheApi,
 ) -> Response:
     work = api.services.allocations.preemption_signal(allocation_id, query.timeout_seconds)
-    return reply({"preempt": await hold(request, api.closing, work)})
+    asked = await hold(request, api.closing, work)
+    if asked is None:
+        return reply({"preempt": False})
+    return reply({"preempt": True, "deadline": time(asked.deadline), "reason": asked.reason})
 
 
 @router.post("/signals/ack_preemption")

@@ -137,6 +137,41 @@ def test_preemption_timeout_kills() -> None:
     assert state.kill_reason == "allocation did not preempt in 3600s"
 
 
+def test_a_machine_that_goes_sooner_than_the_preemption_timeout_brings_the_kill_forward() -> None:
+    state, effects = machine.terminate(
+        running(), "node-1 goes", now=NOW, deadline=NOW + timedelta(seconds=120)
+    )
+    assert effects == (SignalPreemption("1.abc.1"),)
+    assert state.preempt_deadline == NOW + timedelta(seconds=120)
+    same, _ = machine.expired(state, now=NOW + timedelta(seconds=119))
+    assert same is state
+    state, effects = machine.expired(state, now=NOW + timedelta(seconds=120))
+    assert effects == (KillContainers("1.abc.1"),)
+    assert state.kill_reason == "allocation did not preempt in 120s"
+
+
+def test_a_deadline_is_only_ever_brought_forward() -> None:
+    paused, _ = machine.terminate(running(), "paused", now=NOW)
+    later, effects = machine.terminate(paused, "goes", now=NOW, deadline=NOW + timedelta(days=1))
+    assert (later, effects) == (paused, ())
+    soon = NOW + timedelta(seconds=60)
+    sooner, effects = machine.terminate(paused, "goes", now=NOW, deadline=soon)
+    assert effects == (SignalPreemption("1.abc.1"),)
+    assert (sooner.preempt_deadline, sooner.preempt_reason) == (soon, "goes")
+    assert machine.terminate(sooner, "paused", now=NOW) == (sooner, ())
+
+
+def test_what_cannot_be_preempted_is_told_and_ends_with_its_machine() -> None:
+    notebook = replace(running(ready=False), preemptible=False)
+    goes = NOW + timedelta(hours=2)
+    told, effects = machine.terminate(notebook, "goes", now=NOW, deadline=goes)
+    assert effects == (SignalPreemption("1.abc.1"),)
+    assert told.preempt_deadline == goes
+    assert machine.expired(told, now=goes) == (told, ())
+    _, effects = machine.terminate(told, "killed by its user", now=NOW)
+    assert effects == (KillContainers("1.abc.1"),)
+
+
 def test_first_failure_brings_down_the_gang_and_is_the_one_reported() -> None:
     state, effects = exited(running(2), "c1", BAD)
     assert effects == (KillContainers("1.abc.1"),)
@@ -182,7 +217,9 @@ events = st.one_of(
         st.just("container"),
         st.tuples(st.integers(0, 2), st.sampled_from(list(ContainerPhase)), exits),
     ),
-    st.tuples(st.sampled_from(["ready", "ack", "terminate", "kill", "lost", "late"]), st.none()),
+    st.tuples(
+        st.sampled_from(["ready", "ack", "terminate", "goes", "kill", "lost", "late"]), st.none()
+    ),
     st.tuples(st.just("daemon"), st.integers(0, 2)),
 )
 
@@ -226,6 +263,7 @@ def apply(state: AllocationState, name: str, value: object, now: datetime) -> ma
         "ready": lambda: (machine.marked_ready(state), ()),
         "ack": lambda: (machine.acknowledged(state), ()),
         "terminate": lambda: machine.terminate(state, "t", now=now),
+        "goes": lambda: machine.terminate(state, "g", now=now, deadline=now + timedelta(hours=1)),
         "kill": lambda: machine.kill(state, "k", now=now),
         "lost": lambda: machine.lost(state, "l", now=now),
         "late": lambda: machine.expired(state, now=now),

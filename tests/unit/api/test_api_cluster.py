@@ -55,7 +55,8 @@ async def test_a_preemption_reaches_the_one_who_polls(world: ApiWorld) -> None:
     assert await world.ok("GET", f"{signal}?timeout_seconds=0", token=token) == {"preempt": False}
     polling = asyncio.create_task(world.ok("GET", f"{signal}?timeout_seconds=60", token=token))
     await world.ok("POST", f"/api/v1/experiments/{id_}/pause")
-    assert await polling == {"preempt": True}
+    asked = {"preempt": True, "reason": "the experiment was paused"}
+    assert await polling == {**asked, "deadline": "2026-01-01T01:00:00.000000Z"}
     await world.ok("POST", f"{url}/signals/ack_preemption", token=token)
     await world.finish(run)
     state = (await world.ok("GET", f"/api/v1/experiments/{id_}"))["experiment"]["state"]
@@ -78,7 +79,7 @@ async def test_the_small_calls_of_containers(world: ApiWorld) -> None:
     for path in ("proxy_address", "waiting", "ready", "signals/pending_preemption"):
         assert await world.ok("POST", f"{url}/{path}", token=token) == {}
     signal = f"{url}/signals/preemption?timeout_seconds=0"
-    assert await world.ok("GET", signal, token=token) == {"preempt": True}
+    assert (await world.ok("GET", signal, token=token))["preempt"] is True
     container = run.containers[0].container.container_id
     await world.ok("POST", f"{url}/resources/{container}/daemon", token=token)
     await world.refused(404, "POST", f"{url}/resources/other/daemon", token=token)

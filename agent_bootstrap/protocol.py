@@ -27,6 +27,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 PROTOCOL_VERSION = 1
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024
 """A StartContainer with a large model definition is the biggest message."""
+CREDENTIAL_HEADER = "X-Windlass-Agent-Credential"
+"""Beside the join token (`Authorization: Bearer`): the agent's own credential, which it made itself. Its first hello
+with a join token binds it to the agent's id, pool and instance; from then on no join token is needed."""
 HEARTBEAT_S = 5.0
 """How often an agent says it is there. The master cordons after 30 s of silence."""
 

@@ -9,8 +9,9 @@ the fleet, start all loops, run the effects that a crash may have cut off, and o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 import structlog
@@ -35,12 +36,13 @@ from master.store.blobs import BlobStore
 from master.store.fleet_repository import FleetRepository
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
-from provisioner.providers.base import Provider
+from provisioner.providers.base import LaunchIntent, Provider
 from provisioner.providers.embedded import EmbeddedProvider
 from provisioner.reconciler import Provisioner
 from provisioner.types import PoolSettings
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
+from rm_backends.ports import JoinGrant, JoinKind
 from rm_backends.router import Router
 from windlass import DETERMINED_VERSION, __version__
 from windlass.base.clock import Clock, SystemClock
@@ -53,6 +55,8 @@ log = structlog.get_logger(__name__)
 TICK_S = 1.0
 """How exactly deadlines of tasks are kept."""
 HOUSEKEEPING_S = 3600.0
+JOIN_WITHIN = timedelta(hours=1)
+"""How long after its boot a machine may join for the first time."""
 
 ProviderFactory = Callable[[ResolvedPool, str], Provider]
 """(pool, cluster id) -> where its machines come from."""
@@ -281,12 +285,26 @@ class Master:
             boot_s=section.boot_time.total_seconds(),
             usd_per_hour=section.usd_per_hour,
             master_url=options.master_url,
-            join_token=lambda: JoinTokenSigner(self.secret).token(pool.name),
+            join_token=self._launch_token,
         )
+
+    def _launch_token(self, intent: LaunchIntent, names: Sequence[str]) -> str:
+        """What the machines of one launch join with: each once, as itself, and not for long."""
+        boot = timedelta(seconds=intent.offer.boot_s)
+        grant = JoinGrant(
+            kind=JoinKind.LAUNCH,
+            pool=intent.pool,
+            id=intent.intent_id,
+            names=frozenset(names),
+            agents=intent.count,
+            expires=self._options.clock.now() + boot + JOIN_WITHIN,
+        )
+        return JoinTokenSigner(self.secret).made_for(grant)
 
     def _housekeeping(self, auth: AuthService) -> Loop:
         async def clean() -> None:
             await auth.remove_expired_sessions()
+            await AgentsRepository(self._store).forget_uses(self._options.clock.now())
 
         return Loop("housekeeping", clean, interval_s=HOUSEKEEPING_S)
 
@@ -333,7 +351,7 @@ async def end_embedded_instances(data_dir: Path) -> int:
             boot_s=0,
             usd_per_hour=0,
             master_url="",
-            join_token=str,
+            join_token=lambda *_: "",
         )
         await provider.terminate(names)
         ended += len(names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -86,18 +87,70 @@ def run(
 
 @app.command("join-token")
 def join_token(
-    pool: Annotated[str, typer.Option(help="The resource pool that the agents will join.")],
+    pool: Annotated[
+        str | None,
+        typer.Argument(help="The resource pool that the agents will join.", show_default=False),
+    ] = None,
+    pool_option: Annotated[str | None, typer.Option("--pool", hidden=True)] = None,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only for the agent of this id, once, also if it has lost its credential. May be repeated.",
+        ),
+    ] = None,
+    valid: Annotated[
+        str | None,
+        typer.Option(help="How long agents may join with it: 90s, 5m, 1h30m. With --agent: 1h."),
+    ] = None,
+    config_file: ConfigOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Print the token with which agents join a pool. Keep it in a file that only they can read."""
-    from master.auth.join_tokens import JoinTokenSigner, load_or_create
+    """Print a token with which agents join a pool. Keep it in a file that only they can read.
+
+    Without --agent and --valid it is the token of the pool: always the same, for any new agent.
+    """
+    from master.auth.join_tokens import JoinTokenSigner, load_or_create, operator_grant
     from master.data_folder import SECRET, of_a_master
 
+    name = pool or pool_option or ""
     try:
-        secret = load_or_create(of_a_master(_data_dir(data_dir)) / SECRET)
-        typer.echo(JoinTokenSigner(secret).token(pool))
+        _require_pool(name, config_file)
+        expires = _expiry(valid or ("1h" if agent else None))
+        signer = JoinTokenSigner(load_or_create(of_a_master(_data_dir(data_dir)) / SECRET))
+        if agent or expires:
+            typer.echo(signer.made_for(operator_grant(name, tuple(agent or ()), expires)))
+        else:
+            typer.echo(signer.token(name))
     except (WindlassError, OSError) as error:
         _fail(error)
+
+
+def _require_pool(name: str, config_file: Path | None) -> None:
+    from windlass.base.errors import InvalidConfig
+
+    pools = [pool.name for pool in _load(config_file, {}).pools()]
+    read = _config_path(config_file)
+    known = f"the pools {f'of {read}' if read else 'without a master.yaml'} are: {', '.join(pools)}"
+    if not name:
+        raise InvalidConfig([f"which resource pool? {known}"])
+    if name not in pools:
+        hint = "" if read else " (give the master's --config-file)"
+        raise InvalidConfig([f"there is no resource pool '{name}'; {known}{hint}"])
+
+
+def _expiry(valid: str | None) -> datetime | None:
+    from windlass.base.durations import parse_duration
+    from windlass.base.errors import InvalidConfig
+
+    if valid is None:
+        return None
+    try:
+        length = parse_duration(valid)
+        if length.total_seconds() <= 0:
+            raise ValueError("must be longer than nothing")
+        return datetime.now(UTC) + length
+    except (ValueError, OverflowError) as error:
+        raise InvalidConfig([f"--valid: {error}"]) from None
 
 
 @app.command("config")
@@ -133,9 +186,12 @@ def end_instances(data_dir: DataDirOption = None) -> None:
 def _load(path: Path | None, overrides: dict[str, Any]) -> Any:
     from master.config import load
 
-    if path is None and DEFAULT_CONFIG.exists():
-        path = DEFAULT_CONFIG
-    return load(path, overrides=overrides)
+    return load(_config_path(path), overrides=overrides)
+
+
+def _config_path(given: Path | None) -> Path | None:
+    """None: there is no master.yaml, built-in defaults count."""
+    return given or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
 
 
 def _data_dir(given: Path | None) -> Path:

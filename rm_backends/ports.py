@@ -33,6 +33,44 @@ class AgentRecord:
     slot_service: Mapping[int, SlotService] = field(default_factory=dict)
     """Slot number -> how it was taken out of service; slots in service are not in it."""
     instance_id: str | None = None
+    credential_hash: str | None = None
+    """Of the credential that it must show. None: it has shown none so far (agents before 0.2)."""
+
+
+class JoinKind(StrEnum):
+    """What a join token was made for."""
+
+    POOL = "pool"
+    LAUNCH = "launch"
+    JOB = "job"
+    """A batch job whose nodes run our agents."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinGrant:
+    """What a join token allows."""
+
+    pool: str
+    kind: JoinKind = JoinKind.POOL
+    id: str = ""
+    """Of the launch, the batch job, or the operator's call that it was made for: each agent joins with it once, with
+    one credential. Empty: the token of a pool, which is never spent."""
+    names: frozenset[str] = frozenset()
+    """The agents that it may be. Those of a launch or job are called as their instances. Empty: any new one."""
+    agents: int | None = None
+    """How many agents may join with it. None: any number."""
+    expires: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinUse:
+    """A join token that one agent has spent."""
+
+    token_id: str
+    agent_id: str
+    credential_hash: str
+    expires: datetime | None
+    """Of the token: the use may be forgotten then."""
 
 
 class AgentStore(Protocol):
@@ -40,7 +78,13 @@ class AgentStore(Protocol):
 
     async def load(self) -> Sequence[AgentRecord]: ...
 
-    async def save(self, record: AgentRecord) -> None: ...
+    async def save(self, record: AgentRecord, use: JoinUse | None = None) -> None:
+        """Both or neither."""
+        ...
+
+    async def uses(self, token_id: str) -> Mapping[str, str]:
+        """Who has spent a join token: agent id -> hash of its credential."""
+        ...
 
     async def remove(self, agent_id: str) -> None: ...
 
@@ -56,4 +100,6 @@ class LogSink(Protocol):
 class JoinTokens(Protocol):
     """Who may connect as an agent."""
 
-    def verify(self, pool: str, token: str) -> bool: ...
+    def read(self, pool: str, token: str) -> JoinGrant | None:
+        """What the token allows in that pool, expired or not; None if it is not one of ours for that pool."""
+        ...

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from agent_bootstrap.agent.container_dir import ContainerDirs, ContainerRecord
 from agent_bootstrap.agent.containers import Container, Life
+from agent_bootstrap.agent.credential import load_or_create
 from agent_bootstrap.agent.environment import Node
 from agent_bootstrap.agent.epoch import EpochMemory
 from agent_bootstrap.agent.link import Link
@@ -62,8 +63,9 @@ LOW_DISK_BYTES = 2 * 1024**3
 
 log = logging.getLogger(__name__)
 
-Connect = Callable[[], Awaitable[Channel]]
-"""Dials the master once. Raises ChannelClosed when it cannot be reached, PermissionDenied when it refuses us."""
+Connect = Callable[[str], Awaitable[Channel]]
+"""Dials the master once, showing the agent's credential. Raises ChannelClosed when it cannot be reached,
+PermissionDenied when it refuses us."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +127,7 @@ class Agent:
         self._retry_s = FIRST_RETRY_S
         self._tasks: asyncio.TaskGroup
         self._epoch: EpochMemory
+        self._credential = ""
         self._runtime: ProcessRuntime
 
     async def run(self) -> AgentEnd:
@@ -149,6 +152,7 @@ class Agent:
     async def _prepare(self) -> None:
         options = self._options
         self._epoch = EpochMemory(options.work_dir / "epoch.json")
+        self._credential = await asyncio.to_thread(load_or_create, options.work_dir)
         isolation = await asyncio.to_thread(find_isolation, options.isolation, options.work_dir)
         self._slots = await asyncio.to_thread(detect_slots, options)
         self._runtime = ProcessRuntime(
@@ -178,7 +182,7 @@ class Agent:
     async def _stay_connected(self) -> None:
         while True:
             try:
-                channel = await self._connect()
+                channel = await self._connect(self._credential)
                 try:
                     await self._converse(channel)
                 finally:

@@ -169,13 +169,35 @@ class AgentOptions(BaseModel):
         return f"{parts.scheme}://{shown}:{self.container_master_port or default}"
 
     def token(self) -> str:
-        """The join token; empty when there is none. Raises InvalidConfig for a file that others can read."""
+        """The join token; empty when there is none. Raises InvalidConfig, which never shows what was read."""
         if self.join_token is not None:
-            return self.join_token.get_secret_value()
+            return _one_token(self.join_token.get_secret_value(), "join_token")
         if self.join_token_file is None:
             return ""
         refuse_world_readable(self.join_token_file, "join_token_file")
-        return self.join_token_file.read_text().strip()
+        what = f"join_token_file {self.join_token_file}"
+        try:
+            read = self.join_token_file.read_text(encoding="ascii", errors="replace")
+        except OSError as error:
+            raise InvalidConfig([f"{what}: {error.strerror}"], what="agent options") from None
+        return _one_token(read, what)
+
+
+def _one_token(text: str, what: str) -> str:
+    """A token is one word. Anything else would be shown by whoever finds it unfit for a header."""
+    token = text.strip()
+    lines = len(token.splitlines())
+    if lines > 1:
+        raise InvalidConfig(
+            [f"{what} has {lines} lines: it must hold one join token and nothing else"],
+            what="agent options",
+        )
+    if token and re.fullmatch(r"[!-~]+", token) is None:
+        raise InvalidConfig(
+            [f"{what} does not hold a join token: a token has no spaces and only ASCII characters"],
+            what="agent options",
+        )
+    return token
 
 
 def refuse_world_readable(path: Path, what: str) -> None:

@@ -1,4 +1,4 @@
-"""The agent's end of the WebSocket to the master. The join token travels in a header and is never logged."""
+"""The agent's end of the WebSocket to the master. Join token and credential travel in headers and are never logged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from websockets.asyncio.client import connect as open_websocket
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from agent_bootstrap.agent.options import AgentOptions
-from agent_bootstrap.protocol import FROM_MASTER, MAX_MESSAGE_BYTES, ChannelClosed, Message
+from agent_bootstrap.protocol import (
+    CREDENTIAL_HEADER,
+    FROM_MASTER,
+    MAX_MESSAGE_BYTES,
+    ChannelClosed,
+    Message,
+)
 from windlass.base.errors import PermissionDenied
 
 PING_S = 15.0
@@ -55,10 +61,11 @@ class WebSocketChannel:
         await self._connection.close()
 
 
-async def connect(options: AgentOptions) -> WebSocketChannel:
+async def connect(options: AgentOptions, credential: str) -> WebSocketChannel:
     """Dial the master once. Raises ChannelClosed when it cannot be reached, PermissionDenied when it refuses us."""
-    token = options.token()
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    headers = {CREDENTIAL_HEADER: credential}
+    if token := options.token():
+        headers["Authorization"] = f"Bearer {token}"
     url = agents_url(options)
     try:
         connection = await open_websocket(

@@ -57,7 +57,9 @@ class Fleet(Protocol):
 class AgentGateway(Protocol):
     """Takes the connections of agents."""
 
-    async def serve(self, channel: Channel, *, pool: str, token: str, peer: str) -> None:
+    async def serve(
+        self, channel: Channel, *, pool: str, token: str, peer: str, credential: str = ""
+    ) -> None:
         """One connection, until it ends. `peer` is the address that the master sees."""
         ...
 

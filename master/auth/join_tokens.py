@@ -1,21 +1,44 @@
-"""The token with which an agent joins a pool: derived from one secret, so that none has to be stored."""
+"""The tokens with which agents join: derived from one secret, so that none has to be stored.
+
+token of a pool    hex of HMAC(secret, "agent:" + pool): always the same, never spent
+any other          <kind>.<what it allows: base64 of JSON>.<hex of HMAC(secret, all before)>
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import hmac
 import os
 import secrets
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
+from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+
+from rm_backends.ports import JoinGrant, JoinKind
 from windlass.base.errors import InvalidConfig
 
 SECRET_BYTES = 32
+MAX_TOKEN_CHARS = 8192
+
+
+class _Claims(BaseModel):
+    """What a token says, as it is written."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    pool: str
+    id: str
+    names: tuple[str, ...] = ()
+    agents: int | None = None
+    expires: AwareDatetime | None = None
 
 
 class JoinTokenSigner:
-    """Implements `rm_backends.ports.JoinTokens`. A token is good for one pool, until the secret changes."""
+    """Implements `rm_backends.ports.JoinTokens`. Tokens are good until the secret changes, or as they say."""
 
     def __init__(self, secret: bytes) -> None:
         if len(secret) < SECRET_BYTES:
@@ -25,10 +48,72 @@ class JoinTokenSigner:
         self._secret = secret
 
     def token(self, pool: str) -> str:
-        return hmac.new(self._secret, f"agent:{pool}".encode(), hashlib.sha256).hexdigest()
+        """Of a pool: for any agent, any number of times."""
+        return self._sign(f"agent:{pool}")
 
-    def verify(self, pool: str, token: str) -> bool:
-        return hmac.compare_digest(self.token(pool).encode(), token.encode("utf-8", "replace"))
+    def made_for(self, grant: JoinGrant) -> str:
+        """A token that allows just this."""
+        claims = _Claims(
+            pool=grant.pool,
+            id=grant.id,
+            names=tuple(sorted(grant.names)),
+            agents=grant.agents,
+            expires=grant.expires,
+        )
+        written = base64.urlsafe_b64encode(
+            claims.model_dump_json(exclude_defaults=True).encode()
+        ).decode()
+        said = f"{grant.kind}.{written.rstrip('=')}"
+        return f"{said}.{self._sign(f'join:{said}')}"
+
+    def read(self, pool: str, token: str) -> JoinGrant | None:
+        """What it allows in that pool, expired or not; None if it is not one of ours for that pool."""
+        if _same(self.token(pool), token):
+            return JoinGrant(pool=pool)
+        if len(token) > MAX_TOKEN_CHARS:
+            return None
+        said, _, signature = token.rpartition(".")
+        if not _same(self._sign(f"join:{said}"), signature):
+            return None
+        grant = _read(said)
+        return grant if grant is not None and grant.pool == pool else None
+
+    def _sign(self, text: str) -> str:
+        content = text.encode("utf-8", "replace")
+        return hmac.new(self._secret, content, hashlib.sha256).hexdigest()
+
+
+def operator_grant(pool: str, names: tuple[str, ...], expires: datetime | None) -> JoinGrant:
+    """For agents that an operator names: each joins with it once, also if it had another credential before."""
+    return JoinGrant(
+        pool=pool,
+        id=f"operator-{secrets.token_hex(8)}" if names else "",
+        names=frozenset(names),
+        agents=len(names) or None,
+        expires=expires,
+    )
+
+
+def _same(ours: str, given: str) -> bool:
+    return hmac.compare_digest(ours.encode(), given.encode("utf-8", "replace"))
+
+
+def _read(said: str) -> JoinGrant | None:
+    """None: signed by us, but of a release that says more than we know."""
+    kind, _, written = said.partition(".")
+    try:
+        padded = written + "=" * (-len(written) % 4)
+        claims = _Claims.model_validate_json(base64.urlsafe_b64decode(padded))
+        return JoinGrant(
+            kind=JoinKind(kind),
+            pool=claims.pool,
+            id=claims.id,
+            names=frozenset(claims.names),
+            agents=claims.agents,
+            expires=claims.expires,
+        )
+    except (binascii.Error, ValidationError, ValueError):
+        return None
 
 
 def load_or_create(path: Path) -> bytes:

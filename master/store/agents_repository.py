@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from master.store.store import Store
-from master.store.tables import Agent
+from master.store.tables import Agent, JoinTokenUse
 from master.store.unit_of_work import UnitOfWork
-from rm_backends.ports import AgentRecord, SlotService
+from rm_backends.ports import AgentRecord, JoinUse, SlotService
 
 
 class AgentsRepository:
@@ -30,11 +31,12 @@ class AgentsRepository:
                 draining=row.draining,
                 slot_service={int(n): SlotService(s) for n, s in row.slot_service.items()},
                 instance_id=row.instance_id,
+                credential_hash=row.credential_hash,
             )
             for row in rows
         ]
 
-    async def save(self, record: AgentRecord) -> None:
+    async def save(self, record: AgentRecord, use: JoinUse | None = None) -> None:
         unit = UnitOfWork()
         unit.upsert(
             Agent,
@@ -47,11 +49,32 @@ class AgentsRepository:
                 "draining": record.draining,
                 "slot_service": {str(n): str(s) for n, s in record.slot_service.items()},
                 "instance_id": record.instance_id,
+                "credential_hash": record.credential_hash,
             },
         )
+        if use is not None:
+            unit.upsert(
+                JoinTokenUse,
+                {
+                    "token_id": use.token_id,
+                    "agent_id": use.agent_id,
+                    "credential_hash": use.credential_hash,
+                    "expires": use.expires,
+                },
+            )
         await self._store.commit(unit)
 
     async def remove(self, agent_id: str) -> None:
         unit = UnitOfWork()
         unit.delete(Agent, {"id": agent_id})
+        await self._store.commit(unit)
+
+    async def uses(self, token_id: str) -> Mapping[str, str]:
+        rows = await self._store.read(select(JoinTokenUse).where(JoinTokenUse.token_id == token_id))
+        return {row.agent_id: row.credential_hash for row in rows}
+
+    async def forget_uses(self, expired_before: datetime) -> None:
+        """Of tokens that nobody can use any more."""
+        unit = UnitOfWork()
+        unit.execute(delete(JoinTokenUse).where(JoinTokenUse.expires < expired_before))
         await self._store.commit(unit)

@@ -290,6 +290,19 @@ class Agent(SQLModel, table=True):
     """Slots that an operator took out of service: slot number -> "disabled" or "draining"."""
     instance_id: Mapped[str | None] = Field(default=None)
     first_seen: Mapped[datetime] = time_column(nullable=False)
+    credential_hash: Mapped[str | None] = Field(default=None)
+    """Of the agent's own credential. None: an agent before 0.2 that has shown none."""
+
+
+class JoinTokenUse(SQLModel, table=True):
+    """An agent that has spent a join token."""
+
+    __tablename__ = "join_token_use"  # pyright: ignore
+    token_id: Mapped[str] = Field(primary_key=True)
+    agent_id: Mapped[str] = Field(primary_key=True)
+    credential_hash: Mapped[str]
+    expires: Mapped[datetime | None] = time_column()
+    """Of the token; the row goes some time after it."""
 
 
 class FleetIntent(SQLModel, table=True):

@@ -108,7 +108,7 @@ class EmbeddedProvider:
         boot_s: float,
         usd_per_hour: float,
         master_url: str,
-        join_token: Callable[[], str],
+        join_token: Callable[[LaunchIntent, Sequence[str]], str],
         host_argv: Sequence[str] = HOST_ARGV,
     ) -> None:
         self._root = root
@@ -164,8 +164,9 @@ class EmbeddedProvider:
         with self._lock:
             made: list[str] = []
             try:
+                token = self._join_token(intent, ids)
                 for instance_id in ids:
-                    if self._make(instance_id, intent):
+                    if self._make(instance_id, intent, token):
                         made.append(instance_id)
             except BaseException:
                 for instance_id in made:  # all or none
@@ -173,7 +174,7 @@ class EmbeddedProvider:
                 raise
         return LaunchResult(instance_ids=ids)
 
-    def _make(self, instance_id: str, intent: LaunchIntent) -> bool:
+    def _make(self, instance_id: str, intent: LaunchIntent, join_token: str) -> bool:
         """Directory, then process; each only if a call with this token has not made it before."""
         directory = self._root / instance_id
         tags = directory / "instance.json"
@@ -181,7 +182,7 @@ class EmbeddedProvider:
             return False
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         directory.mkdir(exist_ok=True, mode=0o700)
-        self._write_host_config(directory, instance_id, intent.offer.slots)
+        self._write_host_config(directory, instance_id, intent.offer.slots, join_token)
         instance = _Instance(
             instance_id=instance_id,
             cluster_id=intent.cluster_id,
@@ -195,7 +196,9 @@ class EmbeddedProvider:
         self._spawn(directory, instance_id)
         return True
 
-    def _write_host_config(self, directory: Path, instance_id: str, slots: int) -> None:
+    def _write_host_config(
+        self, directory: Path, instance_id: str, slots: int, join_token: str
+    ) -> None:
         config: dict[str, Any] = {
             "instance_id": instance_id,
             "boot_s": self._boot_s,
@@ -203,7 +206,7 @@ class EmbeddedProvider:
                 "master_url": self._master_url,
                 "agent_id": instance_id,
                 "resource_pool": self._pool,
-                "join_token": self._join_token(),
+                "join_token": join_token,
                 "work_dir": str(directory / "agent"),
                 "artificial_slots": slots,
                 "instance_id": instance_id,

@@ -171,9 +171,11 @@ class AgentsBackend:
 
     # The connections of agents
 
-    async def serve(self, channel: Channel, *, pool: str, token: str, peer: str) -> None:
+    async def serve(
+        self, channel: Channel, *, pool: str, token: str, peer: str, credential: str = ""
+    ) -> None:
         """One connection, until it ends."""
-        await self._gateway.serve(channel, pool=pool, token=token, peer=peer)
+        await self._gateway.serve(channel, pool=pool, token=token, peer=peer, credential=credential)
 
     # What the provisioner sees
 

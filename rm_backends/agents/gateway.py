@@ -21,6 +21,7 @@ from agent_bootstrap.protocol import (
 )
 from rm_backends.agents.agents import Agent
 from rm_backends.agents.connection import Connection
+from rm_backends.agents.joining import Proof, credential_hash
 from rm_backends.agents.registry import Registry
 from rm_backends.ports import JoinTokens, LogSink
 from windlass.base.clock import Clock
@@ -51,18 +52,23 @@ class Gateway:
         self._join_tokens = join_tokens
         self._clock = clock
 
-    async def serve(self, channel: Channel, *, pool: str, token: str, peer: str) -> None:
+    async def serve(
+        self, channel: Channel, *, pool: str, token: str, peer: str, credential: str = ""
+    ) -> None:
         """One connection, from Hello to its end. `peer` is the address that the master sees."""
+        proof = Proof(
+            grant=self._join_tokens.read(pool, token), credential_hash=credential_hash(credential)
+        )
         try:
             with suppress(ChannelClosed):
-                await self._serve(channel, pool=pool, token=token, peer=peer)
+                await self._serve(channel, pool=pool, proof=proof, peer=peer)
         finally:
             with suppress(ChannelClosed):
                 await channel.close()
 
-    async def _serve(self, channel: Channel, *, pool: str, token: str, peer: str) -> None:
-        # The token is looked at first: a stranger does not learn which pools there are.
-        if not self._join_tokens.verify(pool, token):
+    async def _serve(self, channel: Channel, *, pool: str, proof: Proof, peer: str) -> None:
+        # What it shows is looked at first: a stranger does not learn which pools there are.
+        if proof.grant is None and not self._registry.knows_credential(proof.credential_hash):
             await channel.send(Refused(reason=f"the join token is not valid for pool '{pool}'"))
             return
         if pool not in self._pools:
@@ -80,7 +86,7 @@ class Gateway:
         if not isinstance(hello, Hello):
             await channel.send(Refused(reason="the first message must be Hello"))
             return
-        admitted = await self._admit(hello, pool, hello.address or peer, connection)
+        admitted = await self._admit(hello, pool, hello.address or peer, connection, proof)
         if isinstance(admitted, Refused):
             log.info("agent refused: %s of pool %s: %s", hello.agent_id, pool, admitted.reason)
             await channel.send(admitted)
@@ -92,11 +98,11 @@ class Gateway:
             self._registry.detach(admitted, connection)
 
     async def _admit(
-        self, hello: Hello, pool: str, address: str, connection: Connection
+        self, hello: Hello, pool: str, address: str, connection: Connection, proof: Proof
     ) -> Agent | Refused:
         try:
             return await self._registry.admit(
-                hello, pool_name=pool, address=address, link=connection
+                hello, pool_name=pool, address=address, link=connection, proof=proof
             )
         except LeaseLost:
             raise

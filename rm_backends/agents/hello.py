@@ -32,8 +32,10 @@ def refusal(hello: Hello, pool_name: str, epoch: int) -> Refused | None:
     return None
 
 
-def record_of(hello: Hello, known: Agent | None, now: datetime) -> AgentRecord:
-    """What operators did with it, or with a slot that it still has, stays."""
+def record_of(
+    hello: Hello, known: Agent | None, now: datetime, credential_hash: str | None
+) -> AgentRecord:
+    """What operators did with it, or with a slot that it still has, stays; so does a credential it once had."""
     if known is None:
         return AgentRecord(
             agent_id=hello.agent_id,
@@ -41,6 +43,7 @@ def record_of(hello: Hello, known: Agent | None, now: datetime) -> AgentRecord:
             slots=len(hello.slots),
             first_seen=now,
             instance_id=hello.instance_id,
+            credential_hash=credential_hash,
         )
     return replace(
         known.record,
@@ -48,6 +51,7 @@ def record_of(hello: Hello, known: Agent | None, now: datetime) -> AgentRecord:
         slots=len(hello.slots),
         slot_service=carry_over(known.record.slot_service, known.devices, hello.slots),
         instance_id=hello.instance_id,
+        credential_hash=credential_hash or known.record.credential_hash,
     )
 
 

@@ -17,6 +17,7 @@ from agent_bootstrap.protocol import (
 )
 from rm_backends.agents.agents import Agent, Link, Presence
 from rm_backends.agents.hello import record_of, refusal
+from rm_backends.agents.joining import Proof, join_refusal, spent_by
 from rm_backends.agents.pool import Pool
 from rm_backends.ports import AgentRecord, AgentStore, SlotService
 from windlass.base.clock import Clock
@@ -88,20 +89,30 @@ class Registry:
                 if agent.presence is Presence.RECONNECTING:
                     agent.since = now
 
+    def knows_credential(self, credential_hash: str | None) -> bool:
+        """Some agent has it. Which one may use it is looked at when it says who it is."""
+        return credential_hash is not None and any(
+            agent.record.credential_hash == credential_hash
+            for pool in self._pools.values()
+            for agent in pool.agents.values()
+        )
+
     async def admit(
-        self, hello: Hello, *, pool_name: str, address: str, link: Link
+        self, hello: Hello, *, pool_name: str, address: str, link: Link, proof: Proof
     ) -> Agent | Refused:
         """Save the agent, make `link` the way to it, send its Welcome, and bring it in line."""
         async with self._saving:
-            if (refused := self._refusal(hello, pool_name)) is not None:
+            refused = await self._stranger(hello, proof) or self._refusal(hello, pool_name, proof)
+            if refused is not None:
                 return refused
             pool = self._pools[pool_name]
             found = self.find(hello.agent_id)
-            record = record_of(hello, found[1] if found else None, self._clock.now())
+            before = found[1] if found else None
+            record = record_of(hello, before, self._clock.now(), proof.credential_hash)
             known = pool.agents.get(hello.agent_id)
             if known is None or known.record != record:
-                await self._store.save(record)
-            if (refused := self._refusal(hello, pool_name)) is not None:
+                await self._store.save(record, spent_by(hello, proof))
+            if (refused := self._refusal(hello, pool_name, proof)) is not None:
                 return refused
             agent = self._join(pool, record)
             self._attach(agent, hello, address)
@@ -234,7 +245,16 @@ class Registry:
         self._enforce_service(pool, agent)
         pool.touch()
 
-    def _refusal(self, hello: Hello, pool_name: str) -> Refused | None:
+    async def _stranger(self, hello: Hello, proof: Proof) -> Refused | None:
+        """It may not be who it says it is."""
+        found = self.find(hello.agent_id)
+        known = found[1].record if found is not None else None
+        grant = proof.grant
+        uses = await self._store.uses(grant.id) if grant is not None and grant.id else {}
+        why = join_refusal(hello, proof, known, uses, self._clock.now())
+        return None if why is None else Refused(reason=why)
+
+    def _refusal(self, hello: Hello, pool_name: str, proof: Proof) -> Refused | None:
         if (refused := refusal(hello, pool_name, self._welcome.epoch)) is not None:
             return refused
         found = self.find(hello.agent_id)
@@ -244,7 +264,8 @@ class Registry:
         if pool.name != pool_name and (agent.link is not None or agent.holds):
             reason = f"agent '{agent.id}' is in use in pool '{pool.name}'"
             return Refused(reason=reason, retry=True)
-        if agent.link is not None and agent.boot_id == hello.boot_id and not self._is_silent(agent):
+        is_another = agent.boot_id == hello.boot_id and not proof.is_of(agent.record)
+        if agent.link is not None and is_another and not self._is_silent(agent):
             return Refused(reason=f"agent '{agent.id}' is connected already", retry=True)
         return None
 

@@ -81,7 +81,7 @@ def embedded(root: Path, program: str = STAND_IN) -> EmbeddedProvider:
         boot_s=1.5,
         usd_per_hour=3.0,
         master_url="http://127.0.0.1:1",
-        join_token=lambda: "join-me",
+        join_token=lambda *_: "join-me",
         host_argv=(sys.executable, "-P", "-c", program),
     )
 

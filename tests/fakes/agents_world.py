@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ from rm_backends.base import (
     RestoreRecord,
     RmEvent,
 )
-from rm_backends.ports import AgentRecord
+from rm_backends.ports import AgentRecord, JoinGrant, JoinUse
 from tests.fakes.fake_agent import FakeAgent
 from tests.fakes.first_fit import first_fit
 from tests.fakes.memory_channel import MemoryChannel, memory_channel
@@ -72,16 +72,21 @@ def launch_spec(allocation_id: str) -> LaunchSpec:
 class MemoryAgentStore:
     def __init__(self) -> None:
         self.records: dict[str, AgentRecord] = {}
+        self.spent: list[JoinUse] = []
         self.failure: Exception | None = None
 
     async def load(self) -> Sequence[AgentRecord]:
         return tuple(self.records.values())
 
-    async def save(self, record: AgentRecord) -> None:
+    async def save(self, record: AgentRecord, use: JoinUse | None = None) -> None:
         await asyncio.sleep(0)
         if self.failure is not None:
             raise self.failure
         self.records[record.agent_id] = record
+        self.spent += [use] if use is not None else []
+
+    async def uses(self, token_id: str) -> Mapping[str, str]:
+        return {u.agent_id: u.credential_hash for u in self.spent if u.token_id == token_id}
 
     async def remove(self, agent_id: str) -> None:
         self.records.pop(agent_id, None)
@@ -104,8 +109,16 @@ class MemoryLogSink:
 
 
 class OneToken:
-    def verify(self, pool: str, token: str) -> bool:
-        return token == TOKEN
+    """The token of every pool, and whatever else a test grants."""
+
+    def __init__(self) -> None:
+        self.grants: dict[str, JoinGrant] = {}
+
+    def read(self, pool: str, token: str) -> JoinGrant | None:
+        grant = self.grants.get(token)
+        if grant is not None:
+            return grant if grant.pool == pool else None
+        return JoinGrant(pool=pool) if token == TOKEN else None
 
 
 class RecordingMaster:
@@ -187,6 +200,7 @@ class AgentsWorld:
     master: RecordingMaster = field(default_factory=RecordingMaster)
     store: MemoryAgentStore = field(default_factory=MemoryAgentStore)
     logs: MemoryLogSink = field(default_factory=MemoryLogSink)
+    tokens: OneToken = field(default_factory=OneToken)
     agents: dict[str, FakeAgent] = field(default_factory=dict)
     epoch: int = 0
     channels: list[MemoryChannel] = field(default_factory=list)
@@ -206,7 +220,7 @@ class AgentsWorld:
             events=self.master,
             agent_store=self.store,
             log_sink=self.logs,
-            join_tokens=OneToken(),
+            join_tokens=self.tokens,
             clock=self.clock,
             ids=self.ids,
             epoch=self.epoch,
@@ -232,22 +246,26 @@ class AgentsWorld:
         await self.stop_master()
         await self.start_master(records)
 
-    def connect(self, *, pool: str, token: str = TOKEN) -> MemoryChannel:
+    def connect(self, *, pool: str, token: str = TOKEN, credential: str = "") -> MemoryChannel:
         """The agent's end of a new connection. Raises ChannelClosed while there is no master."""
         if self._backend is None:
             raise ChannelClosed("no master")
         agent_end, master_end = memory_channel()
-        serving = self._backend.serve(master_end, pool=pool, token=token, peer="10.9.9.9")
+        serving = self._backend.serve(
+            master_end, pool=pool, token=token, credential=credential, peer="10.9.9.9"
+        )
         self._of_master.append(self.tasks.create_task(serving))
         self.channels.append(agent_end)
         return agent_end
 
-    def new_agent(self, agent_id: str, *, token: str = TOKEN, **options: Any) -> FakeAgent:
+    def new_agent(
+        self, agent_id: str, *, token: str = TOKEN, credential: str = "", **options: Any
+    ) -> FakeAgent:
         """An agent that is not running yet."""
         pool = options.setdefault("pool", "default")
 
         async def dial() -> Channel:
-            return self.connect(pool=pool, token=token)
+            return self.connect(pool=pool, token=token, credential=credential)
 
         options.setdefault("address", f"addr-{agent_id}")
         return FakeAgent(agent_id=agent_id, dial=dial, clock=self.clock, **options)

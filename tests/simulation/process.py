@@ -145,13 +145,19 @@ class MasterProcess:
         finally:
             self._replies.pop(reply, None)
 
-    def serve_agent(self, channel: MemoryChannel, *, pool: str, token: str) -> None:
+    def serve_agent(
+        self, channel: MemoryChannel, *, pool: str, token: str, credential: str = ""
+    ) -> None:
         """The master's end of a new connection. Raises Unreachable."""
         services = self.services
         if services is None or not self.alive:
             raise Unreachable
         self._channels.append(channel)
-        self.spawn(services.gateway.serve(channel, pool=pool, token=token, peer="10.0.0.1"))
+        self.spawn(
+            services.gateway.serve(
+                channel, pool=pool, token=token, credential=credential, peer="10.0.0.1"
+            )
+        )
 
     def kill(self) -> None:
         """SIGKILL. Synchronous: from here on nothing of it reaches the outside. May be called by its own tasks."""

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agent_bootstrap.protocol import Channel, ChannelClosed, ContainerSpec
-from master.app import MasterOptions
+from master.app import JOIN_WITHIN, MasterOptions
 from master.auth.join_tokens import SECRET_BYTES, JoinTokenSigner
 from master.config import MasterConfig
 from master.experiments.creation import NewExperiment
 from provisioner.providers.simulated import SimulatedInstance, SimulatedProvider
 from provisioner.types import Offer, OfferKey
+from rm_backends.ports import JoinGrant, JoinKind
 from tests.fakes.fake_agent import FakeAgent
 from tests.fakes.memory_channel import MemoryChannel, memory_channel
 from tests.fakes.virtual_time import LoopClock
@@ -207,12 +208,27 @@ class World:
     async def start_rack(self, count: int) -> None:
         """Returns when they are connected: work for a pool without agents is refused."""
         for n in range(count):
-            self._power_on(f"rack-{n}", RACK, instance_id=None)
+            self._power_on(f"rack-{n}", RACK, self._join_tokens.token(RACK), instance_id=None)
         for agent in list(self.agents.values()):
             await agent.until(partial(_is_connected, agent))
 
     def _booted(self, instance: SimulatedInstance) -> None:
-        self._power_on(instance.id, ELASTIC, instance_id=instance.id)
+        intent = instance.intent
+        of_launch = [
+            other.id
+            for other in self.provider.instances.values()
+            if other.intent.intent_id == intent.intent_id
+        ]
+        grant = JoinGrant(
+            kind=JoinKind.LAUNCH,
+            pool=ELASTIC,
+            id=intent.intent_id,
+            names=frozenset(of_launch),
+            agents=intent.count,
+            expires=self.clock.now() + JOIN_WITHIN,
+        )
+        token = self._join_tokens.made_for(grant)
+        self._power_on(instance.id, ELASTIC, token, instance_id=instance.id)
 
     def _ended(self, instance: SimulatedInstance) -> None:
         self.note(f"instance {instance.id} ends")
@@ -220,11 +236,11 @@ class World:
         if agent is not None:
             self.tasks.create_task(agent.die())
 
-    def _power_on(self, agent_id: str, pool: str, *, instance_id: str | None) -> None:
+    def _power_on(self, agent_id: str, pool: str, token: str, *, instance_id: str | None) -> None:
         self.note(f"machine {agent_id} is up")
         agent = FakeAgent(
             agent_id=agent_id,
-            dial=self._dialler(agent_id, pool),
+            dial=self._dialler(agent_id, pool, token),
             clock=self.clock,
             pool=pool,
             slots=SLOTS,
@@ -236,16 +252,16 @@ class World:
         self.agents[agent_id] = agent
         self.tasks.create_task(agent.run())
 
-    def _dialler(self, agent_id: str, pool: str) -> Callable[[], Awaitable[Channel]]:
-        token = self._join_tokens.token(pool)
-
+    def _dialler(self, agent_id: str, pool: str, token: str) -> Callable[[], Awaitable[Channel]]:
         async def dial() -> Channel:
             await asyncio.sleep(0.01)
             agent_end, master_end = memory_channel()
             try:
                 if self.master is None or agent_id not in self.agents:
                     raise Unreachable
-                self.master.serve_agent(master_end, pool=pool, token=token)
+                self.master.serve_agent(
+                    master_end, pool=pool, token=token, credential=f"secret of {agent_id}"
+                )
             except Unreachable:
                 raise ChannelClosed("connection refused") from None
             self.lines[agent_id] = agent_end

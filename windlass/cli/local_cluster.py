@@ -171,8 +171,10 @@ def _await_master(plan: Plan, master: ProcessRecord) -> None:
 
 
 def _write_join_token(plan: Plan) -> Path:
-    command = [*COMMAND, "master", "join-token", "--pool", POOL]
+    command = [*COMMAND, "master", "join-token", POOL]
     command += ["--data-dir", str(plan.data_dir / "master")]
+    if plan.master_config is not None:
+        command += ["--config", str(plan.master_config.absolute())]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=_environment())
     token = done.stdout.strip()
     if done.returncode != 0 or not token:

@@ -1,4 +1,4 @@
-"""Where agents connect: a WebSocket that carries the agent protocol. Their join token is all they show."""
+"""Where agents connect: a WebSocket that carries the agent protocol. They show a join token and their credential."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from starlette.websockets import WebSocketState
 
-from agent_bootstrap.protocol import FROM_AGENT, ChannelClosed, Message
+from agent_bootstrap.protocol import CREDENTIAL_HEADER, FROM_AGENT, ChannelClosed, Message
 from master.api.access import token_of
 from master.api.services import TheApi
 
@@ -69,5 +69,6 @@ async def agents(socket: WebSocket, api: TheApi, pool: str = "", agent_id: str =
         SocketChannel(socket),
         pool=pool,
         token=token_of(socket),
+        credential=socket.headers.get(CREDENTIAL_HEADER, ""),
         peer=socket.client.host if socket.client else "",
     )

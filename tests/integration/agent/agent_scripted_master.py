@@ -59,6 +59,7 @@ class ScriptedMaster:
     epoch: int = 1
     answer_hello: Callable[[Hello], Message] | None = None
     hellos: list[Hello] = field(default_factory=list)
+    credentials: list[str] = field(default_factory=list)
     reports: list[ContainerReport] = field(default_factory=list)
     lines: dict[str, list[LogEntry]] = field(default_factory=dict)
     offsets: dict[str, int] = field(default_factory=dict)
@@ -70,8 +71,9 @@ class ScriptedMaster:
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     _serving: set[asyncio.Task[None]] = field(default_factory=set)
 
-    async def connect(self) -> Channel:
+    async def connect(self, credential: str = "") -> Channel:
         """What the agent dials."""
+        self.credentials.append(credential)
         ours, theirs = channel_pair()
         task = asyncio.create_task(self._serve(ours))
         self._serving.add(task)

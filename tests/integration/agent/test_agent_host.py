@@ -156,10 +156,10 @@ async def test_a_wrong_join_token_is_told_from_an_absent_master(master: Scripted
     async with served(master) as url:
         base = {"master_url": url, "agent_id": "i-1"}
         with pytest.raises(PermissionDenied, match="check the join token"):
-            await connect(parse_options(base | {"join_token": "wrong"}))
-        channel: Channel = await connect(parse_options(base | {"join_token": TOKEN}))
+            await connect(parse_options(base | {"join_token": "wrong"}), "c")
+        channel: Channel = await connect(parse_options(base | {"join_token": TOKEN}), "c")
         await channel.close()
         with pytest.raises(ChannelClosed):
             await channel.receive()
     with pytest.raises(ChannelClosed, match="cannot reach"):
-        await connect(parse_options(base | {"join_token": TOKEN}))
+        await connect(parse_options(base | {"join_token": TOKEN}), "c")

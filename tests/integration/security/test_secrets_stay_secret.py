@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,9 +68,12 @@ def test_a_working_cluster_shows_no_secret(cluster: RealCluster, tmp_path: Path)
 
 def known_secrets(cluster: RealCluster, allocation_id: str) -> dict[str, str]:
     secret = load_or_create(cluster.data_dir / "secret")
+    (instance,) = (cluster.data_dir / "instances" / "compute").iterdir()
     return {
         "cluster secret": secret.hex(),
         "join token": JoinTokenSigner(secret).token("compute"),
+        "launch token": json.loads((instance / "host.json").read_text())["agent"]["join_token"],
+        "credential of the agent": (instance / "agent" / "credential").read_text().strip(),
         "allocation token": AllocationTokenMint(secret).token(allocation_id),
         "session token": str(cluster.client.session.token),
         "password": PASSWORD,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -11,7 +11,7 @@ from master.store.agents_repository import AgentsRepository
 from master.store.fleet_repository import FleetRepository
 from master.store.store import Store
 from provisioner.ports import FleetStore
-from rm_backends.ports import AgentRecord, AgentStore, SlotService
+from rm_backends.ports import AgentRecord, AgentStore, JoinUse, SlotService
 from windlass.base.errors import WindlassError
 
 
@@ -56,3 +56,21 @@ async def test_a_save_is_all_or_nothing(store: Store) -> None:
     with pytest.raises(WindlassError):
         await fleet.save(intents=[("n", {})], memory={"not json": object()})
     assert list((await fleet.load()).intents) == []
+
+
+async def test_a_spent_join_token_is_kept_until_it_has_expired(store: Store) -> None:
+    repository = AgentsRepository(store)
+    now = datetime(2026, 8, 1, tzinfo=UTC)
+    record = AgentRecord(
+        agent_id="m-0", pool="gpu", slots=1, first_seen=now, credential_hash="of m-0"
+    )
+    use = JoinUse(token_id="launch-1", agent_id="m-0", credential_hash="of m-0", expires=now)
+    await repository.save(record, use)
+    await repository.save(record)
+    await repository.remove("m-0")
+    assert await repository.uses("launch-1") == {"m-0": "of m-0"}
+    assert await repository.uses("launch-2") == {}
+    await repository.forget_uses(now)
+    assert await repository.uses("launch-1") == {"m-0": "of m-0"}
+    await repository.forget_uses(now + timedelta(seconds=1))
+    assert await repository.uses("launch-1") == {}

@@ -131,3 +131,26 @@ def test_the_token_is_in_no_text_of_the_options_and_in_no_url() -> None:
     options = parse_options({"master_host": "m", "join_token": "t0ken", "resource_pool": "a b"})
     assert "t0ken" not in repr(options) + str(options) + agents_url(options)
     assert agents_url(options).startswith("ws://m:80/agents?pool=a%20b&agent_id=")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("t0ken\nt1ken\n", "has 2 lines"), ("t0 ken", "spaces"), ("t0k\u00e9n", "ASCII")],
+)
+def test_a_join_token_is_one_word_and_never_part_of_the_message(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    token = tmp_path / "token"
+    token.touch(mode=0o600)
+    token.write_text(text)
+    for given in ({"join_token_file": str(token)}, {"join_token": text}):
+        with pytest.raises(InvalidConfig) as caught:
+            parse_options({"master_host": "m"} | given).token()
+        assert said in str(caught.value)
+        assert "t0" not in str(caught.value).replace(str(token), "")
+
+
+def test_a_join_token_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    options = parse_options({"master_host": "m", "join_token_file": str(tmp_path / "gone")})
+    with pytest.raises(InvalidConfig, match="gone: No such file"):
+        options.token()

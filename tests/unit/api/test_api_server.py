@@ -58,7 +58,7 @@ def an_agent(world: ApiWorld, url: str, token: str) -> FakeAgent:
     )
 
     async def dial() -> Channel:
-        return await connect(options)
+        return await connect(options, "its-own-credential")
 
     agent = FakeAgent(agent_id="node-1", dial=dial, clock=world.clock)
     world.agents[agent.agent_id] = agent

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hmac
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from master.auth.join_tokens import JoinTokenSigner, load_or_create
+from rm_backends.ports import JoinGrant, JoinKind
 from windlass.base.errors import InvalidConfig
 
 SECRET = bytes(range(32))
@@ -17,14 +19,47 @@ def test_a_token_is_good_for_its_pool_only() -> None:
     signer = JoinTokenSigner(SECRET)
     token = signer.token("gpu")
     assert token == hmac.new(SECRET, b"agent:gpu", "sha256").hexdigest()
-    assert signer.verify("gpu", token)
-    assert not signer.verify("cpu", token)
-    assert not JoinTokenSigner(SECRET[::-1]).verify("gpu", token)
+    assert signer.read("gpu", token) == JoinGrant(pool="gpu")
+    assert signer.read("cpu", token) is None
+    assert JoinTokenSigner(SECRET[::-1]).read("gpu", token) is None
+
+
+def test_a_token_allows_what_it_was_made_for() -> None:
+    signer = JoinTokenSigner(SECRET)
+    grant = JoinGrant(
+        kind=JoinKind.LAUNCH,
+        pool="gpu",
+        id="intent-1",
+        names=frozenset({"gpu-1-0", "gpu-1-1"}),
+        agents=2,
+        expires=datetime(2026, 8, 1, tzinfo=UTC),
+    )
+    token = signer.made_for(grant)
+    assert signer.read("gpu", token) == grant
+    assert signer.read("cpu", token) is None
+    assert JoinTokenSigner(SECRET[::-1]).read("gpu", token) is None
+    kind, claims, signature = token.split(".")
+    assert kind == "launch"
+    for forged in (
+        f"job.{claims}.{signature}",
+        f"launch.{claims[:-2]}A=.{signature}",
+        f"launch.{claims}.{'0' * 64}",
+        f"launch.{claims}.",
+        "launch..",
+        token + "0" * 10_000,
+    ):
+        assert signer.read("gpu", forged) is None, forged
+
+
+def test_the_token_of_a_pool_cannot_be_made_by_naming_a_pool_like_claims() -> None:
+    signer = JoinTokenSigner(SECRET)
+    forged = f"pool.e30.{signer.token('join:pool.e30')}"
+    assert signer.read("gpu", forged) is None
 
 
 @pytest.mark.parametrize("token", ["", "x", "ä", "\ud800", "0" * 64])
 def test_anything_else_is_refused(token: str) -> None:
-    assert not JoinTokenSigner(SECRET).verify("gpu", token)
+    assert JoinTokenSigner(SECRET).read("gpu", token) is None
 
 
 def test_a_short_secret_is_refused() -> None:

@@ -1,0 +1,112 @@
+"""Who an agent may be: the credential it shows, and what its join token allows. Pure.
+
+An agent makes its credential itself, once, and keeps it in its work_dir. The first hello with a join token binds it to
+the agent's id, pool and instance; from then on the credential is needed, and enough. So a hello whose answer was lost
+can be repeated, and what is read from user data or a shared file later is of no use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from agent_bootstrap.protocol import Hello
+from rm_backends.ports import AgentRecord, JoinGrant, JoinKind, JoinUse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What a connection shows of itself before it says anything."""
+
+    grant: JoinGrant | None = None
+    """What its join token allows; None: it has none that is good for the pool."""
+    credential_hash: str | None = None
+    """None: an agent before 0.2, which has no credential."""
+
+    def is_of(self, record: AgentRecord | None) -> bool:
+        """It shows the credential of that agent."""
+        return (
+            record is not None
+            and self.credential_hash is not None
+            and self.credential_hash == record.credential_hash
+        )
+
+
+def credential_hash(credential: str) -> str | None:
+    """A credential is 256 random bits: it needs no salt, and only this is kept of it."""
+    return hashlib.sha256(credential.encode()).hexdigest() if credential else None
+
+
+def join_refusal(
+    hello: Hello,
+    proof: Proof,
+    known: AgentRecord | None,
+    uses: Mapping[str, str],
+    now: datetime,
+) -> str | None:
+    """Why this connection may not be the agent it says it is. `uses`: who has spent its join token."""
+    known_as = known.instance_id if known is not None else None
+    if hello.instance_id not in (None, hello.agent_id, known_as):
+        return (
+            f"the agent of instance '{hello.instance_id}' must be called so, not '{hello.agent_id}'"
+        )
+    if proof.is_of(known) and known is not None:
+        if hello.pool == known.pool and hello.instance_id == known.instance_id:
+            return None
+        if proof.grant is None:
+            return (
+                f"agent '{known.agent_id}' joined pool '{known.pool}'"
+                + (f" as instance '{known.instance_id}'" if known.instance_id else "")
+                + ": it needs a join token to be anything else"
+            )
+    if proof.grant is None:
+        return f"no join token for pool '{hello.pool}', and not the credential of agent '{hello.agent_id}'"
+    return _grant_refusal(proof.grant, hello, proof.credential_hash, uses, now) or (
+        _identity_refusal(proof, hello, known)
+    )
+
+
+def spent_by(hello: Hello, proof: Proof) -> JoinUse | None:
+    """What is to be remembered of the join token; None: it is never spent."""
+    if proof.grant is None or not proof.grant.id or proof.credential_hash is None:
+        return None
+    return JoinUse(
+        token_id=proof.grant.id,
+        agent_id=hello.agent_id,
+        credential_hash=proof.credential_hash,
+        expires=proof.grant.expires,
+    )
+
+
+def _grant_refusal(
+    grant: JoinGrant, hello: Hello, shown: str | None, uses: Mapping[str, str], now: datetime
+) -> str | None:
+    if grant.expires is not None and now >= grant.expires:
+        return f"the join token expired at {grant.expires:%Y-%m-%d %H:%M:%S %Z}"
+    if grant.names and hello.agent_id not in grant.names:
+        return f"the join token is not for agent '{hello.agent_id}'"
+    if grant.kind is not JoinKind.POOL and hello.instance_id != hello.agent_id:
+        return f"the join token of a {grant.kind} is for agents that are called as their instances"
+    if not grant.id:
+        return None
+    if shown is None:
+        return "a join token that can be spent needs an agent with a credential: update the agent"
+    if uses.get(hello.agent_id, shown) != shown:
+        return f"the join token was spent by agent '{hello.agent_id}' already"
+    if grant.agents is not None and len(uses.keys() | {hello.agent_id}) > grant.agents:
+        return f"the join token was spent: {grant.agents} agents joined with it"
+    return None
+
+
+def _identity_refusal(proof: Proof, hello: Hello, known: AgentRecord | None) -> str | None:
+    """An agent that has a credential is taken over only with it, or with a token made for that agent."""
+    if known is None or known.credential_hash is None or proof.is_of(known):
+        return None
+    if proof.grant is not None and hello.agent_id in proof.grant.names:
+        return None
+    return (
+        f"agent '{hello.agent_id}' has another credential (it is in its work_dir). If it is lost, make a token for it: "
+        f"windlass master join-token {hello.pool} --agent {hello.agent_id}"
+    )

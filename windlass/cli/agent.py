@@ -8,16 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from windlass.base.errors import InvalidArgument
+from windlass.cli.completion import complete_agents
 from windlass.cli.connect import client_for, for_administrators
 from windlass.cli.groups import OperatorGroup
 from windlass.cli.output import (
     CsvOption,
     JsonOption,
-    local_time,
+    LimitOption,
     notice,
     print_json,
     print_rows,
 )
+from windlass.cli.times import UtcOption, local_time
 from windlass.sdk.client import Client
 
 
@@ -29,28 +31,40 @@ app = typer.Typer(
     cls=AgentGroup,
     no_args_is_help=True,
     add_completion=False,
-    help="Machines of the cluster; run an agent.",
+    help="List and drain machines; run an agent.",
 )
 
 
 AgentIds = Annotated[
-    list[str] | None, typer.Argument(metavar="[AGENT]...", help="Agent ids.", show_default=False)
+    list[str] | None,
+    typer.Argument(
+        metavar="[AGENT]...",
+        help="Agent ids.",
+        show_default=False,
+        autocompletion=complete_agents,
+    ),
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="All agents.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Apply it to all agents.")]
 DrainOption = Annotated[
-    bool, typer.Option("--drain", help="What runs there may finish; nothing new starts.")
+    bool, typer.Option("--drain", help="Let running tasks finish; start no new ones.")
 ]
 
 
 @app.callback()
 def group() -> None:
-    """Machines of the cluster; run an agent."""
+    """List and drain machines; run an agent."""
 
 
 @app.command("list")
-def list_agents(ctx: typer.Context, as_json: JsonOption = False, as_csv: CsvOption = False) -> None:
-    """Connected agents and their slots."""
-    agents = client_for(ctx).agents()
+def list_agents(
+    ctx: typer.Context,
+    limit: LimitOption = None,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+    utc: UtcOption = False,
+) -> None:
+    """List agents and their slots."""
+    agents = client_for(ctx).agents()[:limit]
     if as_json:
         print_json(agents)
         return
@@ -71,12 +85,12 @@ def list_agents(ctx: typer.Context, as_json: JsonOption = False, as_csv: CsvOpti
 
 @app.command()
 def enable(ctx: typer.Context, agent_ids: AgentIds = None, everyone: AllOption = False) -> None:
-    """Give agents work again. For administrators."""
+    """Start tasks on agents again. For administrators."""
     client = client_for(ctx)
     for agent_id in _chosen(client, agent_ids, everyone):
         with for_administrators():
             client.enable_agent(agent_id)
-        notice(f"enabled agent {agent_id}")
+        notice(f"Enabled agent {agent_id}")
 
 
 @app.command()
@@ -87,24 +101,25 @@ def disable(
     drain: DrainOption = False,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
+    utc: UtcOption = False,
 ) -> None:
-    """Take agents out of service: what runs on them is stopped, and trials start again elsewhere.
+    """Stop the tasks of agents and start no new ones; trials restart on other agents.
 
-    With --drain it may finish first; what still runs is listed. For administrators.
+    With --drain running tasks may finish; they are listed. For administrators.
     """
     client = client_for(ctx)
     chosen = _chosen(client, agent_ids, everyone)
     for agent_id in chosen:
         with for_administrators():
             client.disable_agent(agent_id, drain=drain)
-        notice(f"{'draining' if drain else 'disabled'} agent {agent_id}")
+        notice(f"{'Draining' if drain else 'Disabled'} agent {agent_id}")
     if drain:
         _print_running(client, set(chosen), as_json=as_json, as_csv=as_csv)
 
 
 def _chosen(client: Client, agent_ids: list[str] | None, everyone: bool) -> list[str]:
     if everyone == bool(agent_ids):
-        raise InvalidArgument("which agents? give their ids, or --all")
+        raise InvalidArgument("Give either the ids of agents or --all")
     return agent_ids or sorted(str(agent["id"]) for agent in client.agents())
 
 
@@ -116,7 +131,7 @@ def _print_running(client: Client, agents: set[str], *, as_json: bool, as_csv: b
         print_json([task for task, _ in running])
         return
     if not running and not as_csv:
-        notice("nothing runs there any more")
+        notice("No tasks are running there")
         return
     headers = ["Task", "Allocation", "Name", "Slots", "Agents", "Submitted"]
     rows = [

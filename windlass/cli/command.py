@@ -1,4 +1,4 @@
-"""`det command`: run one program on the cluster, watch and steer it."""
+"""`det command`: run one program on the cluster, watch and control it."""
 
 from __future__ import annotations
 
@@ -10,37 +10,44 @@ import typer
 
 from windlass.base.errors import InvalidArgument, WindlassError
 from windlass.cli.command_watch import full_ids, print_task_logs, short_ids, watch
-from windlass.cli.config_file import read_settings
+from windlass.cli.completion import complete_commands
+from windlass.cli.config_file import naming, read_settings
 from windlass.cli.connect import client_for
 from windlass.cli.groups import AliasedGroup
 from windlass.cli.output import (
     WAITING,
     CsvOption,
     JsonOption,
-    local_time,
+    LimitOption,
     notice,
     print_fields,
     print_json,
     print_rows,
+    print_yaml,
     state_name,
     waiting_text,
 )
+from windlass.cli.progress import upload
+from windlass.cli.times import UtcOption, local_time
 from windlass.cli.trial import HeadOption, TailOption, check_log_options
 
 app = typer.Typer(
-    cls=AliasedGroup, no_args_is_help=True, add_completion=False, help="Run single commands."
+    cls=AliasedGroup, no_args_is_help=True, add_completion=False, help="Run and control commands."
 )
-attributes = typer.Typer(no_args_is_help=True, help="Change a command.")
+attributes = typer.Typer(no_args_is_help=True, help="Change settings of a command.")
 app.add_typer(attributes, name="set")
 
-CommandId = Annotated[str, typer.Argument(help="Command id, or the beginning of one.")]
+CommandId = Annotated[
+    str,
+    typer.Argument(help="Command id, or its first characters.", autocompletion=complete_commands),
+]
 SortKey = Literal[
     "id", "username", "description", "state", "exitStatus", "resourcePool", "startTime"
 ]
 
 _WARNINGS = {
     "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED": (
-        "the command asks for more slots than the cluster has right now: it waits for capacity"
+        "the command requests more slots than the cluster has now: it waits for capacity"
     )
 }
 
@@ -50,27 +57,33 @@ def run(
     ctx: typer.Context,
     entrypoint: Annotated[
         list[str] | None,
-        typer.Argument(help="Program and arguments; one quoted string is for the shell."),
+        typer.Argument(help="Program and arguments; one quoted string is run by a shell."),
     ] = None,
     config_file: Annotated[
         Path | None, typer.Option("--config-file", help="Command configuration (YAML).")
     ] = None,
     config: Annotated[
-        list[str] | None, typer.Option("--config", help="Override: resources.slots=2")
+        list[str] | None, typer.Option("--config", help="Override a key: resources.slots=2")
     ] = None,
     context: Annotated[
         Path | None,
-        typer.Option("-c", "--context", help="Directory whose content goes with the command."),
+        typer.Option(
+            "-c", "--context", help="Upload this directory into the command's working directory."
+        ),
     ] = None,
     include: Annotated[
-        list[Path] | None, typer.Option("-i", "--include", help="Further files or directories.")
+        list[Path] | None,
+        typer.Option("-i", "--include", help="Upload a further file or directory."),
     ] = None,
     volume: Annotated[
-        list[str] | None, typer.Option("-v", "--volume", help="Mount: /host/path:/task/path")
+        list[str] | None,
+        typer.Option("-v", "--volume", help="Mount a host path: /host/path:/task/path"),
     ] = None,
-    detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the id and leave.")] = False,
+    detach: Annotated[
+        bool, typer.Option("-d", "--detach", help="Print the id and return at once.")
+    ] = False,
 ) -> None:
-    """Run a program and show its output. The exit code is 0 only if the command succeeded."""
+    """Run a program and print its output. The exit code is 0 only if the command succeeded."""
     from windlass.sdk.context_dir import pack_directory
 
     document = _with_volumes(read_settings(config_file, config or []), volume or [])
@@ -78,13 +91,15 @@ def run(
         document["entrypoint"] = entrypoint
     if not document.get("entrypoint"):
         raise InvalidArgument(
-            "nothing to run: det cmd run [OPTIONS] PROGRAM [ARGUMENTS], or an entrypoint in --config-file"
+            "Nothing to run: give a program (det cmd run [OPTIONS] PROGRAM [ARGUMENTS]), "
+            "or an entrypoint in --config-file"
         )
     packed = pack_directory(context, include or [])
     for line in packed.notices:
         notice(line)
     client = client_for(ctx)
-    answer = client.run_command(document, packed.files)
+    with naming(config_file), upload(client.session, "Uploading files"):
+        answer = client.run_command(document, packed.files)
     for warning in answer.get("warnings") or []:
         notice(f"warning: {_WARNINGS.get(warning, warning)}")
     command = answer["command"]
@@ -99,19 +114,26 @@ def run(
 @app.command("list")
 def list_commands(
     ctx: typer.Context,
-    everybody: Annotated[bool, typer.Option("-a", "--all", help="Everybody's.")] = False,
-    sort_by: Annotated[SortKey, typer.Option("--sort-by", help="Order of the rows.")] = "startTime",
+    everybody: Annotated[
+        bool, typer.Option("-a", "--all", help="Include other users' commands.")
+    ] = False,
+    sort_by: Annotated[
+        SortKey, typer.Option("--sort-by", help="Sort by this field.")
+    ] = "startTime",
     order_by: Annotated[
-        Literal["asc", "desc"], typer.Option("--order-by", help="Ascending or descending.")
+        Literal["asc", "desc"], typer.Option("--order-by", help="Sort ascending or descending.")
     ] = "asc",
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the ids.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print only the ids.")] = False,
+    limit: LimitOption = None,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
+    utc: UtcOption = False,
 ) -> None:
-    """Your commands."""
+    """List your commands."""
     client = client_for(ctx)
     commands = client.commands(user=None if everybody else str(client.me().get("username")))
     commands.sort(key=lambda c: str(c.get(sort_by) or ""), reverse=order_by == "desc")
+    commands = commands[:limit]
     if as_json:
         print_json(commands)
     elif quiet:
@@ -127,8 +149,13 @@ def list_commands(
 
 
 @app.command()
-def describe(ctx: typer.Context, command_id: CommandId, as_json: JsonOption = False) -> None:
-    """One command."""
+def describe(
+    ctx: typer.Context,
+    command_id: CommandId,
+    as_json: JsonOption = False,
+    utc: UtcOption = False,
+) -> None:
+    """Show a command."""
     client = client_for(ctx)
     answer = client.command(full_ids(client, [command_id])[0])
     if as_json:
@@ -157,15 +184,13 @@ def describe(ctx: typer.Context, command_id: CommandId, as_json: JsonOption = Fa
 
 @app.command("config")
 def show_config(ctx: typer.Context, command_id: CommandId, as_json: JsonOption = False) -> None:
-    """The whole configuration of a command, with every default (YAML)."""
+    """Print the whole configuration of a command, with every default (YAML)."""
     client = client_for(ctx)
     document = client.command(full_ids(client, [command_id])[0])["config"]
     if as_json:
         print_json(document)
-        return
-    import yaml
-
-    typer.echo(yaml.safe_dump(document, sort_keys=False), nl=False)
+    else:
+        print_yaml(document)
 
 
 @app.command()
@@ -173,13 +198,13 @@ def logs(
     ctx: typer.Context,
     command_id: CommandId,
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Go on until the command ends.")
+        bool, typer.Option("-f", "--follow", help="Print new lines until the command ends.")
     ] = False,
     head: HeadOption = None,
     tail: TailOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The output of a command."""
+    """Print the log of a command."""
     check_log_options(follow, head, tail)
     client = client_for(ctx)
     task_id = full_ids(client, [command_id])[0]
@@ -190,13 +215,16 @@ def logs(
 def kill(
     ctx: typer.Context,
     command_ids: Annotated[
-        list[str], typer.Argument(help="Command ids, or the beginnings of them.")
+        list[str],
+        typer.Argument(
+            help="Command ids, or their first characters.", autocompletion=complete_commands
+        ),
     ],
     force: Annotated[
-        bool, typer.Option("-f", "--force", help="Go on with the others when one fails.")
+        bool, typer.Option("-f", "--force", help="Continue with the others if one fails.")
     ] = False,
 ) -> None:
-    """End commands at once."""
+    """Stop commands at once."""
     client = client_for(ctx)
     for task_id in full_ids(client, command_ids):
         try:
@@ -204,9 +232,9 @@ def kill(
         except WindlassError as problem:
             if not force:
                 raise
-            notice(f"skipped {task_id}: {problem}")
+            notice(f"Skipped {task_id}: {problem}")
         else:
-            notice(f"killed command {task_id}")
+            notice(f"Killed command {task_id}")
 
 
 @attributes.command()
@@ -215,11 +243,11 @@ def priority(
     command_id: CommandId,
     number: Annotated[int, typer.Argument(metavar="PRIORITY", min=1, max=99)],
 ) -> None:
-    """Set the priority of a command; 1 is the strongest."""
+    """Set the priority of a command; 1 is the highest."""
     client = client_for(ctx)
     task_id = full_ids(client, [command_id])[0]
     client.set_command_priority(task_id, number)
-    notice(f"set priority of command {task_id} to {number}")
+    notice(f"Set priority of command {task_id} to {number}")
 
 
 def _with_volumes(document: dict[str, Any], volumes: list[str]) -> dict[str, Any]:
@@ -227,13 +255,13 @@ def _with_volumes(document: dict[str, Any], volumes: list[str]) -> dict[str, Any
     for volume in volumes:
         host, separator, container = volume.partition(":")
         if not (separator and host and container):
-            raise InvalidArgument(f"--volume {volume}: write it as /host/path:/task/path")
+            raise InvalidArgument(f"--volume {volume}: expected /host/path:/task/path")
         mounts.append({"host_path": host, "container_path": container})
     if not mounts:
         return document
     given = document.get("bind_mounts") or []
     if not isinstance(given, list):
-        raise InvalidArgument("bind_mounts must be a list of mounts for --volume to add to")
+        raise InvalidArgument("bind_mounts: expected a list of mounts, to which --volume adds")
     return {**document, "bind_mounts": [*given, *mounts]}
 
 

@@ -16,7 +16,7 @@ from windlass.sdk.client import Client
 from windlass.sdk.wire import Json
 
 SUCCESS = "success"
-"""The exit status of a command that ended well."""
+"""The exit status of a command that succeeded."""
 DETACHED = 130
 """The exit code of a program that was interrupted, as shells have it."""
 FIRST_LOOK_S = 0.2
@@ -38,9 +38,11 @@ def _full_id(prefix: str, known: Sequence[str]) -> str:
         return prefix
     found = [id_ for id_ in known if prefix and id_.startswith(prefix.lower())]
     if not found:
-        raise InvalidArgument(f"no command's id begins with '{prefix}': see `det cmd list -a`")
+        raise InvalidArgument(f"No command id begins with '{prefix}': see `det cmd list -a`")
     if len(found) > 1:
-        raise InvalidArgument(f"'{prefix}' begins {len(found)} ids: {', '.join(sorted(found))}")
+        raise InvalidArgument(
+            f"{len(found)} command ids begin with '{prefix}': {', '.join(sorted(found))}"
+        )
     return found[0]
 
 
@@ -79,8 +81,8 @@ def watch(client: Client, command_id: str) -> bool:
         status = str(_await_end(client, command_id).get("exitStatus") or "")
     except KeyboardInterrupt:
         notice(
-            f"\ndetached: command {command_id} goes on; `det cmd logs -f {command_id}` shows its output, "
-            f"`det cmd kill {command_id}` ends it"
+            f"\nDetached; command {command_id} keeps running. Show its log: `det cmd logs -f {command_id}`. "
+            f"Stop it: `det cmd kill {command_id}`"
         )
         raise typer.Exit(DETACHED) from None
     notice(f"Command {command_id} ended: {status or 'no exit status'}")
@@ -103,7 +105,7 @@ def _await_start(client: Client, command_id: str) -> None:
 
 def _say_reason(client: Client, reason: str) -> None:
     (text,) = patiently(lambda: in_names(client, [reason]))
-    notice(f"waiting: {text}")
+    notice(f"Waiting: {text}")
 
 
 def _await_end(client: Client, command_id: str) -> Json:

@@ -1,14 +1,15 @@
-"""Configurations on their way to the master: the file's own text, unless something is overridden."""
+"""Configuration files and `--config` overrides, as they are sent to the master."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from windlass.base.errors import InvalidConfig
+from windlass.base.errors import InvalidArgument, InvalidConfig
 
 
 def read_config(path: Path, overrides: Sequence[str]) -> str:
@@ -29,16 +30,27 @@ def read_settings(path: Path | None, overrides: Sequence[str]) -> dict[str, Any]
     return document
 
 
+@contextmanager
+def naming(path: Path | None) -> Iterator[None]:
+    """What the master refuses was in this file: say so."""
+    try:
+        yield
+    except InvalidArgument as refused:
+        if path is None:
+            raise
+        raise InvalidArgument(f"{path}: {refused.message}") from None
+
+
 def _load(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         text = path.read_text()
         document = yaml.safe_load(text)
     except UnicodeDecodeError:
-        raise InvalidConfig([f"{path}: is not a text file"]) from None
+        raise InvalidConfig([f"{path}: not a text file"]) from None
     except yaml.YAMLError as problem:
         raise InvalidConfig([f"{path}: {_where(problem)}"]) from None
     if not isinstance(document, dict):
-        raise InvalidConfig([f"{path}: must hold `key: value` lines"])
+        raise InvalidConfig([f"{path}: expected a YAML mapping, but found {_kind(document)}"])
     return text, document
 
 
@@ -46,17 +58,24 @@ def _apply(document: dict[str, Any], override: str) -> None:
     key, separator, value = override.partition("=")
     path = key.split(".")
     if not separator or not all(path):
-        raise InvalidConfig([f"--config {override}: write it as some.key=value"])
+        raise InvalidConfig(
+            [f"--config {override}: expected KEY=VALUE, for example searcher.metric=loss"]
+        )
     place = document
     for name in path[:-1]:
         inner = place.setdefault(name, {})
         if not isinstance(inner, dict):
-            raise InvalidConfig([f"--config {override}: {name} has no keys below it"])
+            raise InvalidConfig([f"--config {override}: {name} is not a mapping"])
         place = inner
     try:
         place[path[-1]] = yaml.safe_load(value)
     except yaml.YAMLError as problem:
         raise InvalidConfig([f"--config {override}: {_where(problem)}"]) from None
+
+
+def _kind(document: object) -> str:
+    kinds = {list: "a list", type(None): "nothing"}
+    return kinds.get(type(document), "a single value")
 
 
 def _where(problem: yaml.YAMLError) -> str:

@@ -31,12 +31,12 @@ def client_for(ctx: typer.Context) -> Client:
 
 @contextmanager
 def for_administrators() -> Iterator[None]:
-    """Says the way out to whom the master refuses what only administrators may do."""
+    """Adds to a refusal that only administrators may do this, and how."""
     try:
         yield
     except PermissionDenied as denied:
         raise PermissionDenied(
-            f"{denied.message}: only administrators may do this, for example as `det -u admin ...`"
+            f"{denied.message}: only administrators may do this; run it as one: `det -u admin ...`"
         ) from None
 
 

@@ -1,47 +1,35 @@
-"""`det experiment`: submit, watch, steer."""
+"""`det experiment`: submit, wait, steer. Commands that only look are in `experiment_show`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from windlass.base.errors import InvalidArgument
-from windlass.cli import experiment_set
-from windlass.cli.config_file import read_config
+from windlass.cli import experiment_set, experiment_show
+from windlass.cli.completion import ExperimentId
+from windlass.cli.config_file import naming, read_config
 from windlass.cli.connect import client_for
-from windlass.cli.follow import await_first_trial, print_logs, wait_for_end
+from windlass.cli.failures import error_of, print_failure, print_trial_failure
+from windlass.cli.follow import await_first_trial, await_trial_end, print_logs, wait_for_end
 from windlass.cli.groups import AliasedGroup
-from windlass.cli.output import (
-    WAITING,
-    CsvOption,
-    JsonOption,
-    local_time,
-    notice,
-    percent,
-    print_fields,
-    print_json,
-    print_rows,
-    state_name,
-    waiting_text,
-)
-from windlass.cli.trial import FollowOption, HeadOption, TailOption, check_log_options
+from windlass.cli.output import JsonOption, notice, print_json, state_name
+from windlass.cli.progress import upload
 from windlass.sdk.client import Client, ExperimentAction
 
 app = typer.Typer(
     cls=AliasedGroup,
     no_args_is_help=True,
     add_completion=False,
-    help="Submit, watch and steer experiments.",
+    help="Submit, watch and control experiments.",
 )
 app.add_typer(experiment_set.app, name="set")
 
-ExperimentId = Annotated[int, typer.Argument(help="Experiment id.")]
-
 _WARNINGS = {
     "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED": (
-        "the experiment asks for more slots than the cluster has right now: it waits for capacity"
+        "the experiment requests more slots than the cluster has now: it waits for capacity"
     )
 }
 
@@ -54,38 +42,43 @@ def create(
         Path | None, typer.Argument(help="Directory of the model code; may be left out.")
     ] = None,
     include: Annotated[
-        list[Path] | None, typer.Option("-i", "--include", help="Further files or directories.")
+        list[Path] | None,
+        typer.Option("-i", "--include", help="Add a file or directory to the model code."),
     ] = None,
     config: Annotated[
-        list[str] | None, typer.Option("--config", help="Override: searcher.metric=loss")
+        list[str] | None, typer.Option("--config", help="Override a key: searcher.metric=loss")
     ] = None,
-    template: Annotated[str | None, typer.Option(help="Name of a template.")] = None,
+    template: Annotated[str | None, typer.Option(help="Apply this template.")] = None,
     project_id: Annotated[
-        int | None, typer.Option("--project_id", "--project-id", help="Put it in this project.")
+        int | None, typer.Option("--project_id", "--project-id", help="Put it into this project.")
     ] = None,
     paused: Annotated[bool, typer.Option("--paused", help="Do not start it yet.")] = False,
     follow: Annotated[
-        bool, typer.Option("-f", "--follow-first-trial", help="Show the first trial's logs.")
+        bool,
+        typer.Option(
+            "-f", "--follow-first-trial", help="Print the first trial's log until it ends."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Submit an experiment."""
+    """Submit an experiment. With --follow-first-trial the exit code is 1 if that trial failed."""
     from windlass.sdk.context_dir import Packed, pack_directory
 
     if follow and paused:
-        raise InvalidArgument("--follow-first-trial waits for ever on a --paused experiment")
+        raise InvalidArgument("--follow-first-trial cannot be used with --paused: no trial starts")
     text = read_config(config_file, config or [])
     packed = Packed()
     if model_dir is not None:
         packed = pack_directory(model_dir, include or [])
     elif include:
-        raise InvalidArgument("--include needs a MODEL_DIR beside it")
+        raise InvalidArgument("--include needs a MODEL_DIR")
     for line in packed.notices:
         notice(line)
     client = client_for(ctx)
-    answer = client.create_experiment(
-        text, packed.files, activate=not paused, project_id=project_id, template=template
-    )
+    with naming(config_file), upload(client.session, "Uploading model code"):
+        answer = client.create_experiment(
+            text, packed.files, activate=not paused, project_id=project_id, template=template
+        )
     experiment_id = int(answer["experiment"]["id"])
     for warning in answer.get("warnings") or []:
         notice(f"warning: {_WARNINGS.get(warning, warning)}")
@@ -97,68 +90,8 @@ def create(
         _follow_first_trial(client, experiment_id)
 
 
-@app.command("list")
-def list_experiments(
-    ctx: typer.Context,
-    everybody: Annotated[
-        bool, typer.Option("-a", "--all", help="Everybody's, archived ones too.")
-    ] = False,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
-) -> None:
-    """Your experiments."""
-    client = client_for(ctx)
-    user = None if everybody else str(client.me().get("username"))
-    experiments = client.experiments(user=user, archived=None if everybody else False)
-    if as_json:
-        print_json(experiments)
-        return
-    headers = [
-        "ID",
-        "Owner",
-        "Name",
-        "State",
-        "Progress",
-        "Started",
-        "Ended",
-        "Pool",
-        WAITING,
-    ]
-    print_rows(headers, [_experiment_row(e) for e in experiments], as_csv=as_csv)
-
-
-@app.command()
-def describe(ctx: typer.Context, experiment_id: ExperimentId, as_json: JsonOption = False) -> None:
-    """One experiment and its trials."""
-    client = client_for(ctx)
-    answer = client.experiment(experiment_id)
-    trials = client.trials(experiment_id)
-    if as_json:
-        print_json(answer | {"trials": trials})
-        return
-    experiment = answer["experiment"]
-    job = answer.get("jobSummary") or {}
-    print_fields(
-        [
-            ("experiment", experiment.get("id")),
-            ("name", experiment.get("name")),
-            ("owner", experiment.get("username")),
-            ("description", experiment.get("description")),
-            ("labels", ", ".join(experiment.get("labels") or [])),
-            ("state", state_name(experiment.get("state"))),
-            ("waiting for", waiting_text(experiment)),
-            ("jobs ahead", job.get("jobsAhead") if (job.get("jobsAhead") or -1) >= 0 else None),
-            ("progress", percent(experiment.get("progress"))),
-            ("pool", experiment.get("resourcePool")),
-            ("searcher", experiment.get("searcherType")),
-            ("best trial", experiment.get("bestTrialId")),
-            ("best metric", experiment.get("bestTrialSearcherMetric")),
-            ("started", local_time(experiment.get("startTime"))),
-            ("ended", local_time(experiment.get("endTime"))),
-        ]
-    )
-    typer.echo("")
-    _print_trials(trials, as_csv=False)
+# Here, so that --help lists them between `create` and the commands that change something.
+app.add_typer(experiment_show.app)
 
 
 @app.command()
@@ -166,89 +99,60 @@ def wait(
     ctx: typer.Context,
     experiment_id: ExperimentId,
     polling_interval: Annotated[
-        float, typer.Option("--polling-interval", min=0.1, help="Seconds between looks.")
+        float, typer.Option("--polling-interval", min=0.1, help="Seconds between requests.")
     ] = 1.0,
 ) -> None:
-    """Wait for the end. The exit code is 0 only if the experiment completed."""
-    state = wait_for_end(client_for(ctx), experiment_id, polling_interval)
+    """Wait until an experiment ends. The exit code is 0 only if it completed."""
+    client = client_for(ctx)
+    experiment = wait_for_end(client, experiment_id, polling_interval)
+    state = str(experiment.get("state"))
     typer.echo(f"Experiment {experiment_id}: {state_name(state)}")
     if state != "STATE_COMPLETED":
+        print_failure(client, experiment)
         raise typer.Exit(1)
 
 
 @app.command()
-def logs(
-    ctx: typer.Context,
-    experiment_id: ExperimentId,
-    follow: FollowOption = False,
-    head: HeadOption = None,
-    tail: TailOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """The output of the first trial."""
-    check_log_options(follow, head, tail)
-    client = client_for(ctx)
-    trials = client.trials(experiment_id)
-    if not trials:
-        raise InvalidArgument(f"experiment {experiment_id} has no trials yet")
-    trial_id = int(trials[0]["id"])
-    print_logs(client, trial_id, follow=follow, head=head, tail=tail, as_json=as_json)
-
-
-@app.command("list-trials")
-def list_trials(
-    ctx: typer.Context,
-    experiment_id: ExperimentId,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
-) -> None:
-    """The trials of an experiment. Short: lt."""
-    trials = client_for(ctx).trials(experiment_id)
-    if as_json:
-        print_json(trials)
-    else:
-        _print_trials(trials, as_csv)
-
-
-@app.command("list-checkpoints")
-def list_checkpoints(
-    ctx: typer.Context,
-    experiment_id: ExperimentId,
-    best: Annotated[int | None, typer.Option("--best", min=1, help="Only the best N.")] = None,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
-) -> None:
-    """The checkpoints of an experiment. Short: lc."""
-    checkpoints = client_for(ctx).checkpoints(experiment_id, best=best)
-    if as_json:
-        print_json(checkpoints)
-        return
-    headers = ["Trial", "Steps", "State", "Metric", "UUID", "Size", "Reported"]
-    print_rows(headers, [_checkpoint_row(c) for c in checkpoints], as_csv=as_csv)
-
-
-@app.command()
 def pause(ctx: typer.Context, experiment_id: ExperimentId) -> None:
-    """Save checkpoints and give the slots back; `activate` goes on."""
-    _act(ctx, experiment_id, "pause", "paused")
+    """Save checkpoints and release the slots; `activate` resumes."""
+    _act(ctx, experiment_id, "pause", "Paused")
 
 
 @app.command()
 def activate(ctx: typer.Context, experiment_id: ExperimentId) -> None:
-    """Start or go on."""
-    _act(ctx, experiment_id, "activate", "activated")
+    """Start or resume an experiment."""
+    _act(ctx, experiment_id, "activate", "Activated")
 
 
 @app.command()
 def cancel(ctx: typer.Context, experiment_id: ExperimentId) -> None:
-    """End it, letting trials save a checkpoint."""
-    _act(ctx, experiment_id, "cancel", "canceling")
+    """Stop an experiment after its trials have saved a checkpoint."""
+    _act(ctx, experiment_id, "cancel", "Canceling")
 
 
 @app.command()
 def kill(ctx: typer.Context, experiment_id: ExperimentId) -> None:
-    """End it at once."""
-    _act(ctx, experiment_id, "kill", "killed")
+    """Stop an experiment at once."""
+    _act(ctx, experiment_id, "kill", "Killed")
+
+
+@app.command()
+def archive(ctx: typer.Context, experiment_id: ExperimentId) -> None:
+    """Hide an experiment that has ended from lists."""
+    _act(ctx, experiment_id, "archive", "Archived")
+
+
+@app.command()
+def unarchive(ctx: typer.Context, experiment_id: ExperimentId) -> None:
+    """Show an archived experiment in lists again."""
+    _act(ctx, experiment_id, "unarchive", "Unarchived")
+
+
+@app.command("delete-tensorboard-files")
+def delete_tensorboard_files(ctx: typer.Context, experiment_id: ExperimentId) -> None:
+    """Delete the TensorBoard files of an experiment that has ended; its checkpoints stay."""
+    client_for(ctx).delete_tensorboard_files(experiment_id)
+    notice(f"Deleting the TensorBoard files of experiment {experiment_id}")
 
 
 def _act(ctx: typer.Context, experiment_id: int, action: ExperimentAction, done: str) -> None:
@@ -259,60 +163,11 @@ def _act(ctx: typer.Context, experiment_id: int, action: ExperimentAction, done:
 def _follow_first_trial(client: Client, experiment_id: int) -> None:
     trial_id = await_first_trial(client, experiment_id)
     if trial_id is None:
-        raise InvalidArgument(f"experiment {experiment_id} ended before it had a trial")
-    notice(f"following trial {trial_id}")
+        print_failure(client, client.experiment(experiment_id)["experiment"])
+        raise typer.Exit(1)
+    notice(f"Printing the log of trial {trial_id}")
     print_logs(client, trial_id, follow=True)
-
-
-def _print_trials(trials: list[dict[str, Any]], as_csv: bool) -> None:
-    headers = [
-        "Trial",
-        "State",
-        "Hyperparameters",
-        "Metric",
-        "Steps",
-        "Started",
-        "Ended",
-        WAITING,
-    ]
-    rows = [
-        [
-            trial.get("id"),
-            state_name(trial.get("state")),
-            trial.get("hparams"),
-            trial.get("searcherMetricValue"),
-            trial.get("totalBatchesProcessed"),
-            local_time(trial.get("startTime")),
-            local_time(trial.get("endTime")),
-            waiting_text(trial),
-        ]
-        for trial in trials
-    ]
-    print_rows(headers, rows, as_csv=as_csv)
-
-
-def _experiment_row(experiment: dict[str, Any]) -> list[Any]:
-    return [
-        experiment.get("id"),
-        experiment.get("username"),
-        experiment.get("name"),
-        state_name(experiment.get("state")),
-        percent(experiment.get("progress")),
-        local_time(experiment.get("startTime")),
-        local_time(experiment.get("endTime")),
-        experiment.get("resourcePool"),
-        waiting_text(experiment),
-    ]
-
-
-def _checkpoint_row(checkpoint: dict[str, Any]) -> list[Any]:
-    training = checkpoint.get("training") or {}
-    return [
-        training.get("trialId"),
-        (checkpoint.get("metadata") or {}).get("steps_completed"),
-        state_name(checkpoint.get("state")),
-        training.get("searcherMetric"),
-        checkpoint.get("uuid"),
-        sum(int(size) for size in (checkpoint.get("resources") or {}).values()),
-        local_time(checkpoint.get("reportTime")),
-    ]
+    trial = await_trial_end(client, trial_id)
+    if error_of(trial):
+        print_trial_failure(trial)
+        raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`det experiment set`: what may be changed of an experiment while it lives."""
+"""`det experiment set`: change settings of a running experiment."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from typing import Annotated, Any
 import typer
 
 from windlass.base.errors import InvalidArgument, NotFound
+from windlass.cli.completion import ExperimentId
 from windlass.cli.connect import client_for
 from windlass.cli.groups import AliasedGroup
 from windlass.cli.job_words import live_experiment
 
 app = typer.Typer(cls=AliasedGroup, no_args_is_help=True, add_completion=False)
 
-ExperimentId = Annotated[int, typer.Argument(help="Experiment id.")]
-
 
 @app.callback()
 def group() -> None:
-    """Change an experiment while it lives."""
+    """Change settings of a running experiment."""
 
 
 @app.command()
@@ -27,10 +26,12 @@ def priority(
     experiment_id: ExperimentId,
     value: Annotated[
         int,
-        typer.Argument(metavar="PRIORITY", help="1 (most important) to 99. For priority pools."),
+        typer.Argument(
+            metavar="PRIORITY", help="1 (highest) to 99; for pools with the priority scheduler."
+        ),
     ],
 ) -> None:
-    """Who is served first."""
+    """Set the priority of an experiment."""
     _set(ctx, experiment_id, "priority", "priority", value)
 
 
@@ -40,10 +41,13 @@ def weight(
     experiment_id: ExperimentId,
     value: Annotated[
         float,
-        typer.Argument(metavar="WEIGHT", help="Share, relative to others. For fair_share pools."),
+        typer.Argument(
+            metavar="WEIGHT",
+            help="Share relative to others; for pools with the fair_share scheduler.",
+        ),
     ],
 ) -> None:
-    """How large its share is."""
+    """Set the fair-share weight of an experiment."""
     _set(ctx, experiment_id, "weight", "weight", value)
 
 
@@ -51,9 +55,9 @@ def weight(
 def max_slots(
     ctx: typer.Context,
     experiment_id: ExperimentId,
-    value: Annotated[str, typer.Argument(metavar="SLOTS", help="A number, or none: no limit.")],
+    value: Annotated[str, typer.Argument(metavar="SLOTS", help="A number, or none for no limit.")],
 ) -> None:
-    """How many slots it may hold at once."""
+    """Limit the slots an experiment uses at once."""
     _set(ctx, experiment_id, "max_slots", "maxSlots", _slots(value))
 
 
@@ -63,9 +67,7 @@ def _slots(text: str) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise InvalidArgument(
-            f'max-slots must be a number of slots, or none for no limit, but is "{text}"'
-        ) from None
+        raise InvalidArgument(f'max-slots must be a number or none, not "{text}"') from None
 
 
 def _set(ctx: typer.Context, experiment_id: int, name: str, key: str, value: Any) -> None:

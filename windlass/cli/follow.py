@@ -1,4 +1,4 @@
-"""Watching: log streams, waiting for an experiment. A master that restarts meanwhile is waited for."""
+"""Log streams and waiting for an experiment. Both survive a restart of the master."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import typer
 
 from windlass.cli.output import notice, percent, print_json, state_name, waiting_text
 from windlass.sdk.client import TERMINAL_STATES, Client
-from windlass.sdk.wire import Json, MasterError, MasterUnreachable
+from windlass.sdk.wire import RETRY_STATUSES, Json, MasterError, MasterUnreachable
 
 POLL_S = 1.0
 PATIENCE_S = 600.0
-"""How long a master may be away before watching gives up."""
+"""How long a master may be unreachable before watching gives up."""
+
+MAX_WAIT_S = 5.0
 
 T = TypeVar("T")
 
@@ -69,40 +71,56 @@ def await_first_trial(client: Client, experiment_id: int) -> int | None:
             return None
         if waiting_text(experiment) not in ("", waiting):
             waiting = waiting_text(experiment)
-            notice(f"experiment {experiment_id} waits: {waiting}")
+            notice(f"Experiment {experiment_id} is waiting: {waiting}")
         time.sleep(POLL_S / 5)
 
 
-def wait_for_end(client: Client, experiment_id: int, interval_s: float) -> str:
-    """Show state, progress and what it waits for until the experiment ends. Returns the last state."""
+def await_trial_end(client: Client, trial_id: int) -> Json:
+    """The trial once it has ended. Its log ends a moment earlier."""
+    while (trial := patiently(lambda: client.trial(trial_id))).get("state") not in TERMINAL_STATES:
+        time.sleep(POLL_S / 5)
+    return trial
+
+
+def wait_for_end(client: Client, experiment_id: int, interval_s: float) -> Json:
+    """Show state, progress and what it waits for until the experiment ends. Returns it as it is then."""
     show = _live_line() if sys.stderr.isatty() else _changed_line()
     try:
         while True:
             experiment = patiently(lambda: client.experiment(experiment_id))["experiment"]
-            state = str(experiment.get("state"))
             show(_summary(experiment))
-            if state in TERMINAL_STATES:
-                return state
+            if experiment.get("state") in TERMINAL_STATES:
+                return dict(experiment)
             time.sleep(interval_s)
     finally:
         show("")
 
 
 def patiently(ask: Callable[[], T]) -> T:
-    """Ask again while the master is away, for a while."""
-    deadline: float | None = None
-    while True:
-        try:
-            return ask()
-        except (MasterUnreachable, MasterError) as problem:
-            if isinstance(problem, MasterError) and problem.status not in (429, 502, 503, 504):
-                raise
-            if deadline is None:
-                deadline = time.monotonic() + PATIENCE_S
-                notice(f"{problem}; trying again")
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(POLL_S)
+    """Ask again while the master is unreachable or overloaded, for PATIENCE_S at most. Said once."""
+    import stamina
+
+    told = False
+
+    def may_pass(problem: Exception) -> bool:
+        nonlocal told
+        again = isinstance(problem, MasterUnreachable) or (
+            isinstance(problem, MasterError) and problem.status in RETRY_STATUSES
+        )
+        if again and not told:
+            told = True
+            notice(f"{problem}. Trying again")
+        return again
+
+    stamina.instrumentation.set_on_retry_hooks([])  # they would log each try
+    return stamina.retry(
+        on=may_pass,
+        attempts=None,
+        timeout=PATIENCE_S,
+        wait_initial=POLL_S / 2,
+        wait_max=MAX_WAIT_S,
+        wait_jitter=POLL_S / 2,
+    )(ask)()
 
 
 def _summary(experiment: Json) -> str:

@@ -1,4 +1,4 @@
-"""`det job`: what waits and why, and the order of it."""
+"""`det job`: the job queue, and why jobs wait."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from windlass.base.errors import InvalidArgument, InvalidState, NotFound
+from windlass.cli.completion import complete_jobs, complete_pools
 from windlass.cli.connect import client_for
 from windlass.cli.groups import AliasedGroup
 from windlass.cli.job_words import in_names, known_pool, parse_operation, resolve, short_ids
@@ -16,7 +17,7 @@ from windlass.cli.output import (
     WAITING,
     CsvOption,
     JsonOption,
-    local_time,
+    LimitOption,
     notice,
     print_fields,
     print_json,
@@ -24,6 +25,7 @@ from windlass.cli.output import (
     state_name,
     waiting_text,
 )
+from windlass.cli.times import UtcOption, local_time
 from windlass.sdk.client import Client
 
 
@@ -35,35 +37,43 @@ app = typer.Typer(
     cls=JobGroup,
     no_args_is_help=True,
     add_completion=False,
-    help="What waits and why; the order of it.",
+    help="Manage the job queue.",
 )
 
 JobId = Annotated[
     str,
     typer.Argument(
-        metavar="JOB", help="Job id, experiment id, command id, or how a job's or command's begins."
+        metavar="JOB",
+        help="Job id or command id (or its first characters), or experiment id.",
+        autocompletion=complete_jobs,
     ),
 ]
 
 
 @app.callback()
 def group() -> None:
-    """What waits and why; the order of it."""
+    """Manage the job queue."""
 
 
 @app.command("list")
 def list_jobs(
     ctx: typer.Context,
     pool: Annotated[
-        str | None, typer.Option("-p", "--resource-pool", help="Of this pool, not the default one.")
+        str | None,
+        typer.Option(
+            "-p",
+            "--resource-pool",
+            help="Show this pool instead of the default one.",
+            autocompletion=complete_pools,
+        ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Show at most so many.")] = None,
-    offset: Annotated[int, typer.Option(min=0, help="Leave out so many first.")] = 0,
-    reverse: Annotated[bool, typer.Option("--reverse", help="Last ones first.")] = False,
+    limit: LimitOption = None,
+    offset: Annotated[int, typer.Option(min=0, help="Skip this many rows.")] = 0,
+    reverse: Annotated[bool, typer.Option("--reverse", help="Show the last ones first.")] = False,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
-    """Jobs that wait or hold slots, in queue order. # is the number of jobs ahead."""
+    """List queued and running jobs in queue order. # is the number of jobs ahead."""
     client = client_for(ctx)
     with known_pool(client, pool):
         jobs = client.jobs(pool=pool, limit=limit, offset=offset, reverse=reverse)
@@ -99,23 +109,28 @@ def update(
     job_id: JobId,
     priority: Annotated[
         int | None,
-        typer.Option("-p", "--priority", help="1 (most important) to 99. For priority pools."),
+        typer.Option("-p", "--priority", help="Set the priority, 1 (highest) to 99."),
     ] = None,
     weight: Annotated[
         float | None,
-        typer.Option("-w", "--weight", help="Share, relative to others. For fair_share pools."),
+        typer.Option("-w", "--weight", help="Set the fair-share weight."),
     ] = None,
     resource_pool: Annotated[
-        str | None, typer.Option("--resource-pool", help="Go on in this pool. For experiments.")
+        str | None,
+        typer.Option(
+            "--resource-pool",
+            help="Move an experiment to this pool.",
+            autocompletion=complete_pools,
+        ),
     ] = None,
     ahead_of: Annotated[
-        str | None, typer.Option("--ahead-of", help="Stand right ahead of this job.")
+        str | None, typer.Option("--ahead-of", help="Move ahead of this job.")
     ] = None,
     behind_of: Annotated[
-        str | None, typer.Option("--behind-of", help="Stand right behind this job.")
+        str | None, typer.Option("--behind-of", help="Move behind this job.")
     ] = None,
 ) -> None:
-    """Change one thing of a job: its priority, weight, pool or place."""
+    """Change the priority, weight, pool or position of a job."""
     options = {
         "priority": priority,
         "weight": weight,
@@ -126,15 +141,15 @@ def update(
     given = {key: value for key, value in options.items() if value is not None}
     if len(given) != 1:
         raise InvalidArgument(
-            "give exactly one of --priority, --weight, --resource-pool, --ahead-of and --behind-of"
+            "Give exactly one of --priority, --weight, --resource-pool, --ahead-of and --behind-of"
         )
     if resource_pool == "":
-        raise InvalidArgument("--resource-pool is empty: give the name of a pool")
+        raise InvalidArgument("--resource-pool: expected the name of a pool, but it is empty")
     client = client_for(ctx)
     whole = _resolved(client, {"jobId": job_id, **given})
     with known_pool(client, resource_pool):
         client.update_jobs([whole])
-    notice(f"updated job {whole['jobId']}")
+    notice(f"Updated job {whole['jobId']}")
 
 
 @app.command("update-batch")
@@ -148,16 +163,18 @@ def update_batch(
         ),
     ],
 ) -> None:
-    """Change several jobs. All changes are tried; those that fail are named."""
+    """Change several jobs. All changes are tried; those that fail are listed."""
     updates = [parse_operation(operation) for operation in operations]
     client = client_for(ctx)
     client.update_jobs([_resolved(client, update, strict=False) for update in updates])
-    notice(f"made {len(updates)} update{'s' * (len(updates) != 1)}")
+    notice(f"Made {len(updates)} update{'s' * (len(updates) != 1)}")
 
 
 @app.command()
-def explain(ctx: typer.Context, job_id: JobId, as_json: JsonOption = False) -> None:
-    """Why a job waits, what would help, when it will start, and what it holds."""
+def explain(
+    ctx: typer.Context, job_id: JobId, as_json: JsonOption = False, utc: UtcOption = False
+) -> None:
+    """Show why a job waits, what would help, when it should start, and what it uses."""
     client = client_for(ctx)
     explained = client.explain_job(resolve(client, job_id))
     if as_json:
@@ -169,28 +186,28 @@ def explain(ctx: typer.Context, job_id: JobId, as_json: JsonOption = False) -> N
     print_fields(
         [
             ("job", job["jobId"]),
-            ("what", f"{_type(job)} {job['entityId']}: {job['name']}"),
+            ("type", f"{_type(job)} {job['entityId']}: {job['name']}"),
             ("user", job["username"]),
             ("pool", job["resourcePool"]),
             ("priority", job.get("priority")),
             ("weight", job.get("weight")),
             ("max_slots", job.get("maxSlots")),
-            ("now", explained["text"]),
-            ("last asked to leave", last_release),
+            ("state", explained["text"]),
+            ("last preemption", last_release),
         ]
     )
-    for runs in _alike([{**run, "why": why} for run, why in zip(waiting, reasons, strict=True)]):
-        _print_waiting(runs)
+    for alike in _alike([{**one, "why": why} for one, why in zip(waiting, reasons, strict=True)]):
+        _print_waiting(alike)
     more = int(explained["waitingTotal"]) - len(waiting)
     if more > 0:
-        typer.echo(f"\n{more} more run{'s' * (more != 1)} of it wait{'s' * (more == 1)}")
+        typer.echo(f"\n{more} more allocation{'s' * (more != 1)} of it wait{'s' * (more == 1)}")
     for run in explained["holding"]:
-        leaving = "; it was asked to give them back" * bool(run["releasing"])
-        typer.echo(f"\n{run['name']} holds{_places(run)}{_since(run)}{leaving}")
+        leaving = "; being preempted" * bool(run["releasing"])
+        typer.echo(f"\n{run['name']} uses{_places(run)}{_since(run)}{leaving}")
 
 
 def _alike(waiting: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Runs that wait for the same kind of reason and for as long, in the order of their first."""
+    """Allocations that wait for the same kind of reason and for as long, in the order of their first."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for run in waiting:
         said = (run["slots"], run["reason"]["kind"], run["advice"], run["expectedStart"])
@@ -207,10 +224,10 @@ def _print_waiting(runs: Sequence[dict[str, Any]]) -> None:
     why, why_last = first["why"], runs[-1]["why"]
     print_fields(
         [
-            ("  why", why),
-            ("  why the last one", why_last if why_last != why else None),
+            ("  reason", why),
+            ("  reason of the last", why_last if why_last != why else None),
             ("  what helps", first["advice"]),
-            ("  expected to start", f"{expected} UTC" if expected else "not known"),
+            ("  expected to start", expected or "not known"),
         ]
     )
 
@@ -266,4 +283,4 @@ def _places(run: dict[str, Any]) -> str:
 
 def _since(run: dict[str, Any]) -> str:
     since = local_time(run["since"])
-    return f" since {since} UTC" if since else ""
+    return f" since {since}" if since else ""

@@ -11,11 +11,11 @@ from windlass.base.errors import Conflict, InvalidArgument, InvalidState, NotFou
 from windlass.sdk.client import TERMINAL_STATES, Client
 
 SHORTEST = 8
-"""Ids are not cut shorter than this for a screen: what is unique today may not be tomorrow."""
+"""Ids on a terminal are not shorter than this: what is unique today may not be tomorrow."""
 WHOLE = 36
-"""Length of a whole job id, a UUID."""
+"""Length of a full job id, a UUID."""
 MAX_EXPERIMENT = 2**31 - 1
-"""A larger number can only be how an id begins."""
+"""A larger number can only be the first characters of an id."""
 _ALLOCATION_ID = re.compile(r"(?:\d+\.)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\d+")
 
 _OPERATIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -33,18 +33,18 @@ def parse_operation(text: str) -> dict[str, Any]:
     name, equals, value = operation.partition("=")
     if not (job_id and name and equals and value):
         raise InvalidArgument(
-            f'"{text}" must be written as JOB.OPERATION=VALUE, e.g. 3f2a.priority=1'
+            f'"{text}": expected JOB.OPERATION=VALUE, for example 3f2a.priority=1'
         )
     found = _OPERATIONS.get(name.replace("_", "-"))
     if found is None:
         known = ", ".join(_OPERATIONS)
-        raise InvalidArgument(f'"{text}": there is no operation "{name}"; use one of {known}')
+        raise InvalidArgument(f'"{text}": unknown operation "{name}"; use one of {known}')
     key, convert = found
     try:
         return {"jobId": job_id, key: convert(value)}
     except ValueError:
         number = "a whole number" if convert is int else "a number"
-        raise InvalidArgument(f'"{text}": {name} must be {number}, but is "{value}"') from None
+        raise InvalidArgument(f'"{text}": {name} must be {number}, not "{value}"') from None
 
 
 def resolve(client: Client, word: str) -> str:
@@ -53,7 +53,7 @@ def resolve(client: Client, word: str) -> str:
     Raises InvalidArgument for an empty word, NotFound, Conflict if it begins several, InvalidState for what is over.
     """
     if not word:
-        raise InvalidArgument("which job? give its id, how that begins, or an experiment id")
+        raise InvalidArgument("Give a job id, its first characters, or an experiment id")
     if word.isascii() and word.isdigit() and len(word) < WHOLE and int(word) <= MAX_EXPERIMENT:
         try:
             return str(live_experiment(client, int(word))["jobId"])
@@ -83,7 +83,9 @@ def known_pool(client: Client, name: str | None) -> Iterator[None]:
         names = sorted(str(pool["name"]) for pool in client.resource_pools())
         if name is None or name in names:
             raise
-        raise InvalidArgument(f'there is no pool "{name}"; use one of {", ".join(names)}') from None
+        raise InvalidArgument(
+            f'Resource pool "{name}" does not exist; use one of {", ".join(names)}'
+        ) from None
 
 
 def live_experiment(client: Client, number: int) -> dict[str, Any]:
@@ -92,7 +94,7 @@ def live_experiment(client: Client, number: int) -> dict[str, Any]:
     state = str(experiment.get("state"))
     if state in TERMINAL_STATES:
         raise InvalidState(
-            f"experiment {number} is over ({state.removeprefix('STATE_')}): it is in no queue any more"
+            f"Experiment {number} has already ended ({state.removeprefix('STATE_')})"
         )
     return experiment
 
@@ -102,13 +104,13 @@ def _job_of_command(client: Client, word: str) -> str:
     if len(found) > 1:
         ids = ", ".join(sorted(str(one["id"]) for one in found)[:3])
         raise Conflict(
-            f"{len(found)} commands have ids that begin with '{word}': write more of {ids}"
+            f"{len(found)} command ids begin with '{word}': give more characters of {ids}"
         )
     if not found:
         raise NotFound("job", word)
     if found[0].get("state") == "STATE_TERMINATED":
         raise InvalidState(
-            f"command {found[0]['id']} is over ({found[0].get('exitStatus')}): it is in no queue any more"
+            f"Command {found[0]['id']} has already ended ({found[0].get('exitStatus')})"
         )
     return str(found[0]["jobId"])
 

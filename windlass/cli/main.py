@@ -1,4 +1,4 @@
-"""The entry point of `det` and `windlass`. Keeps imports few, so that --help and completion are quick."""
+"""The entry point of `det` and `windlass`. Imports little, so that --help and completion are quick."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ class DetGroup(RootGroup):
     lazy = {  # noqa: RUF012 - declared as a class variable in RootGroup
         "agent": LazyCommand(
             module="windlass.cli.agent",
-            help="Machines of the cluster; run an agent.",
+            help="List and drain machines; run an agent.",
             aliases=("a",),
         ),
         "command": LazyCommand(
-            module="windlass.cli.command", help="Run single commands.", aliases=("cmd",)
+            module="windlass.cli.command", help="Run and control commands.", aliases=("cmd",)
         ),
         "deploy": LazyCommand(
             module="windlass.cli.deploy", help="Start and stop a cluster.", aliases=("d",)
         ),
         "experiment": LazyCommand(
             module="windlass.cli.experiment",
-            help="Submit, watch and steer experiments.",
+            help="Submit, watch and control experiments.",
             aliases=("e",),
         ),
-        "job": LazyCommand(
-            module="windlass.cli.job", help="What waits and why; the order of it.", aliases=("j",)
-        ),
+        "job": LazyCommand(module="windlass.cli.job", help="Manage the job queue.", aliases=("j",)),
         "master": LazyCommand(
-            module="windlass.cli.master", help="Show a master; run one.", aliases=("m",)
+            module="windlass.cli.master", help="Show the master; run one.", aliases=("m",)
         ),
         "resource-pool": LazyCommand(
-            module="windlass.cli.resource_pool", help="Pools of machines.", aliases=("rp",)
+            module="windlass.cli.resource_pool", help="List resource pools.", aliases=("rp",)
         ),
         "slot": LazyCommand(
-            module="windlass.cli.slot", help="GPUs and other slots of machines.", aliases=("s",)
+            module="windlass.cli.slot",
+            help="List and drain single GPUs and other slots.",
+            aliases=("s",),
         ),
         "trial": LazyCommand(
-            module="windlass.cli.trial", help="Trials and their logs.", aliases=("t",)
+            module="windlass.cli.trial", help="Show trials and their logs.", aliases=("t",)
         ),
         "user": LazyCommand(module="windlass.cli.user", help="Log in and out.", aliases=("u",)),
     }
@@ -79,15 +79,20 @@ def root(
     ctx: typer.Context,
     master: Annotated[
         str | None,
-        typer.Option("-m", "--master", help="URL of the master (else DET_MASTER, else localhost)."),
+        typer.Option(
+            "-m",
+            "--master",
+            help="Set the URL of the master (default: DET_MASTER, else http://localhost:8080).",
+        ),
     ] = None,
-    user: Annotated[
-        str | None, typer.Option("-u", "--user", help="Who to be for this one command.")
-    ] = None,
+    user: Annotated[str | None, typer.Option("-u", "--user", help="Run as this user.")] = None,
     version: Annotated[
         bool,
         typer.Option(
-            "--version", is_eager=True, callback=_show_version, help="The version of this client."
+            "--version",
+            is_eager=True,
+            callback=_show_version,
+            help="Print the version of this client.",
         ),
     ] = False,
 ) -> None:
@@ -99,22 +104,22 @@ def version(
     ctx: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """The version of this client, and of the master if one answers."""
+    """Show the version of this client, and of the master if it can be reached."""
     from windlass.cli.version import show_version
 
     show_version(ctx.find_object(Settings) or Settings(), as_json)
 
 
 def run() -> None:
-    """What the scripts `det` and `windlass` call. Nobody gets a traceback unless WINDLASS_DEBUG is set."""
+    """What the scripts `det` and `windlass` call. Tracebacks are shown only with WINDLASS_DEBUG."""
     try:
         app()
-    except Exception as error:  # noqa: BLE001 - the last line of defence: a user gets one line
+    except Exception as error:  # noqa: BLE001 - an unforeseen error is one line, too
         if os.environ.get("WINDLASS_DEBUG"):
             traceback.print_exc()
         text = " ".join(str(error).split()) or type(error).__name__
         print(
-            f"error: {type(error).__name__}: {text} (this is a bug; WINDLASS_DEBUG=1 shows where)",
+            f"error: {type(error).__name__}: {text} (this is a bug; set WINDLASS_DEBUG=1 for the traceback)",
             file=sys.stderr,
         )
         sys.exit(1)

@@ -18,18 +18,18 @@ class MasterGroup(OperatorGroup):
 
 
 app = typer.Typer(
-    cls=MasterGroup, no_args_is_help=True, add_completion=False, help="Show a master; run one."
+    cls=MasterGroup, no_args_is_help=True, add_completion=False, help="Show the master; run one."
 )
 
 
 @app.callback()
 def group() -> None:
-    """Show a master; run one."""
+    """Show the master; run one."""
 
 
 @app.command()
 def info(ctx: typer.Context, as_json: JsonOption = False) -> None:
-    """Version and identity of the master. Needs no login."""
+    """Show the version and the identity of the master. Needs no login."""
     with open_session(master_url(settings_of(ctx).master, os.environ), os.environ) as session:
         content = Client(session).info()
     if as_json:

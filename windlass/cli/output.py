@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
+from windlass.cli.states import STATE, style
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", min=1, help="Show at most this many rows.")
+]
 
 WAITING = "Waiting for"
 """The column with what an experiment or a trial waits for."""
+ERROR = "Error"
+"""The column with why it failed."""
+SENTENCES = {WAITING: "waits for", ERROR: "failed"}
+"""Columns of long text, and the words that lead to it where it is printed below a narrow table."""
 WORD_LIMIT = 36
 """Words up to this length, that of a UUID, are not broken over lines."""
 
 
 def print_json(document: Any) -> None:
     typer.echo(json.dumps(document, indent=2, default=str))
+
+
+def print_yaml(document: Any) -> None:
+    import yaml
+
+    typer.echo(yaml.safe_dump(document, sort_keys=False), nl=False)
 
 
 def print_rows(
@@ -33,7 +48,7 @@ def print_rows(
 ) -> None:
     """A table that fits the terminal; without a terminal, aligned columns that are never cut.
 
-    `named_by`: the column that a row is called by where what it waits for follows below the table.
+    `named_by`: the column that names a row where its long texts follow below the table.
     """
     text = [[_text(cell) for cell in row] for row in rows]
     if as_csv:
@@ -49,7 +64,9 @@ def print_fields(fields: Sequence[tuple[str, Any]]) -> None:
     shown = [(name, _text(value)) for name, value in fields if value not in (None, "", [], {})]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
-        typer.echo(f"{name:<{width}}  {value}")
+        coloured = name == STATE.lower() and "NO_COLOR" not in os.environ
+        colour = style(value) if coloured else ""
+        typer.echo(f"{name:<{width}}  {typer.style(value, fg=colour) if colour else value}")
 
 
 def notice(message: str) -> None:
@@ -62,17 +79,6 @@ def state_name(state: str | None) -> str:
 
 def percent(progress: float | None) -> str:
     return "N/A" if progress is None else f"{100 * progress:.1f}%"
-
-
-def local_time(timestamp: str | None) -> str:
-    """A timestamp of the API in UTC to the second."""
-    if not timestamp:
-        return ""
-    try:
-        moment = datetime.fromisoformat(timestamp)
-    except ValueError:
-        return timestamp
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def waiting_text(document: dict[str, Any]) -> str:
@@ -95,7 +101,7 @@ def _text(value: Any) -> str:
 
 
 def _print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], named_by: int) -> None:
-    """A table as wide as the terminal. If that is narrow, empty columns go and reasons follow below;
+    """A table as wide as the terminal. If that is narrow, empty columns go and long texts follow below;
     what does not fit even so is left to the terminal to wrap."""
     from rich.console import Console
     from rich.table import Table
@@ -107,10 +113,10 @@ def _print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], named_by
     below: list[str] = []
     if sum(len(max(c, key=len)) + 2 for c in columns) - 2 > console.width:
         shown = [i for i in shown if not rows or any(columns[i][1:])]
-        if WAITING in headers and headers.index(WAITING) in shown:
-            reason = headers.index(WAITING)
-            shown.remove(reason)
-            below = [f"{row[named_by]} waits for: {row[reason]}" for row in rows if row[reason]]
+        for i in [i for i in shown if headers[i] in SENTENCES]:
+            shown.remove(i)
+            words = SENTENCES[headers[i]]
+            below += [f"{row[named_by]} {words}: {row[i]}" for row in rows if row[i]]
     gap, widths = fit_columns([columns[i] for i in shown], console.width)
     if sum(widths) + gap * (len(widths) - 1) > console.width:
         _print_columns([headers[i] for i in shown], [[row[i] for i in shown] for row in rows])
@@ -119,7 +125,9 @@ def _print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], named_by
         for i, width in zip(shown, widths, strict=True):
             table.add_column(headers[i], overflow="fold", width=width)
         for row in rows:
-            table.add_row(*(Text(row[i]) for i in shown))
+            table.add_row(
+                *(Text(row[i], style(row[i]) if headers[i] == STATE else "") for i in shown)
+            )
         console.print(table)
     for line in below:
         console.print(Text(line))

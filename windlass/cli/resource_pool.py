@@ -11,18 +11,18 @@ from windlass.cli.groups import AliasedGroup
 from windlass.cli.output import CsvOption, JsonOption, print_json, print_rows
 
 app = typer.Typer(
-    cls=AliasedGroup, no_args_is_help=True, add_completion=False, help="Pools of machines."
+    cls=AliasedGroup, no_args_is_help=True, add_completion=False, help="List resource pools."
 )
 
 
 @app.callback()
 def group() -> None:
-    """Pools of machines."""
+    """List resource pools."""
 
 
 @app.command("list")
 def list_pools(ctx: typer.Context, as_json: JsonOption = False, as_csv: CsvOption = False) -> None:
-    """Pools, their machines and slots."""
+    """List resource pools, their agents and slots."""
     pools = client_for(ctx).resource_pools()
     if as_json:
         print_json(pools)

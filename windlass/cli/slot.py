@@ -7,23 +7,26 @@ from typing import Annotated, Any
 import typer
 
 from windlass.cli.agent import DrainOption, device_kind, service_state
+from windlass.cli.completion import complete_agents
 from windlass.cli.connect import client_for, for_administrators
 from windlass.cli.groups import AliasedGroup
-from windlass.cli.output import CsvOption, JsonOption, notice, print_json, print_rows
+from windlass.cli.output import CsvOption, JsonOption, LimitOption, notice, print_json, print_rows
 
 app = typer.Typer(
     cls=AliasedGroup,
     no_args_is_help=True,
     add_completion=False,
-    help="GPUs and other slots of machines.",
+    help="List and drain single GPUs and other slots.",
 )
 
-AgentId = Annotated[str, typer.Argument(help="Agent id.", show_default=False)]
+AgentId = Annotated[
+    str, typer.Argument(help="Agent id.", show_default=False, autocompletion=complete_agents)
+]
 SlotId = Annotated[int, typer.Argument(help="Number of the slot.", show_default=False)]
 
 FREE = "FREE"
 OCCUPIED = "OCCUPIED"
-"""Held by something that the list of tasks does not have (any more)."""
+"""Used by something that is not in the list of tasks (any more)."""
 
 COLUMNS = {
     "Agent": "agent_id",
@@ -40,12 +43,17 @@ COLUMNS = {
 
 @app.callback()
 def group() -> None:
-    """GPUs and other slots of machines."""
+    """List and drain single GPUs and other slots."""
 
 
 @app.command("list")
-def list_slots(ctx: typer.Context, as_json: JsonOption = False, as_csv: CsvOption = False) -> None:
-    """Every slot of the cluster, and the task that holds it."""
+def list_slots(
+    ctx: typer.Context,
+    limit: LimitOption = None,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+) -> None:
+    """List every slot of the cluster and the task that uses it."""
     client = client_for(ctx)
     tasks = {
         part.get("containerId"): task
@@ -56,7 +64,7 @@ def list_slots(ctx: typer.Context, as_json: JsonOption = False, as_csv: CsvOptio
         _describe(agent, slot, tasks)
         for agent in sorted(client.agents(), key=lambda agent: str(agent.get("id")))
         for slot in (agent.get("slots") or {}).values()
-    ]
+    ][:limit]
     if as_json:
         print_json(slots)
         return
@@ -67,23 +75,23 @@ def list_slots(ctx: typer.Context, as_json: JsonOption = False, as_csv: CsvOptio
 
 @app.command()
 def enable(ctx: typer.Context, agent_id: AgentId, slot_id: SlotId) -> None:
-    """Give a slot work again. For administrators."""
+    """Start tasks on a slot again. For administrators."""
     with for_administrators():
         client_for(ctx).enable_slot(agent_id, slot_id)
-    notice(f"enabled slot {slot_id} of agent {agent_id}")
+    notice(f"Enabled slot {slot_id} of agent {agent_id}")
 
 
 @app.command()
 def disable(
     ctx: typer.Context, agent_id: AgentId, slot_id: SlotId, drain: DrainOption = False
 ) -> None:
-    """Take a slot out of service: what holds it is stopped; a trial starts again elsewhere.
+    """Stop the task that uses a slot and start no new one; a trial restarts on another slot.
 
-    With --drain it may finish first. For administrators.
+    With --drain the task may finish. For administrators.
     """
     with for_administrators():
         client_for(ctx).disable_slot(agent_id, slot_id, drain=drain)
-    notice(f"{'draining' if drain else 'disabled'} slot {slot_id} of agent {agent_id}")
+    notice(f"{'Draining' if drain else 'Disabled'} slot {slot_id} of agent {agent_id}")
 
 
 def _describe(

@@ -7,13 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from windlass.base.errors import InvalidArgument
+from windlass.cli.completion import TrialId
 from windlass.cli.connect import client_for
+from windlass.cli.failures import error_of, print_trial_failure
 from windlass.cli.follow import print_logs
 from windlass.cli.groups import AliasedGroup
 from windlass.cli.output import (
     CsvOption,
     JsonOption,
-    local_time,
     notice,
     print_fields,
     print_json,
@@ -21,15 +22,21 @@ from windlass.cli.output import (
     state_name,
     waiting_text,
 )
+from windlass.cli.times import UtcOption, local_time
 
 app = typer.Typer(
-    cls=AliasedGroup, no_args_is_help=True, add_completion=False, help="Trials and their logs."
+    cls=AliasedGroup, no_args_is_help=True, add_completion=False, help="Show trials and their logs."
 )
 
-TrialId = Annotated[int, typer.Argument(help="Trial id.")]
-FollowOption = Annotated[bool, typer.Option("-f", "--follow", help="Go on until the trial ends.")]
-HeadOption = Annotated[int | None, typer.Option("--head", min=1, help="Only the first lines.")]
-TailOption = Annotated[int | None, typer.Option("--tail", min=1, help="Only the last lines.")]
+FollowOption = Annotated[
+    bool, typer.Option("-f", "--follow", help="Print new lines until the trial ends.")
+]
+HeadOption = Annotated[
+    int | None, typer.Option("--head", min=1, help="Print only the first N lines.")
+]
+TailOption = Annotated[
+    int | None, typer.Option("--tail", min=1, help="Print only the last N lines.")
+]
 
 
 @app.command()
@@ -39,8 +46,9 @@ def describe(
     metrics: Annotated[bool, typer.Option("--metrics", help="Show all metrics.")] = False,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
+    utc: UtcOption = False,
 ) -> None:
-    """One trial: its state, hyperparameters, validations and checkpoints."""
+    """Show a trial: state, hyperparameters, metrics, checkpoints, and why it waits or failed."""
     client = client_for(ctx)
     trial = client.trial(trial_id)
     workloads = client.workloads(trial_id, batch_metrics=metrics)
@@ -51,6 +59,8 @@ def describe(
         _print_trial(trial)
     headers = ["Steps", "Reported", "Kind", "Checkpoint or metrics"]
     print_rows(headers, [_row(w, metrics) for w in workloads], as_csv=as_csv)
+    if error_of(trial):
+        print_trial_failure(trial)
 
 
 @app.command()
@@ -62,21 +72,21 @@ def logs(
     tail: TailOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The output of a trial."""
+    """Print the log of a trial."""
     check_log_options(follow, head, tail)
     print_logs(client_for(ctx), trial_id, follow=follow, head=head, tail=tail, as_json=as_json)
 
 
 @app.command()
 def kill(ctx: typer.Context, trial_id: TrialId) -> None:
-    """End a trial at once; the experiment goes on with its others."""
+    """Stop a trial at once; the experiment continues with the others."""
     client_for(ctx).kill_trial(trial_id)
-    notice(f"killed trial {trial_id}")
+    notice(f"Killed trial {trial_id}")
 
 
 def check_log_options(follow: bool, head: int | None, tail: int | None) -> None:
     if sum(map(bool, (follow, head, tail))) > 1:
-        raise InvalidArgument("--follow, --head and --tail exclude each other")
+        raise InvalidArgument("Use only one of --follow, --head and --tail")
 
 
 def _print_trial(trial: dict[str, Any]) -> None:

@@ -26,9 +26,7 @@ def show_version(settings: Settings, as_json: bool) -> None:
             {"client": __version__, "api": DETERMINED_VERSION, "masterUrl": url, "master": master}
         )
         return
-    answer = (
-        f"no master answers at {url}" if master is None else f"{master.get('version')} at {url}"
-    )
+    answer = f"cannot connect to {url}" if master is None else f"{master.get('version')} at {url}"
     print_fields([("client", __version__), ("API", DETERMINED_VERSION), ("master", answer)])
     if master is not None:
         print_fields([("cluster", master.get("cluster_name") or master.get("cluster_id"))])

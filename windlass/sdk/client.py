@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Literal
 from urllib.parse import quote
 
@@ -15,11 +16,11 @@ TERMINAL_STATES = frozenset(
     f"STATE_{name}" for name in ("COMPLETED", "CANCELED", "ERROR", "DELETED", "DELETE_FAILED")
 )
 
-ExperimentAction = Literal["activate", "pause", "cancel", "kill"]
+ExperimentAction = Literal["activate", "pause", "cancel", "kill", "archive", "unarchive"]
 
 
 class Client:
-    """A thin face of one Session."""
+    """The calls of one Session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -86,12 +87,22 @@ class Client:
         """{"experiment", "config", "jobSummary"}."""
         return self.session.get(f"/api/v1/experiments/{experiment_id}")
 
-    def experiments(self, *, user: str | None = None, archived: bool | None = False) -> list[Json]:
-        query = {"archived": archived, "users": user}
-        return list(self._pages("/api/v1/experiments", "experiments", query))
+    def experiments(
+        self, *, user: str | None = None, archived: bool | None = False, newest: int | None = None
+    ) -> list[Json]:
+        """By id, oldest first. `newest`: only so many of the last ones."""
+        query: Query = {"archived": archived, "users": user, "sortBy": "SORT_BY_ID"}
+        path, key = "/api/v1/experiments", "experiments"
+        if newest is None:
+            return list(self._pages(path, key, query))
+        descending = self._pages(path, key, {**query, "orderBy": "ORDER_BY_DESC"}, limit=newest)
+        return list(descending)[::-1]
 
     def act(self, experiment_id: int, action: ExperimentAction) -> None:
         self.session.post(f"/api/v1/experiments/{experiment_id}/{action}")
+
+    def delete_tensorboard_files(self, experiment_id: int) -> None:
+        self.session.request("DELETE", f"/api/v1/experiments/{experiment_id}/tensorboard-files")
 
     def set_resources(self, experiment_id: int, resources: Json) -> Json:
         """The experiment after it. Keys: `priority`, `weight`, `maxSlots` (None: no limit)."""
@@ -111,10 +122,7 @@ class Client:
         order = "ORDER_BY_DESC" if reverse else "ORDER_BY_ASC"
         query = {"resourcePool": pool, "orderBy": order}
         path = "/api/v1/job-queues"
-        if limit is None:
-            return list(self._pages(path, "jobs", query, offset))
-        page = self.session.get(path, {**query, "limit": limit, "offset": offset})
-        return list(page.get("jobs") or [])
+        return list(self._pages(path, "jobs", query, offset, limit))
 
     def job(self, job_id: str) -> Json:
         """One that is not over; `job_id` may be only the beginning of its id."""
@@ -128,9 +136,10 @@ class Client:
         """Each has `jobId` and one of `priority`, `weight`, `resourcePool`, `aheadOf` and `behindOf`; all are tried."""
         self.session.post("/api/v1/job-queues", {"updates": list(updates)})
 
-    def trials(self, experiment_id: int) -> list[Json]:
+    def trials(self, experiment_id: int, *, limit: int | None = None) -> list[Json]:
         query = {"sortBy": "SORT_BY_ID", "orderBy": "ORDER_BY_ASC"}
-        return list(self._pages(f"/api/v1/experiments/{experiment_id}/trials", "trials", query))
+        path = f"/api/v1/experiments/{experiment_id}/trials"
+        return list(self._pages(path, "trials", query, limit=limit))
 
     def checkpoints(self, experiment_id: int, *, best: int | None = None) -> list[Json]:
         """All checkpoints, or the `best` ones by the searcher's metric, best first."""
@@ -203,9 +212,16 @@ class Client:
         else:
             yield from self.session.stream(path, {"limit": head, "follow": follow or None})
 
-    def _pages(self, path: str, key: str, query: Query, offset: int = 0) -> Iterator[Json]:
+    def _pages(
+        self, path: str, key: str, query: Query, offset: int = 0, limit: int | None = None
+    ) -> Iterator[Json]:
+        """The rows from `offset` on: `limit` of them, or all."""
+        size = PAGE if limit is None else min(limit, PAGE)
+        return islice(self._all_pages(path, key, {**query, "limit": size}, offset), limit)
+
+    def _all_pages(self, path: str, key: str, query: Query, offset: int) -> Iterator[Json]:
         while True:
-            page = self.session.get(path, {**query, "limit": PAGE, "offset": offset})
+            page = self.session.get(path, {**query, "offset": offset})
             yield from page.get(key) or []
             bounds = page.get("pagination") or {}
             end = int(bounds.get("endIndex") or 0)

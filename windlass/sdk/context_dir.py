@@ -74,22 +74,25 @@ class Packed:
 def pack_directory(model_dir: Path | None, includes: Sequence[Path] = ()) -> Packed:
     """Read a model directory, if there is one, and `includes` beside its content under their own names.
 
-    `.detignore` says what stays home (gitignore syntax); without one, `.gitignore` does, with a notice. Links to files
-    are read through; a linked directory stays empty. Raises InvalidArgument when it is too large or not a directory.
+    `.detignore` names what is not uploaded (gitignore syntax); without one, `.gitignore` does, with a notice.
+    Links to files are followed; a linked directory is uploaded empty. Raises InvalidArgument when it is too large or
+    not a directory.
     """
     packed = Packed()
     roots: set[str] = set()
     if model_dir is not None:
         if not model_dir.is_dir():
             raise InvalidArgument(
-                f"{model_dir} is not a directory: give the directory of your model code"
+                f"{model_dir}: expected the directory of the model code, but it is not a directory"
             )
         roots |= {entry.name for entry in model_dir.iterdir()}
         _pack_tree(packed, model_dir, "")
     for include in includes:
         name = include.resolve().name
         if name in roots:
-            raise InvalidArgument(f"--include {include}: there is a {name!r} already")
+            raise InvalidArgument(
+                f"--include {include}: {name!r} is already in the model directory"
+            )
         roots.add(name)
         if include.is_dir():
             packed.files.append(_directory_entry(include, name))
@@ -113,8 +116,8 @@ def _pack_tree(packed: Packed, root: Path, prefix: str) -> None:
             _add_file(packed, path, prefix + relative)
     if left_out and source == FALLBACK_IGNORE_FILE:
         packed.notices.append(
-            f"{left_out} entries stay home because of {root / source}; "
-            f"write a {IGNORE_FILE} to choose otherwise"
+            f"{left_out} files and directories are not uploaded because of {root / source}; "
+            f"write a {IGNORE_FILE} to change that"
         )
 
 
@@ -156,17 +159,17 @@ def _add_file(packed: Packed, path: Path, name: str) -> None:
     try:
         info = path.stat()
         if not stat.S_ISREG(info.st_mode) or not os.access(path, os.R_OK):
-            packed.notices.append(f"{name} is left out: not a readable file")
+            packed.notices.append(f"{name} is not uploaded: not a readable file")
             return
         packed.total_bytes += info.st_size
         if packed.total_bytes > MAX_BYTES:
             raise InvalidArgument(
-                f"the model directory is larger than {MAX_BYTES // 2**20} MiB (at {name}): "
-                f"keep data out of it with a {IGNORE_FILE}"
+                f"The model directory is larger than {MAX_BYTES // 2**20} MiB (reached at {name}): "
+                f"exclude data with a {IGNORE_FILE}"
             )
         content = path.read_bytes()
     except OSError as problem:
-        packed.notices.append(f"{name} is left out: {problem.strerror or problem}")
+        packed.notices.append(f"{name} is not uploaded: {problem.strerror or problem}")
         return
     packed.files.append(
         FileEntry(path=name, mode=info.st_mode, mtime=int(info.st_mtime), content=content)

@@ -167,7 +167,7 @@ def _log_in(
         else:
             return
     if ask is None:
-        why = "the login has expired" if expired else "not logged in"
+        why = "The login has expired" if expired else "Not logged in"
         raise Unauthenticated(
             f"{why} as {user} at {session.url}: run `det -m {session.url} user login {user}`"
         )

@@ -1,10 +1,11 @@
-"""A user's line to a master: httpx2 underneath, typed errors on top."""
+"""A user's connection to a master: httpx2 underneath, typed errors on top."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -24,7 +25,14 @@ REQUEST_TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 10.0
 _PASSWORD_SALT = "GubPEmmotfiK9TMD6Zdw"  # noqa: S105 - public: every client of the API has it
 
+SENT_AT_ONCE = 64 * 1024
+"""Bytes of a body between two reports of progress."""
+
+_ERRNO = re.compile(r"^\[Errno -?\d+\] ")
+
 Query = Mapping[str, Any]
+OnProgress = Callable[[int, int], None]
+"""Is told the bytes done and the bytes in all."""
 
 
 def hash_password(password: str) -> str:
@@ -44,15 +52,17 @@ class Session:
         *,
         cert_file: str | None = None,
         cert_name: str | None = None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
         """`cert_file`: a PEM chain to trust besides the public roots, or "noverify". `transport` is for tests."""
         self.url = canonical_url(base_url)
         self.token = token
+        self.on_sent: OnProgress | None = None
         self._extensions = {"sni_hostname": cert_name} if cert_name else {}
         self._client = httpx2.Client(
             base_url=self.url + "/",
-            timeout=httpx2.Timeout(REQUEST_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+            timeout=httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S)),
             verify=_verification(cert_file),
             transport=transport,
             follow_redirects=False,
@@ -66,7 +76,7 @@ class Session:
             self.token = str(self.post("/api/v1/auth/login", body)["token"])
         except Unauthenticated:
             raise Unauthenticated(
-                f"wrong user name or password for {username} at {self.url}"
+                f"Wrong user name or password for {username} at {self.url}"
             ) from None
         return self.token
 
@@ -94,7 +104,7 @@ class Session:
             return dict(response.json())
         except (ValueError, TypeError):
             raise MasterError(
-                f"{self.url} answered {method} {path} with something that is not JSON: is it a master?",
+                f"{self.url} answered {method} {path} with something that is not JSON: it may not be a master",
                 status=response.status_code,
             ) from None
 
@@ -132,21 +142,26 @@ class Session:
 
     def _build(self, method: str, path: str, body: Any, query: Query | None) -> httpx2.Request:
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        content: bytes | Iterator[bytes] | None = None
         if body is not None:
+            encoded = content = encode(body)
             headers["Content-Type"] = "application/json"
+            if self.on_sent is not None:
+                headers["Content-Length"] = str(len(encoded))
+                content = _reported(encoded, self.on_sent)
         return self._client.build_request(
             method,
             path.lstrip("/"),
-            content=None if body is None else encode(body),
+            content=content,
             params=_query(query),
             headers=headers,
             extensions=dict(self._extensions),
         )
 
     def _unreachable(self, problem: Exception) -> MasterUnreachable:
-        reason = str(problem) or type(problem).__name__
+        reason = _ERRNO.sub("", str(problem)) or type(problem).__name__
         return MasterUnreachable(
-            f"no master answers at {self.url} ({reason}); name yours with -m URL or DET_MASTER, "
+            f"Cannot connect to master at {self.url}: {reason}. Set its URL with -m URL or DET_MASTER, "
             "or start one with `det deploy local cluster-up`"
         )
 
@@ -160,6 +175,12 @@ def _query(query: Query | None) -> dict[str, Any] | None:
         for name, value in query.items()
         if value is not None
     }
+
+
+def _reported(content: bytes, report: OnProgress) -> Iterator[bytes]:
+    for start in range(0, len(content), SENT_AT_ONCE):
+        yield content[start : start + SENT_AT_ONCE]
+        report(min(start + SENT_AT_ONCE, len(content)), len(content))
 
 
 def _stream_item(document: Json) -> Json:
@@ -181,7 +202,5 @@ def _verification(cert_file: str | None) -> Any:
     try:
         context.load_verify_locations(cafile=cert_file)
     except (OSError, ssl.SSLError) as problem:
-        raise InvalidArgument(
-            f"DET_MASTER_CERT_FILE {cert_file} cannot be used: {problem}"
-        ) from None
+        raise InvalidArgument(f"Cannot read DET_MASTER_CERT_FILE {cert_file}: {problem}") from None
     return context

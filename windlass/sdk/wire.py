@@ -31,7 +31,7 @@ MAX_ERROR_TEXT = 2000
 
 
 class MasterUnreachable(WindlassError):
-    """Nobody answered at the master's address, or the connection broke."""
+    """Nothing answered at the master's address, or the connection broke."""
 
     code = "master_unreachable"
 
@@ -60,15 +60,15 @@ def canonical_url(url: str) -> str:
     text = url.strip()
     explicit = text.startswith(("http://", "https://"))
     if not explicit and "://" in text:
-        raise InvalidArgument(f'"{url}" is not a master URL: only http and https are spoken')
+        raise InvalidArgument(f'"{url}" is not a master URL: use http or https')
     parts = urlsplit(text if explicit else f"http://{text}")
     try:
         port = parts.port
     except ValueError:
-        raise InvalidArgument(f'"{url}" is not a master URL: its port is not a number') from None
+        raise InvalidArgument(f'"{url}" is not a master URL: the port is not a number') from None
     if not parts.hostname or parts.query or parts.fragment or parts.username:
         raise InvalidArgument(
-            f'"{url}" is not a master URL: write it as http://host:8080, without user, ? or #'
+            f'"{url}" is not a master URL: expected http://host:8080, without user, ? or #'
         )
     default = 443 if parts.scheme == "https" else 80 if explicit else 8080
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname

@@ -72,7 +72,7 @@ def test_what_waits_says_why_and_ctrl_c_leaves_it_alone(cluster: RealCluster) ->
     assert waiting.stderr is not None
     launched = next(line for line in waiting.stderr if line.startswith("Launched command"))
     command_id = launched.split()[2]
-    assert next(line for line in waiting.stderr if line.startswith("waiting: "))
+    assert next(line for line in waiting.stderr if line.startswith("Waiting: "))
     code, listed, _ = det(cluster, "list", "--csv")
     assert code == 0
     assert any(command_id in line and "QUEUED" in line for line in listed.splitlines())

@@ -198,7 +198,7 @@ def test_a_wrong_password_and_an_expired_token(shell: Shell) -> None:
         check=False,
     )
     assert done.returncode == 1
-    assert "wrong user name or password" in done.stderr
+    assert "Wrong user name or password" in done.stderr
     expired = subprocess.run(
         [DET, "agent", "list"],
         env={

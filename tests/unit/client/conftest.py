@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,8 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
         monkeypatch.delenv(name)
     path = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(path))
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
     return path
 
 

@@ -189,11 +189,14 @@ def test_context_and_includes_travel_with_the_command(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "nothing to run: det cmd run"),
-        (["-v", "/only", "ls"], "--volume /only: write it as /host/path:/task/path"),
-        (["--config", "slots", "ls"], "--config slots: write it as some.key=value"),
-        (["--config", "bind_mounts=x", "-v", "/a:/b", "ls"], "bind_mounts must be a list"),
-        (["-c", "/no/such/folder", "ls"], "/no/such/folder is not a directory"),
+        ([], "Nothing to run: give a program (det cmd run"),
+        (["-v", "/only", "ls"], "--volume /only: expected /host/path:/task/path"),
+        (["--config", "slots", "ls"], "--config slots: expected KEY=VALUE"),
+        (["--config", "bind_mounts=x", "-v", "/a:/b", "ls"], "bind_mounts: expected a list"),
+        (
+            ["-c", "/no/such/folder", "ls"],
+            "/no/such/folder: expected the directory of the model code",
+        ),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_is_sent(
@@ -214,7 +217,7 @@ def test_warnings_are_said_in_words(cluster: ScriptedMaster) -> None:
     cluster.on("POST", "/api/v1/commands", {"command": COMMAND, "warnings": warnings})
     result = det(cluster, "cmd", "run", "-d", "ls")
     assert result.stdout == f"{ID}\n"
-    assert "warning: the command asks for more slots than the cluster has" in result.stderr
+    assert "warning: the command requests more slots than the cluster has" in result.stderr
 
 
 def test_a_reason_that_lasts_is_said_once(cluster: ScriptedMaster) -> None:
@@ -223,13 +226,13 @@ def test_a_reason_that_lasts_is_said_once(cluster: ScriptedMaster) -> None:
     states_are(cluster, waiting, waiting, waiting, ended)
     result = det(cluster, "cmd", "run", "ls")
     assert (result.exit_code, result.stdout) == (0, "one\ntwo\n")
-    assert result.stderr.count("waiting: queued behind 3 jobs") == 1
+    assert result.stderr.count("Waiting: queued behind 3 jobs") == 1
     run = f"3.{OTHER}.1"
     tasks = {run: {"allocationId": run, "name": "Trial 9 (Experiment 3)"}}
     cluster.on("GET", "/api/v1/tasks", {"allocationIdToSummary": tasks})
     waiting = {"state": "STATE_QUEUED", "waitingReason": f"starts when {run} has given back slots"}
     states_are(cluster, waiting, waiting, ended)
-    named = "waiting: starts when Trial 9 (Experiment 3) has given back slots"
+    named = "Waiting: starts when Trial 9 (Experiment 3) has given back slots"
     assert named in det(cluster, "cmd", "run", "ls").stderr.splitlines()
 
 
@@ -268,7 +271,7 @@ def test_an_interrupt_leaves_the_command_running_and_says_how_to_end_it(
         over.set()
         process.kill()
     assert (process.returncode, out) == (130, "")
-    assert f"`det cmd kill {ID}` ends it" in err
+    assert f"Stop it: `det cmd kill {ID}`" in err
     assert "Traceback" not in err
     assert cluster.calls("POST", ".*/kill") == []
 
@@ -331,7 +334,7 @@ def test_logs_of_a_command(cluster: ScriptedMaster) -> None:
         {"limit": ["2"], "orderBy": ["ORDER_BY_DESC"]},
         {"follow": ["true"]},
     ]
-    assert "exclude" in only_line(det(cluster, "cmd", "logs", ID, "-f", "--tail", "1"))
+    assert "Use only one" in only_line(det(cluster, "cmd", "logs", ID, "-f", "--tail", "1"))
 
 
 def test_kill_takes_several_and_stops_at_the_first_failure_unless_forced(
@@ -346,8 +349,8 @@ def test_kill_takes_several_and_stops_at_the_first_failure_unless_forced(
     forced = det(cluster, "cmd", "kill", "-f", ID, "0a1bf")
     assert forced.exit_code == 0
     assert forced.stderr.splitlines()[-2:] == [
-        f"skipped {ID}: command '{ID}' not found",
-        f"killed command {OTHER}",
+        f"Skipped {ID}: command '{ID}' not found",
+        f"Killed command {OTHER}",
     ]
 
 
@@ -383,9 +386,9 @@ def test_the_list_fits_a_terminal_of_80_columns(cluster: ScriptedMaster) -> None
 @pytest.mark.parametrize(
     ("prefix", "message"),
     [
-        ("0a1b", f"'0a1b' begins 2 ids: {ID}, {OTHER}"),
-        ("ffff", "no command's id begins with 'ffff'"),
-        ("", "no command's id begins with ''"),
+        ("0a1b", f"2 command ids begin with '0a1b': {ID}, {OTHER}"),
+        ("ffff", "No command id begins with 'ffff'"),
+        ("", "No command id begins with ''"),
     ],
 )
 def test_a_prefix_must_mean_one_command(prefix: str, message: str, cluster: ScriptedMaster) -> None:

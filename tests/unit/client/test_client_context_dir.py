@@ -51,7 +51,7 @@ def test_gitignore_serves_when_there_is_no_detignore_and_says_so(tmp_path: Path)
     packed = pack_directory(tmp_path)
     assert [f.path for f in packed.files] == [".gitignore", "a.py"]
     assert len(packed.notices) == 1
-    assert packed.notices[0].startswith("1 entries stay home")
+    assert packed.notices[0].startswith("1 files and directories are not uploaded")
 
 
 def test_links(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_links(tmp_path: Path) -> None:
     assert [f.path for f in packed.files] == ["dir", "loop", "a.py", "file"]
     assert packed.files[-1].content == b"f"
     assert len(packed.notices) == 1
-    assert packed.notices[0].startswith("broken is left out")
+    assert packed.notices[0].startswith("broken is not uploaded")
 
 
 def test_includes(tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ def test_one_thing_of_a_job_is_changed(
 ) -> None:
     result = det(cluster, "job", "update", "0a1b2c3d-1", *options)
     assert said(result) == ""
-    assert result.stderr == f"updated job {SECOND}\n"
+    assert result.stderr == f"Updated job {SECOND}\n"
     assert updates(cluster) == [[{"jobId": SECOND, **change}]]
 
 
@@ -226,7 +226,7 @@ def test_one_thing_of_a_job_is_changed(
 def test_an_update_is_of_exactly_one_thing(
     cluster: ScriptedMaster, options: tuple[str, ...]
 ) -> None:
-    assert "give exactly one of --priority" in refused(det(cluster, "job", "u", "7", *options))
+    assert "Give exactly one of --priority" in refused(det(cluster, "job", "u", "7", *options))
     assert cluster.asked == []
 
 
@@ -234,7 +234,7 @@ def test_a_batch_goes_out_in_one_call(cluster: ScriptedMaster) -> None:
     batch = ("7.priority=1", "0a1b2c3d-1.resource-pool=p2", f"{FIRST}.weight=2.5", "7.ahead-of=7")
     result = det(cluster, "job", "update-batch", *batch)
     assert said(result) == ""
-    assert result.stderr == "made 4 updates\n"
+    assert result.stderr == "Made 4 updates\n"
     assert updates(cluster) == [
         [
             {"jobId": FIRST, "priority": 1},
@@ -254,14 +254,14 @@ def test_a_batch_goes_out_in_one_call(cluster: ScriptedMaster) -> None:
 @pytest.mark.parametrize(
     ("operation", "message"),
     [
-        ("7", "must be written as JOB.OPERATION=VALUE"),
-        ("7.priority", "must be written as JOB.OPERATION=VALUE"),
-        (".priority=1", "must be written as JOB.OPERATION=VALUE"),
-        ("7.priority=", "must be written as JOB.OPERATION=VALUE"),
-        ("7.speed=1", 'there is no operation "speed"; use one of priority, weight'),
-        ("7.priority=high", 'priority must be a whole number, but is "high"'),
-        ("7.priority=1.0", 'priority must be a whole number, but is "1.0"'),
-        ("7.weight=1,5", 'weight must be a number, but is "1,5"'),
+        ("7", "expected JOB.OPERATION=VALUE"),
+        ("7.priority", "expected JOB.OPERATION=VALUE"),
+        (".priority=1", "expected JOB.OPERATION=VALUE"),
+        ("7.priority=", "expected JOB.OPERATION=VALUE"),
+        ("7.speed=1", 'unknown operation "speed"; use one of priority, weight'),
+        ("7.priority=high", 'priority must be a whole number, not "high"'),
+        ("7.priority=1.0", 'priority must be a whole number, not "1.0"'),
+        ("7.weight=1,5", 'weight must be a number, not "1,5"'),
     ],
 )
 def test_a_malformed_operation_is_named_and_nothing_is_sent(
@@ -284,19 +284,19 @@ def test_the_masters_refusal_of_an_update_is_one_line(cluster: ScriptedMaster) -
 def test_an_explanation_for_people_and_for_programs(cluster: ScriptedMaster) -> None:
     text = said(det(cluster, "job", "explain", "7"))
     for line in (
-        "what                 experiment 7: digits",
-        "max_slots            9",
-        "now                  holds 1 slot, 13 requests waiting for slots, 3 jobs ahead",
-        "last asked to leave  made room for job 3",
+        "type             experiment 7: digits",
+        "max_slots        9",
+        "state            holds 1 slot, 13 requests waiting for slots, 3 jobs ahead",
+        "last preemption  made room for job 3",
         "Trial 12 (Experiment 7) waits for 3 slots since 2026-01-02 03:04:05 UTC",
-        "  why                queued behind 3 jobs",
+        "  reason             queued behind 3 jobs",
         "  what helps         wait for the 3 jobs ahead of it",
         "  expected to start  2026-01-02 04:00:00 UTC",
         "Trial 13 (Experiment 7) waits",
         "  expected to start  not known",
-        "11 more runs of it wait",
-        "Trial 11 (Experiment 7) holds 1 slot on node-1 since 2026-01-02 03:00:00 UTC; "
-        "it was asked to give them back",
+        "11 more allocations of it wait",
+        "Trial 11 (Experiment 7) uses 1 slot on node-1 since 2026-01-02 03:00:00 UTC; "
+        "being preempted",
     ):
         assert line in text.splitlines()
     assert json.loads(said(det(cluster, "job", "explain", FIRST, "--json"))) == EXPLAINED
@@ -322,10 +322,10 @@ def test_an_id_may_begin_with_digits_only(cluster: ScriptedMaster) -> None:
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("", "which job? give its id, how that begins, or an experiment id"),
-        ("8", "experiment 8 is over (ERROR): it is in no queue any more"),
-        ("c1aa", f"command {COMMANDS[1]['id']} is over (success): it is in no queue any more"),
-        ("c1", "2 commands have ids that begin with 'c1'"),
+        ("", "Give a job id, its first characters, or an experiment id"),
+        ("8", "Experiment 8 has already ended (ERROR)"),
+        ("c1aa", f"Command {COMMANDS[1]['id']} has already ended (success)"),
+        ("c1", "2 command ids begin with 'c1'"),
         ("e9", "job 'e9' not found"),
     ],
 )
@@ -339,14 +339,14 @@ def test_an_unknown_pool_is_refused_with_those_there_are(cluster: ScriptedMaster
     missing = (404, {"error": {"code": 5, "error": "resource pool 'gpu' not found"}})
     cluster.on("GET", "/api/v1/job-queues", lambda _: missing)
     cluster.on("POST", "/api/v1/job-queues", lambda _: missing)
-    message = 'error: there is no pool "gpu"; use one of default, shared'
+    message = 'error: Resource pool "gpu" does not exist; use one of default, shared'
     assert refused(det(cluster, "job", "list", "-p", "gpu")) == message
     assert refused(det(cluster, "job", "list", "-p", "gpu", "--json")) == message
     assert refused(det(cluster, "job", "update", "7", "--resource-pool", "gpu")) == message
     other = refused(det(cluster, "job", "update", "7", "--resource-pool", "shared"))
     assert other == "error: resource pool 'gpu' not found", "what else is missing stays as it was"
     empty = refused(det(cluster, "job", "update", "7", "--resource-pool", ""))
-    assert empty == "error: --resource-pool is empty: give the name of a pool"
+    assert empty == "error: --resource-pool: expected the name of a pool, but it is empty"
 
 
 def test_people_read_the_names_of_tasks_and_programs_the_ids(cluster: ScriptedMaster) -> None:
@@ -363,8 +363,8 @@ def test_people_read_the_names_of_tasks_and_programs_the_ids(cluster: ScriptedMa
     assert row["Waiting for"] == "starts when Trial 9 (Experiment 3) has given back slots"
     assert json.loads(said(det(cluster, "job", "list", "--json"))) == page["jobs"]
     lines = said(det(cluster, "job", "explain", "7")).splitlines()
-    assert "  why                starts when Trial 9 (Experiment 3) has given back slots" in lines
-    assert f"last asked to leave  needed by {over}" in lines, "nobody knows what is over"
+    assert "  reason             starts when Trial 9 (Experiment 3) has given back slots" in lines
+    assert f"last preemption  needed by {over}" in lines, "nobody knows what is over"
     assert json.loads(said(det(cluster, "job", "explain", "7", "--json"))) == answer
 
 
@@ -376,10 +376,10 @@ def test_runs_that_differ_in_their_place_only_are_one_paragraph(cluster: Scripte
     cluster.on("GET", f"/api/v1/windlass/jobs/{FIRST}/explain", answer)
     text = said(det(cluster, "job", "explain", "7"))
     assert text.splitlines()[-4:] == [
-        "  why                no slots are free",
-        "  why the last one   queued behind 2 requests",
-        "  what helps         wait for the 3 jobs ahead of it",
-        "  expected to start  2026-01-02 04:00:00 UTC",
+        "  reason              no slots are free",
+        "  reason of the last  queued behind 2 requests",
+        "  what helps          wait for the 3 jobs ahead of it",
+        "  expected to start   2026-01-02 04:00:00 UTC",
     ]
     assert "Trial 12 (Experiment 7) and 2 more wait for 3 slots each" in text
 
@@ -419,7 +419,7 @@ def test_the_resources_of_an_experiment_are_set(
 def test_an_experiment_that_is_over_says_so(cluster: ScriptedMaster) -> None:
     missing = (404, {"error": {"code": 5, "error": "live experiment '8' not found"}})
     cluster.on("PATCH", "/api/v1/experiments/.*", lambda _: missing)
-    said_of_it = "error: experiment 8 is over (ERROR): it is in no queue any more"
+    said_of_it = "error: Experiment 8 has already ended (ERROR)"
     assert refused(det(cluster, "e", "set", "weight", "8", "2")) == said_of_it
     assert "/experiments/9 not found" in refused(det(cluster, "e", "set", "weight", "9", "2"))
     assert "live experiment" in refused(det(cluster, "e", "set", "weight", "7", "2"))
@@ -427,7 +427,7 @@ def test_an_experiment_that_is_over_says_so(cluster: ScriptedMaster) -> None:
 
 def test_a_limit_must_be_a_number(cluster: ScriptedMaster) -> None:
     line = refused(det(cluster, "experiment", "set", "max-slots", "7", "many"))
-    assert 'must be a number of slots, or none for no limit, but is "many"' in line
+    assert 'must be a number or none, not "many"' in line
     assert cluster.asked == []
 
 

@@ -86,9 +86,9 @@ def test_agents_are_listed_with_their_labels_and_how_they_serve(cluster: Scripte
 def test_agents_are_enabled_and_disabled_by_name(cluster: ScriptedMaster) -> None:
     enabled = det(cluster, "agent", "enable", "gpu-1", "odd/name")
     assert (enabled.exit_code, enabled.stdout) == (0, "")
-    assert enabled.stderr.splitlines() == ["enabled agent gpu-1", "enabled agent odd/name"]
+    assert enabled.stderr.splitlines() == ["Enabled agent gpu-1", "Enabled agent odd/name"]
     disabled = det(cluster, "a", "disable", "gpu-1")
-    assert (disabled.stdout, disabled.stderr) == ("", "disabled agent gpu-1\n")
+    assert (disabled.stdout, disabled.stderr) == ("", "Disabled agent gpu-1\n")
     assert changes(cluster) == [
         ("gpu-1/enable", None),
         ("odd%2Fname/enable", None),
@@ -121,8 +121,8 @@ def test_whoever_is_no_administrator_hears_the_way_out(
     refused = det(cluster, *words)
     assert refused.exit_code == 1
     assert refused.stderr == (
-        "error: user does not have permission: only administrators may do this, "
-        "for example as `det -u admin ...`\n"
+        "error: user does not have permission: only administrators may do this; "
+        "run it as one: `det -u admin ...`\n"
     )
 
 
@@ -131,13 +131,13 @@ def test_whoever_is_no_administrator_hears_the_way_out(
 def test_which_agents_must_be_said(cluster: ScriptedMaster, verb: str, which: list[str]) -> None:
     refused = det(cluster, "agent", verb, *which)
     assert refused.exit_code == 1
-    assert refused.stderr == "error: which agents? give their ids, or --all\n"
+    assert refused.stderr == "error: Give either the ids of agents or --all\n"
     assert changes(cluster) == []
 
 
 def test_draining_lists_what_still_runs_there(cluster: ScriptedMaster) -> None:
     drained = det(cluster, "agent", "disable", "--drain", "gpu-1")
-    assert drained.stderr == "draining agent gpu-1\n"
+    assert drained.stderr == "Draining agent gpu-1\n"
     header, row = drained.stdout.splitlines()
     assert header.split() == ["Task", "Allocation", "Name", "Slots", "Agents", "Submitted"]
     assert "Trial 3" in row
@@ -146,10 +146,10 @@ def test_draining_lists_what_still_runs_there(cluster: ScriptedMaster) -> None:
     as_json = det(cluster, "agent", "disable", "--all", "--drain", "--json").stdout
     assert json.loads(as_json) == [RUNNING]
     as_csv = det(cluster, "agent", "disable", "gpu-1", "--drain", "--csv").stdout
-    assert as_csv.splitlines()[1] == "3.a,3.a.1,Trial 3,1,gpu-1,2026-01-02 03:04:05"
+    assert as_csv.splitlines()[1] == "3.a,3.a.1,Trial 3,1,gpu-1,2026-01-02 03:04:05 UTC"
     empty = det(cluster, "agent", "disable", "--drain", "gpu-2")
     assert empty.stdout == ""
-    assert empty.stderr.splitlines() == ["draining agent gpu-2", "nothing runs there any more"]
+    assert empty.stderr.splitlines() == ["Draining agent gpu-2", "No tasks are running there"]
 
 
 def test_an_agent_that_is_not_there_is_named(cluster: ScriptedMaster) -> None:
@@ -188,9 +188,9 @@ def test_slots_are_listed_with_what_holds_them(cluster: ScriptedMaster) -> None:
 
 def test_slots_are_enabled_and_disabled_by_number(cluster: ScriptedMaster) -> None:
     for arguments, told in (
-        (["enable", "gpu-1", "0"], "enabled slot 0 of agent gpu-1"),
-        (["disable", "gpu-1", "1"], "disabled slot 1 of agent gpu-1"),
-        (["disable", "--drain", "gpu-1", "1"], "draining slot 1 of agent gpu-1"),
+        (["enable", "gpu-1", "0"], "Enabled slot 0 of agent gpu-1"),
+        (["disable", "gpu-1", "1"], "Disabled slot 1 of agent gpu-1"),
+        (["disable", "--drain", "gpu-1", "1"], "Draining slot 1 of agent gpu-1"),
     ):
         done = det(cluster, "slot", *arguments)
         assert (done.exit_code, done.stdout, done.stderr) == (0, "", f"{told}\n")

@@ -1,0 +1,86 @@
+"""Shell completion of ids: what the master has now. A master that does not answer soon completes nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from windlass.base.errors import WindlassError
+
+if TYPE_CHECKING:
+    from windlass.sdk.client import Client
+
+TIMEOUT_S = 1.0
+"""Somebody has pressed the tab key and waits."""
+NEWEST = 50
+NEWEST_WITH_TRIALS = 3
+"""Experiments whose trials are offered: each is one more request."""
+
+Items = Iterable[tuple[object, object]]
+"""Ids, each with a word on what it is."""
+
+
+def _completer(ids: Callable[[Client], Items]) -> Callable[[typer.Context, str], Items]:
+    def complete(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+        from windlass.sdk.client import Client
+        from windlass.sdk.credentials import TokenCache, master_url
+        from windlass.sdk.session import Session
+
+        options = ctx.find_root().params
+        try:
+            url = master_url(options.get("master"), os.environ)
+            cache = TokenCache()
+            user = options.get("user") or cache.active_user(url)
+            token = cache.token(url, str(user)) if user else None
+            with Session(url, token, timeout_s=TIMEOUT_S) as session:
+                found = [(str(id_), str(text or "")) for id_, text in ids(Client(session))]
+        except (WindlassError, OSError):
+            return []
+        return [(id_, text) for id_, text in found if id_.startswith(incomplete)]
+
+    return complete
+
+
+def _experiments(client: Client) -> Items:
+    for one in reversed(client.experiments(newest=NEWEST)):
+        yield one["id"], one.get("name")
+
+
+def _trials(client: Client) -> Items:
+    for experiment in reversed(client.experiments(newest=NEWEST_WITH_TRIALS)):
+        for trial in client.trials(experiment["id"]):
+            yield trial["id"], f"of {experiment.get('name')}"
+
+
+def _commands(client: Client) -> Items:
+    for command in client.commands():
+        yield command["id"], command.get("description")
+
+
+def _agents(client: Client) -> Items:
+    for agent in client.agents():
+        yield agent["id"], ", ".join(agent.get("resourcePools") or [])
+
+
+def _jobs(client: Client) -> Items:
+    for job in client.jobs(limit=NEWEST):
+        yield job["jobId"], job.get("name")
+
+
+def _pools(client: Client) -> Items:
+    for pool in client.resource_pools():
+        yield pool["name"], pool.get("description")
+
+
+complete_agents = _completer(_agents)
+complete_commands = _completer(_commands)
+complete_jobs = _completer(_jobs)
+complete_pools = _completer(_pools)
+
+ExperimentId = Annotated[
+    int, typer.Argument(help="Experiment id.", autocompletion=_completer(_experiments))
+]
+TrialId = Annotated[int, typer.Argument(help="Trial id.", autocompletion=_completer(_trials))]

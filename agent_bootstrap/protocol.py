@@ -14,6 +14,7 @@ the master carries the epoch of its leader lease; an agent obeys no lower epoch 
       LogBatch ───────────────────────────────>
       <─────────────────────────────────── LogAck
       Heartbeat ──────────────────────────────>
+      Leaving ────────────────────────────────>   (nothing more is placed there; its work is asked to leave)
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal, Protocol, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
 PROTOCOL_VERSION = 1
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024
@@ -96,6 +97,17 @@ class ContainerReport(Message):
     exit: ExitRecord | None = None
 
 
+class Leaving(Message):
+    """This machine goes at `at`: a spot notice, maintenance, the end of a batch job. It gets no more work.
+
+    Said when it is known, and in the Hello of each later connection; a later one may bring the time forward.
+    """
+
+    type: Literal["leaving"] = "leaving"
+    at: AwareDatetime
+    reason: str
+
+
 class Hello(Message):
     """The first message on every connection."""
 
@@ -117,6 +129,7 @@ class Hello(Message):
     """What an operator should know, e.g. that tasks run without namespaces here, and why."""
     labels: tuple[Label, ...] = Field(default=(), max_length=MAX_LABELS)
     """What whoever started the agent says of it, e.g. rack=a12. Shown, not interpreted."""
+    leaving: Leaving | None = None
 
 
 class Heartbeat(Message):
@@ -247,7 +260,7 @@ class Shutdown(Message):
 
 
 FromAgent: TypeAlias = Annotated[
-    Hello | ContainerReport | Heartbeat | LogBatch, Field(discriminator="type")
+    Hello | ContainerReport | Heartbeat | LogBatch | Leaving, Field(discriminator="type")
 ]
 FromMaster: TypeAlias = Annotated[
     Welcome

@@ -59,6 +59,13 @@ class NodeHost(Protocol):
 
     def uncordon(self, agent_id: str) -> None: ...
 
+    def leave(self, agent_id: str, by: float, why: str) -> None:
+        """The machine goes at `by`: no more work is placed there, and what it runs is asked to leave until then.
+
+        May be repeated, and come before its agent does.
+        """
+        ...
+
     async def instance_gone(self, agent_id: str, reason: str) -> None:
         """The machine is certainly gone: what ran on it is lost now, without waiting for a reconnect."""
         ...

@@ -68,6 +68,8 @@ class ReconcilePass:
         self._frozen = state.frozen
         self._seen: dict[str, Observation] = {}
         self.wishes: list[Wish] = []
+        self.leaving: dict[str, tuple[float, str]] = {}
+        """Machines that their provider takes back: when, and why."""
 
     def result(self) -> FleetState:
         living = [record for record in self._instances.values() if record.is_alive]
@@ -120,6 +122,11 @@ class ReconcilePass:
         for instance in found.values():
             if instance.instance_id not in self._instances and instance.state != FoundState.ENDED:
                 self._unknown(look, instance)
+        self.leaving |= {
+            instance.instance_id: (instance.leaves_at, instance.leaves_because)
+            for instance in found.values()
+            if instance.leaves_at is not None and instance.state != FoundState.ENDED
+        }
         for record in self._instances.values():
             if record.pool == look.pool:
                 self._seen[record.id] = _observed(look, found.get(record.id))

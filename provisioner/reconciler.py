@@ -217,6 +217,8 @@ class Provisioner:
         ended = self._end(reconcile_pass, planned)
         await self._commit(reconcile_pass.result(), ended, len(events))
         self._act(now)
+        for instance_id, (by, why) in reconcile_pass.leaving.items():
+            self._host.leave(instance_id, by, why)
         for availability in planned.availabilities:
             self._host.availability(availability)
         self._close_if_done()

@@ -15,6 +15,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from agent_bootstrap.agent.container_dir import ContainerDirs, ContainerRecord
 from agent_bootstrap.agent.containers import Container, Life
@@ -39,6 +40,7 @@ from agent_bootstrap.protocol import (
     Heartbeat,
     Hello,
     KillContainer,
+    Leaving,
     LogAck,
     Message,
     Refused,
@@ -124,6 +126,7 @@ class Agent:
         self._changed = asyncio.Event()
         self._stop = asyncio.Event()
         self._end: AgentEnd | None = None
+        self._leaving: Leaving | None = None
         self._retry_s = FIRST_RETRY_S
         self._tasks: asyncio.TaskGroup
         self._epoch: EpochMemory
@@ -148,6 +151,15 @@ class Agent:
                     asyncio.get_running_loop().remove_reader(self._lifeline_fd)
                 self._runtime.detach()
         return self._end or AgentEnd(reason="stopped")
+
+    async def leave(self, at: datetime, reason: str) -> None:
+        """Whoever watches this machine says that it goes at `at`. Told at once, and again on each connection."""
+        if self._leaving is not None and self._leaving.at <= at:
+            return
+        log.warning("this machine goes at %s: %s", at.isoformat(timespec="seconds"), reason)
+        self._leaving = Leaving(at=at, reason=reason)
+        with suppress(ChannelClosed):  # then the next Hello tells it
+            await self._link.send(self._leaving)
 
     async def _prepare(self) -> None:
         options = self._options
@@ -259,6 +271,7 @@ class Agent:
             highest_epoch=self._epoch.highest,
             notes=self._notes(),
             labels=self._options.label,
+            leaving=self._leaving,
         )
 
     def _enter(self, welcome: Welcome) -> None:

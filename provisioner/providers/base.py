@@ -54,6 +54,9 @@ class FoundInstance:
     generation: int
     created_at: float
     offer_key: OfferKey
+    leaves_at: float | None = None
+    """The provider has announced that it takes the machine back then (spot notice, maintenance)."""
+    leaves_because: str = ""
     detail: str = ""
     """For ENDED: why, or the last thing its console said."""
 

@@ -44,6 +44,8 @@ class SimulatedInstance:
     intent: LaunchIntent
     created_at: float
     booted: bool = False
+    leaves_at: float | None = None
+    """Announced to be taken back then."""
     ended_at: float | None = None
 
 
@@ -217,5 +219,7 @@ def _found(instance: SimulatedInstance) -> FoundInstance:
         intent_id=intent.intent_id,
         generation=intent.generation,
         created_at=instance.created_at,
+        leaves_at=instance.leaves_at,
+        leaves_because="spot notice" if instance.leaves_at is not None else "",
         offer_key=intent.offer.key,
     )

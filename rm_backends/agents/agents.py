@@ -15,7 +15,7 @@ from enum import StrEnum
 from itertools import count, islice
 from typing import Protocol
 
-from agent_bootstrap.protocol import Message, Slot, SlotKind
+from agent_bootstrap.protocol import Leaving, Message, Slot, SlotKind
 from master.core.scheduler.types import AgentState
 from rm_backends.ports import AgentRecord
 
@@ -73,6 +73,8 @@ class Agent:
     devices: tuple[Slot, ...] = ()
     """Empty for an agent that is only remembered."""
     cordoned: bool = False
+    leaving: Leaving | None = None
+    """When and why its machine goes: it gets nothing more, and its work was asked to leave."""
     holds: dict[str, Hold] = field(default_factory=dict)
     """By container id. Changed by `take` and `give_back` only."""
     log_offsets: dict[str, int] = field(default_factory=dict)
@@ -120,8 +122,9 @@ class Agent:
 
     @property
     def is_open(self) -> bool:
-        """Nobody took it out of service."""
-        return self.record.enabled and not self.record.draining and not self.cordoned
+        """Nobody took it out of service, and its machine stays."""
+        out = self.record.draining or self.cordoned or self.leaving is not None
+        return self.record.enabled and not out
 
     @property
     def is_draining(self) -> bool:

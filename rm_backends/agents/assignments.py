@@ -7,6 +7,7 @@ a container come back when the master has committed its end, never before.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 
 from agent_bootstrap.protocol import (
@@ -14,6 +15,7 @@ from agent_bootstrap.protocol import (
     ContainerState,
     ForgetContainer,
     KillContainer,
+    Leaving,
     Message,
     StartContainer,
 )
@@ -32,6 +34,7 @@ from rm_backends.base import (
     Granted,
     LaunchSpec,
     Lost,
+    ReleaseAsked,
     ResourceChanged,
     RestoreRecord,
 )
@@ -199,6 +202,24 @@ class Assignments:
                 self._send_kill(entry, part)
             else:
                 self._lose_part(entry, part, reason)
+
+    def ask_to_leave(self, agent: Agent, leaving: Leaving) -> None:
+        """All that it runs: by the time at which the agent goes."""
+        at = leaving.at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        for entry, part in self._held_by(agent):
+            if part.is_live:
+                self.ask(entry, f"agent {agent.id} goes at {at}: {leaving.reason}", leaving.at)
+
+    def ask(self, entry: Entry, reason: str, deadline: datetime) -> None:
+        """Ask an allocation to leave by then, unless it was asked for an earlier time."""
+        asked = entry.leave_by is not None and entry.leave_by <= deadline
+        if asked or entry.killed or entry.lost:
+            return
+        entry.leave_by = deadline
+        entry.releasing = entry.releasing or entry.request.preemptible
+        entry.touched()
+        self._outbox.post(ReleaseAsked(allocation_id=entry.id, reason=reason, deadline=deadline))
+        self._changed()
 
     def note_service(self, agent: Agent) -> None:
         """Slots of the agent were taken out of service or back into it, or it has other slots now."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
-from agent_bootstrap.protocol import Channel, Welcome
+from agent_bootstrap.protocol import Channel, Leaving, Welcome
 from master.core.reasons import Reason
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.types import PoolAvailability, PoolCapacity, PoolDemand
@@ -201,6 +201,10 @@ class AgentsBackend:
 
     def uncordon(self, agent_id: str) -> None:
         self._registry.uncordon(agent_id)
+
+    def leave(self, agent_id: str, by: float, why: str) -> None:
+        at = datetime.fromtimestamp(by, UTC)
+        self._registry.leave(agent_id, Leaving(at=at, reason=why))
 
     async def instance_gone(self, agent_id: str, reason: str) -> None:
         await self._registry.remove(agent_id, reason)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 
 from master.core.scheduler.types import Request, Running
@@ -61,6 +62,8 @@ class Entry:
     granted_at: float = 0.0
     backfilled: bool = False
     releasing: bool = False
+    leave_by: datetime | None = None
+    """It was told that an agent of its goes then."""
     grant_committed: bool = False
     """The master counts on the reservation: it must hear if it is gone."""
     killed: bool = False

@@ -15,6 +15,7 @@ from agent_bootstrap.protocol import (
     ContainerReport,
     Heartbeat,
     Hello,
+    Leaving,
     LogAck,
     LogBatch,
     Refused,
@@ -134,6 +135,8 @@ class Gateway:
                     self._registry.report(agent, connection, message)
                 case Heartbeat():
                     self._registry.heartbeat(agent, message)
+                case Leaving():
+                    self._registry.leave(agent.id, message)
                 case LogBatch():
                     connection.keep_log(message)
                 case _:

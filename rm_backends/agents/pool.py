@@ -328,7 +328,9 @@ class Pool:
             instance_id=agent.record.instance_id,
             busy=bool(agent.holds),
             connected=agent.presence is Presence.CONNECTED,
-            schedulable=agent.record.enabled and not agent.record.draining,
+            schedulable=agent.record.enabled
+            and not agent.record.draining
+            and agent.leaving is None,
             free_aux=max(0, agent.aux_places - agent.aux_running),
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from agent_bootstrap.protocol import (
@@ -12,6 +12,7 @@ from agent_bootstrap.protocol import (
     ContainerReport,
     Heartbeat,
     Hello,
+    Leaving,
     Refused,
     Welcome,
 )
@@ -44,6 +45,8 @@ class Registry:
         self._welcome = welcome
         self._saving = asyncio.Lock()
         self._cordoned: set[str] = set()
+        self._leaving: dict[str, Leaving] = {}
+        """What was said of machines whose agents have not connected yet."""
         self._note_agent: Callable[[str, bool], None] | None = None
 
     def watch(self, note_agent: Callable[[str, bool], None]) -> None:
@@ -116,7 +119,7 @@ class Registry:
                 return refused
             agent = self._join(pool, record)
             self._attach(agent, hello, address)
-        self._resync(pool, agent, hello.containers, link)
+        self._resync(pool, agent, hello, link)
         self._note(agent)
         return agent
 
@@ -167,6 +170,7 @@ class Registry:
     async def remove(self, agent_id: str, reason: str) -> None:
         """The agent is gone for good: what it ran is lost now."""
         self._cordoned.discard(agent_id)
+        self._leaving.pop(agent_id, None)
         found = self.find(agent_id)
         if found is not None:
             pool, agent = found
@@ -230,6 +234,24 @@ class Registry:
             agent.cordoned = False
             pool.touch()
 
+    def leave(self, agent_id: str, leaving: Leaving) -> None:
+        """Its machine goes: nothing more is placed there, and all that it runs is asked to leave until then.
+
+        May be repeated, also for an agent that has not connected yet; a later time than the first is ignored.
+        """
+        found = self.find(agent_id)
+        if found is None:
+            known = self._leaving.setdefault(agent_id, leaving)
+            self._leaving[agent_id] = min(known, leaving, key=lambda one: one.at)
+            return
+        pool, agent = found
+        if agent.leaving is None or leaving.at < agent.leaving.at:
+            at = leaving.at.isoformat(timespec="seconds")
+            log.warning("agent %s leaves at %s: %s", agent_id, at, leaving.reason)
+            agent.leaving = leaving
+            pool.touch()
+        pool.assignments.ask_to_leave(agent, agent.leaving)
+
     async def _change(self, agent_id: str, change: Callable[[Agent], AgentRecord]) -> None:
         """Save what an operator says of an agent, then act on it."""
         async with self._saving:
@@ -275,6 +297,7 @@ class Registry:
     def _add(self, pool: Pool, record: AgentRecord) -> Agent:
         agent = Agent(record=record, aux_places=pool.options.max_aux_containers_per_agent)
         agent.cordoned = agent.id in self._cordoned
+        agent.leaving = self._leaving.pop(agent.id, None)
         pool.agents[agent.id] = agent
         return agent
 
@@ -292,6 +315,8 @@ class Registry:
             agent.link.close("another connection of this agent took over")
             agent.link = None
         agent.move(Presence.CONNECTED, self._clock.monotonic())
+        if agent.boot_id not in ("", hello.boot_id):
+            agent.leaving = None  # it went, and came back
         agent.boot_id = hello.boot_id
         agent.version = hello.version
         agent.notes = hello.notes
@@ -299,18 +324,18 @@ class Registry:
         agent.set_devices(hello.slots)
         agent.address = address
 
-    def _resync(
-        self, pool: Pool, agent: Agent, listed: Sequence[ContainerReport], link: Link
-    ) -> None:
+    def _resync(self, pool: Pool, agent: Agent, hello: Hello, link: Link) -> None:
         """Nothing may reach the agent before its Welcome: it has its link only from then on."""
         self._enforce_service(pool, agent)
-        plan = pool.assignments.resync(agent, tuple(listed))
+        plan = pool.assignments.resync(agent, hello.containers)
         kept = set(plan.keep)
         agent.log_offsets = {c: n for c, n in agent.log_offsets.items() if c in kept}
         welcome = {"keep": plan.keep, "log_offsets": dict(agent.log_offsets)}
         agent.link = link
         link.send(self._welcome.model_copy(update=welcome))
         pool.assignments.carry_out(agent, plan)
+        if (leaving := hello.leaving or agent.leaving) is not None:
+            self.leave(agent.id, leaving)
         pool.touch()
 
     def _note(self, agent: Agent) -> None:

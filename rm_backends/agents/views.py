@@ -55,9 +55,15 @@ def agent_view(pool: Pool, agent: Agent) -> AgentView:
         connected=agent.presence is Presence.CONNECTED,
         version=agent.version,
         instance_id=agent.record.instance_id,
-        notes=agent.notes,
+        notes=agent.notes + _leaving(agent),
         labels=agent.labels,
     )
+
+
+def _leaving(agent: Agent) -> tuple[str, ...]:
+    if agent.leaving is None:
+        return ()
+    return (f"goes at {agent.leaving.at.isoformat(timespec='seconds')}: {agent.leaving.reason}",)
 
 
 def _slot_drains(agent: Agent, slot_id: int) -> bool:

@@ -24,6 +24,7 @@ from agent_bootstrap.protocol import (
     Heartbeat,
     Hello,
     KillContainer,
+    Leaving,
     LogAck,
     LogBatch,
     LogEntry,
@@ -86,6 +87,7 @@ class FakeAgent:
     boot_id: str = "boot-1"
     instance_id: str | None = None
     labels: tuple[str, ...] = ()
+    leaving: Leaving | None = None
     program: Program = run_until_told
     start_s: float = 0.0
     """From StartContainer to RUNNING."""
@@ -191,6 +193,11 @@ class FakeAgent:
         """Say something besides the regular heartbeats."""
         self._say(heartbeat)
 
+    def announce(self, leaving: Leaving) -> None:
+        """Its machine goes."""
+        self.leaving = leaving
+        self._say(leaving)
+
     # One connection
 
     async def _connect_once(self) -> None:
@@ -247,6 +254,7 @@ class FakeAgent:
             containers=self._reports(),
             highest_epoch=self.highest_epoch,
             labels=self.labels,
+            leaving=self.leaving,
         )
 
     def _reports(self) -> tuple[ContainerReport, ...]:

@@ -127,6 +127,7 @@ class FakeHost:
     sizes: dict[str, int] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
     cordoned: set[str] = field(default_factory=set)
+    leaving: dict[str, tuple[float, str]] = field(default_factory=dict)
     gone: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, Reason] = field(default_factory=dict)
     last_outlook: PoolAvailability | None = None
@@ -156,6 +157,9 @@ class FakeHost:
 
     def uncordon(self, agent_id: str) -> None:
         self.cordoned.discard(agent_id)
+
+    def leave(self, agent_id: str, by: float, why: str) -> None:
+        self.leaving[agent_id] = (by, why)
 
     async def instance_gone(self, agent_id: str, reason: str) -> None:
         await asyncio.sleep(0)

@@ -567,3 +567,15 @@ def test_found_instances_are_plain_values() -> None:
         assert (found.cluster_id, found.pool, found.generation) == ("test-cluster", "gpu", 1)
 
     in_world(story)
+
+
+def test_what_the_provider_takes_back_is_told_to_the_host() -> None:
+    async def story(world: FleetWorld) -> None:
+        await world.want(a_gang("a", 4))
+        await world.until(lambda: "a" in world.host.placed)
+        (machine,) = world.cloud.living()
+        machine.leaves_at = machine.created_at + 1000.0
+        await world.until(lambda: machine.id in world.host.leaving)
+        assert world.host.leaving[machine.id] == (machine.leaves_at, "spot notice")
+
+    in_world(story)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agent_bootstrap.protocol import KillContainer, StartContainer
+from agent_bootstrap.protocol import KillContainer, Leaving, StartContainer
 from rm_backends.agents.options import PoolOptions
-from rm_backends.base import ContainerPhase, FailureKind, RestoreRecord
+from rm_backends.base import ContainerPhase, FailureKind, ReleaseAsked, RestoreRecord
 from tests.fakes.agents_world import (
     AgentsWorld,
     agents_world,
@@ -386,3 +387,81 @@ def test_ranks_follow_the_size_of_the_parts() -> None:
         assert world.master.phases(ID).count(ContainerPhase.RUNNING) == 2
 
     play(scenario)
+
+
+GOES = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SPOT = Leaving(at=GOES, reason="spot notice")
+
+
+def asked(world: AgentsWorld, allocation_id: str) -> list[ReleaseAsked]:
+    return [e for e in world.master.of(allocation_id) if isinstance(e, ReleaseAsked)]
+
+
+def test_a_machine_that_goes_asks_its_work_to_leave_by_then_and_gets_no_more() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        agent = await world.add_agent("a1")
+        await world.run_allocation(allocation(1))
+        agent.announce(SPOT)
+        await world.master.until(lambda: bool(asked(world, ID)))
+        (event,) = asked(world, ID)
+        assert event.deadline == GOES
+        assert event.reason == "agent a1 goes at 2026-01-01 12:00:00 UTC: spot notice"
+        await world.backend.request(allocation(2))
+        await world.settle(60)
+        assert world.master.grant_of("task-2.1") is None
+        assert world.backend.agent("a1").notes == (
+            "goes at 2026-01-01T12:00:00+00:00: spot notice",
+        )
+        await world.add_agent("a2")
+        await world.master.granted("task-2.1")
+        assert asked(world, "task-2.1") == []
+
+    play(scenario)
+
+
+def test_a_gang_with_one_agent_that_goes_is_asked_and_only_an_earlier_time_is_told_again() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        agent = await world.add_agent("a1")
+        await world.add_agent("a2")
+        await world.run_allocation(allocation(1, slots=8))
+        agent.announce(SPOT)
+        await agent.drop()
+        await world.settle(60)
+        agent.announce(Leaving(at=GOES + timedelta(hours=1), reason="later"))
+        agent.announce(Leaving(at=GOES - timedelta(hours=1), reason="sooner"))
+        await world.settle(60)
+        assert [e.deadline for e in asked(world, ID)] == [GOES, GOES - timedelta(hours=1)]
+
+    play(scenario)
+
+
+def test_a_new_master_hears_again_that_the_machine_goes() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        agent = await world.add_agent("a1")
+        grant = await world.run_allocation(allocation(1))
+        agent.announce(SPOT)
+        await world.settle(60)
+        before = len(asked(world, ID))
+        record = RestoreRecord(request=allocation(1), containers=grant.containers, started=True)
+        await world.restart([record])
+        await world.master.until(lambda: len(asked(world, ID)) > before)
+        await agent.lose_memory(boot_id="boot-2")
+        agent.leaving = None
+        await world.backend.request(allocation(2))
+        await world.master.granted("task-2.1")
+
+    play(scenario)
+
+
+def test_a_provider_may_say_so_before_the_agent_has_connected() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        world.backend.leave("i-1", GOES.timestamp(), "maintenance")
+        await world.add_agent("i-1", instance_id="i-1")
+        await world.backend.request(allocation(1))
+        await world.settle(60)
+        assert world.master.grant_of(ID) is None
+        assert "maintenance" in world.backend.agent("i-1").notes[0]
+        (demand,) = world.backend.demand()
+        assert not demand.nodes[0].schedulable
+
+    play(scenario, PoolOptions(name="default", dynamic=True))

@@ -156,9 +156,9 @@ class Master:
                 log.error("still billing: no pool has a provider any more", instance=instance_id)
         group.create_task(allocations.rm.run())
         group.create_task(allocations.run())
-        group.create_task(Loop("deadlines", plane.experiments.tick, interval_s=TICK_S).run())
+        group.create_task(Loop("deadlines", plane.experiments.roots.tick, interval_s=TICK_S).run())
         group.create_task(
-            Loop("deadlines of commands", plane.commands.tick, interval_s=TICK_S).run()
+            Loop("deadlines of commands", plane.commands.roots.tick, interval_s=TICK_S).run()
         )
         group.create_task(self._housekeeping(auth).run())
         await plane.resume()

@@ -65,12 +65,12 @@ class ControlPlane:
     async def resume(self) -> None:
         """After the resource manager was given the records: do again what a crash may have cut off."""
         await self.experiments.resume()
-        await self.commands.resume()
+        await self.commands.roots.resume()
 
     def jobs(self, queues: PoolQueues) -> JobService:
         """The job queue; `queues`: what the resource managers tell of theirs."""
         return JobService(
-            sources=[self.experiments, self.commands],
+            sources=[self.experiments.roots, self.commands.roots],
             queues=queues,
             allocations=self.allocations,
             store=self.parts.store,

@@ -47,17 +47,6 @@ def allocation_changes(uow: UnitOfWork, old: AllocationState | None, new: Alloca
         uow.delete(tables.Port, {"allocation_id": new.id})
 
 
-def allocations_changes(
-    uow: UnitOfWork, old: AllocationState | None, *allocations: AllocationState | None
-) -> None:
-    """The rows of a task's allocations after one step: the end of the one that was replaced, then the one that is."""
-    last = old
-    for allocation in allocations:
-        if allocation is not None and allocation is not last:
-            allocation_changes(uow, last, allocation)
-            last = allocation
-
-
 def allocation_from_document(document: Mapping[str, Any]) -> AllocationState:
     return _ALLOCATION.validate_python(document)
 

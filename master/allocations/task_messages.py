@@ -16,18 +16,6 @@ class TaskLog(Protocol):
         ...
 
 
-def tell_allocations(
-    log: TaskLog, name: str, old: AllocationState | None, *allocations: AllocationState | None
-) -> None:
-    """One step of a task called `name`: the end of the allocation that was replaced, then the allocation that is."""
-    last = old
-    for allocation in allocations:
-        if allocation is not None and allocation is not last:
-            for level, line in lines(name, last, allocation):
-                log.say(allocation.task_id, allocation.id, line, level=level)
-            last = allocation
-
-
 def lines(name: str, old: AllocationState | None, new: AllocationState) -> list[tuple[str, str]]:
     """(level, text) for each thing worth saying about an allocation's step."""
     fresh = old is None or old.id != new.id

@@ -94,7 +94,7 @@ async def require_trial(api: Api, principal: Principal, trial_id: int) -> None:
         return
     live = api.services.experiments.live_of_trial(trial_id)
     if live is not None:
-        task_id = live.state.trial_by_id(trial_id).task_id
+        task_id = live.trial(trial_id).task_id
     else:
         task_id = await api.reads.tasks.task_of_trial(trial_id, EVERYTHING)
     if task_id != principal.task_id:

@@ -1,47 +1,36 @@
-"""One experiment that is not over: its state in memory, its mailbox, and the one way to change it."""
+"""One experiment that is not over: its state in memory, its job, and the owner of its trials' allocations."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 
 from master.allocations.machine import AllocationState
 from master.allocations.ports import AllocationStep
 from master.allocations.service import AllocationService
+from master.allocations.task_messages import TaskLog
 from master.core.expconf import ExperimentConfig
 from master.core.jobs import JobChange, JobType
 from master.core.searcher.search import Search
 from master.experiments import machine, resources
 from master.experiments.admission import Admission
+from master.experiments.deadlines import Deadlines
 from master.experiments.persistence import changes
 from master.experiments.scheduler_hints import SchedulerHints
 from master.experiments.state import ExperimentState, TrialState, request_id_of
 from master.experiments.step_builder import Env, Step
-from master.experiments.task_messages import TaskMessages
 from master.experiments.task_spec import TaskSpecs
+from master.experiments.trial_index import TrialIndex
 from master.jobs.ports import JobFacts
+from master.roots.root import AllocationChange, Root, Transition
+from master.roots.task_messages import TaskMessages
 from master.store import tables
-from master.store.mailbox import Mailbox
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from rm_backends.base import AllocationRequest, JobOrder, LaunchSpec
 from windlass.base.clock import Clock
-
-
-@dataclass(frozen=True, slots=True)
-class Reconfigured:
-    """A step, the config that is the experiment's with it, and rows for the same commit."""
-
-    step: Step
-    config: ExperimentConfig
-    rows: UnitOfWork = field(default_factory=UnitOfWork)
-
-
-PureStep: TypeAlias = Callable[[ExperimentState, Env], Step]
-Prepared: TypeAlias = Callable[[ExperimentState, Env], Awaitable[tuple[Step, UnitOfWork]]]
-Reconfiguration: TypeAlias = Callable[[ExperimentState, Env], Awaitable[Reconfigured]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,33 +42,48 @@ class LiveParts:
     allocations: AllocationService
     admission: Admission
     specs: TaskSpecs
-    task_messages: TaskMessages
+    task_log: TaskLog
 
 
-class LiveExperiment:
-    """The root of an experiment: one message at a time, pure step, one commit, swap, effects.
-
-    Implements `master.allocations.ports.AllocationOwner` for its trials, and `master.jobs.ports.JobRoot`.
-    """
+class LiveExperiment(Root[ExperimentState, Env, Step]):
+    """The root of an experiment."""
 
     def __init__(
-        self,
-        parts: LiveParts,
-        state: ExperimentState,
-        config: ExperimentConfig,
-        *,
-        owner_name: str,
-        workspace_id: int,
+        self, parts: LiveParts, state: ExperimentState, *, owner_name: str, workspace_id: int
     ) -> None:
         self._parts = parts
-        self.state = state
-        self.config = config
+        self._hints = SchedulerHints(lambda: parts.allocations.rm, parts.clock, state)
+        super().__init__(
+            state,
+            name=f"experiment {state.id}",
+            order=self._hints.order_of(state),
+            store=parts.store,
+            allocations=parts.allocations,
+        )
         self.owner_name = owner_name
         self.workspace_id = workspace_id
-        self.search = search_of(config)
-        self.hints = SchedulerHints(lambda: parts.allocations.rm, state)
-        self._mailbox = Mailbox()
-        self._changed = asyncio.Condition()
+        self.search = search_of(state.config)
+        self.trials = TrialIndex(state.trials.values())
+        self._deadlines = Deadlines(state.trials.values())
+        self.subscribe(self._note_trials)
+        self.subscribe(TaskMessages(parts.task_log, self).committed)
+        self.subscribe(self._hints.committed)
+
+    @property
+    def id(self) -> int:
+        return self.state.id
+
+    @property
+    def job_id(self) -> str:
+        return self.state.job_id
+
+    @property
+    def ended_at(self) -> datetime | None:
+        return self.state.ended_at
+
+    @property
+    def config(self) -> ExperimentConfig:
+        return self.state.config
 
     def env(self) -> Env:
         store = self._parts.store
@@ -87,86 +91,48 @@ class LiveExperiment:
             now=self._parts.clock.now(),
             search=self.search,
             next_trial_id=lambda: store.next_id(tables.Trial),
+            next_metric_id=lambda: store.next_id(tables.Metric),
         )
 
-    async def create(self, step: Step, rows: UnitOfWork, known: Callable[[], None]) -> None:
-        """Write down a new experiment as its first step leaves it; `known` is called once that is committed.
+    def rows(self, transitions: Sequence[Transition[ExperimentState, Step]]) -> UnitOfWork:
+        return changes(transitions)
 
-        In the mailbox, like all that follows: a caller that goes away leaves either nothing or a living experiment.
-        """
+    def changed_allocations(
+        self, transition: Transition[ExperimentState, Step]
+    ) -> Iterator[AllocationChange]:
+        for change in transition.step.trials:
+            yield from change.allocations()
 
-        async def handle() -> None:
-            rows.extend(changes(None, step, self._parts.clock.now()))
-            await self._parts.store.commit(rows)
-            self.state = step.state
-            known()
-            await self._after_commit(None, step)
+    def open_allocations(self) -> Iterable[AllocationState]:
+        found = (trial.open_allocation for trial in self.state.trials.values())
+        return [allocation for allocation in found if allocation is not None]
 
-        await self._mailbox.run(handle)
+    async def settle(self) -> None:
+        await self.apply(machine.settle)
 
-    async def apply(self, step: PureStep) -> ExperimentState:
-        """Run a pure step in the mailbox, commit it, make it the state, run its effects."""
+    def resumed(self) -> None:
+        self._hints.restarted(self.state)
 
-        async def prepared(state: ExperimentState, env: Env) -> tuple[Step, UnitOfWork]:
-            return step(state, env), UnitOfWork()
+    async def keep_deadlines(self, now: datetime) -> None:
+        if due := self._deadlines.due(now):
+            await self.apply(partial(machine.clock_ticked, due=due))
+            self._deadlines.done(due, now)
 
-        return await self.transact(prepared)
+    def _note_trials(self, transition: Transition[ExperimentState, Step]) -> None:
+        for change in transition.step.trials:
+            self.trials.note(change.after)
+            self._deadlines.note(change.after)
 
-    async def transact(self, prepare: Prepared) -> ExperimentState:
-        """Like `apply`, for steps that read the store first or write rows of their own in the same commit."""
-        return await self._mailbox.run(lambda: self._handle(prepare))
+    def trial(self, trial_id: int) -> TrialState:
+        """Raises KeyError."""
+        return self.state.trials[self.trials.request_id(trial_id)]
 
-    async def _handle(self, prepare: Prepared) -> ExperimentState:
-        env = self.env()
-        step, uow = await prepare(self.state, env)
-        await self._commit(env, step, uow)
-        return self.state
+    def trial_of(self, state: AllocationState) -> TrialState:
+        return self.state.trials[request_id_of(state.id)]
 
-    async def reconfigure(self, prepare: Reconfiguration) -> None:
-        """Like `transact`, for steps that change the config too. `prepare` sees the one that counts."""
-
-        async def handle() -> None:
-            env = self.env()
-            new = await prepare(self.state, env)
-            await self._commit(env, new.step, new.rows, new.config)
-
-        await self._mailbox.run(handle)
-
-    async def _commit(
-        self, env: Env, step: Step, uow: UnitOfWork, config: ExperimentConfig | None = None
-    ) -> None:
-        old = self.state
-        uow.extend(changes(old, step, env.now))
-        if config is not None and config != self.config:
-            uow.update(tables.Experiment, {"id": old.id}, {"config": config.to_json()}, expect=1)
-        if uow:
-            await self._parts.store.commit(uow)
-        self.state = step.state
-        self.config = config or self.config
-        await self._after_commit(old, step)
-
-    async def _after_commit(self, old: ExperimentState | None, step: Step) -> None:
-        """New allocations are known to the allocation service before anything is asked for them."""
-        for request_id, trial in step.state.trials.items():
-            allocation = trial.open_allocation
-            before = old.trials.get(request_id) if old is not None else None
-            if allocation is not None and (before is None or before.allocation is not allocation):
-                self._parts.allocations.adopt(allocation, self)
-            if allocation is None and before is not None and before.open_allocation is not None:
-                self.hints.allocation_ended(trial)
-        self._parts.task_messages.tell(old, step)
-        await self._parts.allocations.run_effects(step.effects)
-        await self.hints.sync_order(step.state)
-        async with self._changed:
-            self._changed.notify_all()
-
-    async def wait_until(self, reached: Callable[[ExperimentState], bool]) -> ExperimentState:
-        """Block until the state satisfies `reached`."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: reached(self.state))
-        return self.state
-
-    # --- AllocationOwner ------------------------------------------------------------------------------------------
+    def waiting_trials(self) -> Iterator[TrialState]:
+        """Those whose allocation has not started, or that sit out a pause before the next."""
+        return self.trials.waiting(self.state.trials)
 
     def allocation(self, allocation_id: str) -> AllocationState | None:
         trial = self.state.trials.get(request_id_of(allocation_id))
@@ -185,18 +151,19 @@ class LiveExperiment:
         await self.apply(pure)
         return self.allocation(allocation_id)
 
+    def task_name(self, allocation: AllocationState) -> str:
+        return f"Trial {self.trial_of(allocation).id} (Experiment {self.state.id})"
+
     def allocation_request(self, state: AllocationState) -> AllocationRequest:
-        settings = self.state.settings
-        trial = self.trial_of(state)
         return AllocationRequest(
             allocation_id=state.id,
             task_id=state.task_id,
-            name=f"Trial {trial.id} (Experiment {self.state.id})",
+            name=self.task_name(state),
             pool=state.pool,
             slots=state.slots,
             job=self.job_order(),
             requested=state.requested_at,
-            single_agent=settings.single_node,
+            single_agent=self.state.settings.single_node,
             preemptible=state.preemptible,
         )
 
@@ -206,10 +173,8 @@ class LiveExperiment:
     def owner_id(self, allocation_id: str) -> int:
         return self.state.owner_id
 
-    def trial_of(self, state: AllocationState) -> TrialState:
-        return self.state.trials[request_id_of(state.id)]
-
-    # --- JobRoot --------------------------------------------------------------------------------------------------
+    def job_order(self) -> JobOrder:
+        return self._hints.order_of(self.state)
 
     def job_facts(self) -> JobFacts:
         state = self.state
@@ -227,43 +192,17 @@ class LiveExperiment:
             last_release=state.last_release,
         )
 
-    def job_order(self) -> JobOrder:
-        return self.hints.order_of(self.state)
-
     def waiting_allocations(self) -> Sequence[str]:
-        allocations = (trial.open_allocation for trial in self.state.trials.values())
-        waiting = [
-            allocation
-            for allocation in allocations
-            if allocation is not None and not allocation.has_slots
-        ]
-        return [
-            allocation.id
-            for allocation in sorted(
-                waiting, key=lambda allocation: (allocation.requested_at, allocation.id)
-            )
-        ]
+        return [a.id for a in self.trials.waiting_allocations(self.state.trials)]
 
     async def change_job(self, change: JobChange) -> None:
-        async def prepare(state: ExperimentState, env: Env) -> Reconfigured:
+        def pure(state: ExperimentState, env: Env) -> Step:
             step = resources.change(state, env, change)
-            settings = step.state.settings
-            if settings is state.settings:
-                return Reconfigured(step, self.config)
-            if settings.pool != state.settings.pool:
-                self._parts.admission.check_pool(settings)
-            return Reconfigured(step, resources.with_settings(self.config, settings))
+            if step.state.settings.pool != state.settings.pool:
+                self._parts.admission.check_pool(step.state.settings)
+            return step
 
-        await self.reconfigure(prepare)
-
-    @property
-    def has_unsynced_order(self) -> bool:
-        """Its place in the queue has changed, and resource managers could not be told."""
-        return self.hints.has_order(self.state)
-
-    async def sync_order(self) -> None:
-        """Try again to tell."""
-        await self._mailbox.run(lambda: self.hints.sync_order(self.state))
+        await self.apply(pure)
 
 
 def search_of(config: ExperimentConfig) -> Search:

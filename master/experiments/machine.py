@@ -7,9 +7,8 @@ them is drawn in `transitions`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from master.allocations import machine as allocation_machine
@@ -20,8 +19,9 @@ from master.core.searcher.types import (
     TrialProgress,
     ValidationCompleted,
 )
+from master.experiments.deadlines import INVALID_HP_GRACE
 from master.experiments.releases import asked_by_others
-from master.experiments.state import ALLOWED, ExperimentState, Phase, TrialMetrics, TrialState
+from master.experiments.state import ALLOWED, ExperimentState, Phase, TrialMetrics
 from master.experiments.step_builder import Env, Step, StepBuilder
 from master.experiments.transitions import (
     allocation_ended,
@@ -33,9 +33,6 @@ from master.experiments.transitions import (
     settle_trials,
 )
 from windlass.base.errors import InvalidState
-
-INVALID_HP_GRACE = timedelta(seconds=10)
-"""How long a task may take to leave after it reported invalid hyperparameters."""
 
 AllocationStep: TypeAlias = Callable[[AllocationState], allocation_machine.Step]
 
@@ -80,9 +77,9 @@ def fail(state: ExperimentState, env: Env, error: str) -> Step:
     return builder.done()
 
 
-def kill_trial(state: ExperimentState, env: Env, trial_id: int) -> Step:
+def kill_trial(state: ExperimentState, env: Env, request_id: str) -> Step:
     builder = StepBuilder(state, env)
-    trial = state.trial_by_id(trial_id)
+    trial = state.trials[request_id]
     if not trial.phase.is_terminal:
         builder.put(replace(trial, phase=Phase.STOPPING_KILLED))
         settle_trials(builder, (trial.request_id,))
@@ -101,16 +98,20 @@ def _change_phase(state: ExperimentState, env: Env, phase: Phase) -> Step:
     return builder.done()
 
 
-def validation_completed(
-    state: ExperimentState, env: Env, request_id: str, metrics: Mapping[str, object]
+def metrics_reported(
+    state: ExperimentState,
+    env: Env,
+    request_id: str,
+    metrics: TrialMetrics,
+    validation: Mapping[str, object] | None = None,
 ) -> Step:
-    """The searcher hears of a validation. Its complaint ends the experiment, not the report."""
+    """The metrics of a trial are new. The searcher hears of a validation: its complaint ends the experiment."""
     builder = StepBuilder(state, env)
-    if state.trials[request_id].phase is Phase.ACTIVE:
-        feed(builder, ValidationCompleted(request_id, dict(metrics)))
-        settle_trials(
-            builder, None if builder.state.phase is not state.phase else named(builder.events)
-        )
+    trial = state.trials[request_id]
+    builder.put(replace(trial, metrics=metrics))
+    if validation is not None and trial.phase is Phase.ACTIVE:
+        feed(builder, ValidationCompleted(request_id, dict(validation)))
+        settle_trials(builder, named(builder.events))
     return builder.done()
 
 
@@ -118,8 +119,9 @@ def progress_reported(state: ExperimentState, env: Env, request_id: str, fractio
     builder = StepBuilder(state, env)
     trial = state.trials[request_id]
     if not trial.phase.is_terminal:
-        builder.put(replace(trial, progress=fraction))
+        builder.put(replace(trial, progress=fraction, progressed_at=env.now))
         feed(builder, TrialProgress(request_id, fraction))
+        settle_trials(builder, named(builder.events))
     return builder.done()
 
 
@@ -151,14 +153,6 @@ def runner_state_reported(state: ExperimentState, env: Env, request_id: str, tex
     return builder.done()
 
 
-def with_metrics(
-    state: ExperimentState, trial: TrialState, metrics: TrialMetrics
-) -> ExperimentState:
-    """The state with a trial's metrics replaced; no consequences by itself."""
-    trials = {**state.trials, trial.request_id: replace(trial, metrics=metrics)}
-    return replace(state, trials=trials)
-
-
 def allocation_event(
     state: ExperimentState, env: Env, allocation_id: str, step: AllocationStep
 ) -> Step:
@@ -181,15 +175,16 @@ def allocation_event(
     return builder.done()
 
 
-def clock_ticked(state: ExperimentState, env: Env) -> Step:
-    """Deadlines: preemption timeouts, pauses after failed starts, tasks that have invalid hyperparameters but stay."""
+def clock_ticked(state: ExperimentState, env: Env, due: Iterable[str]) -> Step:
+    """Deadlines of these trials (request ids): see `deadlines`."""
     builder = StepBuilder(state, env)
     touched: set[str] = set()
-    for trial in state.trials.values():
+    for request_id in due:
+        trial = builder.state.trials[request_id]
         allocation = trial.open_allocation
         if allocation is None:
             if trial.not_before is not None and is_due(trial, env.now):
-                touched.add(trial.request_id)
+                touched.add(request_id)
             continue
         new, effects = allocation_machine.expired(allocation, now=env.now)
         overdue = (
@@ -201,25 +196,7 @@ def clock_ticked(state: ExperimentState, env: Env) -> Step:
             )
         if new is not allocation:
             end_allocation(builder, trial, (new, effects))
-            touched.add(trial.request_id)
+            touched.add(request_id)
     if touched:
         settle_trials(builder, named(builder.events) | touched)
     return builder.done()
-
-
-def next_deadline(state: ExperimentState) -> datetime | None:
-    """When `clock_ticked` has something to do, if ever."""
-    times = []
-    for trial in state.trials.values():
-        allocation = trial.open_allocation
-        if allocation is None:
-            if trial.not_before is not None and state.phase is Phase.ACTIVE:
-                times.append(trial.not_before)
-            continue
-        if allocation.kill_reason is not None:
-            continue
-        if allocation.preempt_deadline is not None:
-            times.append(allocation.preempt_deadline)
-        if trial.early_exit_at is not None:
-            times.append(trial.early_exit_at + INVALID_HP_GRACE)
-    return min(times, default=None)

@@ -5,21 +5,21 @@ These columns are written here only, one change at a time; nothing of them matte
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from sqlalchemy import select
 
 from master.core.expconf import ExperimentConfig
-from master.experiments.live import LiveExperiment, Reconfigured
 from master.experiments.service import ExperimentService
 from master.experiments.state import ExperimentState, Phase
 from master.experiments.step_builder import Env, Step
 from master.store import tables
 from master.store.mailbox import Mailbox
 from master.store.store import Store
-from master.store.unit_of_work import UnitOfWork
+from master.store.unit_of_work import Operation, UnitOfWork
 from windlass.base.errors import InvalidArgument, InvalidState, NotFound
 
 _IN_CONFIG = ("name", "description", "labels")
@@ -99,39 +99,28 @@ class ExperimentMetadata:
 
     async def _apply(self, experiment_id: int, change: Change) -> None:
         experiment = tables.Experiment
+        row = await self._store.read_one(select(experiment).where(experiment.id == experiment_id))
+        if row is None:
+            raise NotFound("experiment", experiment_id)
+        values = dict(change(row))
+        if not values:
+            return
         uow = UnitOfWork()
-
-        async def edit() -> Mapping[str, Any] | None:
-            """Fills `uow`; the whole config as it is then, None without a change."""
-            row = await self._store.read_one(
-                select(experiment).where(experiment.id == experiment_id)
-            )
-            if row is None:
-                raise NotFound("experiment", experiment_id)
-            values = dict(change(row))
-            if not values:
-                return None
-            config = {**row.config, **{k: v for k, v in values.items() if k in _IN_CONFIG}}
-            uow.update(experiment, {"id": experiment_id}, {**values, "config": config}, expect=1)
-            return config
-
+        edits = {key: value for key, value in values.items() if key in _IN_CONFIG}
         live = self._experiments.live(experiment_id)
         if live is not None:
-            await _edit_live(live, edit, uow)
-        elif await edit() is not None:
+            uow.update(experiment, {"id": experiment_id}, values, expect=1)
+            await live.apply(partial(_edited, edits=edits, rows=tuple(uow.operations)))
+        else:
+            values["config"] = {**row.config, **edits}
+            uow.update(experiment, {"id": experiment_id}, values, expect=1)
             await self._store.commit(uow)
 
 
-async def _edit_live(
-    live: LiveExperiment, edit: Callable[[], Awaitable[Mapping[str, Any] | None]], uow: UnitOfWork
-) -> None:
-    """Read, edit and commit in the mailbox of the live experiment, so that memory and row agree."""
-
-    async def prepare(state: ExperimentState, env: Env) -> Reconfigured:
-        config = await edit()
-        if config is None:
-            return Reconfigured(Step(state), live.config)
-        renamed = Step(replace(state, name=str(config["name"])))
-        return Reconfigured(renamed, ExperimentConfig.from_json(config), uow)
-
-    await live.reconfigure(prepare)
+def _edited(
+    state: ExperimentState, env: Env, edits: Mapping[str, Any], rows: tuple[Operation, ...]
+) -> Step:
+    """The live experiment says the same as its row."""
+    config = ExperimentConfig.from_json({**state.config.to_json(), **edits})
+    name = str(edits.get("name", state.name))
+    return Step(replace(state, name=name, config=config), rows=rows)

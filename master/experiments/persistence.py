@@ -3,42 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from pydantic import TypeAdapter
 from sqlalchemy import RowMapping
 
 from master.allocations.machine import AllocationState
-from master.allocations.persistence import allocations_changes
+from master.allocations.persistence import allocation_changes
+from master.core.persistent_map import PersistentMap
 from master.core.searcher.event_json import action_to_json, event_to_json
 from master.core.searcher.state_json import state_to_json
 from master.core.searcher.types import ExitReason
 from master.experiments.state import ExperimentState, GroupMetrics, Phase, TrialMetrics, TrialState
-from master.experiments.step_builder import LoggedEvent, Step
+from master.experiments.step_builder import LoggedEvent, Step, TrialChange
+from master.roots.root import Transition
 from master.store import tables
-from master.store.unit_of_work import UnitOfWork
+from master.store.unit_of_work import UnitOfWork, changed_values
 
 SNAPSHOT_EVERY = 200
-"""Searcher events between snapshots: a restart replays at most this many."""
+"""Of a small search: see `snapshot_interval`."""
 
 _GROUPS: TypeAdapter[dict[str, GroupMetrics]] = TypeAdapter(dict[str, GroupMetrics])
 
 
-def changes(old: ExperimentState | None, step: Step, now: datetime) -> UnitOfWork:
-    """Everything that differs between the stored state and the step's, as one atomic unit."""
-    new, uow = step.state, UnitOfWork()
-    if old is not None and (row := _experiment_row(new)) != _experiment_row(old):
-        uow.update(tables.Experiment, {"id": new.id}, row, expect=1)
-    before = old.trials if old is not None else {}
-    for request_id, trial in new.trials.items():
-        previous = before.get(request_id)
-        if trial is not previous:
-            _trial_changes(uow, new, previous, trial)
-            last = previous.allocation if previous is not None else None
-            allocations_changes(uow, last, step.replaced.get(request_id), trial.allocation)
-    _searcher_changes(uow, old, step, now)
+def changes(transitions: Sequence[Transition[ExperimentState, Step]]) -> UnitOfWork:
+    """What a batch of steps writes, as one atomic unit."""
+    uow = UnitOfWork()
+    for transition in transitions:
+        step = transition.step
+        uow.operations.extend(step.rows)
+        for change in step.trials:
+            _trial_changes(uow, step.state, change)
+            for before, after in change.allocations():
+                allocation_changes(uow, before, after)
+        uow.insert(tables.SearcherEvent, *(_event_row(step.state.id, e) for e in step.events))
+    if transitions:
+        _experiment_changes(uow, transitions[0].before, transitions[-1].step.state)
     return uow
+
+
+def _experiment_changes(uow: UnitOfWork, old: ExperimentState | None, new: ExperimentState) -> None:
+    """The row of a new experiment comes with its first step."""
+    if old is not None:
+        changed = changed_values(_experiment_row(old), _experiment_row(new))
+        if new.config is not old.config:
+            changed["config"] = new.config.to_json()
+        if changed:
+            uow.update(tables.Experiment, {"id": new.id}, changed, expect=1)
+    every = snapshot_interval(len(new.trials))
+    if old is None or new.searcher_seq // every > old.searcher_seq // every:
+        uow.upsert(
+            tables.SearcherSnapshot,
+            {
+                "experiment_id": new.id,
+                "seq": new.searcher_seq,
+                "state": state_to_json(new.searcher),
+            },
+        )
+
+
+def snapshot_interval(trials: int) -> int:
+    """Searcher events between snapshots: a restart replays at most this many.
+
+    A snapshot lists every trial, so it grows with the search: doubled, so that the interval seldom changes.
+    """
+    interval = SNAPSHOT_EVERY
+    while interval < trials:
+        interval *= 2
+    return interval
 
 
 def _experiment_row(state: ExperimentState) -> dict[str, Any]:
@@ -53,9 +85,8 @@ def _experiment_row(state: ExperimentState) -> dict[str, Any]:
     }
 
 
-def _trial_changes(
-    uow: UnitOfWork, experiment: ExperimentState, old: TrialState | None, new: TrialState
-) -> None:
+def _trial_changes(uow: UnitOfWork, experiment: ExperimentState, change: TrialChange) -> None:
+    old, new = change.before, change.after
     if old is None:
         uow.insert(
             tables.Task,
@@ -72,9 +103,7 @@ def _trial_changes(
         )
         uow.insert(tables.Trial, {**_trial_key(experiment, new), **trial_row(new)})
     else:
-        row, previous = trial_row(new), trial_row(old)
-        changed = {key: value for key, value in row.items() if previous[key] != value}
-        if changed:
+        if changed := changed_values(trial_row(old), trial_row(new)):
             uow.update(tables.Trial, {"id": new.id}, changed, expect=1)
         if new.ended_at is not None and old.ended_at is None:
             uow.update(tables.Task, {"id": new.task_id}, {"ended_at": new.ended_at})
@@ -122,32 +151,13 @@ def trial_row(trial: TrialState) -> dict[str, Any]:
     }
 
 
-def _searcher_changes(
-    uow: UnitOfWork, old: ExperimentState | None, step: Step, now: datetime
-) -> None:
-    rows = [_event_row(step.state.id, logged, now) for logged in step.events]
-    uow.insert(tables.SearcherEvent, *rows)
-    new = step.state
-    last = old.searcher_seq if old is not None else 0
-    crossed = new.searcher_seq // SNAPSHOT_EVERY > last // SNAPSHOT_EVERY
-    if old is None or crossed:
-        uow.upsert(
-            tables.SearcherSnapshot,
-            {
-                "experiment_id": new.id,
-                "seq": new.searcher_seq,
-                "state": state_to_json(new.searcher),
-            },
-        )
-
-
-def _event_row(experiment_id: int, logged: LoggedEvent, now: datetime) -> dict[str, Any]:
+def _event_row(experiment_id: int, logged: LoggedEvent) -> dict[str, Any]:
     return {
         "experiment_id": experiment_id,
         "seq": logged.seq,
         "event": event_to_json(logged.event),
         "actions": [action_to_json(a) for a in logged.actions],
-        "at": now,
+        "at": logged.at,
     }
 
 
@@ -188,6 +198,8 @@ def trial_from_row(row: RowMapping, allocation: AllocationState | None) -> Trial
 
 def trials_in_order(
     rows: Sequence[RowMapping], allocations: Mapping[str, AllocationState]
-) -> dict[str, TrialState]:
+) -> PersistentMap[str, TrialState]:
     ordered = sorted(rows, key=lambda r: r["id"])
-    return {r["request_id"]: trial_from_row(r, allocations.get(r["task_id"])) for r in ordered}
+    return PersistentMap(
+        {r["request_id"]: trial_from_row(r, allocations.get(r["task_id"])) for r in ordered}
+    )

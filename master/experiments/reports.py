@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import orjson
-from sqlalchemy import RowMapping, and_, or_, select, update
+from sqlalchemy import RowMapping, select
 from sqlmodel import col
 
 from master.core.searcher.types import ExitReason
 from master.experiments import machine
 from master.experiments.live import LiveExperiment
-from master.experiments.metrics import (
-    VALIDATION,
-    Report,
-    check,
-    fold,
-    rebuild,
-    row_document,
+from master.experiments.metric_reports import (
+    History,
+    HistoryNeeded,
+    report_from_row,
+    report_metrics,
+    surviving,
 )
+from master.experiments.metrics import Report, check
 from master.experiments.service import ExperimentService
-from master.experiments.state import ExperimentState, TrialState
+from master.experiments.state import ExperimentState
 from master.experiments.step_builder import Env, Step
 from master.store import tables
 from master.store.store import Store
@@ -69,66 +70,32 @@ class ReportService:
         self._experiments = experiments
         self._clock = clock
 
-    # --- metrics --------------------------------------------------------------------------------------------------
-
     async def metrics(self, report: Report) -> None:
         """Store a report; tell the searcher of a validation; both in one commit."""
         check(report)
-        live = self._require_live(report.trial_id)
+        live, request_id = self._require_live(report.trial_id)
+        step = partial(report_metrics, request_id=request_id, report=report)
+        while True:
+            try:
+                await live.apply(step)
+                return
+            except HistoryNeeded:
+                history = await self._history(live, report)
+                step = partial(step, history=history)
 
-        async def prepare(state: ExperimentState, env: Env) -> tuple[Step, UnitOfWork]:
-            return await self._fold(live, state, env, report)
-
-        await live.transact(prepare)
-
-    async def _fold(
-        self, live: LiveExperiment, state: ExperimentState, env: Env, report: Report
-    ) -> tuple[Step, UnitOfWork]:
-        trial = _current(state, report.trial_id, report.run_id)
-        row_id = self._store.next_id(tables.Metric)
-        folded = fold(trial.metrics, report, state.settings, row_id)
-        uow = UnitOfWork()
-        if folded.rolled_back:
-            live_rows = await self._surviving(report)
-            metrics = rebuild(live_rows, state.settings)
-            folded = fold(metrics, report, state.settings, row_id)
-            uow.execute(update(tables.Metric).where(_overtaken(report)).values(archived=True))
-        if folded.is_repeat:
-            return Step(state), uow
-        if folded.merge_into is not None:
-            uow.update(tables.Metric, {"id": folded.merge_into}, {"metrics": folded.row})
-        else:
-            uow.insert(tables.Metric, _metric_row(report, row_id))
-        state = machine.with_metrics(state, trial, folded.metrics)
-        if report.group != VALIDATION:
-            return Step(state), uow
-        return machine.validation_completed(state, env, trial.request_id, report.avg), uow
-
-    async def _surviving(self, report: Report) -> list[tuple[int, Report]]:
-        """The live rows of the trial that this report does not roll back, oldest first."""
-        metric = tables.Metric
-        rows = await self._store.rows(
-            select(metric)
-            .where(
-                col(metric.trial_id) == report.trial_id,
-                col(metric.archived).is_(False),
-                ~_overtaken(report),
-            )
-            .order_by(col(metric.id))
-        )
-        return [(row["id"], report_from_row(row)) for row in rows]
-
-    # --- everything else ------------------------------------------------------------------------------------------
+    async def _history(self, live: LiveExperiment, report: Report) -> History:
+        seen = live.trial(report.trial_id).metrics
+        rows = await self._store.rows(surviving(report))
+        return History(seen, [(row["id"], report_from_row(row)) for row in rows])
 
     async def progress(self, trial_id: int, fraction: float) -> None:
         live = self._experiments.live_of_trial(trial_id)
         if live is None:
             await self._require_trial_row(trial_id)
             return
-        request_id = live.state.trial_by_id(trial_id).request_id
+        request_id = live.trials.request_id(trial_id)
         clamped = min(1.0, max(0.0, fraction)) if fraction == fraction else 0.0
         await live.apply(lambda s, e: machine.progress_reported(s, e, request_id, clamped))
-        live.hints.progressed(live.state.trials[request_id], self._clock.now())
 
     async def early_exit(self, trial_id: int, reason: str) -> None:
         """Raises InvalidArgument for a reason the API does not know."""
@@ -137,8 +104,7 @@ class ReportService:
             raise InvalidArgument(
                 f'"{reason}" is not an exit reason; use one of {", ".join(INVALID_HP_REASONS)}'
             )
-        live = self._require_live(trial_id)
-        request_id = live.state.trial_by_id(trial_id).request_id
+        live, request_id = self._require_live(trial_id)
         await live.apply(lambda s, e: machine.early_exit_reported(s, e, request_id, known))
 
     async def runner_state(self, trial_id: int, text: str) -> None:
@@ -146,7 +112,7 @@ class ReportService:
         if live is None:
             await self._require_trial_row(trial_id)
             return
-        request_id = live.state.trial_by_id(trial_id).request_id
+        request_id = live.trials.request_id(trial_id)
         await live.apply(lambda s, e: machine.runner_state_reported(s, e, request_id, text))
 
     async def storage_id(self, config: Mapping[str, Any] | None) -> int | None:
@@ -191,8 +157,10 @@ class ReportService:
             await self._late_checkpoint(report, task)
             return
 
-        async def prepare(state: ExperimentState, env: Env) -> tuple[Step, UnitOfWork]:
-            trial = state.trial_by_id(task["trial_id"])
+        request_id = live.trials.request_id(task["trial_id"])
+
+        def step(state: ExperimentState, env: Env) -> Step:
+            trial = state.trials[request_id]
             allocation = trial.allocation
             if report.allocation_id and (
                 allocation is None or allocation.id != report.allocation_id
@@ -200,17 +168,17 @@ class ReportService:
                 raise InvalidArgument(
                     f"allocation {report.allocation_id} is not the current allocation of its trial"
                 )
-            uow = UnitOfWork()
+            rows = UnitOfWork()
             row = _checkpoint_row(report, steps, task, trial.run_id, env.now)
-            uow.upsert(tables.Checkpoint, row)
-            if report.state != "COMPLETED":
-                return Step(state), uow
-            step = machine.checkpoint_reported(state, env, trial.request_id, report.uuid, steps)
-            return step, uow
+            rows.upsert(tables.Checkpoint, row)
+            reported = (
+                machine.checkpoint_reported(state, env, request_id, report.uuid, steps)
+                if report.state == "COMPLETED"
+                else Step(state)
+            )
+            return replace(reported, rows=tuple(rows.operations))
 
-        await live.transact(prepare)
-        if report.state == "COMPLETED":
-            live.hints.checkpointed(live.state.trial_by_id(task["trial_id"]), self._clock.now())
+        await live.apply(step)
 
     async def _late_checkpoint(self, report: CheckpointReport, task: RowMapping) -> None:
         """The experiment is over: keep the record, it is on the storage anyway."""
@@ -249,65 +217,18 @@ class ReportService:
         uow.update(tables.Trial, {"id": trial_id}, {"run_metadata": dict(metadata)})
         await self._store.commit(uow)
 
-    def _require_live(self, trial_id: int) -> LiveExperiment:
+    def _require_live(self, trial_id: int) -> tuple[LiveExperiment, str]:
+        """Its experiment, and its request id there."""
         live = self._experiments.live_of_trial(trial_id)
         if live is None:
             raise NotFound("running trial", trial_id)
-        return live
+        return live, live.trials.request_id(trial_id)
 
     async def _require_trial_row(self, trial_id: int) -> RowMapping:
         row = await self._store.row(select(tables.Trial).where(col(tables.Trial.id) == trial_id))
         if row is None:
             raise NotFound("trial", trial_id)
         return row
-
-
-def _current(state: ExperimentState, trial_id: int, run_id: int) -> TrialState:
-    trial = state.trial_by_id(trial_id)
-    if trial.run_id != run_id:
-        raise InvalidArgument(f"invalid run id, {run_id} (reported) != {trial.run_id} (expected)")
-    return trial
-
-
-def _overtaken(report: Report) -> Any:
-    """Rows of earlier allocations that a report of a later allocation rolls back."""
-    metric = tables.Metric
-    return and_(
-        col(metric.trial_id) == report.trial_id,
-        col(metric.run_id) < report.run_id,
-        col(metric.archived).is_(False),
-        or_(
-            and_(col(metric.group) == report.group, col(metric.steps) >= report.steps),
-            and_(col(metric.group) != report.group, col(metric.steps) > report.steps),
-        ),
-    )
-
-
-def _metric_row(report: Report, row_id: int) -> dict[str, Any]:
-    return {
-        "id": row_id,
-        "trial_id": report.trial_id,
-        "run_id": report.run_id,
-        "group": report.group,
-        "steps": report.steps,
-        "metrics": row_document(report),
-        "archived": False,
-        "reported_at": report.at,
-    }
-
-
-def report_from_row(row: RowMapping) -> Report:
-    document = row["metrics"]
-    batches: Sequence[Mapping[str, Any]] | None = document["batch_metrics"]
-    return Report(
-        trial_id=row["trial_id"],
-        run_id=row["run_id"],
-        group=row["group"],
-        steps=row["steps"],
-        avg=document["avg_metrics"],
-        batches=None if batches is None else tuple(batches),
-        at=row["reported_at"],
-    )
 
 
 def _checkpoint_row(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from master.core.expconf import ExperimentConfig
 from master.core.jobs import (
     JobChange,
     SetMaxSlots,
@@ -64,8 +63,7 @@ def change_pool(state: ExperimentState, env: Env, wanted: SetPool) -> Step:
     """Runs leave the old pool gracefully and ask again in the new one, with everything else as it was."""
     if state.settings.pool == wanted.pool:
         raise InvalidArgument(f"experiment {state.id} is in resource pool '{wanted.pool}' already")
-    settings = replace(state.settings, pool=wanted.pool)
-    builder = StepBuilder(replace(state, settings=settings), env)
+    builder = StepBuilder(_with(state, replace(state.settings, pool=wanted.pool)), env)
     settle_trials(builder)
     return builder.done()
 
@@ -80,12 +78,12 @@ def change_place(state: ExperimentState, wanted: SetPlace) -> Step:
 
 
 def _step(state: ExperimentState, settings: RunSettings) -> Step:
-    return Step(state if settings == state.settings else replace(state, settings=settings))
+    return Step(state if settings == state.settings else _with(state, settings))
 
 
-def with_settings(config: ExperimentConfig, settings: RunSettings) -> ExperimentConfig:
-    """The config that says what the settings do."""
-    resources = config.resources.model_copy(
+def _with(state: ExperimentState, settings: RunSettings) -> ExperimentState:
+    """The config goes on saying what the settings do."""
+    resources = state.config.resources.model_copy(
         update={
             "priority": settings.priority,
             "weight": settings.weight,
@@ -93,4 +91,5 @@ def with_settings(config: ExperimentConfig, settings: RunSettings) -> Experiment
             "resource_pool": settings.pool,
         }
     )
-    return config.model_copy(update={"resources": resources})
+    config = state.config.model_copy(update={"resources": resources})
+    return replace(state, settings=settings, config=config)

@@ -51,11 +51,13 @@ async def _rebuild(parts: LiveParts, row: RowMapping) -> LiveExperiment:
     )
     allocations = newest_allocations(allocation_rows)
     searcher, seq = await _restore_searcher(parts.store, experiment_id, search_of(config))
+    trials = trials_in_order(trial_rows, allocations)
     state = ExperimentState(
         id=experiment_id,
         job_id=row["job_id"],
         owner_id=row["owner_id"],
         name=row["name"],
+        config=config,
         settings=run_settings(
             config, row["resource_pool"], None if position is None else Decimal(position)
         ),
@@ -63,13 +65,14 @@ async def _rebuild(parts: LiveParts, row: RowMapping) -> LiveExperiment:
         searcher_seq=seq,
         created_at=row["created_at"],
         phase=Phase(row["state"]),
-        trials=trials_in_order(trial_rows, allocations),
+        trials=trials,
+        open_trials=sum(not trial.phase.is_terminal for trial in trials.values()),
         progress=row["progress"],
         error=row["error"],
         last_release=last_asked_by_others(allocations.values()),
     )
     return LiveExperiment(
-        parts, state, config, owner_name=row["username"], workspace_id=row["workspace_id"]
+        parts, state, owner_name=row["username"], workspace_id=row["workspace_id"]
     )
 
 

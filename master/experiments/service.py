@@ -1,18 +1,16 @@
-"""What users do with experiments: create, list the live ones, pause, activate, cancel, kill; and restore at start."""
+"""What users do with experiments: create, pause, activate, cancel, kill; and restore at start."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias
 
-import structlog
 from sqlalchemy import RowMapping, select
 from sqlmodel import col
 
-from master.allocations import machine as allocation_machine
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLog
@@ -20,10 +18,11 @@ from master.core.reasons import Reason
 from master.experiments import machine, waiting
 from master.experiments.admission import Admission, Checked
 from master.experiments.creation import Created, NewExperiment, experiment_row
-from master.experiments.live import LiveExperiment, LiveParts, PureStep, search_of
+from master.experiments.live import LiveExperiment, LiveParts, search_of
 from master.experiments.restoring import last_checkpoints, rebuild_all
+from master.experiments.roots import LiveExperiments
 from master.experiments.state import ExperimentState, Phase, TrialState
-from master.experiments.task_messages import TaskMessages
+from master.experiments.step_builder import Env, Step
 from master.experiments.task_spec import TaskSpecs
 from master.store import tables
 from master.store.blobs import BlobStore
@@ -32,10 +31,10 @@ from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from rm_backends.base import RestoreRecord
 from windlass.base.clock import Clock
-from windlass.base.errors import InvalidState, LeaseLost, NotFound, StoreUnavailable
+from windlass.base.errors import InvalidState, NotFound
 from windlass.base.ids import Ids
 
-log = structlog.get_logger(__name__)
+PureStep: TypeAlias = Callable[[ExperimentState, Env], Step]
 
 
 class ExperimentService:
@@ -65,13 +64,9 @@ class ExperimentService:
             allocations=allocations,
             admission=self._admission,
             specs=specs,
-            task_messages=TaskMessages(task_log),
+            task_log=task_log,
         )
-        self._live: dict[int, LiveExperiment] = {}
-        self._experiment_of_trial: dict[int, int] = {}
-        self._experiment_of_job: dict[str, int] = {}
-
-    # --- create ---------------------------------------------------------------------------------------------------
+        self.roots = LiveExperiments(allocations=allocations, clock=clock)
 
     def check(self, text: str) -> Checked:
         """Parse, complete and test an experiment config against this cluster. Creates nothing."""
@@ -88,22 +83,22 @@ class ExperimentService:
             job_id=self._ids.uuid(),
             owner_id=new.owner_id,
             name=document["name"],
+            config=checked.config,
             settings=checked.settings,
             searcher=search_of(checked.config).start(),
             created_at=self._clock.now(),
             phase=Phase.ACTIVE if new.activate else Phase.PAUSED,
         )
+        row = UnitOfWork()
+        row.insert(tables.Experiment, experiment_row(state, new, document, blob, listing))
+
+        def begin(state: ExperimentState, env: Env) -> Step:
+            return replace(machine.begin(state, env), rows=tuple(row.operations))
+
         live = LiveExperiment(
-            self._parts,
-            state,
-            checked.config,
-            owner_name=new.owner_name,
-            workspace_id=project["workspace_id"],
+            self._parts, state, owner_name=new.owner_name, workspace_id=project["workspace_id"]
         )
-        step = machine.begin(state, live.env())
-        uow = UnitOfWork()
-        uow.insert(tables.Experiment, experiment_row(step.state, new, document, blob, listing))
-        await live.create(step, uow, lambda: self._register(live))
+        await live.create(begin, lambda: self.roots.register(live))
         return Created(experiment_id=state.id, config=checked.config, warnings=checked.warnings)
 
     async def _context(self, new: NewExperiment) -> tuple[str | None, Listing]:
@@ -113,8 +108,6 @@ class ExperimentService:
             return blob, listing(new.files)
         row = await self._require_row(tables.Experiment, new.blob_of, "experiment")
         return row["model_definition"], row["model_files"]
-
-    # --- what users do --------------------------------------------------------------------------------------------
 
     async def activate(self, experiment_id: int) -> None:
         await self._apply(experiment_id, machine.activate)
@@ -129,16 +122,16 @@ class ExperimentService:
         await self._apply(experiment_id, machine.kill, over_is_fine=True)
 
     async def kill_trial(self, trial_id: int) -> None:
-        live = self.live_of_trial(trial_id)
+        live = self.roots.of_trial(trial_id)
         if live is None:
             await self._require_row(tables.Trial, trial_id, "trial")
             return
-        await live.apply(lambda s, e: machine.kill_trial(s, e, trial_id))
+        await live.apply(partial(machine.kill_trial, request_id=live.trials.request_id(trial_id)))
 
     async def _apply(
         self, experiment_id: int, step: PureStep, *, over_is_fine: bool = False
     ) -> None:
-        live = self._live.get(experiment_id)
+        live = self.roots.get(experiment_id)
         if live is not None:
             await live.apply(step)
             return
@@ -153,112 +146,34 @@ class ExperimentService:
             raise NotFound(kind, id_)
         return row
 
-    # --- live state -----------------------------------------------------------------------------------------------
-
     def live(self, experiment_id: int) -> LiveExperiment | None:
         """The live root, None when the experiment is over or unknown."""
-        return self._live.get(experiment_id)
+        return self.roots.get(experiment_id)
 
     def live_of_trial(self, trial_id: int) -> LiveExperiment | None:
-        experiment_id = self._experiment_of_trial.get(trial_id)
-        live = self._live.get(experiment_id) if experiment_id is not None else None
-        if live is not None:
-            return live
-        for candidate in self._live.values():  # created since the last look
-            for trial in candidate.state.trials.values():
-                self._experiment_of_trial[trial.id] = candidate.state.id
-        experiment_id = self._experiment_of_trial.get(trial_id)
-        return self._live.get(experiment_id) if experiment_id is not None else None
+        return self.roots.of_trial(trial_id)
 
     def all_live(self) -> Sequence[LiveExperiment]:
-        return tuple(self._live.values())
+        return tuple(self.roots)
 
-    def job_roots(self) -> Sequence[LiveExperiment]:
-        """Of every experiment that is not over. With `job_root`: `master.jobs.ports.JobSource`."""
-        return [live for live in self._live.values() if not live.state.phase.is_terminal]
-
-    def job_root(self, job_id: str) -> LiveExperiment | None:
-        live = self._live.get(self._experiment_of_job.get(job_id, -1))
-        return live if live is not None and not live.state.phase.is_terminal else None
-
-    def waiting_reasons(self, state: ExperimentState) -> dict[int, Reason]:
+    def waiting_reasons(self, trials: Iterable[TrialState]) -> dict[int, Reason]:
         """trial id -> why its allocation waits, for every trial that waits."""
-        return waiting.waiting_reasons(state, self._allocations.rm.explain)
+        return waiting.waiting_reasons(trials, self._allocations.rm.explain)
 
-    def first_waiting_reason(self, state: ExperimentState) -> Reason | None:
+    def first_waiting_reason(self, trials: Iterable[TrialState]) -> Reason | None:
         """Why the first trial that waits does."""
-        return waiting.first_waiting_reason(state, self._allocations.rm.explain)
+        return waiting.first_waiting_reason(trials, self._allocations.rm.explain)
 
     def waiting_reason(self, trial: TrialState) -> Reason | None:
         """None if it does not wait."""
         return waiting.waiting_reason(trial, self._allocations.rm.explain)
 
-    def _register(self, live: LiveExperiment) -> None:
-        self._live[live.state.id] = live
-        self._experiment_of_job[live.state.job_id] = live.state.id
-        for trial in live.state.trials.values():
-            self._experiment_of_trial[trial.id] = live.state.id
-
-    # --- time and restarts ----------------------------------------------------------------------------------------
-
-    async def tick(self) -> None:
-        """Deadlines of all live experiments, and orders that could not be told; forget those that are over."""
-        now = self._clock.now()
-        for live in list(self._live.values()):
-            try:
-                await self._look_after(live, now)
-            except LeaseLost:
-                raise
-            except Exception:  # tried again; the others have deadlines too
-                log.exception("an experiment's deadline was not kept", experiment=live.state.id)
-
-    async def _look_after(self, live: LiveExperiment, now: datetime) -> None:
-        due = machine.next_deadline(live.state)
-        if due is not None and due <= now:
-            with suppress(StoreUnavailable):  # tried again
-                await live.apply(machine.clock_ticked)
-        if live.has_unsynced_order:
-            await live.sync_order()
-        if live.state.phase.is_terminal and _quiet(live.state, now):
-            self._forget(live)
-
-    def _forget(self, live: LiveExperiment) -> None:
-        del self._live[live.state.id]
-        self._experiment_of_job.pop(live.state.job_id, None)
-        for trial in live.state.trials.values():
-            self._experiment_of_trial.pop(trial.id, None)
-
     async def restore(self) -> list[RestoreRecord]:
-        """Rebuild everything that was not over, and say what the resource managers must know of it.
-
-        `resume` then runs the pending effects, after the resource managers were given the records.
-        """
-        records: list[RestoreRecord] = []
-        for live in await rebuild_all(self._parts):
-            self._register(live)
-            for trial in live.state.trials.values():
-                allocation = trial.open_allocation
-                if allocation is not None:
-                    self._allocations.adopt(allocation, live)
-                    records.append(self._allocations.restore_record(allocation, live))
-        return records
+        """Rebuild everything that was not over; what the resource managers must know of it."""
+        return self.roots.restore(await rebuild_all(self._parts))
 
     async def resume(self) -> None:
-        """Do again what a crash may have cut off: every live root settles, every open allocation's effects run."""
-        for live in list(self._live.values()):
-            await live.apply(machine.settle)
-            for trial in live.state.trials.values():
-                allocation = trial.open_allocation
-                # A queued request was given to the resource manager by `restore` already.
-                if allocation is not None and allocation.has_slots:
-                    await self._allocations.run_effects(
-                        allocation_machine.pending_effects(allocation)
-                    )
-            live.hints.restarted(live.state)
-        for note in await last_checkpoints(self._store):
-            self._allocations.rm.hint(note)
-
-
-def _quiet(state: ExperimentState, now: datetime) -> bool:
-    """Nothing more can come in: late reports are answered from memory for a while after the end."""
-    return state.ended_at is not None and (now - state.ended_at).total_seconds() > 60
+        """After the resource managers were given the records."""
+        await self.roots.resume()
+        for hint in await last_checkpoints(self._store):
+            self._allocations.rm.hint(hint)

@@ -16,6 +16,8 @@ from enum import StrEnum
 from typing import Any
 
 from master.allocations.machine import AllocationState
+from master.core.expconf import ExperimentConfig
+from master.core.persistent_map import PersistentMap
 from master.core.searcher.search import SearchState
 from master.core.searcher.types import ExitReason
 
@@ -132,6 +134,8 @@ class TrialState:
     """After an allocation that could not be started: no new one before this. Not stored: a restart tries at once."""
     run_id: int = 0
     progress: float = 0.0
+    progressed_at: datetime | None = None
+    """When it last reported its progress. Not stored: only the pace of an allocation is learned from it."""
     searcher_stopped: bool = False
     early_exit: ExitReason | None = None
     early_exit_at: datetime | None = None
@@ -157,26 +161,23 @@ class ExperimentState:
     job_id: str
     owner_id: int
     name: str
+    config: ExperimentConfig
+    """Complete; it says what `settings` do."""
     settings: RunSettings
     searcher: SearchState
     created_at: datetime
     phase: Phase = Phase.PAUSED
     searcher_seq: int = 0
     """How many searcher events are logged."""
-    trials: Mapping[str, TrialState] = field(default_factory=dict)
+    trials: PersistentMap[str, TrialState] = field(default_factory=PersistentMap[str, TrialState])
     """By request id, in order of creation."""
+    open_trials: int = 0
+    """How many of them have not ended."""
     progress: float = 0.0
     error: str = ""
     ended_at: datetime | None = None
     last_release: str = ""
     """Why the scheduler last asked an allocation for its slots. Not stored: a restart knows of the newest ones only."""
-
-    def trial_by_id(self, trial_id: int) -> TrialState:
-        """Raises KeyError."""
-        for trial in self.trials.values():
-            if trial.id == trial_id:
-                return trial
-        raise KeyError(trial_id)
 
     def trial_of_allocation(self, allocation_id: str) -> TrialState:
         """The trial whose current allocation this is. Raises KeyError."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from master.allocations.machine import AllocationState, Effect
 from master.core.searcher.search import Search
 from master.core.searcher.types import Action, Event
-from master.experiments.state import ExperimentState, TrialState
+from master.experiments.state import ExperimentState, Phase, TrialState
+from master.store.unit_of_work import Operation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,7 @@ class Env:
     now: datetime
     search: Search
     next_trial_id: Callable[[], int]
+    next_metric_id: Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,25 @@ class LoggedEvent:
     seq: int
     event: Event
     actions: tuple[Action, ...]
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TrialChange:
+    """What a step did to one trial; `before` is None for a new one."""
+
+    before: TrialState | None
+    after: TrialState
+    replaced: AllocationState | None = None
+    """The ended allocation whose place a new one took: `after` does not show how it ended."""
+
+    def allocations(self) -> Iterator[tuple[AllocationState | None, AllocationState]]:
+        """Each allocation that changed, before and after: the end of the one that was replaced comes first."""
+        last = self.before.allocation if self.before is not None else None
+        for allocation in (self.replaced, self.after.allocation):
+            if allocation is not None and allocation is not last:
+                yield (last if last is not None and last.id == allocation.id else None), allocation
+                last = allocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +56,10 @@ class Step:
     state: ExperimentState
     events: tuple[LoggedEvent, ...] = ()
     effects: tuple[Effect, ...] = ()
-    replaced: Mapping[str, AllocationState] = field(default_factory=dict)
-    """Request id -> the ended run whose place a new one took: the state does not show how it ended."""
+    trials: tuple[TrialChange, ...] = ()
+    """Those that changed."""
+    rows: tuple[Operation, ...] = ()
+    """What else is written in the same commit."""
 
 
 @dataclass(slots=True)
@@ -48,16 +71,25 @@ class StepBuilder:
     events: list[LoggedEvent] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     replaced: dict[str, AllocationState] = field(default_factory=dict)
+    """Request id -> the ended allocation whose place a new one took."""
+    settled: Phase = field(init=False)
+    """The phase of the experiment that all of its trials follow."""
+    _before: dict[str, TrialState | None] = field(default_factory=dict, init=False)
+    """Request id -> what a trial that was put was before the step."""
     _asked: int = field(default=0, init=False)
-    _trials: dict[str, TrialState] = field(default_factory=dict, init=False)
-    """Those of `state`, once they are the builder's own."""
+
+    def __post_init__(self) -> None:
+        self.settled = self.state.phase
 
     def put(self, trial: TrialState) -> None:
-        """The trials are copied at the first change only: a step may change thousands of them."""
-        if self.state.trials is not self._trials:
-            self._trials = dict(self.state.trials)
-            self.state = replace(self.state, trials=self._trials)
-        self._trials[trial.request_id] = trial
+        old = self.state.trials.get(trial.request_id)
+        self._before.setdefault(trial.request_id, old)
+        was_open = old is not None and not old.phase.is_terminal
+        self.state = replace(
+            self.state,
+            trials=self.state.trials.updated({trial.request_id: trial}),
+            open_trials=self.state.open_trials + (not trial.phase.is_terminal) - was_open,
+        )
 
     def request_time(self) -> datetime:
         """Of one more allocation: a microsecond after the one before, so that a step's runs queue in its order."""
@@ -65,5 +97,10 @@ class StepBuilder:
         return self.env.now + timedelta(microseconds=self._asked - 1)
 
     def done(self) -> Step:
-        self._trials = {}
-        return Step(self.state, tuple(self.events), tuple(self.effects), self.replaced)
+        trials = self.state.trials
+        changed = tuple(
+            TrialChange(before, trials[request_id], self.replaced.get(request_id))
+            for request_id, before in self._before.items()
+            if trials[request_id] is not before
+        )
+        return Step(self.state, tuple(self.events), tuple(self.effects), changed)

@@ -99,7 +99,7 @@ def feed(builder: StepBuilder, event: Event) -> None:
         )
         return
     seq = builder.state.searcher_seq + 1
-    builder.events.append(LoggedEvent(seq, event, actions))
+    builder.events.append(LoggedEvent(seq, event, actions, builder.env.now))
     builder.state = replace(
         builder.state,
         searcher=searcher,
@@ -168,7 +168,8 @@ def settle_trials(builder: StepBuilder, touched: Iterable[str] | None = None) ->
     """
     while True:
         phase, logged = builder.state.phase, len(builder.events)
-        everyone = touched is None or phase.is_stopping
+        everyone = touched is None or phase is not builder.settled
+        builder.settled = phase
         trials = builder.state.trials
         # In the order of their creation, so that their allocations queue in it too.
         named_ones = sorted(touched or (), key=lambda request_id: trials[request_id].id)
@@ -178,7 +179,7 @@ def settle_trials(builder: StepBuilder, touched: Iterable[str] | None = None) ->
         if builder.state.phase is phase and not fresh:
             break
         touched = fresh if builder.state.phase is phase else None
-    if phase.is_stopping and all(t.phase.is_terminal for t in builder.state.trials.values()):
+    if phase.is_stopping and not builder.state.open_trials:
         end = TERMINAL_OF[phase]
         builder.state = replace(
             builder.state,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from master.allocations.backoff import backoff_reason
 from master.core.reasons import Reason
-from master.experiments.state import ExperimentState, TrialState
+from master.experiments.state import TrialState
 
 Explain: TypeAlias = Callable[[str], Reason | None]
 """Why a request waits, by its allocation: resource managers know."""
@@ -21,15 +21,15 @@ def waiting_reason(trial: TrialState, explain: Explain) -> Reason | None:
     return None if allocation.started_at is not None else explain(allocation.id)
 
 
-def waiting_reasons(state: ExperimentState, explain: Explain) -> dict[int, Reason]:
+def waiting_reasons(trials: Iterable[TrialState], explain: Explain) -> dict[int, Reason]:
     """trial id -> why its allocation waits, for every trial that waits."""
-    found = ((trial.id, waiting_reason(trial, explain)) for trial in state.trials.values())
+    found = ((trial.id, waiting_reason(trial, explain)) for trial in trials)
     return {trial_id: reason for trial_id, reason in found if reason is not None}
 
 
-def first_waiting_reason(state: ExperimentState, explain: Explain) -> Reason | None:
+def first_waiting_reason(trials: Iterable[TrialState], explain: Explain) -> Reason | None:
     """Of the first trial that waits: searches may have thousands, and screens show one."""
-    found = (waiting_reason(trial, explain) for trial in state.trials.values())
+    found = (waiting_reason(trial, explain) for trial in trials)
     return next((reason for reason in found if reason is not None), None)
 
 

@@ -88,3 +88,8 @@ class UnitOfWork:
 
     def __bool__(self) -> bool:
         return bool(self.operations)
+
+
+def changed_values(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of `new` that differ; both have the same ones."""
+    return {key: value for key, value in new.items() if old[key] != value}

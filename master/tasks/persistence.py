@@ -8,11 +8,12 @@ from typing import Any
 from sqlalchemy import RowMapping
 
 from master.allocations.machine import AllocationState
-from master.allocations.persistence import allocations_changes
+from master.allocations.persistence import allocation_changes
 from master.core.expconf.command import CommandConfig
 from master.core.jobs import JobType
+from master.roots.root import AllocationChange
 from master.store import tables
-from master.store.unit_of_work import UnitOfWork
+from master.store.unit_of_work import UnitOfWork, changed_values
 from master.tasks.state import CommandPhase, CommandState
 
 
@@ -23,14 +24,21 @@ def changes(old: CommandState | None, new: CommandState) -> UnitOfWork:
         uow.insert(tables.Task, _task_row(new))
         uow.insert(tables.Command, {**_fixed_columns(new), **_columns(new)})
     else:
-        row, previous = _columns(new), _columns(old)
-        changed = {key: value for key, value in row.items() if previous[key] != value}
-        if changed:
+        if changed := changed_values(_columns(old), _columns(new)):
             uow.update(tables.Command, {"id": new.id}, changed, expect=1)
         if new.ended_at != old.ended_at:
             uow.update(tables.Task, {"id": new.id}, {"ended_at": new.ended_at}, expect=1)
-    allocations_changes(uow, old.allocation if old is not None else None, new.allocation)
+    if (change := changed_allocation(old, new)) is not None:
+        allocation_changes(uow, *change)
     return uow
+
+
+def changed_allocation(old: CommandState | None, new: CommandState) -> AllocationChange | None:
+    """None if nothing about it changed."""
+    last = old.allocation if old is not None else None
+    if new.allocation is None or new.allocation is last:
+        return None
+    return (last if last is not None and last.id == new.allocation.id else None), new.allocation
 
 
 def _task_row(state: CommandState) -> dict[str, Any]:

@@ -1,12 +1,10 @@
-"""What users do with commands: launch, kill, give a priority; their place in the job queue; and restore at start."""
+"""What users do with commands: launch, kill, give a priority; and restore at start."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -14,7 +12,6 @@ import structlog
 from sqlalchemy import select
 from sqlmodel import col
 
-from master.allocations import machine as allocation_machine
 from master.allocations.persistence import newest_allocations
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
@@ -23,6 +20,7 @@ from master.core.expconf.command import WHAT, CommandConfig, complete_command
 from master.core.jobs import SetPriority
 from master.core.reasons import Reason
 from master.core.visibility import EVERYTHING
+from master.roots.live_roots import LiveRoots
 from master.store import tables
 from master.store.blobs import BlobStore
 from master.store.contexts import ContextFile, store_context
@@ -38,16 +36,12 @@ from windlass.base.clock import Clock
 from windlass.base.errors import (
     InvalidConfig,
     InvalidState,
-    LeaseLost,
-    StoreUnavailable,
     Unsatisfiable,
 )
 from windlass.base.ids import Ids
 
 log = structlog.get_logger(__name__)
 
-QUIET_S = 60.0
-"""How long one that is over is still known: rows that were read before its end are shown with how it is now."""
 SLOTS_EXCEEDED = "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"
 
 
@@ -73,7 +67,7 @@ class Checked:
 
 
 class CommandService:
-    """All live commands of this master. Implements `master.jobs.ports.JobSource`."""
+    """All live commands of this master."""
 
     def __init__(
         self,
@@ -97,10 +91,7 @@ class CommandService:
             store=store, clock=clock, allocations=allocations, specs=specs, task_log=task_log
         )
         self._queries = CommandQueries(store)
-        self._live: dict[str, LiveCommand] = {}
-        self._of_job: dict[str, LiveCommand] = {}
-
-    # --- launch ---------------------------------------------------------------------------------------------------
+        self.roots: LiveRoots[LiveCommand] = LiveRoots(allocations=allocations, clock=clock)
 
     async def check(self, new: NewCommand) -> Checked:
         """Complete and test a configuration against this cluster. Launches nothing.
@@ -140,7 +131,7 @@ class CommandService:
             context=context,
         )
         live = LiveCommand(self._parts, state, new.owner_name)
-        await live.create(lambda: self._register(live))
+        await live.create(machine.launch, lambda: self.roots.register(live))
         return checked
 
     def _pool_of(self, raw: object) -> str:
@@ -164,11 +155,9 @@ class CommandService:
             preemptible=False,
         )
 
-    # --- what users do --------------------------------------------------------------------------------------------
-
     async def kill(self, command_id: str, *, by: str) -> None:
         """End it now, in the name of user `by`. One that is over stays as it is. Raises NotFound."""
-        live = self._live.get(command_id)
+        live = self.roots.get(command_id)
         if live is None:
             await self._queries.command(command_id, EVERYTHING)
             return
@@ -177,17 +166,15 @@ class CommandService:
     async def set_priority(self, command_id: str, priority: int) -> None:
         """Raises NotFound, InvalidArgument for a priority that is none, InvalidState when it is over."""
         change = SetPriority(priority)
-        live = self._live.get(command_id)
+        live = self.roots.get(command_id)
         if live is None:
             row = await self._queries.command(command_id, EVERYTHING)
             raise InvalidState(f"command {command_id} is over ({row.command.exit_status})")
         await live.change_job(change)
 
-    # --- live state -----------------------------------------------------------------------------------------------
-
     def live(self, command_id: str) -> LiveCommand | None:
         """The live root, None when the command is over or unknown."""
-        return self._live.get(command_id)
+        return self.roots.get(command_id)
 
     def waiting_reason(self, state: CommandState) -> Reason | None:
         """Why it waits; None if it does not."""
@@ -200,49 +187,8 @@ class CommandService:
             )
         return machine.backoff_reason(state)
 
-    def job_roots(self) -> Sequence[LiveCommand]:
-        return [live for live in self._live.values() if not live.state.is_over]
-
-    def job_root(self, job_id: str) -> LiveCommand | None:
-        live = self._of_job.get(job_id)
-        return live if live is not None and not live.state.is_over else None
-
-    def _register(self, live: LiveCommand) -> None:
-        self._live[live.state.id] = live
-        self._of_job[live.state.job_id] = live
-
-    def _forget(self, live: LiveCommand) -> None:
-        self._live.pop(live.state.id, None)
-        self._of_job.pop(live.state.job_id, None)
-
-    # --- time and restarts ----------------------------------------------------------------------------------------
-
-    async def tick(self) -> None:
-        """Deadlines of all live commands, and orders that could not be told; forget those that are over."""
-        now = self._clock.now()
-        for live in list(self._live.values()):
-            try:
-                await self._look_after(live, now)
-            except LeaseLost:
-                raise
-            except Exception:  # tried again; the others have deadlines too
-                log.exception("a command's deadline was not kept", command=live.state.id)
-
-    async def _look_after(self, live: LiveCommand, now: datetime) -> None:
-        due = machine.next_deadline(live.state)
-        if due is not None and due <= now:
-            with suppress(StoreUnavailable):  # tried again
-                await live.apply(machine.clock_ticked)
-        if live.has_unsynced_order:
-            await live.sync_order()
-        if live.state.is_over and _quiet(live.state, now):
-            self._forget(live)
-
     async def restore(self) -> list[RestoreRecord]:
-        """Rebuild every command that was not over, and say what the resource managers must know of it.
-
-        `resume` then runs the pending effects, after the resource managers were given the records.
-        """
+        """Rebuild every command that was not over; what the resource managers must know of it."""
         command, allocation_table, user = tables.Command, tables.Allocation, tables.User
         not_over = col(command.state) != CommandPhase.TERMINATED.value
         rows = await self._store.rows(
@@ -256,30 +202,11 @@ class CommandService:
             .where(not_over)
         )
         allocations = newest_allocations(allocation_rows)
-        records: list[RestoreRecord] = []
-        for row in rows:
-            state = command_from_row(row, allocations.get(row["id"]))
-            live = LiveCommand(self._parts, state, row["username"])
-            self._register(live)
-            allocation = state.open_allocation
-            if allocation is not None:
-                self._allocations.adopt(allocation, live)
-                records.append(self._allocations.restore_record(allocation, live))
-        return records
-
-    async def resume(self) -> None:
-        """Do again what a crash may have cut off: every live root settles, every open allocation's effects run."""
-        for live in list(self._live.values()):
-            await live.apply(machine.settle)
-            allocation = live.state.open_allocation
-            # A queued request was given to the resource manager by `restore` already.
-            if allocation is not None and allocation.has_slots:
-                await self._allocations.run_effects(allocation_machine.pending_effects(allocation))
-
-
-def _quiet(state: CommandState, now: datetime) -> bool:
-    """Nobody asks any more who has seen it alive in the store."""
-    return state.ended_at is not None and (now - state.ended_at).total_seconds() >= QUIET_S
+        states = (command_from_row(row, allocations.get(row["id"])) for row in rows)
+        return self.roots.restore(
+            LiveCommand(self._parts, state, row["username"])
+            for state, row in zip(states, rows, strict=True)
+        )
 
 
 def _with_work_dir(config: CommandConfig, new: NewCommand) -> CommandConfig:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from typing import Any
 
 from master.allocations import machine as allocation
 from master.allocations.backoff import LONGEST_PAUSE_S
 from master.allocations.machine import AskResources, StartContainers
+from master.core.expconf import ClusterDefaults, ExperimentConfig, complete
 from master.core.searcher.search import Search
 from master.experiments import machine
+from master.experiments.deadlines import Deadlines
 from master.experiments.state import ExperimentState, Phase, RunSettings, TrialState
 from master.experiments.step_builder import Env, LoggedEvent, Step
 from master.experiments.waiting import waiting_reasons
@@ -33,12 +36,21 @@ ASHA = {
 HPARAMS = {"lr": {"type": "double", "minval": 0.0, "maxval": 1.0}}
 
 
+def config_of(searcher: dict[str, Any]) -> ExperimentConfig:
+    storage = {"type": "shared_fs", "host_path": "/tmp"}
+    raw = {"entrypoint": "true", "searcher": searcher, "hyperparameters": HPARAMS}
+    defaults = ClusterDefaults(checkpoint_storage=storage)
+    return complete(raw, defaults=defaults, seed=7, name="e")
+
+
 class PureExperiment:
     """An experiment with its log, driven by hand."""
 
     def __init__(self, searcher: dict[str, Any] = SINGLE, **run: Any) -> None:
         self.search = Search.from_config(searcher, HPARAMS, 7)
         self._ids = count(1)
+        self._metric_ids = count(1)
+        self.deadlines = Deadlines()
         self.now = START
         self.log: list[LoggedEvent] = []
         self.effects: list[allocation.Effect] = []
@@ -47,6 +59,7 @@ class PureExperiment:
             job_id="job",
             owner_id=1,
             name="e",
+            config=config_of(searcher),
             settings=RunSettings(pool="default", slots_per_trial=1, metric="loss", **run),
             searcher=self.search.start(),
             created_at=START,
@@ -55,15 +68,29 @@ class PureExperiment:
         self.do(machine.begin)
 
     def do(self, step: Callable[[ExperimentState, Env], Step]) -> list[allocation.Effect]:
-        env = Env(now=self.now, search=self.search, next_trial_id=lambda: next(self._ids))
+        env = Env(
+            now=self.now,
+            search=self.search,
+            next_trial_id=lambda: next(self._ids),
+            next_metric_id=lambda: next(self._metric_ids),
+        )
         result = step(self.state, env)
         assert [e.seq for e in result.events] == [
             self.state.searcher_seq + i + 1 for i in range(len(result.events))
         ]
         self.state = result.state
+        for change in result.trials:
+            self.deadlines.note(change.after)
         self.log.extend(result.events)
         self.effects = list(result.effects)
         return self.effects
+
+    def tick(self) -> list[allocation.Effect]:
+        """The clock has moved: do what is due."""
+        due = self.deadlines.due(self.now)
+        effects = self.do(partial(machine.clock_ticked, due=due))
+        self.deadlines.done(due, self.now)
+        return effects
 
     def trial(self, index: int = 0) -> TrialState:
         return list(self.state.trials.values())[index]
@@ -102,21 +129,23 @@ class PureExperiment:
         self.on_run(self.trial(index), lambda s: (allocation.acknowledged(s), ()))
 
     def validate(self, index: int, **metrics: Any) -> None:
-        name = self.trial(index).request_id
-        self.do(lambda s, e: machine.validation_completed(s, e, name, metrics))
+        trial = self.trial(index)
+        self.do(
+            lambda s, e: machine.metrics_reported(s, e, trial.request_id, trial.metrics, metrics)
+        )
 
     def sit_out_the_pause(self) -> None:
         """After a run that could not be started the trial asks for nothing, until its deadline."""
-        due = machine.next_deadline(self.state)
+        due = self.deadlines.next()
         if self.trial().phase.is_terminal:
             assert due is None
             return
         assert due is not None
         assert timedelta(0) < due - self.now <= timedelta(seconds=LONGEST_PAUSE_S)
-        assert self.do(machine.clock_ticked) == []
-        assert waiting_reasons(self.state, lambda _: None)[self.trial().id].retry_at
+        assert self.tick() == []
+        assert waiting_reasons(self.state.trials.values(), lambda _: None)[self.trial().id].retry_at
         self.now = due
-        assert self.do(machine.clock_ticked) == [AskResources(self.run_of().id)]
+        assert self.tick() == [AskResources(self.run_of().id)]
 
     def run_of(self, index: int = 0) -> allocation.AllocationState:
         run = self.trial(index).allocation

@@ -191,7 +191,7 @@ def _waiting(api: Api, live: LiveExperiment | None) -> Reason | None:
     """Why the experiment's first waiting trial waits."""
     if live is None:
         return None
-    return api.services.experiments.first_waiting_reason(live.state)
+    return api.services.experiments.first_waiting_reason(live.waiting_trials())
 
 
 def _job_summary(api: Api, live: LiveExperiment) -> dict[str, Any] | None:

@@ -181,7 +181,7 @@ async def _trial_over(api: Api, trial_id: int) -> None:
     """Returns when the trial is over."""
     live = api.services.experiments.live_of_trial(trial_id)
     if live is not None:
-        await live.wait_until(lambda state: state.trial_by_id(trial_id).phase.is_terminal)
+        await live.wait_until(lambda _: live.trial(trial_id).phase.is_terminal)
 
 
 async def _command_over(api: Api, task_id: str) -> None:

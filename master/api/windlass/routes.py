@@ -64,7 +64,7 @@ async def reasons(id: RowId, visible: Visible, api: TheApi) -> Response:
     live = api.services.experiments.live(id)
     if live is None:
         return reply({"reasons": {}})
-    waiting = api.services.experiments.waiting_reasons(live.state)
+    waiting = api.services.experiments.waiting_reasons(live.waiting_trials())
     return reply({"reasons": {str(trial): reason(why) for trial, why in waiting.items()}})
 
 

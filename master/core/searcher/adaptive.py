@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from master.core.searcher.asha import Asha, AshaState
-from master.core.searcher.method import Actions, TrialRecord
+from master.core.searcher.method import Actions, Tally
 from master.core.searcher.sampling import TrialFactory
 from master.core.searcher.types import Action, ExitReason, RequestId
 
@@ -81,11 +81,9 @@ class Tournament:
     ) -> tuple[TournamentState, Actions]:
         return self._in_bracket(state, request_id, lambda b, s: b.on_exit(s, request_id, trials))
 
-    def progress(
-        self, state: TournamentState, records: Mapping[RequestId, TrialRecord] | None = None
-    ) -> float:
+    def progress(self, state: TournamentState, tally: Tally) -> float:
         """The plain mean of the brackets', however many trials each has."""
-        each = [b.progress(s) for b, s in zip(self.brackets, state.brackets, strict=True)]
+        each = [b.progress(s, tally) for b, s in zip(self.brackets, state.brackets, strict=True)]
         return math.fsum(each) / len(each)
 
     def _in_bracket(

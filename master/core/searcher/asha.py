@@ -14,10 +14,10 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
-from master.core.searcher.method import INVALID_REASONS, Actions, TrialRecord
+from master.core.persistent_map import PersistentMap
+from master.core.searcher.method import INVALID_REASONS, Actions, Tally
 from master.core.searcher.metrics import WORST, ranked_metric, reported_units
 from master.core.searcher.sampling import TrialFactory
 from master.core.searcher.types import ExitReason, RequestId, Stop
@@ -62,14 +62,14 @@ class AshaState:
     rungs: tuple[Rung, ...]
     smaller_is_better: bool
     """Kept with the entries, so that a stored state can be shown without its configuration."""
-    trials: MappingProxyType[RequestId, AshaTrial] = field(
-        default_factory=lambda: MappingProxyType({})
+    trials: PersistentMap[RequestId, AshaTrial] = field(
+        default_factory=PersistentMap[RequestId, AshaTrial]
     )
     invalid: int = 0
     exited: int = 0
 
     def with_trial(self, request_id: RequestId, trial: AshaTrial) -> AshaState:
-        return replace(self, trials=MappingProxyType(self.trials | {request_id: trial}))
+        return replace(self, trials=self.trials.updated({request_id: trial}))
 
     def with_rung(self, index: int, rung: Rung) -> AshaState:
         return replace(self, rungs=(*self.rungs[:index], rung, *self.rungs[index + 1 :]))
@@ -94,7 +94,7 @@ class AshaState:
                 for r in data["rungs"]
             ),
             smaller_is_better=data["smaller_is_better"],
-            trials=MappingProxyType({id_: AshaTrial(*t) for id_, t in data["trials"].items()}),
+            trials=PersistentMap({id_: AshaTrial(*t) for id_, t in data["trials"].items()}),
             invalid=data["invalid"],
             exited=data["exited"],
         )
@@ -141,7 +141,7 @@ class Asha:
 
     def begin(self, state: AshaState, trials: TrialFactory) -> tuple[AshaState, Actions]:
         creates = tuple(trials.sample() for _ in range(self.first_trials))
-        first = MappingProxyType({c.request_id: AshaTrial() for c in creates})
+        first = PersistentMap({c.request_id: AshaTrial() for c in creates})
         return replace(state, trials=first), creates
 
     def on_validation(
@@ -184,9 +184,7 @@ class Asha:
             return state, ()
         return self._end(state, request_id, trials)
 
-    def progress(
-        self, state: AshaState, records: Mapping[RequestId, TrialRecord] | None = None
-    ) -> float:
+    def progress(self, state: AshaState, tally: Tally) -> float:
         """By trials that have entered the lowest rung; once all have, by trials that are done."""
         entered = len(state.rungs[0].entries)
         progress = entered / (PROGRESS_AFTER_QUOTA * self.max_trials)

@@ -6,7 +6,7 @@ stopped or have ended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -35,6 +35,44 @@ class TrialRecord:
     @property
     def is_invalid(self) -> bool:
         return self.early_exit in INVALID_REASONS
+
+
+PARTS = 2**60
+"""A trial's progress is summed in these, as integers: the sum is the same in whatever order it was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The progress of all trials of a search, kept up to date record by record."""
+
+    trials: int = 0
+    """Those that were received; invalid hyperparameters do not count."""
+    parts: int = 0
+
+    @classmethod
+    def of(cls, records: Iterable[TrialRecord]) -> Tally:
+        tally = cls()
+        for record in records:
+            tally = tally.changed(None, record)
+        return tally
+
+    def changed(self, old: TrialRecord | None, new: TrialRecord) -> Tally:
+        """With one record replaced, or added (`old` is None)."""
+        trials, parts = _counted(new)
+        if old is not None:
+            old_trials, old_parts = _counted(old)
+            trials, parts = trials - old_trials, parts - old_parts
+        return Tally(self.trials + trials, self.parts + parts)
+
+    @property
+    def mean_progress(self) -> float:
+        return self.parts / (PARTS * self.trials) if self.trials else 0.0
+
+
+def _counted(record: TrialRecord) -> tuple[int, int]:
+    if record.is_invalid or not record.received:
+        return 0, 0
+    return 1, PARTS if record.closed else round(record.progress * PARTS)
 
 
 class Method(Protocol[S]):
@@ -71,6 +109,6 @@ class Method(Protocol[S]):
         self, state: S, request_id: RequestId, trials: TrialFactory
     ) -> tuple[S, Actions]: ...
 
-    def progress(self, state: S, records: Mapping[RequestId, TrialRecord]) -> float:
+    def progress(self, state: S, tally: Tally) -> float:
         """From 0 to 1."""
         ...

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from master.core.searcher.method import INVALID_REASONS, Actions, TrialRecord
+from master.core.searcher.method import INVALID_REASONS, Actions, Tally
 from master.core.searcher.sampling import TrialFactory
 from master.core.searcher.types import Create, ExitReason, RequestId
 
@@ -77,15 +76,9 @@ class RandomSearch:
             return state, ()
         return CountState(created=state.created + 1), (self.create(state.created, trials),)
 
-    def progress(self, state: CountState, records: Mapping[RequestId, TrialRecord]) -> float:
+    def progress(self, state: CountState, tally: Tally) -> float:
         """The mean over the trials there are so far, so it goes back when a new one starts."""
-        known = [
-            1.0 if record.closed else record.progress
-            for record in records.values()
-            if record.received and not record.is_invalid
-        ]
-        # fsum does not depend on the order, which a database may change in a stored map.
-        return math.fsum(known) / len(known) if known else 0.0
+        return tally.mean_progress
 
     def create(self, nth: int, trials: TrialFactory) -> Create:
         """The `nth` trial that counts, from 0."""

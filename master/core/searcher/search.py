@@ -15,12 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
+from master.core.persistent_map import PersistentMap
 from master.core.searcher.adaptive import TournamentState
 from master.core.searcher.asha import AshaState
-from master.core.searcher.method import Actions, Method, TrialRecord
+from master.core.searcher.method import Actions, Method, Tally, TrialRecord
 from master.core.searcher.random_search import CountState
 from master.core.searcher.rng import RngState
 from master.core.searcher.sampling import TrialFactory
@@ -51,14 +51,19 @@ class SearchState:
 
     rng: RngState
     method: MethodState
-    trials: MappingProxyType[RequestId, TrialRecord] = field(
-        default_factory=lambda: MappingProxyType({})
+    trials: PersistentMap[RequestId, TrialRecord] = field(
+        default_factory=PersistentMap[RequestId, TrialRecord]
     )
     """Every trial requested so far."""
+    tally: Tally = field(default_factory=Tally)
+    """Of `trials`."""
     closed: int = 0
 
-    def with_record(self, request_id: RequestId, record: TrialRecord) -> SearchState:
-        return replace(self, trials=MappingProxyType(self.trials | {request_id: record}))
+    def with_records(self, changed: Mapping[RequestId, TrialRecord]) -> SearchState:
+        tally = self.tally
+        for request_id, record in changed.items():
+            tally = tally.changed(self.trials.get(request_id), record)
+        return replace(self, trials=self.trials.updated(changed), tally=tally)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,7 @@ class Search:
 
     def progress(self, state: SearchState) -> float:
         """From 0 to 1, by the method's own measure; it may go back when new trials start."""
-        return float(self.method.progress(state.method, state.trials))
+        return float(self.method.progress(state.method, state.tally))
 
     def is_over(self, state: SearchState) -> bool:
         """Whether the shutdown has been sent: every trial that was asked for has ended."""
@@ -137,7 +142,7 @@ class Search:
     ) -> tuple[SearchState, Actions]:
         if record.early_exit is not None:
             return state, ()
-        state = state.with_record(event.request_id, replace(record, early_exit=event.reason))
+        state = state.with_records({event.request_id: replace(record, early_exit=event.reason)})
         trials = TrialFactory(state.rng, self.space)
         step = self.method.on_early_exit(state.method, event.request_id, event.reason, trials)
         return _applied(state, trials, step)
@@ -145,7 +150,7 @@ class Search:
     def _exited(
         self, state: SearchState, record: TrialRecord, event: TrialExited
     ) -> tuple[SearchState, Actions]:
-        state = state.with_record(event.request_id, replace(record, closed=True))
+        state = state.with_records({event.request_id: replace(record, closed=True)})
         state = replace(state, closed=state.closed + 1)
         trials = TrialFactory(state.rng, self.space)
         step = self.method.on_exit(state.method, event.request_id, trials)
@@ -182,14 +187,15 @@ def _applied(
             changed[action.request_id] = TrialRecord()
         elif isinstance(action, Stop):
             changed[action.request_id] = replace(state.trials[action.request_id], stopped=True)
-    records = MappingProxyType(state.trials | changed) if changed else state.trials
-    return replace(state, rng=trials.rng_state(), method=method, trials=records), actions
+    if changed:
+        state = state.with_records(changed)
+    return replace(state, rng=trials.rng_state(), method=method), actions
 
 
 def _received(state: SearchState, record: TrialRecord, event: TrialCreated) -> SearchState:
     if record.received:
         return state
-    return state.with_record(event.request_id, replace(record, received=True))
+    return state.with_records({event.request_id: replace(record, received=True)})
 
 
 def _progressed(state: SearchState, record: TrialRecord, event: TrialProgress) -> SearchState:
@@ -197,7 +203,7 @@ def _progressed(state: SearchState, record: TrialRecord, event: TrialProgress) -
     if not math.isfinite(event.fraction):
         return state
     fraction = min(max(float(event.fraction), 0.0), 1.0)
-    return state.with_record(event.request_id, replace(record, received=True, progress=fraction))
+    return state.with_records({event.request_id: replace(record, received=True, progress=fraction)})
 
 
 def _shutdown(state: SearchState) -> Shutdown:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
+from master.core.persistent_map import PersistentMap
 from master.core.searcher.adaptive import TournamentState
 from master.core.searcher.asha import AshaState
-from master.core.searcher.method import TrialRecord
+from master.core.searcher.method import Tally, TrialRecord
 from master.core.searcher.random_search import CountState
 from master.core.searcher.rng import RngState
 from master.core.searcher.search import MethodState, SearchState
@@ -42,9 +42,11 @@ def state_from_json(data: Mapping[str, Any]) -> SearchState:
         raise InvalidArgument(
             f"searcher snapshot has version {data.get('version')!r}; this release reads {VERSION}"
         )
+    trials = {id_: _record_from_json(record) for id_, record in data["trials"].items()}
     return SearchState(
         rng=RngState.from_json(data["rng"]),
-        trials=MappingProxyType({i: _record_from_json(r) for i, r in data["trials"].items()}),
+        trials=PersistentMap(trials),
+        tally=Tally.of(trials.values()),
         closed=data["closed"],
         method=_method_from_json(data["method"]),
     )

@@ -85,7 +85,7 @@ async def test_a_command_from_its_launch_to_its_end(world: ApiWorld) -> None:
     assert over["state"] == "STATE_TERMINATED"
     assert over["exitStatus"].startswith("task failed with exit code 3")
     assert over["endTime"] == "2026-01-01T00:00:00.000000Z"
-    await world.services.commands.tick()
+    await world.services.commands.roots.tick()
     assert await look(world, command["id"]) == over, "the same from the store alone"
 
 
@@ -267,7 +267,7 @@ async def test_a_command_that_ends_while_it_is_read_is_never_seen_to_wait_again(
     ) -> CommandRow:
         row = await read(queries, command_id, visible)
         await world.services.commands.kill(id_, by="eve")
-        await world.services.commands.tick()
+        await world.services.commands.roots.tick()
         return row
 
     monkeypatch.setattr(CommandQueries, "command", read_late)

@@ -181,12 +181,12 @@ async def test_a_change_that_could_not_be_told_is_told_later(cluster: ScriptedCl
     live = await cluster.create(SINGLE)
     cluster.rm.deaf = True
     await live.change_job(SetPriority(1))
-    await cluster.experiments.tick()
+    await cluster.experiments.roots.tick()
     assert live.job_order().priority == 1
     assert cluster.rm.orders == []
     cluster.rm.deaf = False
-    await cluster.experiments.tick()
-    await cluster.experiments.tick()
+    await cluster.experiments.roots.tick()
+    await cluster.experiments.roots.tick()
     assert cluster.rm.orders == [live.job_order()]
 
 
@@ -381,7 +381,7 @@ async def test_without_launch_errors_it_may_wait_where_nothing_fits(
 
 async def test_facts_of_a_job(cluster: ScriptedCluster) -> None:
     live = await cluster.create(SINGLE)
-    source: JobSource = cluster.experiments
+    source: JobSource = cluster.experiments.roots
     root: JobRoot | None = source.job_root(live.state.job_id)
     assert root is live
     facts = live.job_facts()

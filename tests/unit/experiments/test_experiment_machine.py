@@ -21,6 +21,7 @@ from master.core.searcher.event_json import action_to_json
 from master.core.searcher.search import replay
 from master.core.searcher.types import ExitReason
 from master.experiments import machine, resources
+from master.experiments.deadlines import INVALID_HP_GRACE
 from master.experiments.state import Phase
 from rm_backends.base import Container, FailureKind
 from tests.fakes.pure_experiment import ASHA, START, PureExperiment
@@ -135,7 +136,7 @@ def test_asha_stops_a_trial_by_preemption_and_starts_its_successor() -> None:
     assert world.trial(1).phase is Phase.COMPLETED, "an acknowledged stop is not run again"
     before = world.state
     world.validate(1, loss=0.0, epochs=4)
-    assert world.state is before, "reports of a stopped trial are nothing to the search"
+    assert world.state == before, "reports of a stopped trial are nothing to the search"
 
 
 def test_a_missing_metric_ends_the_experiment_with_a_reason() -> None:
@@ -156,12 +157,12 @@ def test_invalid_hyperparameters_are_replaced_and_killed_if_they_stay() -> None:
         world.start(i)
     name = world.trial(2).request_id
     world.do(lambda s, e: machine.early_exit_reported(s, e, name, ExitReason.INVALID_HP))
-    assert world.do(machine.clock_ticked) == []
-    due = machine.next_deadline(world.state)
+    assert world.tick() == []
+    due = world.deadlines.next()
     assert due is not None
-    assert due == START + machine.INVALID_HP_GRACE
+    assert due == START + INVALID_HP_GRACE
     world.now = due
-    assert world.do(machine.clock_ticked) == [KillContainers(world.run_of(2).id)]
+    assert world.tick() == [KillContainers(world.run_of(2).id)]
     world.exit(2, 137)
     assert world.trial(2).phase is Phase.COMPLETED
     assert len(world.state.trials) == 5
@@ -212,7 +213,7 @@ def test_every_life_ends(walk: list[tuple[str, int, float]], ending: str) -> Non
         if world.state.phase.is_terminal:
             break
         world.now += timedelta(minutes=1)
-        world.do(machine.clock_ticked)
+        world.tick()
         for i, trial in enumerate(list(world.state.trials.values())):
             if trial.open_allocation is None:
                 continue
@@ -242,7 +243,7 @@ def act(world: PureExperiment, name: str, index: int, value: float) -> None:
         if pool != world.state.settings.pool and not world.state.phase.is_terminal:
             world.do(lambda s, e: resources.change_pool(s, e, SetPool(pool)))
     elif name == "tick":
-        world.do(machine.clock_ticked)
+        world.tick()
     elif run is None:
         return
     elif name == "start" and not run.has_slots:

@@ -135,10 +135,10 @@ def test_a_run_that_is_killed_for_staying_too_long_moves_too() -> None:
     world = PureExperiment(max_restarts=0)
     world.start()
     change(world, SetPool("other"))
-    due = machine.next_deadline(world.state)
+    due = world.deadlines.next()
     assert due is not None
     world.now = due
-    assert world.do(machine.clock_ticked) == [KillContainers(world.run_of().id)]
+    assert world.tick() == [KillContainers(world.run_of().id)]
     world.exit(code=137)
     assert (world.run_of().pool, world.trial().restarts) == ("other", 0)
 

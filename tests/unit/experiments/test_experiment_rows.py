@@ -9,15 +9,17 @@ from itertools import count
 
 from master.allocations import machine as allocation
 from master.allocations.machine import AllocationState
+from master.allocations.task_messages import lines
 from master.core.searcher.search import Search
 from master.experiments import machine
 from master.experiments.persistence import changes
 from master.experiments.state import ExperimentState, Phase, RunSettings
 from master.experiments.step_builder import Env, Step
-from master.experiments.task_messages import TaskMessages
+from master.roots.root import Transition
 from master.store import tables
 from master.store.unit_of_work import Delete, Insert, Update
 from rm_backends.base import Container, ContainerPhase
+from tests.fakes.pure_experiment import SINGLE, config_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SEARCH = Search.from_config(
@@ -25,7 +27,7 @@ SEARCH = Search.from_config(
     {"lr": {"type": "double", "minval": 0.0, "maxval": 1.0}},
     7,
 )
-ENV = Env(now=NOW, search=SEARCH, next_trial_id=count(1).__next__)
+ENV = Env(now=NOW, search=SEARCH, next_trial_id=count(1).__next__, next_metric_id=count(1).__next__)
 
 
 def running() -> tuple[ExperimentState, AllocationState]:
@@ -35,6 +37,7 @@ def running() -> tuple[ExperimentState, AllocationState]:
         job_id="job",
         owner_id=1,
         name="e",
+        config=config_of(SINGLE),
         settings=RunSettings(pool="default", slots_per_trial=1, metric="loss"),
         searcher=SEARCH.start(),
         created_at=NOW,
@@ -71,7 +74,7 @@ def lost() -> tuple[ExperimentState, AllocationState, Step]:
 
 def test_the_end_of_a_run_is_written_with_the_request_for_the_next() -> None:
     old, run, step = lost()
-    operations = changes(old, step, NOW).operations
+    operations = changes([Transition(old, step)]).operations
     [ended] = [o for o in operations if isinstance(o, Update) and o.table is tables.Allocation]
     assert ended.where == {"id": run.id}
     assert ended.values["is_open"] is False
@@ -88,19 +91,18 @@ def test_an_end_that_was_written_is_not_written_again() -> None:
     paused = replace(old, phase=Phase.PAUSED)
     loss = partial(allocation.lost, reason="the agent is gone", now=NOW)
     ended = machine.allocation_event(paused, ENV, run.id, loss).state
-    operations = changes(ended, machine.activate(ended, ENV), NOW).operations
+    operations = changes([Transition(ended, machine.activate(ended, ENV))]).operations
     assert not [o for o in operations if isinstance(o, Update) and o.table is tables.Allocation]
 
 
 def test_the_task_log_tells_of_the_end_and_of_the_next_run() -> None:
     said: list[tuple[str, str]] = []
 
-    class Log:
-        def say(self, task_id: str, allocation_id: str, text: str, *, level: str = "INFO") -> None:
-            said.append((allocation_id.rpartition(".")[2], text.partition(":")[0]))
-
-    old, _, step = lost()
-    TaskMessages(Log()).tell(old, step)
+    _, _, step = lost()
+    for change in step.trials:
+        for before, after in change.allocations():
+            for _, line in lines("Trial 1", before, after):
+                said.append((after.id.rpartition(".")[2], line.partition(":")[0]))
     assert [run for run, _ in said] == ["1", "2"]
     assert "was terminated" in said[0][1]
     assert "Scheduling" in said[1][1]

@@ -161,7 +161,7 @@ async def test_a_trial_given_up_while_it_waits_ends(cluster: ScriptedCluster) ->
     live = await cluster.create(SINGLE)
     await cluster.reports.early_exit(cluster.trial.id, "EXITED_REASON_INVALID_HP")
     cluster.clock.advance(11)
-    await cluster.experiments.tick()
+    await cluster.experiments.roots.tick()
     assert live.state.phase.is_terminal
 
 
@@ -179,7 +179,7 @@ async def test_one_experiment_that_cannot_keep_its_deadline_does_not_stop_the_ot
 
     monkeypatch.setattr(broken, "apply", fail)
     cluster.clock.advance(11)
-    await cluster.experiments.tick()
+    await cluster.experiments.roots.tick()
     assert not broken.state.phase.is_terminal
     assert healthy.state.phase.is_terminal
 

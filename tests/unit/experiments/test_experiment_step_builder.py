@@ -1,10 +1,11 @@
-"""A step in the making: what it was made from stays as it was, and its trials are copied once."""
+"""A step in the making: what it was made from stays as it was, and it knows what it changed."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from master.core.persistent_map import PersistentMap
 from master.experiments.state import ExperimentState, Phase, RunSettings, TrialState
 from master.experiments.step_builder import Env, StepBuilder
 
@@ -29,13 +30,21 @@ def builder() -> tuple[ExperimentState, StepBuilder]:
         job_id="j",
         owner_id=1,
         name="search",
+        config=cast("Any", None),
         settings=RunSettings(pool="default", slots_per_trial=1),
         searcher=cast("Any", None),
         created_at=NOW,
-        trials={"r1": trial(1), "r2": trial(2)},
+        trials=PersistentMap({"r1": trial(1), "r2": trial(2)}),
+        open_trials=2,
     )
     return state, StepBuilder(
-        state, Env(now=NOW, search=cast("Any", None), next_trial_id=lambda: 3)
+        state,
+        Env(
+            now=NOW,
+            search=cast("Any", None),
+            next_trial_id=lambda: 3,
+            next_metric_id=lambda: 1,
+        ),
     )
 
 
@@ -55,13 +64,31 @@ def test_the_state_that_a_step_begins_with_stays_as_it_was() -> None:
     }
 
 
-def test_trials_are_copied_once_for_all_changes_of_a_step() -> None:
+def test_a_step_names_the_trials_that_it_changed() -> None:
+    before, made = builder()
+    made.put(trial(2, Phase.CANCELED))
+    made.put(trial(3))
+    made.put(trial(3, Phase.CANCELED))
+    assert [(c.before, c.after) for c in made.done().trials] == [
+        (before.trials["r2"], trial(2, Phase.CANCELED)),
+        (None, trial(3, Phase.CANCELED)),
+    ]
+
+
+def test_a_trial_that_is_put_back_as_it_was_has_not_changed() -> None:
+    before, made = builder()
+    made.put(trial(1, Phase.CANCELED))
+    made.put(before.trials["r1"])
+    assert made.done().trials == ()
+
+
+def test_open_trials_are_counted() -> None:
     _, made = builder()
     made.put(trial(1, Phase.CANCELED))
-    trials = made.state.trials
-    made.put(trial(2, Phase.CANCELED))
-    assert made.state.trials is trials
-    assert [t.phase for t in trials.values()] == [Phase.CANCELED, Phase.CANCELED]
+    assert made.state.open_trials == 1
+    made.put(trial(3))
+    made.put(trial(1, Phase.COMPLETED))
+    assert made.state.open_trials == 2
 
 
 def test_what_a_step_has_answered_stays_as_it_is() -> None:

@@ -17,13 +17,14 @@ from sqlalchemy import func, select
 from master.core.expconf.command import CommandConfig, complete_command
 from master.core.jobs import JobType, SetPlace, SetPriority
 from master.core.visibility import EVERYTHING
+from master.roots.live_roots import QUIET_S
 from master.store import tables
 from master.store.contexts import ContextFile
 from master.store.paging import Page
 from master.store.tables import Command
 from master.tasks.command_queries import CommandFilter, CommandQueries
 from master.tasks.live import LiveCommand
-from master.tasks.service import QUIET_S, NewCommand
+from master.tasks.service import NewCommand
 from master.tasks.state import CommandPhase, CommandState
 from rm_backends.base import (
     Container,
@@ -76,7 +77,7 @@ async def launch(cluster: ScriptedCluster, **config: Any) -> LiveCommand:
 
 
 def only(cluster: ScriptedCluster) -> LiveCommand:
-    (live,) = cluster.commands.job_roots()
+    (live,) = cluster.commands.roots.job_roots()
     return live
 
 
@@ -144,14 +145,14 @@ async def test_a_full_disk_launches_nothing(cluster: ScriptedCluster) -> None:
     cluster.store.full = True
     with pytest.raises(StoreUnavailable):
         await launch(cluster)
-    assert cluster.commands.job_roots() == []
+    assert cluster.commands.roots.job_roots() == []
     assert cluster.rm.take() == []
     assert await rows(cluster, *EVERY) == 0
 
 
 async def test_a_launcher_that_goes_away_leaves_a_living_command(cluster: ScriptedCluster) -> None:
     await cluster.cut_after(1, cluster.commands.launch(wanted()))
-    assert cluster.commands.job_roots() == []
+    assert cluster.commands.roots.job_roots() == []
     cluster.store.go_on.set()
     await cluster.rm.until("request")
     assert cluster.rm.take() == [("request", run_id(only(cluster)))]
@@ -187,11 +188,11 @@ async def test_a_command_from_its_grant_to_its_end(cluster: ScriptedCluster) -> 
     assert cluster.allocations.owner_of(token) is None
     row = await stored(cluster, live.state.id)
     assert (row.state, row.exit_status) == ("TERMINATED", "task failed with exit code 3")
-    assert cluster.commands.job_roots() == []
-    await cluster.commands.tick()
+    assert cluster.commands.roots.job_roots() == []
+    await cluster.commands.roots.tick()
     assert cluster.commands.live(live.state.id) is live, "who read its row before can still ask it"
     cluster.clock.advance(QUIET_S)
-    await cluster.commands.tick()
+    await cluster.commands.roots.tick()
     assert cluster.commands.live(live.state.id) is None
 
 
@@ -208,10 +209,10 @@ async def test_a_command_whose_deadline_fails_does_not_hold_up_the_others(
         raise Conflict("its row is gone")
 
     monkeypatch.setattr(first, "apply", broken)
-    await cluster.commands.tick()
+    await cluster.commands.roots.tick()
     assert run_id(second) == f"{second.state.id}.2"
     monkeypatch.undo()
-    await cluster.commands.tick()
+    await cluster.commands.roots.tick()
     assert run_id(first) == f"{first.state.id}.2"
 
 
@@ -236,7 +237,7 @@ async def test_a_kill_says_who_asked_and_is_repeated_until_it_is_over(
     await cluster.commands.kill(id_, by="bob")
     assert cluster.rm.take() == [("kill", run_id(live)), ("kill", run_id(live))]
     await exit_with(cluster, live, 137)
-    await cluster.commands.tick()
+    await cluster.commands.roots.tick()
     await cluster.commands.kill(id_, by="bob")
     assert (await stored(cluster, id_)).exit_status == "killed: asked for by eve"
     with pytest.raises(NotFound):
@@ -263,13 +264,13 @@ async def test_what_never_started_is_asked_for_again_after_a_pause(
     await grant(cluster, live)
     await cluster.allocations.handle(Lost(allocation_id=run_id(live), reason="agent a is gone"))
     cluster.rm.take()
-    await cluster.commands.tick()
+    await cluster.commands.roots.tick()
     assert cluster.rm.take() == []
     reason = cluster.commands.waiting_reason(live.state)
     assert reason is not None
     assert "agent a is gone" in reason.text
     clock.advance(2)
-    await cluster.commands.tick()
+    await cluster.commands.roots.tick()
     assert cluster.rm.take() == [("request", f"{live.state.id}.2")]
 
 
@@ -337,7 +338,7 @@ async def test_files_and_a_work_dir_of_the_users_own_exclude_each_other(
 
 async def test_the_job_of_a_command(cluster: ScriptedCluster) -> None:
     live = await launch(cluster, description="mine", resources={"priority": 5})
-    assert cluster.commands.job_root(live.state.job_id) is live
+    assert cluster.commands.roots.job_root(live.state.job_id) is live
     facts = live.job_facts()
     assert (facts.type, facts.entity_id, facts.name) == (JobType.COMMAND, live.state.id, "mine")
     assert (facts.owner_name, facts.order.priority) == ("admin", 5)
@@ -345,7 +346,7 @@ async def test_the_job_of_a_command(cluster: ScriptedCluster) -> None:
     await grant(cluster, live)
     assert live.waiting_allocations() == ()
     await exit_with(cluster, live, 0)
-    assert cluster.commands.job_root(live.state.job_id) is None
+    assert cluster.commands.roots.job_root(live.state.job_id) is None
 
 
 async def test_a_changed_place_is_told_once_it_is_written(cluster: ScriptedCluster) -> None:
@@ -366,8 +367,8 @@ async def test_a_changed_place_is_told_until_it_is_heard(cluster: ScriptedCluste
     await cluster.commands.set_priority(live.state.id, 3)
     assert cluster.rm.orders == []
     cluster.rm.deaf = False
-    await cluster.commands.tick()
-    await cluster.commands.tick()
+    await cluster.commands.roots.tick()
+    await cluster.commands.roots.tick()
     assert [order.priority for order in cluster.rm.orders] == [3]
 
 
@@ -376,7 +377,7 @@ async def test_a_priority_that_is_none_is_refused(cluster: ScriptedCluster) -> N
     with pytest.raises(InvalidArgument, match=r"1 .* to 99"):
         await cluster.commands.set_priority(live.state.id, 100)
     await exit_with(cluster, live, 0)
-    await cluster.commands.tick()
+    await cluster.commands.roots.tick()
     with pytest.raises(InvalidState, match=r"is over \(success\)"):
         await cluster.commands.set_priority(live.state.id, 3)
     with pytest.raises(NotFound):
@@ -393,7 +394,7 @@ async def test_a_restart_finds_every_command_where_it_was(
         await exit_with(cluster, over, 0)
         before = {live.state.id: live.state for live in (running, waiting)}
     async with life(tmp_path, clock) as cluster:
-        after = {live.state.id: live.state for live in cluster.commands.job_roots()}
+        after = {live.state.id: live.state for live in cluster.commands.roots.job_roots()}
         assert after == before
         records = {record.request.task_id: record for record in cluster.rm.records}
         assert set(records) == set(before)

@@ -1,0 +1,241 @@
+"""One root that is not over: its state in memory, and the one way to change it.
+
+    messages that wait -> pure steps, one after another -> one commit -> new state, subscribers, answers -> effects
+
+A step that raises is left out alone. A commit that fails changes nothing and fails the whole batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+import structlog
+
+from master.allocations.machine import AllocationState, Effects
+from master.allocations.order_sync import OrderSync
+from master.allocations.ports import AllocationOwner
+from master.allocations.service import AllocationService
+from master.jobs.ports import JobRoot
+from master.roots.mailbox import Mailbox, Message
+from master.store.store import Store
+from master.store.unit_of_work import UnitOfWork
+from rm_backends.base import JobOrder
+
+log = structlog.get_logger(__name__)
+
+State = TypeVar("State")
+State_co = TypeVar("State_co", covariant=True)
+Env = TypeVar("Env")
+"""What a step may not find out by itself: the time, fresh ids."""
+
+STEPS_AT_ONCE = 20
+"""Then others on the event loop get a turn."""
+
+
+class StepLike(Protocol[State_co]):
+    """What a pure step answers."""
+
+    @property
+    def state(self) -> State_co: ...
+
+    @property
+    def effects(self) -> Effects:
+        """To run once the state is committed."""
+        ...
+
+
+Step = TypeVar("Step", bound=StepLike[Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Transition(Generic[State, Step]):
+    """One step of a batch, and the state that it began with; None for a new root."""
+
+    before: State | None
+    step: Step
+
+
+AllocationChange: TypeAlias = tuple[AllocationState | None, AllocationState]
+"""One allocation before (None: it is new) and after."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work(Generic[State, Env, Step]):
+    step: Callable[[State, Env], Step] | None
+    """None: only what follows a commit is to be done again."""
+    created: Callable[[], None] | None = None
+    """Called when the root has been written down for the first time."""
+
+
+class Root(AllocationOwner, JobRoot, Generic[State, Env, Step]):
+    """Kinds of roots say what a step needs, what it writes and what it asks for; the rest is here."""
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        name: str,
+        order: JobOrder,
+        store: Store,
+        allocations: AllocationService,
+    ) -> None:
+        self.state = state
+        self._store = store
+        self._allocations = allocations
+        self._order = OrderSync(lambda: allocations.rm, order)
+        self._subscribers: list[Callable[[Transition[State, Step]], None]] = []
+        self._mailbox: Mailbox[_Work[State, Env, Step], State] = Mailbox(self._handle, name=name)
+        self._changed = asyncio.Condition()
+
+    @property
+    @abstractmethod
+    def id(self) -> int | str: ...
+
+    @property
+    @abstractmethod
+    def job_id(self) -> str: ...
+
+    @property
+    @abstractmethod
+    def ended_at(self) -> datetime | None:
+        """None while it is not over."""
+
+    @property
+    def is_over(self) -> bool:
+        return self.ended_at is not None
+
+    @abstractmethod
+    def env(self) -> Env: ...
+
+    @abstractmethod
+    def rows(self, transitions: Sequence[Transition[State, Step]]) -> UnitOfWork:
+        """What a batch of steps writes."""
+
+    @abstractmethod
+    def changed_allocations(
+        self, transition: Transition[State, Step]
+    ) -> Iterable[AllocationChange]: ...
+
+    @abstractmethod
+    def open_allocations(self) -> Iterable[AllocationState]: ...
+
+    @abstractmethod
+    def task_name(self, allocation: AllocationState) -> str:
+        """For people."""
+
+    @abstractmethod
+    def job_order(self) -> JobOrder: ...
+
+    @abstractmethod
+    async def settle(self) -> None:
+        """After a restart: make the allocations match the phase."""
+
+    @abstractmethod
+    async def keep_deadlines(self, now: datetime) -> None:
+        """Do what is due."""
+
+    def resumed(self) -> None:
+        """After a restart, when all is settled."""
+
+    def subscribe(self, subscriber: Callable[[Transition[State, Step]], None]) -> None:
+        """From now on it is told of each step, once that is committed, and before anybody else can see the new state.
+
+        So what it derives from the state (indexes, deadlines) is never older than the state.
+        """
+        self._subscribers.append(subscriber)
+
+    async def create(
+        self, first: Callable[[State, Env], Step], created: Callable[[], None]
+    ) -> None:
+        """Write down a new root as its first step leaves it; `created` is called once that is committed.
+
+        In the mailbox, like all that follows: a caller that goes away leaves either nothing or a living root.
+        """
+        await self._mailbox.ask(_Work(first, created))
+
+    async def apply(self, step: Callable[[State, Env], Step]) -> State:
+        """Run a pure step, commit it; the state as the step left it."""
+        return await self._mailbox.ask(_Work(step))
+
+    async def wait_until(self, reached: Callable[[State], bool]) -> State:
+        """Block until the state satisfies `reached`."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: reached(self.state))
+        return self.state
+
+    @property
+    def has_unsynced_order(self) -> bool:
+        """Its place in the queue has changed, and a resource manager could not be told."""
+        return not self.is_over and self._order.differs(self.job_order())
+
+    async def sync_order(self) -> None:
+        """Try again to tell."""
+        if self.has_unsynced_order:
+            await self._mailbox.ask(_Work(None))
+
+    async def _sync_order(self) -> None:
+        """What fails is tried again by `LiveRoots.tick`."""
+        if self.has_unsynced_order:
+            await self._order.tell(self.job_order())
+
+    async def _handle(self, batch: list[Message[_Work[State, Env, Step], State]]) -> None:
+        state: State = self.state
+        transitions: list[Transition[State, Step]] = []
+        done: list[tuple[Message[_Work[State, Env, Step], State], State]] = []
+        failed: list[tuple[Message[_Work[State, Env, Step], State], Exception]] = []
+        for number, message in enumerate(batch, 1):
+            if number % STEPS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            work = message.content
+            try:
+                step = work.step(state, self.env()) if work.step is not None else None
+            except Exception as error:  # noqa: BLE001  (its caller gets it)
+                failed.append((message, error))
+                continue
+            if step is not None:
+                is_new = work.created is not None
+                transitions.append(Transition(None if is_new else state, step))
+                state = step.state
+            done.append((message, state))
+        if rows := self.rows(transitions):
+            await self._store.commit(rows)
+        self.state = state
+        for message, why in failed:
+            message.refuse(why)
+        await self._committed(transitions, done)
+
+    async def _committed(
+        self,
+        transitions: Sequence[Transition[State, Step]],
+        done: Sequence[tuple[Message[_Work[State, Env, Step], State], State]],
+    ) -> None:
+        """Nothing awaits before the effects: new allocations and what subscribers keep are known with the state."""
+        for message, _ in done:
+            if message.content.created is not None:
+                message.content.created()
+        for transition in transitions:
+            for _, allocation in self.changed_allocations(transition):
+                if allocation.is_open:
+                    self._allocations.adopt(allocation, self)
+        self._tell(transitions)
+        for message, state in done:
+            message.answer(state)
+        for transition in transitions:
+            await self._allocations.run_effects(transition.step.effects)
+        await self._sync_order()
+        async with self._changed:
+            self._changed.notify_all()
+
+    def _tell(self, transitions: Sequence[Transition[State, Step]]) -> None:
+        """What a subscriber does is never the failure of a step."""
+        for transition in transitions:
+            for subscriber in self._subscribers:
+                try:
+                    subscriber(transition)
+                except Exception:
+                    log.exception("a subscriber failed", root=self.id)

@@ -25,6 +25,8 @@ from typing import Annotated, Literal, Protocol, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
+from agent_bootstrap.container_options import ContainerOptions
+
 PROTOCOL_VERSION = 1
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024
 """A StartContainer with a large model definition is the biggest message."""
@@ -211,6 +213,7 @@ class ContainerSpec(Message):
     work_dir: str = "/run/determined/workdir"
     files: tuple[FileItem, ...] = ()
     binds: tuple[Bind, ...] = ()
+    options: ContainerOptions = ContainerOptions()
 
 
 class StartContainer(Message):

@@ -17,6 +17,8 @@ from pathlib import Path
 import structlog
 from sqlalchemy import select
 
+from agent_bootstrap.container_options import OsUser
+from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.unique_ports import UniquePorts
@@ -213,8 +215,7 @@ class Master:
             policy=self._policy(),
             task_log=lines,
             ports=UniquePorts(options.config.reserved_ports),
-            startup_hooks=self._startup_hooks(),
-            agent_user=options.config.security.default_task.user,
+            cluster_tasks=self._cluster_tasks(),
         )
 
     def _policy(self) -> ClusterPolicy:
@@ -226,10 +227,15 @@ class Master:
             launch_error=config.launch_error,
         )
 
-    def _startup_hooks(self) -> Mapping[str, str]:
-        """By pool."""
-        pools = self._options.config.pools()
-        return {pool.name: pool.containers().startup_hook or "" for pool in pools}
+    def _cluster_tasks(self) -> ClusterTasks:
+        config = self._options.config
+        default = config.security.default_task
+        return ClusterTasks(
+            defaults={pool.name: pool.containers() for pool in config.pools()},
+            os_user=OsUser(
+                uid=default.uid, gid=default.gid, user=default.user, group=default.group
+            ),
+        )
 
     def _task_defaults(self) -> Mapping[str, ClusterDefaults]:
         config, data_dir = self._options.config, self._options.data_dir

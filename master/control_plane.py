@@ -5,9 +5,10 @@ store, blobs -> allocations -> experiments, commands -> reports, jobs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLog
@@ -40,10 +41,7 @@ class Parts:
     policy: ClusterPolicy
     task_log: TaskLog
     ports: UniquePorts = field(default_factory=UniquePorts)
-    startup_hooks: Mapping[str, str] = field(default_factory=dict)
-    """By pool."""
-    agent_user: str = "root"
-    """Whom tasks run as on the agents' machines."""
+    cluster_tasks: ClusterTasks = field(default_factory=ClusterTasks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +87,7 @@ def build(parts: Parts) -> ControlPlane:
         allocations=allocations,
         policy=parts.policy,
         task_log=parts.task_log,
-        specs=TaskSpecs(startup_hooks=parts.startup_hooks),
+        specs=TaskSpecs(cluster=parts.cluster_tasks),
         clock=parts.clock,
         ids=parts.ids,
     )
@@ -99,7 +97,7 @@ def build(parts: Parts) -> ControlPlane:
         allocations=allocations,
         policy=parts.policy,
         task_log=parts.task_log,
-        specs=CommandSpecs(startup_hooks=parts.startup_hooks, agent_user=parts.agent_user),
+        specs=CommandSpecs(cluster=parts.cluster_tasks),
         clock=parts.clock,
         ids=parts.ids,
     )

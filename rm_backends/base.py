@@ -11,12 +11,13 @@ by allocation id. Backends know machines; `master.allocations` alone owns the st
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
+from agent_bootstrap.container_options import ContainerOptions
 from master.core.reasons import Reason
 from master.core.scheduler.types import Job
 
@@ -147,6 +148,7 @@ class LaunchSpec:
     work_dir: str = "/run/determined/workdir"
     files: tuple[TaskFile, ...] = ()
     binds: tuple[BindMount, ...] = ()
+    options: ContainerOptions = field(default_factory=ContainerOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,6 +86,7 @@ class Root:
         mount("tmpfs", self.at(""), "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=16m")
         self._repeat("/", {"run", "tmp", "proc"})
         os.mkdir(self.at("/run"))
+        self._mount_shared_memory()
         self._repeat("/run", {"determined", "sshd"})
         os.mkdir(self.at("/run/sshd"), 0o755)
         for name, target in zip(("tmp", "rundet"), PRIVATE, strict=True):
@@ -96,6 +97,12 @@ class Root:
             self._bind_for_user(source, target, read_only)
         self._hide(os.path.realpath(os.path.dirname(self._dir)))
         os.chroot(self.at(""))
+
+    def _mount_shared_memory(self) -> None:
+        """A /dev/shm of the task's own, as large as it may be. A machine without one gets none."""
+        size, path = self._spec.get("shm_bytes"), self.at("/dev/shm")  # noqa: S108
+        if size and os.path.isdir(path) and not os.path.islink(path):
+            mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, f"mode=1777,size={size}")
 
     def _repeat(self, directory: str, skip: set[str]) -> None:
         for name in sorted(os.listdir(directory)):

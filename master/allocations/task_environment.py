@@ -53,12 +53,14 @@ def own_variables(config: Mapping[str, Any], allocation: AllocationState) -> dic
 
     "NAME=VALUE" lines; the later one wins, a name alone is an empty value.
     """
-    lines: Iterable[str] = config["environment"]["environment_variables"].get(_kind(allocation), [])
+    lines: Iterable[str] = config["environment"]["environment_variables"].get(
+        slot_kind(allocation), []
+    )
     pairs = (line.partition("=") for line in lines)
     return {name: value for name, _, value in pairs}
 
 
-def _kind(allocation: AllocationState) -> str:
+def slot_kind(allocation: AllocationState) -> str:
     """Of the first container's slots, as for the image: cuda, rocm or cpu."""
     return allocation.containers[0].container.slot_kind if allocation.containers else "cpu"
 

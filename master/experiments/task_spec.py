@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.machine import AllocationState
 from master.allocations.task_environment import (
     LAUNCHER,
@@ -15,7 +16,6 @@ from master.allocations.task_environment import (
     common,
     own_mounts,
     own_variables,
-    startup_hook,
 )
 from master.experiments.state import TrialState
 from rm_backends.base import BindMount, LaunchSpec
@@ -30,8 +30,7 @@ SHARED_FS = "/determined_shared_fs"
 class TaskSpecs:
     """Builds launch specs. Holds what all tasks of this cluster share."""
 
-    startup_hooks: Mapping[str, str] = field(default_factory=dict)
-    """Pool -> the cluster's startup hook for its tasks."""
+    cluster: ClusterTasks = field(default_factory=ClusterTasks)
 
     def trial(
         self, live: LiveExperiment, trial: TrialState, allocation: AllocationState, token: str
@@ -50,8 +49,9 @@ class TaskSpecs:
             entrypoint=LAUNCHER,
             environment=environment,
             work_dir=WORK_DIR,
-            files=startup_hook(self.startup_hooks.get(allocation.pool, "")),
+            files=self.cluster.startup_hook(allocation.pool),
             binds=tuple(_binds(config)),
+            options=self.cluster.options(config, allocation),
         )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.machine import AllocationState
 from master.allocations.task_environment import (
     LAUNCHER,
@@ -13,7 +13,6 @@ from master.allocations.task_environment import (
     common,
     own_mounts,
     own_variables,
-    startup_hook,
 )
 from master.core.jobs import JobType
 from master.tasks.state import CommandState
@@ -27,10 +26,7 @@ ENTRYPOINT = "DET_COMMAND_ENTRYPOINT"
 class CommandSpecs:
     """Builds launch specs. Holds what all commands of this cluster share."""
 
-    startup_hooks: Mapping[str, str] = field(default_factory=dict)
-    """Pool -> the cluster's startup hook for its tasks."""
-    agent_user: str = "root"
-    """Whom tasks run as on the agents' machines: `$AGENT_USER` in a `work_dir`."""
+    cluster: ClusterTasks = field(default_factory=ClusterTasks)
 
     def command(
         self, state: CommandState, owner_name: str, allocation: AllocationState, token: str
@@ -55,11 +51,15 @@ class CommandSpecs:
             entrypoint=LAUNCHER,
             environment=environment,
             work_dir=work_dir,
-            files=startup_hook(self.startup_hooks.get(allocation.pool, "")),
+            files=self.cluster.startup_hook(allocation.pool),
             binds=tuple(own_mounts(config, work_dir)),
+            options=self.cluster.options(config, allocation),
         )
 
     def _work_dir(self, configured: str | None, owner_name: str) -> str:
         if configured is None:
             return WORK_DIR
-        return configured.replace("$AGENT_USER", self.agent_user).replace("$DET_USER", owner_name)
+        # `$AGENT_USER`: whom tasks run as on the agents' machines.
+        return configured.replace("$AGENT_USER", self.cluster.os_user.user).replace(
+            "$DET_USER", owner_name
+        )

@@ -40,6 +40,7 @@ def container_spec(spec: LaunchSpec, container: Container) -> ContainerSpec:
         binds=tuple(
             Bind(source=b.source, target=b.target, read_only=b.read_only) for b in spec.binds
         ),
+        options=spec.options,
     )
 
 

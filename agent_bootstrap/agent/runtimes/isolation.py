@@ -59,7 +59,7 @@ def find_isolation(wanted: Literal["auto", "namespace", "directory"], work_dir: 
 def _fallback_note(why: str) -> str:
     return (
         "tasks run without private namespaces: /run/determined, /tmp and bind mounts are directories of each task, "
-        f"named by DET_RUN_DIR, TMPDIR and WINDLASS_SHARED_FS ({why})"
+        f"named by DET_RUN_DIR, TMPDIR and WINDLASS_SHARED_FS; shm_size has no effect ({why})"
     )
 
 

@@ -53,6 +53,7 @@ def prepare(place: ContainerDir, spec: ContainerSpec, node: Node, isolation: Iso
             "work_dir": work_dir,
             "argv": _argv(spec, layout),
             "env": task_environment(spec, node, layout),
+            "shm_bytes": spec.options.shm_bytes,
             "binds": [[bind.source, bind.target, bind.read_only] for bind in binds]
             if isolation.private_root
             else [],

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from agent_bootstrap.container_options import ContainerOptions
 from agent_bootstrap.memory_channel import channel_pair
 from agent_bootstrap.protocol import (
     Bind,
@@ -37,6 +38,7 @@ def spec(
     binds: Sequence[Bind] = (),
     slot_ids: Sequence[int] = (),
     work_dir: str = "/run/determined/workdir",
+    options: ContainerOptions | None = None,
 ) -> ContainerSpec:
     return ContainerSpec(
         container_id=container_id,
@@ -49,6 +51,7 @@ def spec(
         binds=tuple(binds),
         slot_ids=tuple(slot_ids),
         work_dir=work_dir,
+        options=options or ContainerOptions(),
     )
 
 

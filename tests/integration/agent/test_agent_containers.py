@@ -12,6 +12,7 @@ from agent_processes import command_lines, eventually, gone, of_container, super
 from agent_scripted_master import ScriptedMaster, spec
 from conftest import RunAgent
 
+from agent_bootstrap.container_options import ContainerOptions
 from agent_bootstrap.protocol import (
     Bind,
     ContainerState,
@@ -230,3 +231,26 @@ async def test_what_cannot_be_set_up_is_the_users_error_and_says_why(
         assert (verdict.exit_code, verdict.failure) == (None, ExitFailure.TASK_ERROR)
         assert told in verdict.message
         assert master.last(cid, ContainerState.RUNNING) is None or not of_container(cid)
+
+
+SHARED_MEMORY = (
+    "import os; s = os.statvfs('/dev/shm'); print(s.f_blocks * s.f_frsize, os.listdir('/dev/shm'))\n"
+    "from multiprocessing.shared_memory import SharedMemory\n"
+    "m = SharedMemory(create=True, size=4096); m.buf[0] = 1; m.close(); m.unlink(); print('used')"
+)
+
+
+async def test_a_task_has_shared_memory_of_its_own_of_the_size_it_asked_for(
+    master: ScriptedMaster, run_agent: RunAgent, cid: str, isolation: str
+) -> None:
+    """Without namespaces there is only the machine's, and the agent says so."""
+    options = ContainerOptions(shm_bytes=8 * 2**20)
+    async with run_agent():
+        await master.start(spec(cid, "{python}", "-c", SHARED_MEMORY, options=options))
+        assert (await master.exit_of(cid)).exit_code == 0
+    said = master.text(cid)
+    assert said[-1] == "used"
+    if isolation == "directory":
+        assert "shm_size has no effect" in master.hellos[-1].notes[0]
+    else:
+        assert said[0] == f"{8 * 2**20} []"

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agent_bootstrap.container_options import (
+    ContainerOptions,
+    Device,
+    OsUser,
+    ProxyPort,
+    RegistryLogin,
+)
+from master.allocations.cluster_tasks import ClusterTasks
+from master.core.expconf.container_defaults import TaskContainerDefaults
 from tests.fakes.scripted_cluster import ScriptedCluster
 from windlass.base.clock import ManualClock
 
@@ -38,5 +48,69 @@ async def test_a_directory_that_the_tasks_own_mounts_supply_need_not_be_on_the_m
         given = cluster.rm.specs[cluster.run.id].binds
         expected = [*binds, ("/nfs/team", "/mnt/team")]
         assert [(bind.source, bind.target) for bind in given] == expected
+    finally:
+        await cluster.crash()
+
+
+OPTIONS = """
+entrypoint: python3 train.py
+searcher: {name: single, metric: loss}
+checkpoint_storage: {type: shared_fs, host_path: /ckpt}
+resources: {slots_per_trial: 1, shm_size: 64MiB, devices: ["/dev/infiniband:/dev/ib:rw"]}
+environment:
+  image: {cpu: mine:cpu, cuda: mine:cuda}
+  force_pull_image: true
+  registry_auth: {username: me, password: hunter2, serveraddress: registry.example}
+  add_capabilities: [IPC_LOCK]
+  drop_capabilities: [NET_RAW]
+  proxy_ports: [{proxy_port: 8265, proxy_tcp: true}]
+"""
+
+
+async def test_a_runtime_is_told_what_the_configuration_asks_for_and_no_secret(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    cluster = await ScriptedCluster.start(tmp_path, clock)
+    try:
+        await cluster.create(OPTIONS)
+        await cluster.grant()
+        options = cluster.rm.specs[cluster.run.id].options
+        assert options == ContainerOptions(
+            image="mine:cpu",
+            force_pull_image=True,
+            registry_login=RegistryLogin(reference=cluster.run.task_id, server="registry.example"),
+            shm_bytes=64 * 2**20,
+            devices=(Device(host_path="/dev/infiniband", container_path="/dev/ib", mode="rw"),),
+            add_capabilities=("IPC_LOCK",),
+            drop_capabilities=("NET_RAW",),
+            network="bridge",
+            ports=(ProxyPort(port=8265, tcp=True),),
+            os_user=OsUser(),
+        )
+        assert "hunter2" not in options.model_dump_json()
+    finally:
+        await cluster.crash()
+
+
+async def test_the_cluster_says_what_the_configuration_leaves_out(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    cluster = await ScriptedCluster.start(tmp_path, clock)
+    try:
+        await cluster.create(CONFIG.format(storage="{type: shared_fs, host_path: /ckpt}"))
+        await cluster.grant()
+        given = cluster.run
+        config = cluster.only.config.to_json()
+        defaults = {given.pool: TaskContainerDefaults(shm_size_bytes=1024, network_mode="team-net")}
+        tasks = ClusterTasks(defaults=defaults, os_user=OsUser(uid=7, gid=8, user="u", group="g"))
+        alone = tasks.options(config, given)
+        assert (alone.shm_bytes, alone.network, alone.os_user) == (
+            1024,
+            "team-net",
+            OsUser(uid=7, gid=8, user="u", group="g"),
+        )
+        gang = replace(given, containers=given.containers * 2)
+        assert tasks.options(config, gang).network == "host", "its parts meet at their nodes"
+        assert ClusterTasks().options(config, given).shm_bytes == 4 * 2**30
     finally:
         await cluster.crash()

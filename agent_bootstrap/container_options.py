@@ -1,0 +1,76 @@
+"""What a container runtime is told beyond what to run: filled by the master, applied as far as a runtime can.
+
+The same models travel from the task's configuration through the resource manager to the node. No secret is in them.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Options(BaseModel):
+    """Unknown keys are ignored, so that a newer master may say more."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class RegistryLogin(_Options):
+    """Who logs in to the image's registry. The agent asks the master for the rest when it pulls."""
+
+    reference: str
+    """The task whose configuration has it."""
+    server: str = ""
+    """Empty: the registry that the image's name says."""
+
+
+class Device(_Options):
+    host_path: str
+    container_path: str
+    mode: str = "mrw"
+    """What cgroups allow: m (make), r, w."""
+
+
+class ProxyPort(_Options):
+    """A port of the task that the master's proxy serves."""
+
+    port: int
+    tcp: bool = False
+    """A plain stream, not HTTP."""
+    unauthenticated: bool = False
+
+
+class Limits(_Options):
+    """None: no limit of its own."""
+
+    cpus: float | None = Field(default=None, gt=0)
+    memory_bytes: int | None = Field(default=None, gt=0)
+    pids: int | None = Field(default=None, gt=0)
+
+
+class OsUser(_Options):
+    """Whom the task runs as on the node."""
+
+    uid: int = Field(default=0, ge=0)
+    gid: int = Field(default=0, ge=0)
+    user: str = "root"
+    group: str = "root"
+
+
+class ContainerOptions(_Options):
+    """One container's. Defaults: whatever the runtime does by itself."""
+
+    image: str = ""
+    """Of the kind of its slots. Empty: none was asked for."""
+    force_pull_image: bool = False
+    registry_login: RegistryLogin | None = None
+    shm_bytes: int | None = Field(default=None, gt=0)
+    """The size of a private /dev/shm."""
+    devices: tuple[Device, ...] = ()
+    add_capabilities: tuple[str, ...] = ()
+    drop_capabilities: tuple[str, ...] = ()
+    network: str = ""
+    """host, bridge, or a network that the node's operator made. Empty: the runtime's own choice."""
+    ports: tuple[ProxyPort, ...] = ()
+    limits: Limits = Limits()
+    os_user: OsUser | None = None
+    """None: as the agent does by default."""

@@ -29,6 +29,11 @@ class DetGroup(RootGroup):
             help="List and drain machines; run an agent.",
             aliases=("a",),
         ),
+        "checkpoint": LazyCommand(
+            module="windlass.cli.checkpoint",
+            help="Show and download checkpoints.",
+            aliases=("c",),
+        ),
         "command": LazyCommand(
             module="windlass.cli.command", help="Run and control commands.", aliases=("cmd",)
         ),
@@ -39,6 +44,9 @@ class DetGroup(RootGroup):
             module="windlass.cli.experiment",
             help="Submit, watch and control experiments.",
             aliases=("e",),
+        ),
+        "fleet": LazyCommand(
+            module="windlass.cli.fleet", help="Show the machines of elastic pools and their costs."
         ),
         "job": LazyCommand(module="windlass.cli.job", help="Manage the job queue.", aliases=("j",)),
         "master": LazyCommand(
@@ -55,7 +63,9 @@ class DetGroup(RootGroup):
         "trial": LazyCommand(
             module="windlass.cli.trial", help="Show trials and their logs.", aliases=("t",)
         ),
-        "user": LazyCommand(module="windlass.cli.user", help="Log in and out.", aliases=("u",)),
+        "user": LazyCommand(
+            module="windlass.cli.user", help="Log in and out; manage users.", aliases=("u",)
+        ),
     }
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from windlass.sdk.context_dir import FileEntry
-from windlass.sdk.session import Query, Session
+from windlass.sdk.session import Query, Session, hash_password
 from windlass.sdk.wire import Json
 
 PAGE = 200
@@ -31,6 +31,28 @@ class Client:
 
     def me(self) -> Json:
         return dict(self.session.get("/api/v1/me")["user"])
+
+    def user(self, username: str) -> Json:
+        return dict(self.session.get(f"/api/v1/users/{_segment(username)}/by-username")["user"])
+
+    def create_user(
+        self, username: str, *, password: str | None, admin: bool = False, remote: bool = False
+    ) -> Json:
+        """`password` None: for a remote user, who has none."""
+        user = {"username": username, "admin": admin, "active": True, "remote": remote}
+        body: Json = {"user": user, "isHashed": True}
+        if password is not None:
+            body["password"] = hash_password(password)
+        return dict(self.session.post("/api/v1/users", body)["user"])
+
+    def change_password(self, user_id: int, password: str) -> None:
+        """The user's sessions end by it."""
+        body = {"password": hash_password(password), "isHashed": True}
+        self.session.request("PATCH", f"/api/v1/users/{user_id}", body=body)
+
+    def fleet(self) -> Json:
+        """The instances of elastic pools, and what they have cost."""
+        return self.session.get("/api/v1/windlass/fleet")
 
     def logout(self) -> None:
         self.session.post("/api/v1/auth/logout")
@@ -152,6 +174,9 @@ class Client:
             "states": "STATE_COMPLETED",
         }
         return list(self.session.get(path, query).get("checkpoints") or [])
+
+    def checkpoint(self, uuid: str) -> Json:
+        return dict(self.session.get(f"/api/v1/checkpoints/{_segment(uuid)}")["checkpoint"])
 
     def trial(self, trial_id: int) -> Json:
         return dict(self.session.get(f"/api/v1/trials/{trial_id}")["trial"])

@@ -15,7 +15,9 @@ from master.api.replies import reply
 from master.api.request_models import RowId, Text
 from master.api.services import Api, TheApi
 from master.experiments.metadata import MetadataPatch
-from windlass.base.errors import NotFound
+from master.experiments.state import Phase
+from master.experiments.tensorboard_files import delete_tensorboard_files
+from windlass.base.errors import InvalidState, NotFound
 
 router = APIRouter(route_class=ApiRoute, tags=["experiments"])
 
@@ -74,6 +76,21 @@ async def archive(id: RowId, principal: User, api: TheApi) -> Response:
 @router.post("/api/v1/experiments/{id}/unarchive")
 async def unarchive(id: RowId, principal: User, api: TheApi) -> Response:
     await api.metadata.set_archived(id, False)
+    return reply()
+
+
+@router.delete("/api/v1/experiments/{experiment_id}/tensorboard-files")
+async def delete_tensorboard(
+    experiment_id: RowId, principal: User, visible: Visible, api: TheApi
+) -> Response:
+    row = (await api.reads.experiments.experiment(experiment_id, visible)).experiment
+    if not Phase(row.state).is_terminal:
+        raise InvalidState("Experiment is not in terminal state.")
+    await delete_tensorboard_files(
+        row.config["checkpoint_storage"],
+        cluster_id=api.services.info.cluster_id,
+        experiment_id=experiment_id,
+    )
     return reply()
 
 

@@ -363,7 +363,7 @@ def test_login_is_remembered_and_forgotten(cluster: ScriptedMaster) -> None:
     assert det(cluster, "user", "logout").exit_code == 0
     call: Asked = cluster.calls("POST", "/api/v1/auth/logout")[0]
     assert call.headers["authorization"] == "Bearer t"
-    assert "not logged in" in det(cluster, "user", "logout").stderr
+    assert "Not logged in" in det(cluster, "user", "logout").stderr
 
 
 def test_the_version_of_the_client_needs_no_master() -> None:

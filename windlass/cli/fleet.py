@@ -1,0 +1,119 @@
+"""`windlass fleet`: the machines of elastic pools and their costs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import typer
+
+from windlass.base.durations import format_duration
+from windlass.cli.connect import client_for
+from windlass.cli.groups import AliasedGroup
+from windlass.cli.output import (
+    CsvOption,
+    JsonOption,
+    LimitOption,
+    notice,
+    print_fields,
+    print_json,
+    print_rows,
+)
+from windlass.cli.times import UtcOption, local_time
+
+app = typer.Typer(
+    cls=AliasedGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Show the machines of elastic pools and their costs.",
+)
+
+SIMULATED = "embedded"
+"""The provider whose prices are invented."""
+
+
+@app.callback()
+def group() -> None:
+    """Show the machines of elastic pools and their costs."""
+
+
+@app.command("list")
+def list_instances(
+    ctx: typer.Context,
+    limit: LimitOption = None,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+    utc: UtcOption = False,
+) -> None:
+    """List the machines that exist now, and why each was launched or is ending."""
+    instances = client_for(ctx).fleet()["instances"][:limit]
+    if as_json:
+        print_json(instances)
+        return
+    headers = [
+        "Instance",
+        "Pool",
+        "Type",
+        "Zone",
+        "Market",
+        "Slots",
+        "State",
+        "Age",
+        "Launched",
+        "USD/h",
+        "USD",
+        "Reason",
+    ]
+    print_rows(headers, [_row(instance) for instance in instances], as_csv=as_csv)
+    _say_if_simulated(instances)
+
+
+@app.command()
+def costs(ctx: typer.Context, as_json: JsonOption = False, utc: UtcOption = False) -> None:
+    """Show what the fleet costs, beside a fleet of its peak size that is always on."""
+    fleet = client_for(ctx).fleet()
+    if as_json:
+        print_json({key: value for key, value in fleet.items() if key != "instances"})
+        return
+    spent, always_on = float(fleet["usd"]), float(fleet["alwaysOnUsd"])
+    saved = f"{_usd(always_on - spent)} ({1 - spent / always_on:.0%})" if always_on > 0 else None
+    print_fields(
+        [
+            ("instances now", len(fleet["instances"])),
+            ("cost per hour now", _usd(fleet["usdPerHour"])),
+            ("cost so far", _usd(spent)),
+            ("first launch", local_time(fleet.get("firstLaunchAt"))),
+            ("most instances at once", fleet["peakInstances"]),
+            ("always-on cost per hour", _usd(fleet["peakUsdPerHour"])),
+            ("always-on cost since then", _usd(always_on)),
+            ("saved", saved),
+        ]
+    )
+    _say_if_simulated(fleet["instances"])
+
+
+def _row(instance: dict[str, Any]) -> list[Any]:
+    offer = instance["offer"]
+    return [
+        instance["id"],
+        instance["pool"],
+        offer["instanceType"],
+        offer["zone"],
+        offer["market"].replace("_", "-"),
+        instance["slots"],
+        instance["activity"],
+        format_duration(timedelta(seconds=round(instance["ageS"]))),
+        local_time(instance.get("createdAt")),
+        f"{instance['usdPerHour']:.2f}",
+        f"{instance['usd']:.4f}",
+        instance.get("reason"),
+    ]
+
+
+def _say_if_simulated(instances: list[dict[str, Any]]) -> None:
+    if any(instance["offer"]["provider"] == SIMULATED for instance in instances):
+        notice("The costs of embedded pools are simulated")
+
+
+def _usd(amount: float) -> str:
+    return f"${amount:,.2f}" if abs(amount) >= 1 else f"${amount:.4f}"

@@ -382,5 +382,6 @@ def _pool_settings(pool: ResolvedPool) -> PoolSettings:
         min_instances=pool.min_instances,
         max_instances=pool.max_instances,
         max_idle_s=pool.max_idle_s,
+        aux_places=pool.max_aux_containers_per_agent,
         usd_per_hour_limit=pool.usd_per_hour_limit,
     )

@@ -58,6 +58,11 @@ def unserved(
     now: float,
 ) -> Reason:
     """For a gang that the plan could do nothing for: impossible, held, blocked, or cut by a limit, in that order."""
+    if not slots and not pool.aux_places:
+        return Reason(
+            kind=ReasonKind.NO_SUCH_AGENT,
+            text=f"pool {pool.pool} takes no tasks without slots (max_aux_containers_per_agent is 0)",
+        )
     able = [offer for offer in offers if nodes_needed(slots, single_agent, offer.slots)]
     if not able:
         return _impossible(slots, single_agent, offers)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from master.core.reasons import Reason
@@ -70,6 +70,12 @@ class Launch:
     @property
     def count(self) -> int:
         return len(self.claims)
+
+    def also_for(self, machine: int, request_ids: Sequence[str]) -> Launch:
+        """The same launch, with one of its machines bought for these, too."""
+        claims = list(self.claims)
+        claims[machine] = (*claims[machine], *request_ids)
+        return replace(self, claims=tuple(claims))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,6 @@ from provisioner.plan_types import Launch, Phase, Plan, PlanInput, PoolInput, Te
 from provisioner.prices import usd_per_slot_hour
 from provisioner.purchase import Purchase, cheapest_by_size, next_purchase, slot_share
 from provisioner.types import (
-    AUX_PLACES,
     BootingNode,
     LaunchableNode,
     Offer,
@@ -249,20 +248,36 @@ class _PoolPlan:
         self._buy(purchase.offer, groups, chain.from_iterable(nodes))
 
     def _buy_aux(self, classes: Sequence[GangClass]) -> None:
-        """Zero-slot tasks ride on what is bought anyway, else on the cheapest machine."""
-        for gang_class in classes:
-            if gang_class.slots:
-                continue
-            for number, launch in enumerate(self.launches):
-                ids = gang_class.take(AUX_PLACES)
-                if not ids:
-                    break
-                self.launches[number] = _also_for(launch, ids)
-                asked = explain.asking_now(launch.offer, launch.count)
-                self.reasons.update(dict.fromkeys(ids, asked))
+        """Zero-slot tasks ride on what is bought anyway, else on the cheapest machines."""
+        places = self.pool.settings.aux_places
+        zero_slot = [gang_class for gang_class in classes if not gang_class.slots]
+        if not places or not zero_slot:
+            return
+        left = [
+            [number, machine, places]
+            for number, launch in enumerate(self.launches)
+            for machine in range(launch.count)
+        ]
+        for gang_class in zero_slot:
+            while left and gang_class.left:
+                number, machine, free = left[0]
+                ids = gang_class.take(free)
+                self._ride(number, machine, ids)
+                left[0][2] -= len(ids)
+                if not left[0][2]:
+                    del left[0]
             while gang_class.left and (offer := self._cheapest_machine()):
-                ids = gang_class.take(AUX_PLACES)
-                self._buy(offer, [(tuple(ids),)], ids)
+                most = self.market.most(offer) or MAX_INDEPENDENT_GROUP
+                count = min(-(-gang_class.left // places), self._affordable(offer), most)
+                machines = tuple(tuple(gang_class.take(places)) for _ in range(count))
+                self._buy(offer, [machines], chain.from_iterable(machines))
+
+    def _ride(self, number: int, machine: int, request_ids: Sequence[str]) -> None:
+        """Zero-slot tasks on one machine of a launch that is bought in this plan."""
+        launch = self.launches[number]
+        self.launches[number] = launch.also_for(machine, request_ids)
+        asked = explain.asking_now(launch.offer, launch.count)
+        self.reasons.update(dict.fromkeys(request_ids, asked))
 
     def _cheapest_machine(self) -> Offer | None:
         return min(self._buyable(), key=lambda o: (o.usd_per_hour, o.boot_s, o.key), default=None)
@@ -397,6 +412,7 @@ def _bins(pool: PoolInput) -> list[Bin]:
                     machine.name,
                     slots=machine.offer.slots,
                     free=machine.offer.slots,
+                    aux=pool.settings.aux_places,
                     coming=True,
                     ready_in_s=machine.ready_in_s,
                     old_claims=machine.claims,
@@ -413,8 +429,3 @@ def _take(classes: Sequence[GangClass], count: int) -> list[str]:
             break
         ids += gang_class.take(count - len(ids))
     return ids
-
-
-def _also_for(launch: Launch, request_ids: Sequence[str]) -> Launch:
-    first, *rest = launch.claims
-    return Launch(pool=launch.pool, offer=launch.offer, claims=((*first, *request_ids), *rest))

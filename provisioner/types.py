@@ -130,6 +130,8 @@ class PoolSettings:
     min_instances: int = 0
     max_instances: int = 1
     max_idle_s: float = 300.0
+    aux_places: int = AUX_PLACES
+    """Zero-slot tasks that one machine holds at once; 0: none."""
     usd_per_hour_limit: float | None = None
 
 

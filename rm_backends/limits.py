@@ -15,6 +15,8 @@ class PoolShape:
     """Slots of an agent -> how many such agents there could be at once. Sizes above zero."""
     max_agents: int = 0
     """How many agents of all sizes together, those without slots included."""
+    takes_aux: bool = True
+    """Its agents take tasks without slots."""
     launches: bool = False
     """A provisioner brings up its agents."""
     heterogeneous: bool = False
@@ -37,6 +39,11 @@ class PoolShape:
 
 def refusal(shape: PoolShape, slots: int, *, single_agent: bool) -> str | None:
     """Why `slots` can never be had, with the limit and the nearest sizes that fit; None if they can."""
+    if slots == 0 and not shape.takes_aux:
+        return (
+            f"Resource pool '{shape.pool}' takes no tasks without slots (max_aux_containers_per_agent is 0): "
+            "request a slot, or name another pool in resources.resource_pool"
+        )
     if shape.max_agents == 0:
         return _without_agents(shape)
     if slots == 0 or fits(shape, slots, single_agent=single_agent):

@@ -26,7 +26,7 @@ from rm_backends.agents.collector import paused_collector
 from rm_backends.agents.entries import Entry
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import AllocationHint, AllocationRequest, JobOrder, ReleaseAsked
-from rm_backends.limits import PoolShape, fits
+from rm_backends.limits import PoolShape, fits, refusal
 from rm_backends.outbox import Outbox
 from windlass.base.clock import Clock
 from windlass.base.ids import Ids
@@ -236,6 +236,7 @@ class Pool:
             pool=self.name,
             sizes=sizes,
             max_agents=standing.max_agents + capacity.max_instances,
+            takes_aux=standing.takes_aux,
             launches=True,
             heterogeneous=self.options.scheduler.allow_heterogeneous_fits,
         )
@@ -344,6 +345,7 @@ class Pool:
             pool=self.name,
             sizes=sizes,
             max_agents=len(agents),
+            takes_aux=self.options.max_aux_containers_per_agent > 0,
             launches=self.options.dynamic,
             heterogeneous=self.options.scheduler.allow_heterogeneous_fits,
         )
@@ -366,11 +368,15 @@ class Pool:
                 and a.id not in request.blocked_agents
             ]
             shape = self._shape_of(open_agents, as_in_service=True)
-        if shape is None or shape.max_agents == 0:
+        if shape is None or shape.max_agents == 0 or not (request.slots or shape.takes_aux):
             return False
         return fits(shape, request.slots, single_agent=request.single_agent)
 
     def _no_such_agent(self, entry: Entry) -> Reason:
+        shape = self.shape()
+        if entry.request.slots == 0 and not shape.takes_aux:
+            text = refusal(shape, 0, single_agent=False) or ""
+            return Reason(kind=ReasonKind.NO_SUCH_AGENT, text=text)
         what = f"{entry.request.slots} slots" if entry.request.slots else "a task without slots"
         one = " on one agent" if entry.request.single_agent and entry.request.slots else ""
         return Reason(

@@ -443,3 +443,32 @@ def test_every_plan_keeps_its_promises(
     again = plan_of(replace(given_pool, machines=(*kept, *bought_machines)))
     assert not again.launches
     assert set(again.reasons) == set(decision.reasons)
+
+
+def test_a_pool_without_places_for_zero_slot_tasks_buys_nothing_for_them() -> None:
+    planned = plan_of(pool(gangs(0), (FOUR,), aux_places=0))
+    assert planned.launches == ()
+    assert planned.reasons["g0"].kind is ReasonKind.NO_SUCH_AGENT
+    assert planned.reasons["g0"].text == (
+        "pool gpu takes no tasks without slots (max_aux_containers_per_agent is 0)"
+    )
+
+
+def test_zero_slot_places_are_counted_as_the_pool_says() -> None:
+    """Three tasks and a gang, one place per machine: the gang's machine and two more."""
+    planned = plan_of(pool(gangs(4, 0, 0, 0), (FOUR,), aux_places=1))
+    bought = [claims for launch in planned.launches for claims in launch.claims]
+    assert bought == [("g0", "g1"), ("g2",), ("g3",)]
+    assert set(planned.reasons) == {"g0", "g1", "g2", "g3"}
+
+
+def test_each_machine_of_a_launch_has_places_of_its_own() -> None:
+    planned = plan_of(pool(gangs(8, 0, 0, 0), (FOUR,), aux_places=1))
+    bought = [claims for launch in planned.launches for claims in launch.claims]
+    assert bought == [("g0", "g1"), ("g0", "g2"), ("g3",)]
+
+
+def test_a_machine_on_its_way_holds_no_more_zero_slot_tasks_than_it_will_take() -> None:
+    machines = (coming("i-1", FOUR, "g0"),)
+    planned = plan_of(pool(gangs(0, 0), (FOUR,), machines=machines, aux_places=1))
+    assert [launch.claims for launch in planned.launches] == [(("g1",),)]

@@ -23,6 +23,7 @@ from agent_bootstrap.protocol import (
     Welcome,
 )
 from master.core.reasons import Reason, ReasonKind
+from master.core.scheduler import decide as real_decide
 from master.core.scheduler.types import Decision, PoolState, Release, Start, Waiting
 from provisioner.types import BootingNode, LaunchableNode, PoolAvailability, PoolCapacity
 from rm_backends.agents import pool as pool_module
@@ -629,3 +630,18 @@ def test_waiting_reasons_of_the_scheduler_come_through() -> None:
         assert world.backend.explain(ID) == queued
 
     play(scenario, decide=decide)
+
+
+def test_a_pool_that_takes_no_zero_slot_tasks_refuses_them_and_says_so_of_those_that_wait() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        await world.add_agent("a1")
+        with pytest.raises(Unsatisfiable, match="'default' takes no tasks without slots"):
+            world.backend.check(allocation(1, slots=0))
+        await world.backend.request(allocation(1, slots=0))
+        await world.settle()
+        reason = world.backend.explain("task-1.1")
+        assert reason is not None
+        assert reason.kind is ReasonKind.NO_SUCH_AGENT
+        assert "max_aux_containers_per_agent is 0" in reason.text
+
+    play(scenario, PoolOptions(name="default", max_aux_containers_per_agent=0), decide=real_decide)

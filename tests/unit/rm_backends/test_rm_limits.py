@@ -17,6 +17,7 @@ CATALOGUE = PoolShape(pool="cloud", sizes={1: 3, 8: 3}, max_agents=3, launches=T
 NO_AGENT = PoolShape(pool="gpu")
 NO_INSTANCES = PoolShape(pool="cloud", launches=True)
 ONLY_AUX = PoolShape(pool="aux", max_agents=2)
+NO_AUX = PoolShape(pool="gpu", sizes={8: 4}, max_agents=4, takes_aux=False)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,13 @@ def test_what_fits_is_accepted(shape: PoolShape, slots: int, single: bool) -> No
 @pytest.mark.parametrize(
     ("shape", "slots", "single", "message"),
     [
+        (
+            NO_AUX,
+            0,
+            True,
+            "Resource pool 'gpu' takes no tasks without slots (max_aux_containers_per_agent is 0): "
+            "request a slot, or name another pool in resources.resource_pool",
+        ),
         (
             FOUR_EIGHTS,
             40,

@@ -133,10 +133,6 @@ def _manager(manager: Mapping[str, Any], warnings: list[str]) -> dict[str, Any]:
             warnings.append(f"resource_manager.{old} is deprecated: use {new}")
             if not result.get(new):
                 result[new] = value
-    if result.get("name") is not None:
-        warnings.append("resource_manager.name is deprecated: use cluster_name")
-        if not result.get("cluster_name"):
-            result["cluster_name"] = result["name"]
     return result
 
 
@@ -150,6 +146,4 @@ def _pool(pool: Any, where: str, warnings: list[str]) -> Any:
             f"{where}.max_cpu_containers_per_agent is deprecated: use max_aux_containers_per_agent"
         )
         result["max_aux_containers_per_agent"] = old
-    if result.get("agent_reattach_enabled") is not None:
-        warnings.append(f"{where}.agent_reattach_enabled has no effect: it is always on")
     return result

@@ -17,6 +17,7 @@ from master.core.expconf.errors import explain, json_kind
 from master.core.expconf.errors import path as locate
 from master.core.expconf.normalise import normalise_container_defaults
 from windlass.base.errors import InvalidConfig
+from windlass.base.no_effect import keys_without_effect
 
 ROOT = "<master.yaml>"
 WHAT = "master configuration"
@@ -37,15 +38,16 @@ def load(path: Path | None, *, overrides: Mapping[str, Any] | None = None) -> Ma
         raise InvalidConfig([f"{locate(ROOT, error.at)}: {error}"], what=WHAT) from None
     document = _normalised(document)
     problems = {*_container_default_problems(document), *_pool_problems(document)}
-    warnings = [*warnings, *_warnings(document)]
     config = None
     try:
-        config = MasterConfig.model_validate(document, context={"warnings": warnings})
+        config = MasterConfig.model_validate(document)
     except ValidationError as error:
         problems |= {problem.line for problem in explain(error, MasterConfig, root=ROOT)}
     if problems or config is None:
         raise InvalidConfig(sorted(problems), what=WHAT)
-    return config
+    return config.with_warnings(
+        [*warnings, *_replaced_schedulers(document), *_without_effect(config, document)]
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -158,7 +160,18 @@ def _no_pool(known: list[str]) -> str:
     return f"is not a resource pool (there are {', '.join(known)})"
 
 
-def _warnings(document: Mapping[str, Any]) -> Iterator[str]:
+def _without_effect(config: MasterConfig, document: Mapping[str, Any]) -> Iterator[str]:
+    yield from keys_without_effect(config, document)
+    sections = {"": document}
+    sections |= {f"resource_pools[{i}].": pool for i, pool in enumerate(_pools(document))}
+    for owner, section in sections.items():
+        defaults = section.get("task_container_defaults")
+        if defaults:
+            model = TaskContainerDefaults.model_validate(dict(defaults))
+            yield from keys_without_effect(model, defaults, f"{owner}task_container_defaults")
+
+
+def _replaced_schedulers(document: Mapping[str, Any]) -> Iterator[str]:
     """A pool's own scheduler section is all or nothing, which surprises who sets one key of it."""
     manager = document.get("resource_manager")
     shared = manager.get("scheduler") if isinstance(manager, Mapping) else None

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 
+from pydantic import BaseModel
+
 from master.config.model import MasterConfig
+from master.core.expconf.container_defaults import TaskContainerDefaults
+from windlass.base.durations import format_duration
+from windlass.base.no_effect import mark_of
 
 MASK = "********"
 _SECRET_KEYS = frozenset(
@@ -32,12 +38,55 @@ _URL_PASSWORD = re.compile(r"(?<=://)([^:/@\s]*):[^@\s]*@")
 
 
 def masked(config: MasterConfig) -> dict[str, Any]:
-    """Every setting with its effective value, JSON-able, secrets as `********`."""
+    """What applies, JSON-able: every key that has an effect with its value, secrets as `********`.
+
+    Loaded again, without secrets, it means the same.
+    """
     document = config.model_dump(mode="json", by_alias=True)
+    _resolve(config, document)
+    _leave_out_marked(config, document)
     tls = document["security"]["tls"]
     tls["key"] = MASK if tls["key"] else ""
     shown: dict[str, Any] = _mask(document)
     return shown
+
+
+def _resolve(config: MasterConfig, document: dict[str, Any]) -> None:
+    """Values that follow from other keys, where they apply."""
+    manager = document["resource_manager"]
+    manager["default_aux_resource_pool"] = config.default_aux_pool
+    manager["default_compute_resource_pool"] = config.default_compute_pool
+    _leave_out_marked_defaults(document)
+    for pool, shown in zip(config.pools(), document["resource_pools"], strict=True):
+        shown["scheduler"] = shown["scheduler"] or manager["scheduler"]
+        _leave_out_marked_defaults(shown)
+        if pool.is_elastic:
+            shown["min_instances"] = pool.min_instances
+            shown["max_instances"] = pool.max_instances
+            shown["max_idle_agent_period"] = format_duration(timedelta(seconds=pool.max_idle_s))
+
+
+def _leave_out_marked_defaults(owner: dict[str, Any]) -> None:
+    section = owner["task_container_defaults"]
+    if section:
+        _leave_out_marked(TaskContainerDefaults.model_validate(section), section)
+
+
+def _leave_out_marked(model: BaseModel, document: dict[str, Any]) -> None:
+    """Remove what has no effect: `document` says nothing that is not so."""
+    for name, field in type(model).model_fields.items():
+        key = field.alias or name
+        if mark_of(field) is not None:
+            document.pop(key, None)
+            continue
+        values, shown = getattr(model, name), document.get(key)
+        if isinstance(values, BaseModel):
+            values, shown = (values,), (shown,)
+        if not isinstance(values, tuple) or shown is None:
+            continue
+        for value, below in zip(values, shown, strict=False):
+            if isinstance(value, BaseModel) and isinstance(below, dict):
+                _leave_out_marked(value, below)
 
 
 def _mask(value: Any) -> Any:

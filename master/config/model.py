@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +35,7 @@ from master.config.sections import (
 from master.core.expconf.container_defaults import merge_container_defaults
 from master.core.expconf.schema import FreeMap, Items, NonNegative, Port, Section
 from master.core.expconf.storage import CheckpointStorage
+from windlass.base.no_effect import NoEffect
 
 DEFAULT_PORT = 8080
 DEFAULT_TENSORBOARD_TIMEOUT_S = 300
@@ -47,58 +48,100 @@ def _none_yet(value: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class MasterConfig(Section):
-    """Complete and frozen. `pools()` has every pool with its effective settings."""
+    """master.yaml, complete and frozen. `pools()` has every pool with its effective settings."""
 
-    config_file: str | None = Field(default=None, exclude=True)
+    config_file: Annotated[
+        str | None, NoEffect("name the file with --config-file or DET_CONFIG_FILE")
+    ] = Field(default=None, exclude=True)
+    """This file."""
     host: str = "127.0.0.1"
     """Our own key: the address to listen on. The default is reachable from this machine only."""
     port: Port = DEFAULT_PORT
+    """The port to listen on."""
     cluster_name: str = ""
+    """Shown to users."""
     log: Log = Log()
+    """The master's own log."""
     db: Database = Database()
-    root: str | None = Field(default=None, exclude=True)
-    """Accepted and ignored: pages come with the package."""
-    cache: Cache = Cache()
-    tensorboard_timeout: NonNegative = DEFAULT_TENSORBOARD_TIMEOUT_S
-    """Seconds without use until it is stopped."""
-    notebook_timeout: NonNegative | None = None
+    """Where the state is kept."""
+    root: Annotated[str | None, NoEffect("pages come with the package")] = Field(
+        default=None, exclude=True
+    )
+    """A directory of pages."""
+    cache: Annotated[Cache, NoEffect("the master caches nothing on disk")] = Cache()
+    """Files that can be made again."""
+    tensorboard_timeout: Annotated[NonNegative, NoEffect("there are no TensorBoards yet")] = (
+        DEFAULT_TENSORBOARD_TIMEOUT_S
+    )
+    """Seconds without use until a TensorBoard is stopped."""
+    notebook_timeout: Annotated[NonNegative | None, NoEffect("there are no notebooks yet")] = None
+    """Seconds without use until a notebook is stopped. None: never."""
     launch_error: bool = True
     """Refuse, not only warn about, requests larger than their pool."""
-    enable_cors: bool = False
+    enable_cors: Annotated[
+        bool,
+        NoEffect("let a proxy before the master add the headers that pages of other sites need"),
+    ] = False
+    """Whether pages of other sites may call the API."""
     feature_switches: Items[str] = ()
+    """Reported to clients as they are."""
     reserved_ports: Items[Port] = ()
     """Never handed to tasks."""
-    integrations: MasterIntegrations = MasterIntegrations()
-    observability: Observability = Observability()
-    webhooks: MasterWebhooks = MasterWebhooks()
-    telemetry: Telemetry = Telemetry()
-    retention_policy: MasterRetentionPolicy = MasterRetentionPolicy()
-    ui_customization: UiCustomization | None = None
+    integrations: Annotated[
+        MasterIntegrations, NoEffect("the master talks to no Pachyderm; tasks may")
+    ] = MasterIntegrations()
+    """Other systems of the site."""
+    observability: Annotated[Observability, NoEffect("there are no Prometheus metrics yet")] = (
+        Observability()
+    )
+    """What monitoring reads."""
+    webhooks: Annotated[MasterWebhooks, NoEffect("there are no webhooks yet")] = MasterWebhooks()
+    """Calls to other systems when experiments change."""
+    telemetry: Annotated[Telemetry, NoEffect("nothing is ever reported to anybody")] = Telemetry()
+    """Reports about use, and traces."""
+    retention_policy: Annotated[
+        MasterRetentionPolicy, NoEffect("task logs are kept for ever, for now")
+    ] = MasterRetentionPolicy()
+    """How long task logs are kept."""
+    ui_customization: Annotated[UiCustomization | None, NoEffect("there are no pages yet")] = None
+    """How the pages look."""
     checkpoint_storage: CheckpointStorage | None = None
-    """None: a directory below the master's data directory."""
+    """Where checkpoints go. None: a directory below the master's data directory."""
     task_container_defaults: FreeMap = Field(default_factory=dict, repr=False)
-    """Raw: defaults are filled in after a pool's section was laid over it."""
+    """Under the configuration of every task; see there."""
+    # Raw: defaults are filled in after a pool's section was laid over it.
     resource_manager: ResourceManagerSection = AgentResourceManager()
+    """What all pools share."""
     resource_pools: Items[PoolSection] = (PoolSection(pool_name=DEFAULT_POOL),)
+    """Where work waits and runs."""
     additional_resource_managers: Annotated[Items[FreeMap], AfterValidator(_none_yet)] = ()
+    """Must stay empty."""
     logging: TaskLogging = Logging()
+    """Where task logs go."""
     security: MasterSecurity = MasterSecurity()
+    """Users, passwords and rights."""
     scim: SignOn | None = Field(default=None, repr=False)
+    """Refused when enabled."""
     saml: SignOn | None = Field(default=None, repr=False)
+    """Refused when enabled."""
     oidc: SignOn | None = Field(default=None, repr=False)
+    """Refused when enabled."""
     det_cloud: SignOn | None = Field(default=None, repr=False)
+    """Refused when enabled."""
     internal: Internal = Field(default=Internal(), alias="__internal")
+    """Keys of the peer's own hosted service."""
 
     _warnings: tuple[str, ...] = PrivateAttr(default=())
 
-    def model_post_init(self, context: Any) -> None:
-        if isinstance(context, Mapping):
-            self._warnings = tuple(context.get("warnings", ()))
-
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Deprecated and surprising settings, one line each."""
+        """Settings that are deprecated, that surprise or that have no effect, one line each."""
         return self._warnings
+
+    def with_warnings(self, warnings: Iterable[str]) -> MasterConfig:
+        changed = self.model_copy()
+        changed._warnings = tuple(warnings)
+        return changed
 
     def db_url(self, data_dir: Path) -> str:
         """The SQLAlchemy async URL. It may contain the password: not for logs."""

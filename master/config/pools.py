@@ -26,6 +26,7 @@ from master.core.expconf.schema import (
     Section,
 )
 from master.core.scheduler.types import SchedulerSettings
+from windlass.base.no_effect import NoEffect
 
 DEFAULT_POOL = "default"
 DEFAULT_MAX_INSTANCES = 5
@@ -36,20 +37,34 @@ PLANNED_MANAGERS = ("kubernetes", "slurm", "pbs", "dispatcher")
 PoolName: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
+_ONE_MANAGER = NoEffect(
+    "there is one resource manager; `cluster_name` at the top is shown to users"
+)
+
+
 class AgentResourceManager(Section):
     """Pools of agents."""
 
     type: Literal["agent"] = "agent"
-    cluster_name: str = "default"
-    name: str | None = None
-    """Deprecated: fills an empty cluster_name."""
-    metadata: dict[str, str] = Field(default_factory=dict)
+    """Others are refused."""
+    cluster_name: Annotated[str, _ONE_MANAGER] = "default"
+    """Its name among several."""
+    name: Annotated[str | None, _ONE_MANAGER] = None
+    """Of old releases."""
+    metadata: Annotated[dict[str, str], _ONE_MANAGER] = Field(default_factory=dict)
+    """Shown beside its name."""
     scheduler: SchedulerSection = SchedulerSection()
+    """Of every pool that has no section of its own."""
     default_aux_resource_pool: PoolName | None = None
+    """Where work without slots goes that names no pool. None: the only pool, or the one called `default`."""
     default_compute_resource_pool: PoolName | None = None
+    """Where work with slots goes that names no pool. None: the only pool, or the one called `default`."""
     no_default_resource_pools: bool = False
+    """Whoever submits must name a pool."""
     require_authentication: bool = False
-    client_ca: str = ""
+    """true is refused: agents join with a token."""
+    client_ca: Annotated[str, NoEffect("agents join with a token, not with a certificate")] = ""
+    """The authority of agents' certificates."""
 
     @model_validator(mode="after")
     def _no_false_safety(self) -> AgentResourceManager:
@@ -71,33 +86,61 @@ ResourceManagerSection: TypeAlias = Annotated[AgentResourceManager, BeforeValida
 
 
 class Budget(Section):
+    """What the machines of a pool may cost."""
+
     usd_per_hour: Annotated[Number, Field(ge=0)] | None = None
-    usd_per_month: Annotated[Number, Field(ge=0)] | None = None
+    """Of all its machines at a time."""
+    usd_per_month: Annotated[
+        Annotated[Number, Field(ge=0)] | None, NoEffect("limit the pool by usd_per_hour")
+    ] = None
+    """In a calendar month."""
 
 
 class PoolSection(Item):
     """One resource pool, as an operator writes it."""
 
     pool_name: PoolName
+    """Unique."""
     description: str = ""
+    """Shown to users."""
     max_aux_containers_per_agent: NonNegative = 100
+    """How many tasks without slots an agent takes."""
     agent_reconnect_wait: NonNegativeDuration = timedelta(seconds=25)
-    agent_reattach_enabled: bool | None = Field(default=None, exclude=True)
-    """Accepted and ignored: tasks always outlive a lost connection."""
+    """How long an agent that is lost keeps its place, and its tasks theirs."""
+    agent_reattach_enabled: Annotated[
+        bool | None, NoEffect("it is always on: tasks outlive a lost connection")
+    ] = Field(default=None, exclude=True)
+    """Whether tasks outlive a lost connection."""
     task_container_defaults: FreeMap | None = Field(default=None, repr=False)
-    """Raw, because defaults are filled in only after it was laid over the cluster's. Checked as that section is."""
+    """Over the cluster's section of that name, for tasks in this pool."""
+    # Raw, because defaults are filled in only after it was laid over the cluster's. Checked as that section is.
     scheduler: SchedulerSection | None = None
+    """Replaces the resource manager's section whole."""
     provider: ProviderSection | None = None
+    """Where its machines come from. None, and no `providers`: a static pool, of agents that come by themselves."""
     providers: Items[ProviderSection] = ()
+    """Our own key: several of them."""
     min_instances: NonNegative | None = None
+    """Machines that are kept without work. None: 0."""
     max_instances: Positive | None = None
+    """The most machines. None: 5."""
     max_idle_agent_period: PositiveDuration | None = None
-    max_agent_starting_period: PositiveDuration | None = None
+    """How long a machine without work is kept. None: 5m."""
+    max_agent_starting_period: Annotated[
+        PositiveDuration | None,
+        NoEffect("a machine of the embedded provider has as long as it takes"),
+    ] = None
+    """How long a machine may take until its agent connects. None: 20m."""
     budget: Budget = Budget()
-    on_demand_after: NonNegativeDuration = timedelta(minutes=5)
-    """How long a gang waits for spot capacity before on-demand is bought."""
-    fall_back_to: Items[str] = ()
-    """Pools that may take what this one cannot start."""
+    """Our own key: what its machines may cost."""
+    on_demand_after: Annotated[
+        NonNegativeDuration, NoEffect("no provider that is served sells spot capacity")
+    ] = timedelta(minutes=5)
+    """Our own key: how long a gang waits for spot capacity before on-demand is bought."""
+    fall_back_to: Annotated[
+        Items[str], NoEffect("work stays in the pool that it was submitted to")
+    ] = ()
+    """Our own key: pools that may take what this one cannot start."""
 
     @model_validator(mode="after")
     def _consistent(self) -> PoolSection:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from master.core.expconf.schema import NonNegative, Number, Positive, Section
 from windlass.base.durations import Duration, format_duration
+from windlass.base.no_effect import NoEffect
 
 PLANNED_PROVIDERS = ("aws", "gcp", "slurm", "hpc", "pbs")
 PROVIDERS = ("embedded",)
@@ -37,14 +38,24 @@ class EmbeddedSection(Section):
     """
 
     type: Literal["embedded"]
+    """Others are refused."""
     slots_per_instance: Positive = 1
+    """Pretended slots of each."""
     boot_time: NonNegativeDuration = timedelta(seconds=2)
     """How long an instance pretends to boot before its agent starts."""
     usd_per_hour: Annotated[Number, Field(ge=0)] = 0.0
+    """What each pretends to cost."""
     min_instances: NonNegative | None = None
+    """As in the pool."""
     max_instances: Positive | None = None
+    """As in the pool."""
     max_idle_agent_period: PositiveDuration | None = None
-    max_agent_starting_period: PositiveDuration | None = None
+    """As in the pool."""
+    max_agent_starting_period: Annotated[
+        PositiveDuration | None,
+        NoEffect("a machine of the embedded provider has as long as it takes"),
+    ] = None
+    """As in the pool."""
 
 
 def _known_type(value: Any) -> Any:

@@ -37,13 +37,18 @@ DurationOrOff: TypeAlias = Annotated[NonNegativeDuration | None, BeforeValidator
 
 
 class SchedulerSection(Section):
+    """Who starts first, and where."""
+
     type: Literal["fair_share", "priority", "round_robin"] = "fair_share"
+    """How the slots of a pool are divided."""
     fitting_policy: Literal["best", "worst"] = "best"
+    """best: fill agents that are in use; worst: spread over agents."""
     allow_heterogeneous_fits: bool = False
+    """Whether a gang may span agents of different sizes."""
     preemption: bool | None = None
     """Only for `priority`; fair_share always preempts."""
     default_priority: Priority | None = None
-    """Only for `priority`."""
+    """Only for `priority`: of jobs that name none. None: 42."""
     preempt_after: NonNegativeDuration = timedelta(minutes=10)
     """Our own key: running work is not disturbed for what new capacity can serve within this time."""
     reserve_after: DurationOrOff = timedelta(minutes=30)

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from master.core.expconf.schema import FreeMap, Integer, Item, Items, NonNegative, Section
 from windlass.base.durations import parse_duration
+from windlass.base.no_effect import NoEffect
 
 UNLIMITED_TOKEN_DAYS = 106751
 """What -1 means for token lifespans: the most days that 64 bits of nanoseconds can hold."""
@@ -22,8 +23,15 @@ OptionalSecret: TypeAlias = Annotated[str | None, Field(repr=False)]
 
 
 class Log(Section):
+    """The master's own log, on stderr."""
+
     level: Literal["trace", "debug", "info", "warn", "error", "fatal"] = "info"
+    """The least important level that is written."""
     color: bool = True
+    """Colours where stderr is a terminal; JSON lines elsewhere, always."""
+
+
+_PACKAGED = NoEffect("it comes with the package")
 
 
 def _as_text(value: Any) -> Any:
@@ -36,15 +44,25 @@ class Database(Section):
     url: OptionalSecret = None
     """Our own key: any SQLAlchemy async URL."""
     user: str | None = None
+    """PostgreSQL's role."""
     password: OptionalSecret = None
+    """Of the role."""
     host: str | None = None
+    """PostgreSQL's host; together with `name`."""
     port: Annotated[str, BeforeValidator(_as_text), Field(pattern=r"^\d{1,5}$")] = "5432"
+    """PostgreSQL's port."""
     name: str | None = None
+    """PostgreSQL's database; together with `host`."""
     ssl_mode: Literal["disable", "require", "verify-ca", "verify-full"] = "disable"
-    ssl_root_cert: str | None = None
-    migrations: str | None = Field(default=None, exclude=True)
-    """Accepted and ignored, as `views_and_triggers`."""
-    views_and_triggers: str | None = Field(default=None, exclude=True)
+    """Whether connections are encrypted, and what of the server's certificate is checked."""
+    ssl_root_cert: Annotated[
+        str | None, NoEffect("put the file at ~/.postgresql/root.crt, or name it in PGSSLROOTCERT")
+    ] = None
+    """The certificate authority of PostgreSQL."""
+    migrations: Annotated[str | None, _PACKAGED] = Field(default=None, exclude=True)
+    """A directory of the peer's."""
+    views_and_triggers: Annotated[str | None, _PACKAGED] = Field(default=None, exclude=True)
+    """A directory of the peer's."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Database:
@@ -69,36 +87,57 @@ class Database(Section):
 
 
 class Cache(Section):
+    """Files that can be made again."""
+
     cache_dir: str | None = None
+    """A directory for them."""
 
 
 class PachydermIntegration(Section):
+    """The site's Pachyderm."""
+
     address: str = ""
+    """Where it is."""
 
 
 class MasterIntegrations(Section):
+    """Other systems of the site."""
+
     pachyderm: PachydermIntegration = PachydermIntegration()
+    """The site's Pachyderm."""
 
 
 class Observability(Section):
+    """What monitoring reads."""
+
     enable_prometheus: bool = True
+    """Whether the master has pages for Prometheus."""
 
 
 class MasterWebhooks(Section):
+    """Calls to other systems when experiments change."""
+
     base_url: str = ""
+    """Where links in messages lead."""
     signing_key: OptionalSecret = None
-    """None: drawn anew at each start."""
+    """Signs what is sent. None: drawn anew at each start."""
 
 
 class Telemetry(Section):
     """Accepted so that files stay valid. Windlass itself reports to nobody; OpenTelemetry is the site's own."""
 
     enabled: bool = True
+    """Whether use is reported to the makers."""
     segment_master_key: OptionalSecret = None
+    """A key of a reporting service."""
     segment_webui_key: OptionalSecret = None
+    """A key of a reporting service."""
     otel_enabled: bool = False
+    """Whether traces go to OpenTelemetry."""
     otel_endpoint: str = "localhost:4317"
+    """Where traces go."""
     cluster_id: str | None = None
+    """Set by the master."""
 
 
 _CRON_FIELD = re.compile(r"[0-9A-Za-z*/,?#-]+")
@@ -118,34 +157,57 @@ def _check_schedule(value: str) -> str:
 
 
 class MasterRetentionPolicy(Section):
+    """How long task logs are kept."""
+
     log_retention_days: Annotated[Integer, Field(ge=-1, le=32767)] | None = None
     """-1 and None: for ever. 0: at the next cleanup."""
     schedule: Annotated[str, AfterValidator(_check_schedule)] | None = None
+    """When old logs are deleted: a duration, or five cron fields."""
 
 
 class LogoPaths(Section):
+    """Files of the site's logo."""
+
     dark_horizontal: str | None = None
+    """Wide, for dark pages."""
     dark_vertical: str | None = None
+    """High, for dark pages."""
     light_horizontal: str | None = None
+    """Wide, for light pages."""
     light_vertical: str | None = None
+    """High, for light pages."""
 
 
 class UiCustomization(Section):
+    """How the pages look."""
+
     logo_paths: LogoPaths | None = None
+    """The site's logo."""
+
+
+_AGENT_USER = NoEffect("tasks run as the user that the agent runs as")
 
 
 class DefaultTask(Section):
     """Who tasks run as where nobody said otherwise."""
 
-    uid: NonNegative = 0
-    gid: NonNegative = 0
+    uid: Annotated[NonNegative, _AGENT_USER] = 0
+    """Number of the user."""
+    gid: Annotated[NonNegative, _AGENT_USER] = 0
+    """Number of the group."""
     user: str = "root"
-    group: str = "root"
+    """Name of the user: what `$AGENT_USER` in a `work_dir` stands for. Tasks run as the agent's own user."""
+    group: Annotated[str, _AGENT_USER] = "root"
+    """Name of the group."""
 
 
 class Tls(Section):
+    """Refused: put a TLS proxy before the master."""
+
     cert: str = ""
+    """Must stay empty."""
     key: Secret = ""
+    """Must stay empty."""
 
     @model_validator(mode="after")
     def _not_yet(self) -> Tls:
@@ -159,8 +221,12 @@ class Tls(Section):
 
 
 class Ssh(Section):
+    """The keys that shells are opened with."""
+
     key_type: Literal["RSA", "ECDSA", "ED25519"] = "ED25519"
+    """Kind of the keys."""
     rsa_key_size: Annotated[Integer, Field(ge=0, le=16384)] = 0
+    """Bits; for RSA 1 to 16384."""
 
     @model_validator(mode="after")
     def _rsa_needs_a_size(self) -> Ssh:
@@ -170,8 +236,12 @@ class Ssh(Section):
 
 
 class AssignRole(Section):
+    """The role that whoever creates a workspace gets in it."""
+
     enabled: bool = True
+    """Whether there is one."""
     role_id: Annotated[Integer, Field(gt=0)] = 2
+    """Which."""
 
 
 def _basic_only(value: str) -> str:
@@ -181,20 +251,36 @@ def _basic_only(value: str) -> str:
     return value
 
 
+_NO_ROLES = NoEffect("there are no roles yet")
+
+
 class Authz(Section):
+    """Who may do what."""
+
     type: Annotated[Literal["basic", "rbac"], AfterValidator(_basic_only)] = "basic"
-    fallback: Literal["basic", "rbac"] = "basic"
-    rbac_ui_enabled: bool | None = None
-    workspace_creator_assign_role: AssignRole = AssignRole()
-    strict_job_queue_control: bool = False
+    """basic: owners and administrators change things, everybody reads. rbac is refused."""
+    fallback: Annotated[Literal["basic", "rbac"], _NO_ROLES] = "basic"
+    """What applies where `type` cannot."""
+    rbac_ui_enabled: Annotated[bool | None, _NO_ROLES] = None
+    """Whether pages show roles."""
+    workspace_creator_assign_role: Annotated[AssignRole, _NO_ROLES] = AssignRole()
+    """The role that whoever creates a workspace gets in it."""
+    strict_job_queue_control: Annotated[
+        bool, NoEffect("who may move jobs in the queue is not configurable yet")
+    ] = False
+    """Whether only administrators move jobs in the queue."""
 
 
 Days: TypeAlias = Annotated[Integer, Field(ge=-1, le=UNLIMITED_TOKEN_DAYS)]
 
 
 class TokenLifespan(Section):
+    """How long access tokens of users are valid."""
+
     default_lifespan_days: Days = 30
+    """Of a token for which nobody said. -1: without end."""
     max_lifespan_days: Days = 30
+    """The longest that may be asked for. -1: without end."""
 
     @model_validator(mode="after")
     def _ordered(self) -> TokenLifespan:
@@ -208,13 +294,20 @@ def _days(value: int) -> int:
 
 
 class MasterSecurity(Section):
+    """Users, passwords and rights."""
+
     default_task: DefaultTask = DefaultTask()
+    """Who tasks run as where nobody said otherwise."""
     tls: Tls = Tls()
-    ssh: Ssh = Ssh()
+    """Refused: put a TLS proxy before the master."""
+    ssh: Annotated[Ssh, NoEffect("there are no shells yet")] = Ssh()
+    """The keys that shells are opened with."""
     authz: Authz = Authz()
+    """Who may do what."""
     initial_user_password: Secret = ""
     """For the users `determined` and `admin`, at the first start only."""
-    token: TokenLifespan = TokenLifespan()
+    token: Annotated[TokenLifespan, NoEffect("there are no access tokens yet")] = TokenLifespan()
+    """How long access tokens of users are valid."""
 
 
 def refuse_if_enabled(value: Any) -> Any:
@@ -238,26 +331,47 @@ class Logging(Section):
     """Where task logs go: our own log store."""
 
     type: Literal["default"] = "default"
+    """elastic is refused."""
 
 
 TaskLogging: TypeAlias = Annotated[Logging, BeforeValidator(_default_logging)]
 
 
 class ProxiedServer(Item):
+    """Another server behind the master's address."""
+
     path_prefix: str
+    """Which paths go there."""
     destination: str
+    """URL with a port."""
 
 
 class ExternalSessions(Section):
+    """Sessions that another service opens."""
+
     login_uri: str = ""
+    """Where users log in."""
     logout_uri: str = ""
+    """Where users log out."""
     invalidation_uri: str = ""
+    """Tells which sessions have ended."""
     jwt_key: Secret = ""
+    """Verifies the sessions."""
     org_id: str = ""
+    """The organisation they must belong to."""
     cluster_id: str = ""
+    """The cluster they must belong to."""
+
+
+_HOSTED = NoEffect("it belongs to the peer's hosted service")
 
 
 class Internal(Section):
-    audit_logging_enabled: bool = False
-    external_sessions: ExternalSessions = ExternalSessions()
-    proxied_servers: Items[ProxiedServer] = ()
+    """Keys of the peer's own hosted service."""
+
+    audit_logging_enabled: Annotated[bool, _HOSTED] = False
+    """Whether calls are logged for audits."""
+    external_sessions: Annotated[ExternalSessions, _HOSTED] = ExternalSessions()
+    """Sessions that another service opens."""
+    proxied_servers: Annotated[Items[ProxiedServer], _HOSTED] = ()
+    """Other servers behind the master's address."""

@@ -15,6 +15,7 @@ from rm_backends.base import AllocationRequest, JobOrder, ResourceManager
 from windlass.base.clock import Clock
 from windlass.base.errors import NotFound, Unsatisfiable
 from windlass.base.ids import Ids
+from windlass.base.no_effect import keys_without_effect
 
 log = structlog.get_logger(__name__)
 
@@ -28,6 +29,9 @@ class Checked:
     config: ExperimentConfig
     settings: RunSettings
     warnings: tuple[str, ...] = ()
+    """Words that the published client knows."""
+    config_warnings: tuple[str, ...] = ()
+    """Sentences about keys of the config that have no effect."""
 
 
 class Admission:
@@ -54,7 +58,12 @@ class Admission:
         pool = self._policy.pool_of(wanted, aux=aux, what="experiment configuration")
         config = complete(raw, defaults=self._policy.defaults[pool], seed=seed, name=name)
         settings = run_settings(config, pool)
-        return Checked(config=config, settings=settings, warnings=self.check_fits(settings))
+        return Checked(
+            config=config,
+            settings=settings,
+            warnings=self.check_fits(settings),
+            config_warnings=tuple(keys_without_effect(config, raw)),
+        )
 
     def check_pool(self, settings: RunSettings) -> None:
         """Whether an experiment may move to the pool of `settings`. Raises NotFound, Unsatisfiable."""

@@ -31,6 +31,7 @@ class Created:
     experiment_id: int
     config: ExperimentConfig
     warnings: tuple[str, ...] = ()
+    config_warnings: tuple[str, ...] = ()
 
 
 def experiment_row(

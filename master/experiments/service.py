@@ -99,7 +99,12 @@ class ExperimentService:
             self._parts, state, owner_name=new.owner_name, workspace_id=project["workspace_id"]
         )
         await live.create(begin, lambda: self.roots.register(live))
-        return Created(experiment_id=state.id, config=checked.config, warnings=checked.warnings)
+        return Created(
+            experiment_id=state.id,
+            config=checked.config,
+            warnings=checked.warnings,
+            config_warnings=checked.config_warnings,
+        )
 
     async def _context(self, new: NewExperiment) -> tuple[str | None, Listing]:
         """The blob of the model definition and what is in it. Raises NotFound for an unknown `blob_of`."""

@@ -17,6 +17,7 @@ from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLog
 from master.core.expconf.command import WHAT, CommandConfig, complete_command
+from master.core.expconf.normalise import normalise
 from master.core.jobs import SetPriority
 from master.core.reasons import Reason
 from master.core.visibility import EVERYTHING
@@ -39,6 +40,7 @@ from windlass.base.errors import (
     Unsatisfiable,
 )
 from windlass.base.ids import Ids
+from windlass.base.no_effect import keys_without_effect
 
 log = structlog.get_logger(__name__)
 
@@ -64,6 +66,9 @@ class Checked:
     config: CommandConfig
     pool: str
     warnings: tuple[str, ...] = ()
+    """Words that the published client knows."""
+    config_warnings: tuple[str, ...] = ()
+    """Sentences about keys of the config that have no effect."""
 
 
 class CommandService:
@@ -107,14 +112,24 @@ class CommandService:
         )
         resources = config.resources.model_copy(update={"resource_pool": pool})
         config = _with_work_dir(config.model_copy(update={"resources": resources}), new)
+        return Checked(
+            id=id_,
+            config=config,
+            pool=pool,
+            warnings=self._check_fits(config, pool),
+            config_warnings=tuple(keys_without_effect(config, normalise(new.config))),
+        )
+
+    def _check_fits(self, config: CommandConfig, pool: str) -> tuple[str, ...]:
+        """Warnings, if what could never run is accepted here at all. Raises Unsatisfiable."""
         try:
             self._allocations.rm.check(self._probe(config, pool))
         except Unsatisfiable as error:
             if self._policy.launch_error:
                 raise
             log.warning("command may never run", reason=error.message)
-            return Checked(id=id_, config=config, pool=pool, warnings=(SLOTS_EXCEEDED,))
-        return Checked(id=id_, config=config, pool=pool)
+            return (SLOTS_EXCEEDED,)
+        return ()
 
     async def launch(self, new: NewCommand) -> Checked:
         """Check, store the files, then write command, task and request in one commit."""

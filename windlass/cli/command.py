@@ -102,6 +102,8 @@ def run(
         answer = client.run_command(document, packed.files)
     for warning in answer.get("warnings") or []:
         notice(f"warning: {_WARNINGS.get(warning, warning)}")
+    for sentence in answer.get("configWarnings") or []:
+        notice(f"warning: {sentence}")
     command = answer["command"]
     if detach:
         typer.echo(command["id"])

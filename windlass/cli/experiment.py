@@ -82,6 +82,8 @@ def create(
     experiment_id = int(answer["experiment"]["id"])
     for warning in answer.get("warnings") or []:
         notice(f"warning: {_WARNINGS.get(warning, warning)}")
+    for sentence in answer.get("configWarnings") or []:
+        notice(f"warning: {sentence}")
     if as_json:
         print_json(answer)
     else:

@@ -92,7 +92,7 @@ class Client:
         project_id: int | None = None,
         template: str | None = None,
     ) -> Json:
-        """Submit. `config` is YAML text. Returns {"experiment", "config", "warnings"}."""
+        """Submit. `config` is YAML text. Returns {"experiment", "config", "warnings", "configWarnings"}."""
         return self.session.post(
             "/api/v1/experiments",
             {
@@ -212,7 +212,7 @@ class Client:
         yield from self._logs(f"/api/v1/tasks/{task_id}/logs", follow, head, tail)
 
     def run_command(self, config: Json, files: Sequence[FileEntry] = ()) -> Json:
-        """Start a command. Returns {"command", "config", "warnings"}."""
+        """Start a command. Returns {"command", "config", "warnings", "configWarnings"}."""
         body = {"config": config, "files": [file.to_json() for file in files]}
         return self.session.post("/api/v1/commands", body)
 

@@ -76,7 +76,8 @@ async def launch(request: Request, principal: User, visible: Visible, api: TheAp
         checked = await commands.launch(new)
         command = await _command_json(api, checked.id, visible)
     config = finite(checked.config.to_json())
-    return reply({"command": command, "config": config, "warnings": checked.warnings})
+    answer = {"command": command, "config": config, "warnings": checked.warnings}
+    return reply({**answer, "configWarnings": checked.config_warnings})
 
 
 class ListCommands(Paging):

@@ -61,7 +61,7 @@ async def create(request: Request, principal: User, visible: Visible, api: TheAp
     if body.validate_only:
         checked = await asyncio.to_thread(experiments.check, body.config)
         answer = {"experiment": wire.nothing(), "config": None, "warnings": checked.warnings}
-        return reply(answer)
+        return reply({**answer, "configWarnings": checked.config_warnings})
     parent = body.parent_id or None
     created = await experiments.create(
         NewExperiment(
@@ -76,7 +76,8 @@ async def create(request: Request, principal: User, visible: Visible, api: TheAp
     )
     experiment = await experiment_json(api, created.experiment_id, visible)
     config = finite(created.config.to_json())
-    return reply({"experiment": experiment, "config": config, "warnings": created.warnings})
+    answer = {"experiment": experiment, "config": config, "warnings": created.warnings}
+    return reply({**answer, "configWarnings": created.config_warnings})
 
 
 @router.get("/api/v1/experiments/{experiment_id}")

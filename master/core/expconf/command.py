@@ -11,16 +11,23 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from master.core.expconf.container_defaults import experiment_layer
-from master.core.expconf.environment import BindMount, Device, Environment, ShmSize
+from master.core.expconf.environment import (
+    NO_CONTAINERS,
+    BindMount,
+    Device,
+    Environment,
+    ShmSize,
+)
 from master.core.expconf.errors import explain, json_kind
 from master.core.expconf.experiment import ROOT
 from master.core.expconf.merging import merge
 from master.core.expconf.normalise import normalise
 from master.core.expconf.reading import ClusterDefaults
 from master.core.expconf.schema import Items, NonNegative, Number, Priority, Section
-from master.core.expconf.sections import Pbs, Slurm
+from master.core.expconf.sections import NATIVE_PARALLEL, NO_BATCH_SYSTEM, Pbs, Slurm
 from windlass.base.durations import Duration, format_duration
 from windlass.base.errors import InvalidConfig
+from windlass.base.no_effect import NoEffect
 
 WHAT = "command configuration"
 
@@ -57,36 +64,56 @@ def _not_negative(value: timedelta) -> timedelta:
 
 
 class CommandResources(Section):
+    """What the command gets, and its place in the queue."""
+
     slots: NonNegative = 1
     """0: an auxiliary command, on CPUs."""
-    max_slots: NonNegative | None = None
-    """Accepted and kept: a command never holds more than its slots."""
+    max_slots: Annotated[
+        NonNegative | None, NoEffect("a command never holds more than its slots")
+    ] = None
+    """One file may serve experiments too."""
     weight: Annotated[Number, Field(gt=0)] = 1.0
+    """Of its share in a pool with fair_share."""
     priority: Priority | None = None
+    """1 (most important) to 99. None: the pool's default."""
     resource_pool: str = ""
     """Empty: the cluster's default pool."""
-    shm_size: ShmSize | None = None
+    shm_size: Annotated[ShmSize | None, NO_CONTAINERS] = None
+    """Bytes of /dev/shm, or a size such as "64MiB"."""
     is_single_node: Annotated[bool, AfterValidator(_single_node)] = True
-    native_parallel: bool = False
-    devices: Items[Device] = ()
+    """false is refused."""
+    native_parallel: Annotated[bool, NATIVE_PARALLEL] = False
+    """Of old releases."""
+    devices: Annotated[Items[Device], NO_CONTAINERS] = ()
+    """Device files that the container gets."""
 
 
 class CommandConfig(Section):
-    """Complete and frozen. `to_json` is what the REST API shows as the command's `config`."""
+    """A command, complete and frozen. `to_json` is what the REST API shows as the command's `config`."""
 
     description: str
+    """Shown to users. Without one: Command (eight letters)."""
     entrypoint: Annotated[Items[str], BeforeValidator(_arguments)] | None = None
     """One string is run by `/bin/sh -c`, several are the argument vector. None: only the startup hooks run."""
     resources: CommandResources = CommandResources()
+    """What it gets, and its place in the queue."""
     environment: Environment = Environment()
+    """Where it runs."""
     bind_mounts: Items[BindMount] = ()
-    slurm: Slurm = Slurm()
-    pbs: Pbs = Pbs()
+    """Directories of the agent's machine in the task."""
+    slurm: Annotated[Slurm, NO_BATCH_SYSTEM] = Slurm()
+    """For jobs of Slurm."""
+    pbs: Annotated[Pbs, NO_BATCH_SYSTEM] = Pbs()
+    """For jobs of PBS."""
     work_dir: str | None = None
-    """None: the task's own, where the files that came with the command are."""
-    debug: bool = False
-    idle_timeout: Annotated[Duration, AfterValidator(_not_negative)] | None = None
-    """Accepted and kept, as one file may serve notebooks too: a command ends when its program does."""
+    """Where it starts. None: the task's own directory, where the files that came with the command are."""
+    debug: Annotated[bool, NoEffect("a command prints what its program does, nothing more")] = False
+    """One file may serve experiments too."""
+    idle_timeout: Annotated[
+        Annotated[Duration, AfterValidator(_not_negative)] | None,
+        NoEffect("a command ends when its program does"),
+    ] = None
+    """One file may serve notebooks too."""
 
     def to_json(self) -> dict[str, Any]:
         """Every key with its value or default, JSON-able, in a new dict."""

@@ -8,54 +8,89 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from master.core.expconf.environment import (
+    NO_CONTAINERS,
+    NO_KUBERNETES,
     BindMount,
     Device,
     EnvironmentVariables,
     Image,
     RegistryAuth,
 )
-from master.core.expconf.experiment import DEFAULT_PREEMPTION_TIMEOUT_S
+from master.core.expconf.experiment import DEFAULT_PREEMPTION_TIMEOUT_S, NO_LOG_POLICIES
 from master.core.expconf.log_policies import LogPolicy, check_names, merge_log_policies
 from master.core.expconf.merging import merge_items
 from master.core.expconf.normalise import DEVICE_TYPES, normalise_container_defaults
 from master.core.expconf.schema import FreeMap, Items, NonNegative, Positive, Section
-from master.core.expconf.sections import Pbs, Slurm
+from master.core.expconf.sections import NO_BATCH_SYSTEM, Pbs, Slurm
+from windlass.base.no_effect import NoEffect
 
 DEFAULT_SHM_SIZE_BYTES = 4 * 1024**3
 _PORT_RANGE = r"^(\d{1,5}:\d{1,5})?$"
 
 
+NO_INTERFACES = NoEffect("set NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME in environment_variables")
+NO_PORT_RANGES = NoEffect("libraries choose their ports themselves")
+
+
 class KubernetesDefaults(Section):
+    """For pods."""
+
     max_slots_per_pod: NonNegative | None = None
+    """The most slots of one."""
 
 
 class TaskContainerDefaults(Section):
-    """Complete, defaults filled in. Merge raw sections first: a default must not win over the cluster's value."""
+    """What lies under every task's configuration, complete.
 
-    shm_size_bytes: Positive = DEFAULT_SHM_SIZE_BYTES
-    network_mode: Annotated[str, Field(min_length=1)] = "bridge"
-    dtrain_network_interface: str | None = None
-    nccl_port_range: Annotated[str, Field(pattern=_PORT_RANGE)] = ""
-    gloo_port_range: Annotated[str, Field(pattern=_PORT_RANGE)] = ""
-    image: Image | None = None
+    Merge raw sections first: a default must not win over the cluster's value.
+    """
+
+    shm_size_bytes: Annotated[Positive, NO_CONTAINERS] = DEFAULT_SHM_SIZE_BYTES
+    """Of /dev/shm."""
+    network_mode: Annotated[str, Field(min_length=1), NO_CONTAINERS] = "bridge"
+    """The container's network."""
+    dtrain_network_interface: Annotated[str | None, NO_INTERFACES] = None
+    """Over which containers of one trial talk."""
+    nccl_port_range: Annotated[str, Field(pattern=_PORT_RANGE), NO_PORT_RANGES] = ""
+    """MIN:MAX."""
+    gloo_port_range: Annotated[str, Field(pattern=_PORT_RANGE), NO_PORT_RANGES] = ""
+    """MIN:MAX."""
+    image: Annotated[Image | None, NO_CONTAINERS] = None
+    """The container image: one name, or one by the kind of slot."""
     environment_variables: EnvironmentVariables | None = None
-    force_pull_image: bool = False
-    registry_auth: RegistryAuth | None = None
-    add_capabilities: Items[str] = ()
-    drop_capabilities: Items[str] = ()
-    devices: Items[Device] = ()
+    """`NAME=VALUE` lines: one list, or one by the kind of slot."""
+    force_pull_image: Annotated[bool, NO_CONTAINERS] = False
+    """Pull the image even if the machine has it."""
+    registry_auth: Annotated[RegistryAuth | None, NO_CONTAINERS] = None
+    """Credentials of the image's registry."""
+    add_capabilities: Annotated[Items[str], NO_CONTAINERS] = ()
+    """Linux capabilities that the container gets."""
+    drop_capabilities: Annotated[Items[str], NO_CONTAINERS] = ()
+    """Linux capabilities that the container loses."""
+    devices: Annotated[Items[Device], NO_CONTAINERS] = ()
+    """Device files that the container gets."""
     bind_mounts: Items[BindMount] = ()
+    """Directories of the agent's machine in the task."""
     work_dir: str | None = None
+    """Where commands start that bring no files."""
     startup_hook: str = ""
     """Run by bash while a task is set up."""
-    log_policies: Annotated[Items[LogPolicy], AfterValidator(check_names)] = ()
+    log_policies: Annotated[Items[LogPolicy], AfterValidator(check_names), NO_LOG_POLICIES] = ()
+    """What to do when a line of a task's log matches."""
     preemption_timeout: NonNegative = DEFAULT_PREEMPTION_TIMEOUT_S
-    cpu_pod_spec: FreeMap | None = None
-    gpu_pod_spec: FreeMap | None = None
-    checkpoint_gc_pod_spec: FreeMap | None = None
-    kubernetes: KubernetesDefaults = KubernetesDefaults()
-    slurm: Slurm = Slurm()
-    pbs: Pbs = Pbs()
+    """Seconds a preempted trial gets to checkpoint and leave."""
+    cpu_pod_spec: Annotated[FreeMap | None, NO_KUBERNETES] = None
+    """The pod of tasks without slots."""
+    gpu_pod_spec: Annotated[FreeMap | None, NO_KUBERNETES] = None
+    """The pod of tasks with slots."""
+    checkpoint_gc_pod_spec: Annotated[FreeMap | None, NO_KUBERNETES] = None
+    """The pod that deletes checkpoints."""
+    kubernetes: Annotated[KubernetesDefaults, NO_KUBERNETES] = KubernetesDefaults()
+    """For pods."""
+    slurm: Annotated[Slurm, NO_BATCH_SYSTEM] = Slurm()
+    """For jobs of Slurm."""
+    pbs: Annotated[Pbs, NO_BATCH_SYSTEM] = Pbs()
+    """For jobs of PBS."""
 
 
 def merge_container_defaults(pool: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:

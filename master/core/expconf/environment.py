@@ -8,6 +8,14 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from master.core.expconf.schema import FreeMap, Integer, Item, Items, NonNegative, Port, Section
+from windlass.base.no_effect import NoEffect
+
+NO_CONTAINERS = NoEffect(
+    "tasks run as processes on the agent's machine, with its Python: there are no containers yet"
+)
+PRIVATE = NoEffect("mounts are always private")
+NO_KUBERNETES = NoEffect("there is no Kubernetes resource manager yet")
+NO_PROXY = NoEffect("there is no proxy into tasks yet")
 
 CPU_IMAGE = CUDA_IMAGE = "determinedai/pytorch-ngc-dev:0736b6d"
 ROCM_IMAGE = "determinedai/environments:rocm-5.6-pytorch-1.3-tf-2.10-rocm-mpich-0736b6d"
@@ -17,47 +25,76 @@ class Image(Section):
     """The container image by the kind of slot the task gets."""
 
     cpu: str = CPU_IMAGE
+    """Of tasks without GPUs."""
     cuda: str = CUDA_IMAGE
+    """Of tasks with NVIDIA GPUs."""
     rocm: str = ROCM_IMAGE
+    """Of tasks with AMD GPUs."""
 
 
 class EnvironmentVariables(Section):
     """`NAME=VALUE` lines by the kind of slot; a later line of the same name wins."""
 
     cpu: Items[str] = ()
+    """Of tasks without GPUs."""
     cuda: Items[str] = ()
+    """Of tasks with NVIDIA GPUs."""
     rocm: Items[str] = ()
+    """Of tasks with AMD GPUs."""
 
 
 class RegistryAuth(Section):
     """Credentials of an image registry. Taken whole from one document, never mixed."""
 
     username: str | None = None
+    """Who logs in."""
     password: str | None = Field(default=None, repr=False)
+    """Of that user."""
     auth: str | None = Field(default=None, repr=False)
+    """User and password in base64, instead of both."""
     email: str | None = None
+    """Of that user."""
     serveraddress: str | None = None
+    """The registry; `server` is read as the same."""
     identitytoken: str | None = Field(default=None, repr=False)
+    """Instead of a password."""
     registrytoken: str | None = Field(default=None, repr=False)
+    """Instead of a password."""
 
 
 class ProxyPort(Item):
+    """A port of the task that the master's proxy reaches."""
+
     proxy_port: Port
+    """The port in the task."""
     proxy_tcp: bool = False
+    """Plain TCP instead of HTTP."""
     unauthenticated: bool = False
+    """Without a login."""
     default_service_id: bool = False
+    """Internal: reachable by the task's id alone."""
 
 
 class Environment(Section):
-    image: Image = Image()
+    """Where a task runs."""
+
+    image: Annotated[Image, NO_CONTAINERS] = Image()
+    """The container image: one name, or one by the kind of slot (`gpu` is read as `cuda`)."""
     environment_variables: EnvironmentVariables = EnvironmentVariables()
-    force_pull_image: bool = False
-    registry_auth: RegistryAuth | None = None
-    add_capabilities: Items[str] = ()
-    drop_capabilities: Items[str] = ()
-    ports: dict[str, Integer] = Field(default_factory=dict)
-    proxy_ports: Items[ProxyPort] = ()
-    pod_spec: FreeMap | None = None
+    """`NAME=VALUE` lines: one list, or one by the kind of slot."""
+    force_pull_image: Annotated[bool, NO_CONTAINERS] = False
+    """Pull the image even if the machine has it."""
+    registry_auth: Annotated[RegistryAuth | None, NO_CONTAINERS] = None
+    """Credentials of the image's registry."""
+    add_capabilities: Annotated[Items[str], NO_CONTAINERS] = ()
+    """Linux capabilities that the container gets."""
+    drop_capabilities: Annotated[Items[str], NO_CONTAINERS] = ()
+    """Linux capabilities that the container loses."""
+    ports: Annotated[dict[str, Integer], NO_PROXY] = Field(default_factory=dict)
+    """Ports of the task by name."""
+    proxy_ports: Annotated[Items[ProxyPort], NO_PROXY] = ()
+    """Ports of the task that the master's proxy reaches."""
+    pod_spec: Annotated[FreeMap | None, NO_KUBERNETES] = None
     """A Kubernetes pod, not looked into here."""
 
 
@@ -77,15 +114,24 @@ class BindMount(Item):
     """A host directory in the task. A relative container path is below the work directory."""
 
     host_path: Annotated[str, AfterValidator(_absolute)]
+    """Absolute, on the agent's machine."""
     container_path: Annotated[str, AfterValidator(_not_dot)]
+    """Where the task sees it."""
     read_only: bool = False
-    propagation: str = "rprivate"
+    """The task may not write there."""
+    propagation: Annotated[str, PRIVATE] = "rprivate"
+    """Whether later mounts below it are seen on the other side."""
 
 
 class Device(Item):
+    """A device file; `host:container[:mode]` is read as the same."""
+
     host_path: str
+    """On the agent's machine."""
     container_path: str
+    """Where the task sees it."""
     mode: str = "mrw"
+    """m: make, r: read, w: write."""
 
     @model_validator(mode="before")
     @classmethod

@@ -23,16 +23,23 @@ HYPERPARAMETER_TYPES = ("int", "double", "log", "const", "categorical")
 
 
 class Const(Item):
+    """The same in every trial; a bare value is read as this."""
+
     type: Literal["const"]
+    """This kind."""
     val: Any
+    """Any JSON."""
 
 
 class Int(Item):
     """An integer from minval to maxval, both included."""
 
     type: Literal["int"]
+    """This kind."""
     minval: Integer
+    """The smallest."""
     maxval: Integer
+    """The largest."""
     count: Positive | None = None
     """Points of a grid; other searches ignore it."""
 
@@ -46,9 +53,13 @@ class Double(Item):
     """A number from minval up to, not including, maxval."""
 
     type: Literal["double"]
+    """This kind."""
     minval: Number
+    """The smallest."""
     maxval: Number
+    """The bound above; a grid reaches it."""
     count: Positive | None = None
+    """Points of a grid; other searches ignore it."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Double:
@@ -60,10 +71,15 @@ class Log(Item):
     """`base ** x` for x uniform in minval..maxval: the bounds are exponents."""
 
     type: Literal["log"]
+    """This kind."""
     minval: Number
+    """The smallest exponent."""
     maxval: Number
+    """The largest exponent."""
     base: Annotated[Number, Field(gt=0)]
+    """What is raised to it."""
     count: Positive | None = None
+    """Points of a grid; other searches ignore it."""
 
     @model_validator(mode="after")
     def _checked(self) -> Log:
@@ -79,8 +95,12 @@ class Log(Item):
 
 
 class Categorical(Item):
+    """One of a list."""
+
     type: Literal["categorical"]
+    """This kind."""
     vals: Annotated[Items[Any], Field(min_length=1)]
+    """Any JSON each."""
 
 
 def _check_ordered(minval: float, maxval: float) -> None:

@@ -16,8 +16,11 @@ class Length(Section):
     """An amount in one unit. Written with that unit only: the harness takes the single value it finds."""
 
     batches: NonNegative | None = None
+    """In batches."""
     records: NonNegative | None = None
+    """In records."""
     epochs: NonNegative | None = None
+    """In epochs, of `records_per_epoch`."""
 
     @model_validator(mode="after")
     def _one_unit(self) -> Length:
@@ -42,8 +45,11 @@ class MaxLength(Length):
     """The length of a whole trial: at least one unit."""
 
     batches: Positive | None = None
+    """In batches."""
     records: Positive | None = None
+    """In records."""
     epochs: Positive | None = None
+    """In epochs, of `records_per_epoch`."""
 
 
 def _form(value: Any) -> str | None:

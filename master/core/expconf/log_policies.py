@@ -20,8 +20,11 @@ class LogPolicy(Section):
     """A name alone disables the policy of that name."""
 
     name: str | None = None
+    """Unique."""
     pattern: str | None = None
+    """A regular expression."""
     action: Literal["cancel_retries", "exclude_node"] | None = None
+    """cancel_retries: the next failure is final; exclude_node: not on that machine again. None: shown with the run."""
 
     @field_validator("pattern")
     @classmethod

@@ -58,7 +58,7 @@ def check(document: Mapping[str, Any]) -> dict[str, Any]:
     _, problems = _validate(result, partial=True)
     if problems:
         raise InvalidConfig(problems, what=WHAT)
-    return {key: value for key, value in result.items() if key not in IGNORED_KEYS}
+    return result
 
 
 def complete(

@@ -17,6 +17,7 @@ from master.core.expconf.schema import (
     Section,
     member_of,
 )
+from windlass.base.no_effect import NoEffect
 
 REMOVED_SEARCHERS = ("custom", "adaptive", "adaptive_simple", "sync_halving")
 """Names that old experiments carry; they parse, with any keys, and are refused for new experiments."""
@@ -30,60 +31,104 @@ DEFAULT_CONCURRENCY = 16
 Divisor: TypeAlias = Annotated[Number, Field(gt=1)]
 
 
+STOP_ONCE = NoEffect("only the stopping form of ASHA exists")
+NO_WARM_START = NoEffect("every trial starts from the beginning, for now")
+
+
 class SearcherBase(Section):
+    """What all searchers have in common."""
+
     metric: str
+    """The validation metric that trials are compared by."""
     smaller_is_better: bool = True
-    source_trial_id: Integer | None = None
+    """false: the larger."""
+    source_trial_id: Annotated[Integer | None, NO_WARM_START] = None
     """Warm start from this trial's best checkpoint. Wins over `source_checkpoint_uuid`."""
-    source_checkpoint_uuid: str | None = None
+    source_checkpoint_uuid: Annotated[str | None, NO_WARM_START] = None
+    """Warm start from this checkpoint."""
 
 
 class SingleSearcher(SearcherBase):
+    """One trial."""
+
     name: Literal["single"]
+    """This searcher."""
     max_length: LengthOrUnits | None = None
+    """How long the trial trains; read by the program in the task."""
 
 
 class RandomSearcher(SearcherBase):
+    """Samples of the space; each trains to its own end."""
+
     name: Literal["random"]
+    """This searcher."""
     max_trials: Positive
+    """How many samples."""
     max_concurrent_trials: NonNegative = DEFAULT_CONCURRENCY
     """0: all at once."""
     max_length: LengthOrUnits | None = None
+    """How long each trial trains; read by the program in the task."""
 
 
 class GridSearcher(SearcherBase):
+    """Every point of the space; each trains to its own end."""
+
     name: Literal["grid"]
+    """This searcher."""
     max_concurrent_trials: NonNegative = DEFAULT_CONCURRENCY
+    """0: all at once."""
     max_length: LengthOrUnits | None = None
+    """How long each trial trains; read by the program in the task."""
 
 
 class AsyncHalvingSearcher(SearcherBase):
+    """Samples of the space; those that lag behind at a rung are stopped."""
+
     name: Literal["async_halving"]
+    """This searcher."""
     num_rungs: Positive
+    """How often trials are compared; the last rung is `max_time`."""
     max_trials: Positive
+    """How many samples."""
     divisor: Divisor = 4.0
+    """One in so many goes on from a rung; each rung is so many times longer than the one before."""
     max_concurrent_trials: NonNegative = DEFAULT_CONCURRENCY
+    """0: all at once."""
     max_time: Positive
-    """In units of `time_metric`."""
+    """How long the best trials train, in units of `time_metric`."""
     time_metric: str
+    """The validation metric that says how far a trial is."""
     max_length: MaxLength | None = None
-    stop_once: bool = False
-    """Accepted and ignored: only the stopping form exists."""
+    """Of old releases; read by the program in the task."""
+    stop_once: Annotated[bool, STOP_ONCE] = False
+    """Of old releases."""
 
 
 class AdaptiveAshaSearcher(SearcherBase):
+    """Several searches with async_halving side by side, from bold to careful."""
+
     name: Literal["adaptive_asha"]
+    """This searcher."""
     max_trials: Positive
+    """How many samples."""
     max_time: Positive
+    """How long the best trials train, in units of `time_metric`."""
     time_metric: str
+    """The validation metric that says how far a trial is."""
     mode: Literal["aggressive", "standard", "conservative"] = "standard"
+    """How many of the searches stop trials early."""
     divisor: Divisor = 4.0
+    """One in so many goes on from a rung; each rung is so many times longer than the one before."""
     max_rungs: Positive = 5
+    """The most rungs of a search."""
     max_concurrent_trials: NonNegative = DEFAULT_CONCURRENCY
+    """0: all at once."""
     bracket_rungs: Items[Positive] = ()
     """Not empty: the rungs of each bracket, instead of what mode and max_rungs would give."""
     max_length: LengthOrUnits | None = None
-    stop_once: bool = False
+    """Of old releases; read by the program in the task."""
+    stop_once: Annotated[bool, STOP_ONCE] = False
+    """Of old releases."""
 
 
 Searcher: TypeAlias = Annotated[

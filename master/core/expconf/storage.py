@@ -15,7 +15,9 @@ from pydantic import (
     model_serializer,
 )
 
+from master.core.expconf.environment import PRIVATE
 from master.core.expconf.schema import TAG_MARK, NonNegative, Section, member_of
+from windlass.base.no_effect import NoEffect
 
 COMMON_KEYS = frozenset({"save_experiment_best", "save_trial_best", "save_trial_latest"})
 AZURE_ACCESS_KEYS = frozenset({"connection_string", "account_url", "credential"})
@@ -31,22 +33,38 @@ def _no_way_up(prefix: str) -> str:
 Prefix: TypeAlias = Annotated[str, AfterValidator(_no_way_up)]
 
 
+KEPT = NoEffect("every checkpoint is kept, for now")
+UNUSED = NoEffect("it is of old releases: tasks find the storage at /determined_shared_fs")
+
+
 class StorageBase(Section):
-    save_experiment_best: NonNegative = 0
-    save_trial_best: NonNegative = 1
-    save_trial_latest: NonNegative = 1
+    """Which checkpoints are kept."""
+
+    save_experiment_best: Annotated[NonNegative, KEPT] = 0
+    """How many of the best, over all trials."""
+    save_trial_best: Annotated[NonNegative, KEPT] = 1
+    """How many of the best of each trial."""
+    save_trial_latest: Annotated[NonNegative, KEPT] = 1
+    """How many of the newest of each trial."""
 
 
 class SharedFsStorage(StorageBase):
     """A directory of the host, mounted into every task."""
 
     type: Literal["shared_fs"]
+    """This kind."""
     host_path: str
+    """On the agents' machines."""
     storage_path: str | None = None
-    propagation: str = "rprivate"
-    container_path: str | None = None
-    checkpoint_path: str | None = None
-    tensorboard_path: str | None = None
+    """Below `host_path`: a relative path, or an absolute one that begins with it."""
+    propagation: Annotated[str, PRIVATE] = "rprivate"
+    """Whether later mounts below it are seen on the other side."""
+    container_path: Annotated[str | None, UNUSED] = None
+    """Of old releases."""
+    checkpoint_path: Annotated[str | None, UNUSED] = None
+    """Of old releases."""
+    tensorboard_path: Annotated[str | None, UNUSED] = None
+    """Of old releases."""
 
     @field_validator("storage_path")
     @classmethod
@@ -71,30 +89,52 @@ class DirectoryStorage(StorageBase):
     """A path that already exists wherever the task runs."""
 
     type: Literal["directory"]
+    """This kind."""
     container_path: str
+    """As the task sees it: on the agent's machine, or in one of the task's own bind mounts."""
 
 
 class S3Storage(StorageBase):
+    """A bucket of S3, or of what speaks its protocol; for the published harness."""
+
     type: Literal["s3"]
+    """This kind."""
     bucket: str
+    """Its name."""
     access_key: str | None = Field(default=None, repr=False)
+    """None: what the machine may."""
     secret_key: str | None = Field(default=None, repr=False)
+    """Of `access_key`."""
     endpoint_url: str | None = None
+    """None: Amazon's."""
     prefix: Prefix | None = None
+    """Before all names; without `..`."""
 
 
 class GcsStorage(StorageBase):
+    """A bucket of Google Cloud; for the published harness."""
+
     type: Literal["gcs"]
+    """This kind."""
     bucket: str
+    """Its name."""
     prefix: Prefix | None = None
+    """Before all names; without `..`."""
 
 
 class AzureStorage(StorageBase):
+    """A container of Azure Blob Storage; for the published harness."""
+
     type: Literal["azure"]
+    """This kind."""
     container: str
+    """Its name."""
     connection_string: str | None = Field(default=None, repr=False)
+    """Account and secret in one. Either this or `account_url`."""
     account_url: str | None = Field(default=None, validate_default=True)
+    """The account."""
     credential: str | None = Field(default=None, repr=False)
+    """Of `account_url`."""
 
     @field_validator("account_url")
     @classmethod

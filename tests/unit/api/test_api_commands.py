@@ -153,7 +153,6 @@ async def test_a_preview_launches_nothing(world: ApiWorld) -> None:
 @pytest.mark.parametrize(
     ("status", "body", "words"),
     [
-        (400, {}, "entrypoint"),
         (400, {"config": "entrypoint: ls"}, "config: Input should be an object"),
         (400, {"config": {"entrypoint": []}}, "must not be empty"),
         (400, {"config": {"entrypoint": ["x"], "max_restarts": 1}}, '"max_restarts" not allowed'),
@@ -174,6 +173,15 @@ async def test_a_cluster_that_is_too_small_says_so(world: ApiWorld) -> None:
     body = {"config": {"entrypoint": ["x"], "resources": {"slots": 1000}}}
     launched = await world.ok("POST", URL, body)
     assert launched["warnings"] == ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"]
+
+
+async def test_keys_without_effect_are_told(world: ApiWorld) -> None:
+    config = {"entrypoint": ["x"], "debug": True, "environment": {"image": "busybox"}}
+    told = (await world.ok("POST", URL, {"config": config, "preview": True}))["configWarnings"]
+    assert [line.partition(" has no effect: ")[0] for line in told] == [
+        "debug",
+        "environment.image",
+    ]
 
 
 async def test_a_large_launch_is_accepted(world: ApiWorld) -> None:

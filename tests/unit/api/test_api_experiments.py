@@ -148,6 +148,17 @@ async def test_the_model_definition_arrives_whole_and_a_fork_has_the_same(world:
     await world.refused(404, "POST", "/api/v1/experiments", {"config": SINGLE, "parentId": 999})
 
 
+@pytest.mark.parametrize("only", [True, False])
+async def test_keys_without_effect_are_told(world: ApiWorld, only: bool) -> None:
+    text = SINGLE + "data_layer: {type: s3}\nenvironment: {image: busybox}\n"
+    answer = await world.ok("POST", "/api/v1/experiments", {"config": text, "validateOnly": only})
+    assert answer["configWarnings"] == [
+        "data_layer has no effect: it is of old releases, and dropped",
+        "environment.image has no effect: tasks run as processes on the agent's machine, with its "
+        "Python: there are no containers yet",
+    ]
+
+
 async def test_validate_only_creates_nothing(world: ApiWorld) -> None:
     answer = await world.ok("POST", "/api/v1/experiments", {"config": SINGLE, "validateOnly": True})
     assert answer["experiment"]["state"] == "STATE_UNSPECIFIED"

@@ -164,6 +164,14 @@ def test_create_sends_the_text_as_written(cluster: ScriptedMaster, tmp_path: Pat
     assert [f["path"] for f in body["modelDefinition"]] == ["config.yaml"]
 
 
+def test_create_tells_keys_without_effect(cluster: ScriptedMaster, tmp_path: Path) -> None:
+    answer = {"experiment": {"id": 7}, "configWarnings": ["slurm has no effect: why"]}
+    cluster.on("POST", "/api/v1/experiments", answer)
+    config = tmp_path / "config.yaml"
+    config.write_text("slurm: {}\n")
+    assert "warning: slurm has no effect: why" in det(cluster, "e", "create", str(config)).stderr
+
+
 def test_create_applies_overrides(cluster: ScriptedMaster, tmp_path: Path) -> None:
     _accepts_experiments(cluster)
     config = tmp_path / "config.yaml"

@@ -214,10 +214,12 @@ def test_the_masters_refusal_is_one_line(cluster: ScriptedMaster) -> None:
 
 def test_warnings_are_said_in_words(cluster: ScriptedMaster) -> None:
     warnings = ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"]
-    cluster.on("POST", "/api/v1/commands", {"command": COMMAND, "warnings": warnings})
+    answer = {"command": COMMAND, "warnings": warnings, "configWarnings": ["debug has no effect"]}
+    cluster.on("POST", "/api/v1/commands", answer)
     result = det(cluster, "cmd", "run", "-d", "ls")
     assert result.stdout == f"{ID}\n"
     assert "warning: the command requests more slots than the cluster has" in result.stderr
+    assert "warning: debug has no effect" in result.stderr
 
 
 def test_a_reason_that_lasts_is_said_once(cluster: ScriptedMaster) -> None:

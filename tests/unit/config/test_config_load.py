@@ -146,11 +146,11 @@ def test_schedulers_are_inherited_whole_or_not_at_all(tmp_path: Path) -> None:
         preempt_after_s=60,
         reserve_after_s=7200,
     )
-    assert config.warnings == (
+    assert (
         "resource_pools[0].scheduler replaces resource_manager.scheduler whole: "
         "allow_heterogeneous_fits, default_priority, fitting_policy, preempt_after, preemption, "
-        "reserve_after of the latter do not apply here",
-    )
+        "reserve_after of the latter do not apply here"
+    ) in config.warnings
 
 
 @pytest.mark.parametrize(
@@ -293,9 +293,36 @@ def test_secrets_are_masked_and_not_in_the_repr(tmp_path: Path) -> None:
 
 def test_what_is_shown_is_the_effective_configuration(tmp_path: Path) -> None:
     """Without secrets it can be loaded again and means the same."""
-    text = "cluster_name: x\nresource_pools: [{pool_name: a, provider: {type: embedded}}]"
-    config = loaded(tmp_path, text)
-    assert loaded(tmp_path, yaml.safe_dump(masked(config))) == config
+    config = loaded(tmp_path, EVERY_KEY.replace("hush", "'********'"))
+    again = loaded(tmp_path, yaml.safe_dump(masked(config)))
+    assert masked(again) == masked(config)
+    assert again.warnings == ()
+
+
+def test_what_follows_from_other_keys_is_shown_where_it_applies(tmp_path: Path) -> None:
+    text = """
+    resource_manager: {scheduler: {type: priority, default_priority: 7}}
+    resource_pools: [{pool_name: a, provider: {type: embedded, max_instances: 3}}]
+    """
+    shown = masked(loaded(tmp_path, text))
+    assert shown["resource_manager"]["default_aux_resource_pool"] == "a"
+    (pool,) = shown["resource_pools"]
+    assert pool["scheduler"]["default_priority"] == 7
+    limits = (pool["min_instances"], pool["max_instances"], pool["max_idle_agent_period"])
+    assert limits == (0, 3, "5m")
+
+
+def test_nothing_is_shown_that_is_not_so(tmp_path: Path) -> None:
+    """`GET /info` says that nothing is reported, whatever the file says."""
+    text = """
+    telemetry: {enabled: true, otel_enabled: true}
+    security: {authz: {strict_job_queue_control: true}}
+    task_container_defaults: {image: x, work_dir: /w}
+    """
+    shown = masked(loaded(tmp_path, text))
+    assert "telemetry" not in shown
+    assert "strict_job_queue_control" not in shown["security"]["authz"]
+    assert shown["task_container_defaults"] == {"work_dir": "/w"}
     assert masked(load(None))["db"]["password"] is None
 
 
@@ -328,7 +355,6 @@ def test_deprecated_keys_work_and_warn(tmp_path: Path) -> None:
     __internal: {preemption_timeout: 30m}
     """
     config = loaded(tmp_path, text)
-    assert config.resource_manager.cluster_name == "old"
     assert (config.default_aux_pool, config.default_compute_pool) == ("a", "b")
     assert config.pools()[0].max_aux_containers_per_agent == 7
     assert config.pools()[0].containers().preemption_timeout == 1800
@@ -336,7 +362,32 @@ def test_deprecated_keys_work_and_warn(tmp_path: Path) -> None:
         "__internal.preemption_timeout",
         "resource_manager.default_cpu_resource_pool",
         "resource_manager.default_gpu_resource_pool",
-        "resource_manager.name",
         "resource_pools[0].max_cpu_containers_per_agent",
+        "resource_manager.name",
         "resource_pools[0].agent_reattach_enabled",
+    ]
+
+
+def test_keys_without_effect_are_told_where_they_stand(tmp_path: Path) -> None:
+    text = """
+    observability: {enable_prometheus: true}
+    enable_cors: null
+    security: {ssh: {key_type: ED25519}, default_task: {user: ann, uid: 5}}
+    task_container_defaults: {network_mode: host, work_dir: /w}
+    resource_pools:
+      - {pool_name: default, task_container_defaults: {image: x}}
+      - {pool_name: b, fall_back_to: [default], budget: {usd_per_month: 5, usd_per_hour: 1}}
+    __internal: {audit_logging_enabled: false}
+    """
+    warnings = loaded(tmp_path, text).warnings
+    assert warnings[0] == ("observability has no effect: there are no Prometheus metrics yet")
+    assert [warning.partition(" has no effect: ")[0] for warning in warnings] == [
+        "observability",
+        "security.ssh",
+        "security.default_task.uid",
+        "resource_pools[1].fall_back_to",
+        "resource_pools[1].budget.usd_per_month",
+        "__internal.audit_logging_enabled",
+        "task_container_defaults.network_mode",
+        "resource_pools[0].task_container_defaults.image",
     ]

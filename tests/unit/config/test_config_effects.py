@@ -1,0 +1,254 @@
+"""Marks of keys without effect, compared with what the code reads: a new key is either marked or read by somebody."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from master.config import MasterConfig
+from master.core.expconf import ExperimentConfig, TaskContainerDefaults
+from master.core.expconf.command import CommandConfig
+from tools.reference.keys import keys_of, unmarked_leaves
+
+ROOT = Path(__file__).parents[3]
+
+TASK = "the program in the task: Trial classes, the Core API, the user's own"
+ONE_VALUE = "nobody: other values are refused"
+
+
+def read_by(reader: str, keys: str) -> dict[str, str]:
+    """Each of the keys, a `*` of the reader standing for its name."""
+    return {key: reader.replace("*", key) for key in keys.split()}
+
+
+def below(section: str, table: dict[str, str]) -> dict[str, str]:
+    return {f"{section}.{key}": reader for key, reader in table.items()}
+
+
+STORAGE = read_by(
+    TASK,
+    "host_path storage_path container_path bucket access_key secret_key endpoint_url prefix "
+    "container connection_string account_url credential",
+)
+STORAGE["type"] = "master:type"
+SCHEDULER = {
+    "type": "master/core/scheduler:type",
+    "fitting_policy": "master/core/scheduler:fitting_policy",
+    "allow_heterogeneous_fits": "master/core/scheduler:allow_heterogeneous_fits",
+    "preemption": "master/core/scheduler:preemption",
+    "default_priority": "master/core/scheduler:default_priority",
+    "preempt_after": "master/core/scheduler:preempt_after_s",
+    "reserve_after": "master/core/scheduler:reserve_after_s",
+}
+ELASTIC = {
+    "min_instances": "provisioner:min_instances",
+    "max_instances": "provisioner:max_instances",
+    "max_idle_agent_period": "provisioner:max_idle_s",
+}
+PROVIDER = ELASTIC | {
+    "type": ONE_VALUE,
+    "slots_per_instance": "master:slots_per_instance",
+    "boot_time": "master:boot_time",
+    "usd_per_hour": "master:usd_per_hour",
+}
+VARIABLES = read_by("master/allocations:environment_variables", "cpu cuda rocm")
+MOUNTS = {
+    "host_path": "master/allocations:host_path",
+    "container_path": "master/allocations:container_path",
+    "read_only": "master/allocations:read_only",
+}
+QUEUE = {
+    "weight": "master:weight",
+    "priority": "master:priority",
+    "resource_pool": "master:resource_pool",
+}
+
+
+READERS: dict[type[BaseModel], dict[str, str]] = {
+    MasterConfig: {
+        "host": "master:host",
+        "port": "master:port",
+        "cluster_name": "master/api:cluster_name",
+        "log.level": "master:level",
+        "log.color": "master:color",
+        **below(
+            "db",
+            read_by("master/config/sections.py:*", "url user password host port name ssl_mode"),
+        ),
+        "launch_error": "master/experiments:launch_error",
+        "feature_switches": "master/api:feature_switches",
+        "reserved_ports": "master:reserved_ports",
+        **below("checkpoint_storage", STORAGE),
+        "task_container_defaults": "master:task_container_defaults",
+        "resource_manager.type": ONE_VALUE,
+        **below("resource_manager.scheduler", SCHEDULER),
+        "resource_manager.default_aux_resource_pool": "master/allocations:default_aux_pool",
+        "resource_manager.default_compute_resource_pool": "master/allocations:default_compute_pool",
+        "resource_manager.no_default_resource_pools": "master/config/model.py:no_default_resource_pools",
+        "resource_manager.require_authentication": ONE_VALUE,
+        "resource_pools.pool_name": "master:name",
+        "resource_pools.description": "master/api:description",
+        "resource_pools.max_aux_containers_per_agent": "rm_backends:max_aux_containers_per_agent",
+        "resource_pools.agent_reconnect_wait": "rm_backends:agent_reconnect_wait_s",
+        "resource_pools.task_container_defaults": "master:task_container_defaults",
+        **below("resource_pools.scheduler", SCHEDULER),
+        **below("resource_pools.provider", PROVIDER),
+        **below("resource_pools.providers", PROVIDER),
+        **below("resource_pools", ELASTIC),
+        "resource_pools.budget.usd_per_hour": "provisioner:usd_per_hour_limit",
+        "additional_resource_managers": ONE_VALUE,
+        "logging.type": ONE_VALUE,
+        "security.default_task.user": "master:user",
+        "security.tls.cert": ONE_VALUE,
+        "security.tls.key": ONE_VALUE,
+        "security.authz.type": ONE_VALUE,
+        "security.initial_user_password": "master:initial_user_password",
+        "scim": ONE_VALUE,
+        "saml": ONE_VALUE,
+        "oidc": ONE_VALUE,
+        "det_cloud": ONE_VALUE,
+    },
+    TaskContainerDefaults: {
+        **below("environment_variables", VARIABLES),
+        **below("bind_mounts", MOUNTS),
+        "work_dir": "master/tasks:work_dir",
+        "startup_hook": "master:startup_hook",
+        "preemption_timeout": "master/experiments:preemption_timeout",
+    },
+    CommandConfig: {
+        "description": "master/tasks:description",
+        "entrypoint": "master/tasks:entrypoint",
+        "resources.slots": "master/tasks:slots",
+        **below("resources", QUEUE),
+        "resources.is_single_node": ONE_VALUE,
+        **below("environment.environment_variables", VARIABLES),
+        **below("bind_mounts", MOUNTS),
+        "work_dir": "master/tasks:work_dir",
+    },
+    ExperimentConfig: {
+        "name": "master/experiments:name",
+        "description": "master/experiments:description",
+        "labels": "master/experiments:labels",
+        "data": TASK,
+        "entrypoint": "windlass/launch:entrypoint",
+        "max_restarts": "master/experiments:max_restarts",
+        "debug": "windlass/core:debug",
+        **below(
+            "hyperparameters",
+            read_by("master/core/searcher:*", "type val minval maxval count base vals"),
+        ),
+        "searcher.name": "master/core/searcher:name",
+        "searcher.metric": "master/experiments:metric",
+        "searcher.smaller_is_better": "master/experiments:smaller_is_better",
+        **below("searcher.max_length", read_by(TASK, "batches records epochs")),
+        **below(
+            "searcher",
+            read_by(
+                "master/core/searcher:*",
+                "max_trials max_concurrent_trials num_rungs divisor max_time time_metric "
+                "mode max_rungs "
+                "bracket_rungs",
+            ),
+        ),
+        **read_by(
+            TASK, "records_per_epoch scheduling_unit perform_initial_validation checkpoint_policy"
+        ),
+        **below("min_validation_period", read_by(TASK, "batches records epochs")),
+        **below("min_checkpoint_period", read_by(TASK, "batches records epochs")),
+        **below("checkpoint_storage", STORAGE),
+        "reproducibility.experiment_seed": "master/experiments:experiment_seed",
+        **below(
+            "profiling",
+            read_by(TASK, "enabled begin_on_batch end_after_batch sync_timings"),
+        ),
+        **below(
+            "optimizations",
+            read_by(
+                TASK,
+                "aggregation_frequency average_aggregated_gradients average_training_metrics "
+                "gradient_compression grad_updates_size_file mixed_precision auto_tune_tensor_fusion "
+                "tensor_fusion_cycle_time tensor_fusion_threshold",
+            ),
+        ),
+        "preemption_timeout": "master/experiments:preemption_timeout",
+        **below(
+            "integrations.pachyderm",
+            read_by(
+                TASK,
+                "pachd.host pachd.port proxy.scheme proxy.host proxy.port dataset.project dataset.repo "
+                "dataset.commit dataset.branch dataset.token",
+            ),
+        ),
+        **below("bind_mounts", MOUNTS),
+        **below("environment.environment_variables", VARIABLES),
+        "resources.slots_per_trial": "master/experiments:slots_per_trial",
+        "resources.max_slots": "master/experiments:max_slots",
+        **below("resources", QUEUE),
+        "resources.is_single_node": "master/experiments:is_single_node",
+        "internal": ONE_VALUE,
+    },
+}
+"""Of each key that has an effect, who reads it: a package or module, and the name it is read by there."""
+
+
+@pytest.mark.parametrize("model", READERS)
+def test_a_key_is_marked_or_has_a_reader(model: type[BaseModel]) -> None:
+    assert sorted(set(unmarked_leaves(model))) == sorted(READERS[model])
+
+
+@pytest.mark.parametrize("model", READERS)
+def test_the_readers_read(model: type[BaseModel]) -> None:
+    claims = {
+        (key, reader) for key, reader in READERS[model].items() if reader not in (TASK, ONE_VALUE)
+    }
+    silent = {
+        (key, reader)
+        for key, reader in claims
+        if reader.partition(":")[2] not in words_read(reader)
+    }
+    assert silent == set()
+
+
+@pytest.mark.parametrize("model", READERS)
+def test_every_key_says_what_it_means(model: type[BaseModel]) -> None:
+    assert list(undescribed(model)) == []
+
+
+def undescribed(model: type[BaseModel], at: str = "") -> Iterator[str]:
+    for key in keys_of(model):
+        if not key.description:
+            yield f"{at}{key.name}"
+        for section in key.sections:
+            yield from undescribed(section, f"{at}{key.name}.")
+
+
+@cache
+def words_read(reader: str) -> frozenset[str]:
+    """Names of attributes, and texts used as keys, in a module or in the modules of a package.
+
+    Where keys are declared they are not read: of a package, the models are left out.
+    """
+    place = ROOT / reader.partition(":")[0]
+    files = [place] if place.is_file() else [f for f in place.rglob("*.py") if not _declares(f)]
+    return frozenset(word for file in files for word in _words(ast.parse(file.read_text())))
+
+
+def _declares(file: Path) -> bool:
+    path = file.relative_to(ROOT).as_posix()
+    return path.startswith(("master/config/", "master/core/expconf/"))
+
+
+def _words(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(attr=word, ctx=ast.Load()):
+                yield word
+            case ast.Subscript(slice=ast.Constant(value=str(word))):
+                yield word
+            case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(word)), *_]):
+                yield word

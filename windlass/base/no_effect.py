@@ -1,0 +1,48 @@
+"""Configuration keys that are accepted, so that existing files load, but change nothing.
+
+They are marked where they are declared: `Annotated[bool, NoEffect("metrics are not exported yet")] = True`. Whoever
+gives such a key is told at once; the reference pages list the marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+
+@dataclass(frozen=True, slots=True)
+class NoEffect:
+    """A mark of a field, or of a whole section. `why` completes "KEY has no effect: "."""
+
+    why: str
+
+
+def mark_of(field: FieldInfo) -> NoEffect | None:
+    return next((item for item in field.metadata if isinstance(item, NoEffect)), None)
+
+
+def keys_without_effect(model: BaseModel, given: Mapping[str, Any], at: str = "") -> Iterator[str]:
+    """One sentence for each marked key of the document `given`, from which `model` was made. Null is not given."""
+    fields = type(model).model_fields
+    names = {field.alias or name: name for name, field in fields.items()}
+    for key, value in given.items():
+        if value is None or key not in names:
+            continue
+        where = f"{at}.{key}" if at else key
+        mark = mark_of(fields[names[key]])
+        if mark is not None:
+            yield f"{where} has no effect: {mark.why}"
+        else:
+            yield from _below(getattr(model, names[key]), value, where)
+
+
+def _below(value: Any, given: Any, where: str) -> Iterator[str]:
+    if isinstance(value, BaseModel) and isinstance(given, Mapping):
+        yield from keys_without_effect(value, given, where)
+    elif isinstance(value, tuple) and isinstance(given, list):
+        for index, (item, own) in enumerate(zip(value, given, strict=False)):
+            yield from _below(item, own, f"{where}[{index}]")

@@ -9,15 +9,16 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
 
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from typing_extensions import TypedDict
 
 from windlass.base.errors import WindlassError
+from windlass.base.json_types import JsonObject
 
 log = structlog.get_logger(__name__)
 
@@ -78,25 +79,46 @@ def status_of(error: WindlassError) -> Status:
     return STATUS_OF_CODE.get(error.code, INTERNAL)
 
 
+class ErrorDetail(TypedDict):
+    code: int
+    """Of gRPC."""
+    reason: str
+    error: str
+
+
+class ErrorReply(TypedDict):
+    """What every status but 200 comes with."""
+
+    error: ErrorDetail
+    message: str
+
+
 def error_response(status: Status, message: str) -> Response:
-    body = {
+    body: ErrorReply = {
         "error": {"code": status.grpc, "reason": status.reason, "error": message},
         "message": message,
     }
     return JSONResponse(body, status_code=status.http)
 
 
-def stream_error(error: WindlassError) -> dict[str, Any]:
-    """An error as a line of a stream."""
+class StreamError(TypedDict):
+    """An error in the line of a stream."""
+
+    grpcCode: int
+    httpCode: int
+    message: str
+    httpStatus: str
+    details: list[JsonObject]
+
+
+def stream_error(error: WindlassError) -> StreamError:
     status = status_of(error)
     return {
-        "error": {
-            "grpcCode": status.grpc,
-            "httpCode": status.http,
-            "message": error.message,
-            "httpStatus": HTTPStatus(status.http).phrase,
-            "details": [],
-        }
+        "grpcCode": status.grpc,
+        "httpCode": status.http,
+        "message": error.message,
+        "httpStatus": HTTPStatus(status.http).phrase,
+        "details": [],
     }
 
 

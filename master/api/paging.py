@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from typing_extensions import TypedDict
+
 from master.store.paging import Paged
 
 
-def pagination(paged: Paged[Any]) -> dict[str, int]:
+class Pagination(TypedDict):
+    offset: int
+    limit: int
+    startIndex: int
+    endIndex: int
+    total: int
+
+
+def pagination(paged: Paged[Any]) -> Pagination:
     """The client goes on at `endIndex` until it reaches `total`."""
     return {
         "offset": paged.offset,

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any, Generic, NotRequired, TypeVar, get_args, get_origin, get_type_hints
 
 import orjson
 import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+from typing_extensions import TypedDict
 
 from master.api.errors import (
     Stopping,
+    StreamError,
     error_response,
     plain_traceback,
     status_of,
@@ -28,7 +30,8 @@ from windlass.base.errors import WindlassError
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
-Document = Mapping[str, Any]
+Document = Mapping[str, object]
+R = TypeVar("R", bound=Document)
 _STOPPING = "the master is stopping: ask again in a moment"
 
 
@@ -40,8 +43,31 @@ def encode(content: Any) -> bytes:
         return json.dumps(content).encode()
 
 
-def reply(content: Document | None = None) -> Response:
-    return Response(encode(content or {}), media_type="application/json")
+class Empty(TypedDict):
+    """`{}`"""
+
+
+class Reply(Response, Generic[R]):
+    """A JSON object of the shape R, which routes declare as what they return: `-> Reply[TrialReply]`."""
+
+    media_type = "application/json"
+
+
+def reply(content: R | None = None) -> Reply[R]:
+    """Without content it is a `Reply[Empty]`."""
+    return Reply(encode(content or {}))
+
+
+def declared_reply(endpoint: Callable[..., Any]) -> Any:
+    """The type of what a route answers: R of `Reply[R]`, `Line[R]` of `Lines[R]`; None if it declares neither."""
+    declared = get_type_hints(endpoint).get("return")
+    match get_origin(declared), get_args(declared):
+        case (origin, (shape,)) if origin is Reply:
+            return shape
+        case (origin, (shape,)) if origin is Lines:
+            line: Any = Line
+            return line[shape]
+    return None
 
 
 async def hold(request: Request, closing: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
@@ -70,8 +96,15 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-class Lines(Response):
-    """Newline-delimited JSON: `{"result": ...}` for each item, and `{"error": ...}` last if it fails on the way.
+class Line(TypedDict, Generic[R]):
+    """One line of a stream: a result, or the error that ended it."""
+
+    result: NotRequired[R]
+    error: NotRequired[StreamError]
+
+
+class Lines(Response, Generic[R]):
+    """Newline-delimited JSON: `{"result": ...}` for each item, of the shape R, and `{"error": ...}` last if it fails.
 
     `eager` waits for the first items before it answers at all, so that their error sets the status.
     """
@@ -80,7 +113,7 @@ class Lines(Response):
 
     def __init__(
         self,
-        pages: AsyncGenerator[Sequence[Document], None],
+        pages: AsyncGenerator[Sequence[R], None],
         closing: asyncio.Event,
         *,
         eager: bool = True,
@@ -95,7 +128,7 @@ class Lines(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with aclosing(self._pages):
-            first: Sequence[Document] = ()
+            first: Sequence[R] = ()
             if self._eager:
                 try:
                     first = await anext(self._pages)
@@ -109,14 +142,14 @@ class Lines(Response):
             try:
                 await _first(self._send(first, send), _gone(receive), self._closing.wait())
             except WindlassError as error:
-                await _chunk(send, encode(stream_error(error)) + b"\n")
+                await _chunk(send, encode({"error": stream_error(error)}) + b"\n")
             except Exception as error:  # noqa: BLE001 - headers are out: the stream has to say it
                 log.error("stream crashed", path=scope["path"], traceback=plain_traceback(error))
                 failure = WindlassError("internal error; the master's log has the details")
-                await _chunk(send, encode(stream_error(failure)) + b"\n")
+                await _chunk(send, encode({"error": stream_error(failure)}) + b"\n")
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _send(self, first: Sequence[Document], send: Send) -> None:
+    async def _send(self, first: Sequence[R], send: Send) -> None:
         await _page(send, first)
         async for page in self._pages:
             await _page(send, page)

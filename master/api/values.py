@@ -5,12 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias, overload
+
+from pydantic import WithJsonSchema
+from typing_extensions import TypedDict
 
 from master.allocations.machine import AllocationPhase, AllocationState
 from master.core.reasons import Reason
 
+Timestamp: TypeAlias = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
+Int64: TypeAlias = Annotated[str, WithJsonSchema({"type": "string", "format": "int64"})]
+"""A 64-bit integer: JSON numbers would lose digits."""
+Number: TypeAlias = float | Literal["NaN", "Infinity", "-Infinity"]
+"""JSON has no words for the last three."""
 
+
+class WaitingReason(TypedDict):
+    """Why something waits."""
+
+    kind: str
+    text: str
+    retryAt: Timestamp | None
+
+
+@overload
+def time(value: datetime) -> str: ...
+@overload
+def time(value: datetime | None) -> str | None: ...
 def time(value: datetime | None) -> str | None:
     """RFC 3339 with microseconds, always UTC."""
     if value is None:
@@ -18,6 +39,10 @@ def time(value: datetime | None) -> str | None:
     return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+@overload
+def epoch(seconds: float) -> str: ...
+@overload
+def epoch(seconds: float | None) -> str | None: ...
 def epoch(seconds: float | None) -> str | None:
     """Seconds since the epoch as a time."""
     return None if seconds is None else time(datetime.fromtimestamp(seconds, UTC))
@@ -45,7 +70,7 @@ def sizes(resources: Mapping[str, int]) -> dict[str, str]:
     return {path: str(size) for path, size in resources.items()}
 
 
-def reason(value: Reason | None) -> dict[str, Any] | None:
+def reason(value: Reason | None) -> WaitingReason | None:
     if value is None:
         return None
     return {"kind": value.kind.value, "text": value.text, "retryAt": epoch(value.retry_at)}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from master.allocations.machine import AllocationState
+from master.api.agents.replies import Agent, Container, Device, Slot, SlotCounts, SlotStats
 from master.api.values import time
 from rm_backends.views import AgentView, SlotView
 
@@ -23,7 +23,7 @@ def agent(
     *,
     with_slots: bool = True,
     with_containers: bool = True,
-) -> dict[str, Any]:
+) -> Agent:
     """`states` as `container_states` tells them."""
     slots = sorted(view.slots, key=lambda slot: slot.id)
     return {
@@ -49,7 +49,7 @@ def agent(
     }
 
 
-def device(view: SlotView) -> dict[str, Any]:
+def device(view: SlotView) -> Device:
     return {
         "id": view.id,
         "brand": view.brand,
@@ -67,7 +67,7 @@ def container_states(allocations: Iterable[AllocationState]) -> dict[str, str]:
     }
 
 
-def slot(view: SlotView, states: Mapping[str, str]) -> dict[str, Any]:
+def slot(view: SlotView, states: Mapping[str, str]) -> Slot:
     """`states` as `container_states` tells them."""
     container = None
     if view.container_id is not None:
@@ -81,7 +81,7 @@ def slot(view: SlotView, states: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _container(id_: str, allocation_id: str, states: Mapping[str, str]) -> dict[str, Any]:
+def _container(id_: str, allocation_id: str, states: Mapping[str, str]) -> Container:
     return {
         "id": id_,
         "parent": allocation_id,
@@ -91,9 +91,9 @@ def _container(id_: str, allocation_id: str, states: Mapping[str, str]) -> dict[
     }
 
 
-def _slot_stats(view: AgentView) -> dict[str, Any]:
-    types: dict[str, dict[str, Any]] = {}
-    brands: dict[str, dict[str, Any]] = {}
+def _slot_stats(view: AgentView) -> SlotStats:
+    types: dict[str, SlotCounts] = {}
+    brands: dict[str, SlotCounts] = {}
     for slot in view.slots:
         for name, stats in ((device(slot)["type"], types), (slot.brand, brands)):
             entry = stats.setdefault(name, {"states": {}, "total": 0, "draining": 0, "disabled": 0})

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator, Field
 
 from master.api.access import Caller, Visible, require_allocation, require_task
+from master.api.checkpoints import replies
 from master.api.checkpoints.wire import checkpoint
 from master.api.middleware import ApiRoute
 from master.api.paging import pagination
@@ -181,7 +182,7 @@ async def _by_metric(
     return [row for _, row in ranked] + [row for row in keys if value(row) is None]
 
 
-async def _with_metrics(api: Api, rows: Sequence[CheckpointRow]) -> list[dict[str, Any]]:
+async def _with_metrics(api: Api, rows: Sequence[CheckpointRow]) -> list[replies.Checkpoint]:
     averages = await api.reads.metrics.averages_at(_places([row.checkpoint for row in rows]))
     return [
         checkpoint(row, averages.get((row.checkpoint.trial_id or 0, row.checkpoint.steps), {}))

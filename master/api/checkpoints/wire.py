@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from master.api.checkpoints import replies
+from master.api.checkpoints.replies import CheckpointWorkload, MetricValues
 from master.api.values import finite, sizes, time
 from master.experiments.checkpoint_queries import CheckpointRow
 from master.experiments.metrics import number
 from master.store.tables import Checkpoint
 
 
-def checkpoint(row: CheckpointRow, averages: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def checkpoint(row: CheckpointRow, averages: Mapping[str, Mapping[str, Any]]) -> replies.Checkpoint:
     """`averages`: group -> metrics reported at the checkpoint's steps."""
     config = row.experiment_config
     return {
@@ -43,11 +45,11 @@ def searcher_metric(
     return number(averages.get("validation", {}).get(name))
 
 
-def _metrics(averages: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _metrics(averages: Mapping[str, Any] | None) -> MetricValues | None:
     return None if averages is None else {"avgMetrics": finite(averages), "batchMetrics": []}
 
 
-def checkpoint_workload(row: Checkpoint) -> dict[str, Any]:
+def checkpoint_workload(row: Checkpoint) -> CheckpointWorkload:
     state = row.state
     return {
         "uuid": row.uuid,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import AfterValidator, Field
 
 from master.api.access import User, Visible
 from master.api.commands import wire
+from master.api.commands.replies import Command
 from master.api.file_bodies import FileBody, parse_body
 from master.api.middleware import ApiRoute
 from master.api.paging import pagination
@@ -140,12 +141,12 @@ async def _require_owner(api: Api, principal: Principal, command_id: str) -> Non
         )
 
 
-async def _command_json(api: Api, command_id: str, visible: Visibility) -> dict[str, Any]:
+async def _command_json(api: Api, command_id: str, visible: Visibility) -> Command:
     """One command. Raises NotFound."""
     return _json(api, await api.reads.commands.command(command_id, visible))
 
 
-def _json(api: Api, row: CommandRow) -> dict[str, Any]:
+def _json(api: Api, row: CommandRow) -> Command:
     live = api.services.commands.live(row.command.id)
     if live is None:
         return wire.command(row, None)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from master.allocations.machine import AllocationPhase, AllocationState
+from master.api.agents.replies import Container
+from master.api.commands.replies import Command
 from master.api.values import time
 from master.auth.principal import Principal
 from master.core.reasons import Reason
@@ -25,9 +26,7 @@ _STATES: Mapping[AllocationPhase, str] = {
 """What users see of an active command, by the phase of its newest allocation."""
 
 
-def command(
-    row: CommandRow, live: CommandState | None, waiting: Reason | None = None
-) -> dict[str, Any]:
+def command(row: CommandRow, live: CommandState | None, waiting: Reason | None = None) -> Command:
     """`row` with its owner's names; `live`: its state in memory, which may be newer."""
     allocation = live.open_allocation if live is not None else None
     return {
@@ -50,7 +49,7 @@ def command(
     }
 
 
-def preview(checked: Checked, owner: Principal, workspace_id: int) -> dict[str, Any]:
+def preview(checked: Checked, owner: Principal, workspace_id: int) -> Command:
     """The reply to "preview": every key that the client needs, and no command."""
     return {
         "id": "",
@@ -78,7 +77,7 @@ def _state(phase: CommandPhase, allocation: AllocationState | None) -> str:
     return "STATE_QUEUED" if allocation is None else _STATES[allocation.phase]
 
 
-def _container(allocation: AllocationState | None) -> dict[str, Any] | None:
+def _container(allocation: AllocationState | None) -> Container | None:
     if allocation is None or not allocation.containers:
         return None
     state = allocation.containers[0]

@@ -12,12 +12,14 @@ from fastapi import APIRouter, Query, Request, Response
 from master.api.access import User, Visible
 from master.api.errors import Unimplemented
 from master.api.experiments import wire
+from master.api.experiments.replies import Experiment
 from master.api.experiments.requests import (
     CreateExperiment,
     ListExperiments,
     ListTrials,
     read_create,
 )
+from master.api.jobs.replies import JobSummary
 from master.api.jobs.wire import summary
 from master.api.middleware import ApiRoute
 from master.api.paging import pagination
@@ -153,7 +155,7 @@ async def best_metric(experiment_id: RowId, visible: Visible, api: TheApi) -> Re
     return reply({"metric": finite(trial.searcher_metric)})
 
 
-async def experiment_json(api: Api, experiment_id: int, visible: Visibility) -> dict[str, Any]:
+async def experiment_json(api: Api, experiment_id: int, visible: Visibility) -> Experiment:
     """One experiment in full. Raises NotFound."""
     row = await api.reads.experiments.experiment(experiment_id, visible)
     live = api.services.experiments.live(experiment_id)
@@ -195,7 +197,7 @@ def _waiting(api: Api, live: LiveExperiment | None) -> Reason | None:
     return api.services.experiments.first_waiting_reason(live.waiting_trials())
 
 
-def _job_summary(api: Api, live: LiveExperiment) -> dict[str, Any] | None:
+def _job_summary(api: Api, live: LiveExperiment) -> JobSummary | None:
     if live.state.phase.is_terminal:
         return None
     queued = api.services.jobs.in_queue(live.state.job_id)

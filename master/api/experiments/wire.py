@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
+from master.api.experiments.replies import Experiment
 from master.api.values import RUN_ORDER, allocation_state, finite, time
 from master.core.reasons import Reason
 from master.experiments.live import LiveExperiment
@@ -34,7 +34,7 @@ def experiment(
     best_trial: Trial | None = None,
     waiting: Reason | None = None,
     notes: str | None = None,
-) -> dict[str, Any]:
+) -> Experiment:
     """`notes` replaces the stored ones: lists hide them."""
     config = row.experiment.config
     searcher = config.get("searcher") or {}
@@ -82,23 +82,45 @@ def experiment(
     }
 
 
-def nothing() -> dict[str, Any]:
-    """The reply to "validate only": every key that the client needs, and no experiment."""
+def nothing() -> Experiment:
+    """The reply to "validate only": every key, and no experiment."""
     return {
         "id": 0,
         "jobId": "",
         "name": "",
+        "description": "",
+        "labels": [],
+        "notes": "",
         "archived": False,
+        "unmanaged": False,
         "state": "STATE_UNSPECIFIED",
+        "progress": 0.0,
         "startTime": None,
+        "endTime": None,
+        "duration": 0,
         "username": "",
+        "displayName": "",
+        "userId": 0,
+        "resourcePool": "",
         "searcherType": "",
+        "searcherMetric": None,
+        "hyperparameters": {},
         "config": None,
         "originalConfig": "",
         "numTrials": 0,
-        "projectId": 0,
-        "projectOwnerId": 0,
-        "labels": [],
         "trialIds": [],
+        "bestTrialId": None,
+        "bestTrialSearcherMetric": None,
+        "checkpointCount": 0,
+        "checkpointSize": "0",
+        "forkedFrom": None,
+        "projectId": 0,
+        "projectName": "",
+        "projectOwnerId": 0,
+        "workspaceId": 0,
+        "workspaceName": "",
+        "parentArchived": False,
+        "externalExperimentId": None,
+        "error": "",
         "waitingReason": None,
     }

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from master.api.jobs.replies import (
+    ExplanationReply,
+    HoldingAllocation,
+    Job,
+    JobSummary,
+    PoolStatistics,
+    WaitingAllocation,
+)
 from master.api.values import finite, reason, time
 from master.jobs.explain import Explanation, HoldingRun, WaitingRun
 from master.jobs.ports import JobFacts
@@ -15,11 +21,11 @@ def state(job: QueuedJob) -> str:
     return f"STATE_{job.state.value.upper()}"
 
 
-def summary(job: QueuedJob) -> dict[str, Any]:
+def summary(job: QueuedJob) -> JobSummary:
     return {"state": state(job), "jobsAhead": job.jobs_ahead}
 
 
-def job(queued: QueuedJob) -> dict[str, Any]:
+def job(queued: QueuedJob) -> Job:
     """The published shape, with its place in the listing and why it waits besides."""
     why = queued.waiting_reason
     return {
@@ -35,12 +41,12 @@ def job(queued: QueuedJob) -> dict[str, Any]:
     }
 
 
-def any_job(facts: JobFacts, queued: QueuedJob | None) -> dict[str, Any]:
+def any_job(facts: JobFacts, queued: QueuedJob | None) -> Job:
     """One that asks for nothing now has no summary, no place and no slots."""
     return _facts(facts) if queued is None else job(queued)
 
 
-def explanation(explained: Explanation) -> dict[str, Any]:
+def explanation(explained: Explanation) -> ExplanationReply:
     return {
         "job": any_job(explained.facts, explained.queued),
         "text": explained.text,
@@ -51,7 +57,7 @@ def explanation(explained: Explanation) -> dict[str, Any]:
     }
 
 
-def statistics(of: QueueStatistics) -> dict[str, Any]:
+def statistics(of: QueueStatistics) -> PoolStatistics:
     return {
         "resourcePool": of.pool,
         "stats": {"queuedCount": of.queued, "scheduledCount": of.scheduled},
@@ -62,7 +68,7 @@ def statistics(of: QueueStatistics) -> dict[str, Any]:
     }
 
 
-def _facts(facts: JobFacts) -> dict[str, Any]:
+def _facts(facts: JobFacts) -> Job:
     """What is known of a job even while it asks for nothing."""
     return {
         "jobId": facts.job_id,
@@ -82,7 +88,7 @@ def _facts(facts: JobFacts) -> dict[str, Any]:
     }
 
 
-def _waiting(allocation: WaitingRun) -> dict[str, Any]:
+def _waiting(allocation: WaitingRun) -> WaitingAllocation:
     return {
         "allocationId": allocation.allocation_id,
         "name": allocation.name,
@@ -94,7 +100,7 @@ def _waiting(allocation: WaitingRun) -> dict[str, Any]:
     }
 
 
-def _holding(allocation: HoldingRun) -> dict[str, Any]:
+def _holding(allocation: HoldingRun) -> HoldingAllocation:
     return {
         "allocationId": allocation.allocation_id,
         "name": allocation.name,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias, TypeVar
 
 from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator, Field
@@ -21,6 +21,8 @@ from master.api.services import Api, TheApi
 from master.core.visibility import EVERYTHING
 from master.logs.rows import LogQuery, LogRow, TaskLog
 from windlass.base.errors import InvalidArgument
+
+R = TypeVar("R", bound=Document)
 
 router = APIRouter(route_class=ApiRoute, tags=["logs"])
 
@@ -139,7 +141,7 @@ def _stream(
     query: ReadLogs,
     task_id: str,
     over: Wait,
-    shape: Callable[[LogRow], dict[str, Any]],
+    shape: Callable[[LogRow], R],
 ) -> Response:
     wanted = query.of_task(task_id)
     if not query.follow:
@@ -149,8 +151,8 @@ def _stream(
 
 
 async def _shaped(
-    pages: AsyncGenerator[Sequence[LogRow], None], shape: Callable[[LogRow], dict[str, Any]]
-) -> AsyncGenerator[Sequence[Document], None]:
+    pages: AsyncGenerator[Sequence[LogRow], None], shape: Callable[[LogRow], R]
+) -> AsyncGenerator[Sequence[R], None]:
     async with aclosing(pages):
         async for rows in pages:
             yield [shape(row) for row in rows]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from master.api.logs.replies import TaskLog, TrialLog
 from master.api.values import time
 from master.logs.rows import LogRow, format_message
 
 
-def task_log(row: LogRow) -> dict[str, Any]:
+def task_log(row: LogRow) -> TaskLog:
     return {
         "id": str(row.id),
         "taskId": row.task_id,
@@ -25,5 +24,5 @@ def task_log(row: LogRow) -> dict[str, Any]:
     }
 
 
-def trial_log(row: LogRow, trial_id: int) -> dict[str, Any]:
+def trial_log(row: LogRow, trial_id: int) -> TrialLog:
     return {**task_log(row), "trialId": trial_id}

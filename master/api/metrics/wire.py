@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from master.api.metrics.replies import MetricsReport, ReportedMetrics
 from master.api.values import finite, time
 from master.experiments.metrics import VALIDATION
 from master.store.tables import Metric
 
 
-def metrics_report(row: Metric) -> dict[str, Any]:
+def metrics_report(row: Metric) -> MetricsReport:
     """The client picks the key by the group it asked for: `validation_metrics` for validation only."""
-    document = row.metrics
-    key = "validation_metrics" if row.group == VALIDATION else "avg_metrics"
     return {
         "id": row.id,
         "trialId": row.trial_id,
@@ -21,8 +18,13 @@ def metrics_report(row: Metric) -> dict[str, Any]:
         "totalBatches": row.steps or 0,
         "group": row.group,
         "archived": row.archived,
-        "metrics": {
-            key: finite(document["avg_metrics"]),
-            "batch_metrics": finite(document["batch_metrics"]),
-        },
+        "metrics": _metrics(row),
     }
+
+
+def _metrics(row: Metric) -> ReportedMetrics:
+    averages = finite(row.metrics["avg_metrics"])
+    batches = finite(row.metrics["batch_metrics"])
+    if row.group == VALIDATION:
+        return {"validation_metrics": averages, "batch_metrics": batches}
+    return {"avg_metrics": averages, "batch_metrics": batches}

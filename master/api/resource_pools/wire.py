@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from master.api.agents.wire import DEVICE_TYPES
+from master.api.resource_pools.replies import ResourcePool
 from master.config import ResolvedPool
 from master.core.scheduler.types import SchedulerSettings
 from rm_backends.views import AgentView, PoolView
@@ -23,9 +23,10 @@ def resource_pool(
     cluster_name: str,
     default_compute: bool,
     default_aux: bool,
-) -> dict[str, Any]:
+) -> ResourcePool:
     """`agents`: those of this pool."""
     slots = [slot for agent in agents for slot in agent.slots]
+    settings = view.settings or SchedulerSettings()
     sizes = {len(agent.slots) for agent in agents}
     return {
         "name": view.name,
@@ -53,16 +54,7 @@ def resource_pool(
         "clusterName": cluster_name,
         "resourceManagerName": "default",
         "resourceManagerMetadata": {},
-        **_scheduler(view),
-        **dict.fromkeys(_UNUSED, ""),
-    }
-
-
-def _scheduler(view: PoolView) -> dict[str, Any]:
-    settings = view.settings or SchedulerSettings()
-    type_ = settings.type.upper() if view.settings else _QUEUES.get(view.type, "UNSPECIFIED")
-    return {
-        "schedulerType": f"SCHEDULER_TYPE_{type_}",
+        "schedulerType": _scheduler_type(view),
         "schedulerFittingPolicy": f"FITTING_POLICY_{settings.fitting_policy.upper()}",
         "details": {
             "aws": None,
@@ -73,19 +65,20 @@ def _scheduler(view: PoolView) -> dict[str, Any]:
                 "k8Priorities": [],
             },
         },
+        "imageId": "",
+        "instanceType": "",
+        "masterUrl": "",
+        "masterCertName": "",
+        "startupScript": "",
+        "containerStartupScript": "",
+        "agentDockerNetwork": "",
+        "agentDockerRuntime": "",
+        "agentDockerImage": "",
+        "agentFluentImage": "",
     }
 
 
-_UNUSED = (
-    "imageId",
-    "instanceType",
-    "masterUrl",
-    "masterCertName",
-    "startupScript",
-    "containerStartupScript",
-    "agentDockerNetwork",
-    "agentDockerRuntime",
-    "agentDockerImage",
-    "agentFluentImage",
-)
-"""Keys that the published client requires and that say nothing here."""
+def _scheduler_type(view: PoolView) -> str:
+    if view.settings is None:
+        return f"SCHEDULER_TYPE_{_QUEUES.get(view.type, 'UNSPECIFIED')}"
+    return f"SCHEDULER_TYPE_{view.settings.type.upper()}"

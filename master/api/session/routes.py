@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from master.api.access import COOKIE, Caller, is_loopback, token_of
 from master.api.middleware import ApiRoute
-from master.api.replies import reply
+from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body
 from master.api.services import TheApi
 from master.api.users.wire import user as user_json
@@ -45,7 +45,7 @@ async def login(request: Request, body: Login, api: TheApi) -> Response:
 @router.post("/api/v1/auth/logout")
 async def logout(request: Request, principal: Caller, api: TheApi) -> Response:
     await api.services.auth.logout(token_of(request))
-    response = reply()
+    response: Reply[Empty] = reply()
     response.delete_cookie(COOKIE)
     return response
 

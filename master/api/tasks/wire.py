@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from master.allocations.machine import AllocationPhase, AllocationState, ContainerState
 from master.allocations.persistence import allocation_from_document
 from master.api.agents.wire import device
+from master.api.tasks import replies
+from master.api.tasks.replies import AllocationSummary, Resources
 from master.api.values import time
 from master.store.tables import Allocation, Task
 from rm_backends.views import AgentView, QueueEntry
@@ -23,7 +24,7 @@ _STATES: Mapping[AllocationPhase, str] = {
 }
 
 
-def task(row: Task, allocations: Sequence[Allocation]) -> dict[str, Any]:
+def task(row: Task, allocations: Sequence[Allocation]) -> replies.Task:
     """`allocations`: its allocations, newest first; the client looks at the first."""
     return {
         "taskId": row.id,
@@ -34,7 +35,7 @@ def task(row: Task, allocations: Sequence[Allocation]) -> dict[str, Any]:
     }
 
 
-def _allocation(row: Allocation) -> dict[str, Any]:
+def _allocation(row: Allocation) -> replies.Allocation:
     state = allocation_from_document(row.document)
     return {
         "allocationId": state.id,
@@ -56,7 +57,7 @@ def allocation_summary(
     *,
     scheduler: str,
     priority: int,
-) -> dict[str, Any]:
+) -> AllocationSummary:
     """`entry` is its place in the queue of its pool, which also has its name."""
     return {
         "taskId": state.task_id,
@@ -74,7 +75,7 @@ def allocation_summary(
 
 def _resources(
     allocation_id: str, state: ContainerState, agents: Mapping[str, AgentView]
-) -> dict[str, Any]:
+) -> Resources:
     container = state.container
     agent = agents.get(container.agent_id)
     slots = [s for s in agent.slots if s.id in container.slot_ids] if agent is not None else []

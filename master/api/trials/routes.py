@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator
@@ -16,6 +16,7 @@ from master.api.replies import reply
 from master.api.request_models import Body, Paging, RowId, Text, word
 from master.api.services import Api, TheApi
 from master.api.trials import wire
+from master.api.trials.replies import Trial, Workload
 from master.core.reasons import Reason
 from master.experiments.live import LiveExperiment
 from master.experiments.metrics import TRAINING, VALIDATION, number
@@ -101,7 +102,7 @@ async def runner_metadata(
     return reply()
 
 
-async def trials_json(api: Api, rows: Sequence[TrialRow]) -> list[dict[str, Any]]:
+async def trials_json(api: Api, rows: Sequence[TrialRow]) -> list[Trial]:
     """Trials in full, with one query for each kind of thing they refer to."""
     trials = [row.trial for row in rows]
     ids = {id_ for t in trials for id_ in (t.best_validation_id, t.latest_validation_id)}
@@ -140,22 +141,22 @@ def _waiting(api: Api, live: LiveExperiment | None, request_id: str) -> Reason |
     return None if trial is None else api.services.experiments.waiting_reason(trial)
 
 
-Kind = Literal["training", "validation", "checkpoint"]
-
-
-async def _workloads(api: Api, trial_id: int, query: ListWorkloads) -> list[dict[str, Any]]:
+async def _workloads(api: Api, trial_id: int, query: ListWorkloads) -> list[Workload]:
     """Each with exactly one of training, validation and checkpoint, in order of steps and time."""
-    items: list[dict[str, Any]] = []
+    items: list[Workload] = []
     groups = _groups(query)
     if groups:
         for report in await api.reads.metrics.reports(trial_id, groups):
-            kind: Kind = "validation" if report.group == VALIDATION else "training"
-            batches = query.include_batch_metrics
-            items.append(_item(kind, wire.metrics_workload(report, batches=batches)))
+            done = wire.metrics_workload(report, batches=query.include_batch_metrics)
+            items.append(
+                wire.workload(validation=done)
+                if report.group == VALIDATION
+                else wire.workload(training=done)
+            )
     if query.filter != "VALIDATION":
         for checkpoint in await api.reads.checkpoints.of_trials([trial_id]):
             if not (query.remove_deleted_checkpoints and checkpoint.state == "DELETED"):
-                items.append(_item("checkpoint", checkpoint_workload(checkpoint)))
+                items.append(wire.workload(checkpoint=checkpoint_workload(checkpoint)))
     return items
 
 
@@ -169,27 +170,15 @@ def _groups(query: ListWorkloads) -> list[str]:
     return [group for group in groups if not only or group == only]
 
 
-def _item(kind: Kind, workload: dict[str, Any]) -> dict[str, Any]:
-    return {"training": None, "validation": None, "checkpoint": None, kind: workload}
-
-
-def _ordered(items: list[dict[str, Any]], query: ListWorkloads) -> list[dict[str, Any]]:
+def _ordered(items: list[Workload], query: ListWorkloads) -> list[Workload]:
     descending = query.order_by == "DESC"
-
-    def workload(item: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = item["training"] or item["validation"] or item["checkpoint"]
-        return found
-
-    def place(item: dict[str, Any]) -> tuple[int, str]:
-        return workload(item)["totalBatches"], workload(item)["endTime"]
-
-    items = sorted(items, key=place, reverse=descending)
+    items = sorted(items, key=wire.place, reverse=descending)
     if not query.sort_key:
         return items
 
-    def value(item: dict[str, Any]) -> float | None:
-        averages = workload(item).get("metrics", {}).get("avgMetrics", {})
-        return number(averages.get(query.sort_key))
+    def value(item: Workload) -> float | None:
+        done = item["training"] or item["validation"]
+        return None if done is None else number(done["metrics"]["avgMetrics"].get(query.sort_key))
 
     ranked = [(v, item) for item in items if (v := value(item)) is not None]
     ranked.sort(key=lambda pair: pair[0], reverse=descending)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from master.api.checkpoints.replies import CheckpointWorkload
 from master.api.checkpoints.wire import checkpoint_workload
+from master.api.trials.replies import MetricsWorkload, Trial, Workload
 from master.api.values import allocation_state, finite, time
 from master.core.reasons import Reason
 from master.experiments.live import LiveExperiment
@@ -37,7 +38,7 @@ def trial(
     best_checkpoint: Checkpoint | None,
     slot_seconds: float,
     waiting: Reason | None = None,
-) -> dict[str, Any]:
+) -> Trial:
     """`reports` holds at least the best and the latest validation."""
     restarts = min(
         row.trial.restarts, row.experiment_config.get("max_restarts", row.trial.restarts)
@@ -72,7 +73,7 @@ def trial(
     }
 
 
-def metrics_workload(row: Metric, *, batches: bool = False) -> dict[str, Any]:
+def metrics_workload(row: Metric, *, batches: bool = False) -> MetricsWorkload:
     document = row.metrics
     return {
         "endTime": time(row.reported_at),
@@ -83,3 +84,18 @@ def metrics_workload(row: Metric, *, batches: bool = False) -> dict[str, Any]:
             "batchMetrics": finite(document["batch_metrics"] or []) if batches else [],
         },
     }
+
+
+def workload(
+    *,
+    training: MetricsWorkload | None = None,
+    validation: MetricsWorkload | None = None,
+    checkpoint: CheckpointWorkload | None = None,
+) -> Workload:
+    return {"training": training, "validation": validation, "checkpoint": checkpoint}
+
+
+def place(item: Workload) -> tuple[int, str]:
+    """Where it stands in the history of its trial."""
+    done = item["training"] or item["validation"] or item["checkpoint"]
+    return (done["totalBatches"], done["endTime"]) if done is not None else (0, "")

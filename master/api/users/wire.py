@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from master.api.users.replies import User
 from master.api.values import time
-from master.auth.users import User
+from master.auth import users
 
 
-def user(value: User) -> dict[str, Any]:
+def user(value: users.User) -> User:
     return {
         "id": value.id,
         "username": value.username,

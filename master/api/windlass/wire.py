@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from master.api.values import epoch
+from master.api.windlass.replies import FleetCost, Instance
 from provisioner.types import CostView, InstanceView
 
 GONE = "gone"
@@ -25,7 +25,7 @@ def activity(view: InstanceView) -> str:
     return _ACTIVITIES.get(view.state, view.state)
 
 
-def instance(view: InstanceView, now: float) -> dict[str, Any]:
+def instance(view: InstanceView, now: float) -> Instance:
     key = view.offer
     return {
         "id": view.id,
@@ -50,7 +50,7 @@ def instance(view: InstanceView, now: float) -> dict[str, Any]:
     }
 
 
-def cost(view: CostView) -> dict[str, Any]:
+def cost(view: CostView) -> FleetCost:
     """What the fleet has cost, beside a fleet of the same peak that never sleeps."""
     return {
         "usd": view.spent_usd,
@@ -62,7 +62,7 @@ def cost(view: CostView) -> dict[str, Any]:
     }
 
 
-NO_COST: Mapping[str, Any] = {
+NO_COST: FleetCost = {
     "usd": 0.0,
     "usdPerHour": 0.0,
     "peakInstances": 0,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from master.api.values import time
+from master.api.workspaces.replies import Project, Workspace
 from master.workspaces.queries import ProjectRow, WorkspaceRow
 
 
-def workspace(row: WorkspaceRow) -> dict[str, Any]:
+def workspace(row: WorkspaceRow) -> Workspace:
     return {
         "id": row.workspace.id,
         "name": row.workspace.name,
@@ -27,7 +26,7 @@ def workspace(row: WorkspaceRow) -> dict[str, Any]:
     }
 
 
-def project(row: ProjectRow) -> dict[str, Any]:
+def project(row: ProjectRow) -> Project:
     return {
         "id": row.project.id,
         "name": row.project.name,

@@ -1,0 +1,80 @@
+"""Agents, slots and containers, as they are shown."""
+
+from __future__ import annotations
+
+from typing_extensions import TypedDict
+
+from master.api.paging import Pagination
+from master.api.values import Timestamp
+
+
+class Device(TypedDict):
+    id: int
+    brand: str
+    uuid: str
+    type: str
+
+
+class Container(TypedDict):
+    id: str
+    parent: str
+    state: str
+    devices: list[Device]
+    permissionDenied: bool
+
+
+class Slot(TypedDict):
+    id: str
+    device: Device
+    enabled: bool
+    draining: bool
+    container: Container | None
+
+
+class SlotCounts(TypedDict):
+    states: dict[str, int]
+    total: int
+    draining: int
+    disabled: int
+
+
+class SlotStats(TypedDict):
+    typeStats: dict[str, SlotCounts]
+    brandStats: dict[str, SlotCounts]
+
+
+class Agent(TypedDict):
+    id: str
+    registeredTime: Timestamp
+    addresses: list[str]
+    resourcePools: list[str]
+    enabled: bool
+    draining: bool
+    version: str
+    labels: list[str]
+    slots: dict[str, Slot]
+    containers: dict[str, Container]
+    slotStats: SlotStats
+    connected: bool
+    """Our own."""
+    instanceId: str | None
+    """Our own: the machine of a provider that it is on."""
+    notes: list[str]
+    """Our own: what an operator should know."""
+
+
+class AgentReply(TypedDict):
+    agent: Agent
+
+
+class AgentsReply(TypedDict):
+    agents: list[Agent]
+    pagination: Pagination
+
+
+class SlotReply(TypedDict):
+    slot: Slot
+
+
+class SlotsReply(TypedDict):
+    slots: list[Slot]

@@ -1,0 +1,89 @@
+"""Experiments, as they are shown."""
+
+from __future__ import annotations
+
+from typing_extensions import TypedDict
+
+from master.api.jobs.replies import JobSummary
+from master.api.paging import Pagination
+from master.api.values import Int64, Number, Timestamp
+from windlass.base.json_types import JsonObject
+
+
+class Experiment(TypedDict):
+    id: int
+    jobId: str
+    name: str
+    description: str
+    labels: list[str]
+    notes: str
+    archived: bool
+    unmanaged: bool
+    state: str
+    progress: Number
+    startTime: Timestamp | None
+    endTime: Timestamp | None
+    duration: int
+    username: str
+    displayName: str
+    userId: int
+    resourcePool: str
+    searcherType: str
+    searcherMetric: str | None
+    hyperparameters: JsonObject
+    config: JsonObject | None
+    """Null if it was only checked."""
+    originalConfig: str
+    numTrials: int
+    trialIds: list[int]
+    """Empty in lists."""
+    bestTrialId: int | None
+    bestTrialSearcherMetric: Number | None
+    checkpointCount: int
+    checkpointSize: Int64
+    forkedFrom: int | None
+    projectId: int
+    projectName: str
+    projectOwnerId: int
+    workspaceId: int
+    workspaceName: str
+    parentArchived: bool
+    externalExperimentId: str | None
+    error: str
+    """Our own: why it ended in ERROR."""
+    waitingReason: str | None
+    """Our own: why it waits."""
+
+
+class ExperimentReply(TypedDict):
+    experiment: Experiment
+
+
+class CreatedExperimentReply(TypedDict):
+    experiment: Experiment
+    config: JsonObject | None
+    warnings: list[str]
+
+
+class GetExperimentReply(TypedDict):
+    experiment: Experiment
+    config: JsonObject | None
+    jobSummary: JobSummary | None
+
+
+class ExperimentsReply(TypedDict):
+    experiments: list[Experiment]
+    pagination: Pagination
+
+
+class LabelsReply(TypedDict):
+    labels: list[str]
+
+
+class FilesReply(TypedDict):
+    b64Tgz: str
+    """A gzipped tar in base64."""
+
+
+class MetricReply(TypedDict):
+    metric: Number | None

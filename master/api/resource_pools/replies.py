@@ -1,0 +1,67 @@
+"""Resource pools, as they are shown."""
+
+from __future__ import annotations
+
+from typing_extensions import TypedDict
+
+from master.api.paging import Pagination
+from windlass.base.json_types import JsonObject
+
+
+class PriorityScheduler(TypedDict):
+    preemption: bool
+    defaultPriority: int
+    k8Priorities: list[JsonObject]
+
+
+class PoolDetails(TypedDict):
+    aws: JsonObject | None
+    gcp: JsonObject | None
+    priorityScheduler: PriorityScheduler
+
+
+class ResourcePool(TypedDict):
+    """Those that the published client requires and that say nothing here are empty, from `imageId` on."""
+
+    name: str
+    description: str
+    type: str
+    numAgents: int
+    slotsAvailable: int
+    slotsUsed: int
+    slotType: str
+    accelerator: str
+    slotsPerAgent: int
+    """-1 if they differ."""
+    auxContainerCapacity: int
+    auxContainersRunning: int
+    auxContainerCapacityPerAgent: int
+    defaultComputePool: bool
+    defaultAuxPool: bool
+    preemptible: bool
+    minAgents: int
+    maxAgents: int
+    maxIdleAgentPeriod: float
+    maxAgentStartingPeriod: float
+    location: str
+    clusterName: str
+    resourceManagerName: str
+    resourceManagerMetadata: dict[str, str]
+    schedulerType: str
+    schedulerFittingPolicy: str
+    details: PoolDetails
+    imageId: str
+    instanceType: str
+    masterUrl: str
+    masterCertName: str
+    startupScript: str
+    containerStartupScript: str
+    agentDockerNetwork: str
+    agentDockerRuntime: str
+    agentDockerImage: str
+    agentFluentImage: str
+
+
+class ResourcePoolsReply(TypedDict):
+    resourcePools: list[ResourcePool]
+    pagination: Pagination

@@ -1,0 +1,63 @@
+"""Tasks and their allocations, as they are shown."""
+
+from __future__ import annotations
+
+from typing_extensions import TypedDict
+
+from master.api.agents.replies import Device
+from master.api.values import Timestamp
+from windlass.base.json_types import JsonObject
+
+
+class Allocation(TypedDict):
+    allocationId: str
+    taskId: str
+    state: str
+    isReady: bool
+    slots: int
+    startTime: Timestamp | None
+    endTime: Timestamp | None
+    exitReason: str | None
+    statusCode: int | None
+
+
+class Task(TypedDict):
+    taskId: str
+    taskType: str
+    startTime: Timestamp
+    endTime: Timestamp | None
+    allocations: list[Allocation]
+    """Newest first."""
+
+
+class TaskReply(TypedDict):
+    task: Task
+
+
+class AgentDevices(TypedDict):
+    devices: list[Device]
+
+
+class Resources(TypedDict):
+    resourcesId: str
+    resourcesType: str
+    allocationId: str
+    containerId: str
+    agentDevices: dict[str, AgentDevices]
+
+
+class AllocationSummary(TypedDict):
+    taskId: str
+    allocationId: str
+    name: str
+    registeredTime: Timestamp
+    resourcePool: str
+    slotsNeeded: int
+    schedulerType: str
+    priority: int
+    proxyPorts: list[JsonObject]
+    resources: list[Resources] | None
+
+
+class LiveTasksReply(TypedDict):
+    allocationIdToSummary: dict[str, AllocationSummary]

@@ -1,0 +1,103 @@
+"""Machines, money, reasons and searches, as they are shown: all of it our own."""
+
+from __future__ import annotations
+
+from typing_extensions import TypedDict
+
+from master.api.values import Number, Timestamp, WaitingReason
+
+
+class Offer(TypedDict):
+    provider: str
+    region: str
+    zone: str
+    instanceType: str
+    market: str
+
+
+class Instance(TypedDict):
+    id: str
+    pool: str
+    offer: Offer
+    slots: int
+    usdPerHour: float
+    usd: float
+    state: str
+    activity: str
+    """booting, busy, idle, ending, lost, ..."""
+    reason: str
+    createdAt: Timestamp
+    readyAt: Timestamp | None
+    ageS: float
+    idleS: float | None
+
+
+class FleetCost(TypedDict):
+    usd: float
+    usdPerHour: float
+    peakInstances: int
+    peakUsdPerHour: float
+    firstLaunchAt: Timestamp | None
+    alwaysOnUsd: float
+    """What a fleet of the same peak that never sleeps would have cost."""
+
+
+class FleetReply(FleetCost):
+    instances: list[Instance]
+
+
+class WaitingInPool(TypedDict):
+    allocationId: str
+    taskId: str
+    name: str
+    slots: int
+    since: Timestamp
+    reason: WaitingReason | None
+
+
+class Pool(TypedDict):
+    name: str
+    type: str
+    elastic: bool
+    agents: int
+    slotsTotal: int
+    slotsUsed: int
+    slotsFree: int
+    slotsLaunching: int
+    instancesLaunching: int
+    running: int
+    waiting: list[WaitingInPool]
+
+
+class PoolsReply(TypedDict):
+    pools: list[Pool]
+
+
+class RungEntry(TypedDict):
+    trialId: int | None
+    requestId: str
+    metric: Number | None
+    promoted: bool
+
+
+class Rung(TypedDict):
+    bracket: int
+    rung: int
+    units: int
+    entries: list[RungEntry]
+
+
+class SearcherReply(TypedDict):
+    searcher: str
+    brackets: int
+    rungs: list[Rung]
+
+
+class ReasonsReply(TypedDict):
+    reasons: dict[str, WaitingReason | None]
+    """By the id of each trial that waits."""
+
+
+class ReasonReply(TypedDict):
+    reason: WaitingReason | None
+    """Null if it does not wait."""

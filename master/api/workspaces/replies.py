@@ -1,0 +1,64 @@
+"""Workspaces and projects, as they are shown."""
+
+from __future__ import annotations
+
+from typing_extensions import TypedDict
+
+from master.api.paging import Pagination
+from master.api.values import Timestamp
+from windlass.base.json_types import JsonObject
+
+
+class Workspace(TypedDict):
+    id: int
+    name: str
+    archived: bool
+    immutable: bool
+    userId: int
+    username: str
+    numProjects: int
+    numExperiments: int
+    pinned: bool
+    pinnedAt: Timestamp | None
+    state: str
+    errorMessage: str
+    agentUserGroup: JsonObject | None
+    checkpointStorageConfig: JsonObject | None
+
+
+class WorkspaceReply(TypedDict):
+    workspace: Workspace
+
+
+class WorkspacesReply(TypedDict):
+    workspaces: list[Workspace]
+    pagination: Pagination
+
+
+class Project(TypedDict):
+    id: int
+    name: str
+    key: str
+    description: str
+    notes: list[JsonObject]
+    archived: bool
+    immutable: bool
+    userId: int
+    username: str
+    workspaceId: int
+    workspaceName: str
+    numExperiments: int
+    numActiveExperiments: int
+    numRuns: int
+    lastExperimentStartedAt: Timestamp | None
+    state: str
+    errorMessage: str
+
+
+class ProjectReply(TypedDict):
+    project: Project
+
+
+class ProjectsReply(TypedDict):
+    projects: list[Project]
+    pagination: Pagination

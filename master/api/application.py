@@ -19,6 +19,7 @@ from master.api.jobs import routes as jobs
 from master.api.logs import routes as logs
 from master.api.metrics import routes as metrics
 from master.api.middleware import API, BodyLimits, JsonBodies, PlainUrls
+from master.api.openapi import DescribedApp
 from master.api.resource_pools import routes as resource_pools
 from master.api.runs import routes as runs
 from master.api.services import Api, Services, make_api
@@ -60,7 +61,7 @@ _ROUTES = (
 
 def build_app(services: Services) -> FastAPI:
     """`master.app` serves it, and calls `begin_shutdown` when the server is to stop."""
-    app = FastAPI(
+    app = DescribedApp(
         title="Windlass",
         version=services.info.windlass_version,
         openapi_url=OPENAPI_URL,

@@ -139,6 +139,10 @@ class ApiRequest(Request):
 class ApiRoute(APIRoute):
     """A route whose body is read by `ApiRequest`."""
 
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        # What a route answers is encoded already; `master.api.openapi` describes it.
+        super().__init__(path, endpoint, **{**options, "response_model": None})
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 

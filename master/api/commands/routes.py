@@ -13,6 +13,7 @@ from master.api.commands import wire
 from master.api.commands.replies import Command
 from master.api.file_bodies import FileBody, parse_body
 from master.api.middleware import ApiRoute
+from master.api.openapi import reads
 from master.api.paging import pagination
 from master.api.replies import reply
 from master.api.request_models import Body, FreeObject, Int32, Paging, Text, word
@@ -49,11 +50,7 @@ def read_launch(body: bytes) -> tuple[LaunchCommand, tuple[ContextFile, ...]]:
 
 @router.post(
     "",
-    openapi_extra={
-        "requestBody": {
-            "content": {"application/json": {"schema": LaunchCommand.model_json_schema()}}
-        }
-    },
+    openapi_extra=reads(LaunchCommand),
 )
 async def launch(request: Request, principal: User, visible: Visible, api: TheApi) -> Response:
     # Read by hand: its files may be large, and must not be parsed on the event loop.

@@ -22,6 +22,7 @@ from master.api.experiments.requests import (
 from master.api.jobs.replies import JobSummary
 from master.api.jobs.wire import summary
 from master.api.middleware import ApiRoute
+from master.api.openapi import reads
 from master.api.paging import pagination
 from master.api.replies import reply
 from master.api.request_models import RowId
@@ -44,11 +45,7 @@ UNCATEGORIZED = 1
 
 @router.post(
     "/api/v1/experiments",
-    openapi_extra={
-        "requestBody": {
-            "content": {"application/json": {"schema": CreateExperiment.model_json_schema()}}
-        }
-    },
+    openapi_extra=reads(CreateExperiment),
 )
 async def create(request: Request, principal: User, visible: Visible, api: TheApi) -> Response:
     # Read by hand: the largest body of all must not be parsed on the event loop.

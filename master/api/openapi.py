@@ -1,0 +1,86 @@
+"""What the API says of itself: FastAPI describes requests, and the replies that routes declare are added here.
+
+FastAPI's own way would build a validator for each reply of each application, only to describe it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, TypeAdapter
+
+from master.api.errors import ErrorReply
+from master.api.replies import declared_reply
+from windlass.base.json_types import JsonObject
+
+ERROR = "error"
+_REF = "#/components/schemas/{model}"
+
+
+def reads(model: type[BaseModel]) -> JsonObject:
+    """`openapi_extra` of a route that reads its body by hand."""
+    schema = model.model_json_schema(ref_template=_REF)
+    return {"requestBody": {"content": {"application/json": {"schema": schema}}}}
+
+
+class DescribedApp(FastAPI):
+    """A FastAPI whose description has every reply."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.described: list[APIRoute] = []
+
+    def include_router(self, router: APIRouter, **options: Any) -> None:
+        super().include_router(router, **options)
+        self.described += [route for route in router.routes if isinstance(route, APIRoute)]
+
+    def openapi(self) -> JsonObject:
+        if self.openapi_schema is None:
+            self.openapi_schema = _completed(super().openapi(), self.described)
+        return self.openapi_schema
+
+
+def _completed(document: JsonObject, routes: Iterable[APIRoute]) -> JsonObject:
+    components: JsonObject = document.setdefault("components", {}).setdefault("schemas", {})
+    for framework in ("HTTPValidationError", "ValidationError"):
+        components.pop(framework, None)
+    shapes = {route.unique_id: declared_reply(route.endpoint) for route in routes}
+    schemas = _schemas({ERROR: ErrorReply, **shapes}, components)
+    for route in routes:
+        for method in route.methods or ():
+            operation = document["paths"][route.path_format][method.lower()]
+            operation["responses"] = {
+                "200": _response("Success", schemas.get(route.unique_id)),
+                "default": _response("Failure", schemas[ERROR]),
+            }
+            for media in operation.get("requestBody", {}).get("content", {}).values():
+                _define(components, media["schema"].pop("$defs", {}))
+    return document
+
+
+def _schemas(shapes: Mapping[str, Any], components: JsonObject) -> dict[str, JsonObject]:
+    """The schema of each shape that is declared; what they refer to becomes part of `components`."""
+    adapters: list[tuple[str, Literal["serialization"], TypeAdapter[Any]]] = [
+        (name, "serialization", TypeAdapter(shape))
+        for name, shape in shapes.items()
+        if shape is not None
+    ]
+    schemas, definitions = TypeAdapter.json_schemas(adapters, ref_template=_REF)
+    _define(components, definitions.get("$defs", {}))
+    return {name: schema for (name, _), schema in schemas.items()}
+
+
+def _define(components: JsonObject, definitions: JsonObject) -> None:
+    """Raises ValueError if two shapes have the same name."""
+    for name, schema in definitions.items():
+        if components.setdefault(name, schema) != schema:
+            raise ValueError(f"two schemas are called {name}: rename one")
+
+
+def _response(description: str, schema: JsonObject | None) -> JsonObject:
+    if schema is None:
+        return {"description": description}
+    return {"description": description, "content": {"application/json": {"schema": schema}}}

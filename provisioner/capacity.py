@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from provisioner.types import Offer, OfferKey
+from windlass.base.strict_json import StrictJson
 
 QUARANTINE_AFTER = 3
 """Boots that fail in a row before the offer is quarantined."""
@@ -161,16 +160,16 @@ class CapacityMemory:
 
     def to_document(self) -> list[dict[str, Any]]:
         return [
-            {"key": _KEYS.dump_python(key, mode="json"), **_MEMORY.dump_python(entry, mode="json")}
-            for key, entry in self.offers.items()
+            {"key": _KEYS.dump(key), **_MEMORY.dump(entry)} for key, entry in self.offers.items()
         ]
 
     @classmethod
     def from_document(cls, document: list[dict[str, Any]]) -> CapacityMemory:
+        what = "the memory of an offer"
         return cls(
             {
-                _KEYS.validate_python(entry["key"]): _MEMORY.validate_python(
-                    {name: value for name, value in entry.items() if name != "key"}
+                _KEYS.load(entry["key"], what): _MEMORY.load(
+                    {name: value for name, value in entry.items() if name != "key"}, what
                 )
                 for entry in document
             }
@@ -186,5 +185,5 @@ class CapacityMemory:
         return CapacityMemory({**self.offers, key: entry})
 
 
-_KEYS = TypeAdapter(OfferKey)
-_MEMORY = TypeAdapter(OfferMemory)
+_KEYS: StrictJson[OfferKey] = StrictJson(OfferKey)
+_MEMORY: StrictJson[OfferMemory] = StrictJson(OfferMemory)

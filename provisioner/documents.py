@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from provisioner.capacity import CapacityMemory
 from provisioner.fleet import (
     instance_document,
@@ -17,8 +15,9 @@ from provisioner.fleet import (
 from provisioner.fleet_state import FleetState
 from provisioner.ports import FleetDocuments
 from provisioner.prices import Ledger
+from windlass.base.strict_json import StrictJson
 
-_LEDGER = TypeAdapter(Ledger)
+_LEDGER: StrictJson[Ledger] = StrictJson(Ledger)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +77,6 @@ def restored(empty: FleetState, documents: FleetDocuments) -> FleetState:
         intents={intent.id: intent for intent in intents if intent is not None},
         instances={record.id: record for record in instances},
         memory=CapacityMemory.from_document(memory.get("offers", [])),
-        ledger=_LEDGER.validate_python(memory.get("ledger", {})),
+        ledger=_LEDGER.load(memory.get("ledger", {}), "the ledger of costs"),
         ended_lost=tuple(memory.get("ended_lost", ())),
     )

@@ -18,11 +18,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from provisioner.prices import usd_for
 from provisioner.types import Market, Offer
 from windlass.base.errors import Conflict
+from windlass.base.strict_json import StrictJson
 
 PENDING_DEADLINE_S = 300.0
 """The provider says "pending" for longer: ended, and counted against the offer."""
@@ -157,12 +156,12 @@ _VOLATILE_INSTANCE = {
     "terminate_called_at",
     "terminate_acked_at",
 }
-_INTENTS = TypeAdapter(IntentRecord)
-_INSTANCES = TypeAdapter(InstanceRecord)
+_INTENTS: StrictJson[IntentRecord] = StrictJson(IntentRecord)
+_INSTANCES: StrictJson[InstanceRecord] = StrictJson(InstanceRecord)
 
 
 def intent_document(intent: IntentRecord) -> dict[str, Any]:
-    document: dict[str, Any] = _INTENTS.dump_python(intent, mode="json", exclude=_VOLATILE_INTENT)
+    document: dict[str, Any] = _INTENTS.dump(intent, exclude=_VOLATILE_INTENT)
     return {**document, "finished": intent.is_finished}
 
 
@@ -170,18 +169,18 @@ def intent_from_document(document: Mapping[str, Any]) -> IntentRecord | None:
     """None for a finished one. After a restart nobody knows whether the call was made: it counts as made."""
     if document.get("finished"):
         return None
-    return replace(_INTENTS.validate_python(dict(document)), state=IntentState.CALLED)
+    fields = {name: value for name, value in document.items() if name != "finished"}
+    intent = _INTENTS.load(fields, f"launch intent {document.get('id')}")
+    return replace(intent, state=IntentState.CALLED)
 
 
 def instance_document(instance: InstanceRecord) -> dict[str, Any]:
-    document: dict[str, Any] = _INSTANCES.dump_python(
-        instance, mode="json", exclude=_VOLATILE_INSTANCE
-    )
+    document: dict[str, Any] = _INSTANCES.dump(instance, exclude=_VOLATILE_INSTANCE)
     return document
 
 
 def instance_from_document(document: Mapping[str, Any]) -> InstanceRecord:
-    return _INSTANCES.validate_python(dict(document))
+    return _INSTANCES.load(document, f"instance {document.get('id')}")
 
 
 def launch_token(cluster_id: str, intent_id: str, pool: str, offer: Offer, count: int) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pydantic import TypeAdapter
 from sqlalchemy import RowMapping
 
 from master.allocations.machine import AllocationState
 from master.store import tables
 from master.store.unit_of_work import UnitOfWork
+from windlass.base.strict_json import StrictJson
 
-_ALLOCATION = TypeAdapter(AllocationState)
+_ALLOCATION: StrictJson[AllocationState] = StrictJson(AllocationState)
 
 
 def allocation_changes(uow: UnitOfWork, old: AllocationState | None, new: AllocationState) -> None:
@@ -26,7 +26,7 @@ def allocation_changes(uow: UnitOfWork, old: AllocationState | None, new: Alloca
         "slots": new.slots,
         "token_hash": new.token_hash,
         "is_open": new.is_open,
-        "document": _ALLOCATION.dump_python(new, mode="json"),
+        "document": _ALLOCATION.dump(new),
         "exit_reason": new.outcome.reason if new.outcome else "",
         "exit_error": new.outcome.error if new.outcome else "",
         "status_code": new.outcome.exit_code if new.outcome else None,
@@ -48,7 +48,8 @@ def allocation_changes(uow: UnitOfWork, old: AllocationState | None, new: Alloca
 
 
 def allocation_from_document(document: Mapping[str, Any]) -> AllocationState:
-    return _ALLOCATION.validate_python(document)
+    """Raises UnreadableDocument."""
+    return _ALLOCATION.load(document, f"allocation {document.get('id')}")
 
 
 def newest_allocations(rows: Iterable[RowMapping]) -> dict[str, AllocationState]:

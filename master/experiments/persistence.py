@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import TypeAdapter
 from sqlalchemy import RowMapping
 
 from master.allocations.machine import AllocationState
@@ -19,11 +18,12 @@ from master.experiments.step_builder import LoggedEvent, Step, TrialChange
 from master.roots.root import Transition
 from master.store import tables
 from master.store.unit_of_work import UnitOfWork, changed_values
+from windlass.base.strict_json import StrictJson
 
 SNAPSHOT_EVERY = 200
 """Of a small search: see `snapshot_interval`."""
 
-_GROUPS: TypeAdapter[dict[str, GroupMetrics]] = TypeAdapter(dict[str, GroupMetrics])
+_GROUPS: StrictJson[dict[str, GroupMetrics]] = StrictJson(dict[str, GroupMetrics])
 
 
 def changes(transitions: Sequence[Transition[ExperimentState, Step]]) -> UnitOfWork:
@@ -145,7 +145,7 @@ def trial_row(trial: TrialState) -> dict[str, Any]:
         "searcher_metric": metrics.best,
         "latest_searcher_metric": metrics.latest_validation,
         "summary_metrics": dict(metrics.summary),
-        "metric_groups": _GROUPS.dump_python(dict(metrics.groups), mode="json"),
+        "metric_groups": _GROUPS.dump(dict(metrics.groups)),
         "runner_state": trial.runner_state,
         "ended_at": trial.ended_at,
     }
@@ -182,7 +182,7 @@ def trial_from_row(row: RowMapping, allocation: AllocationState | None) -> Trial
         latest_checkpoint_steps=row["latest_checkpoint_steps"],
         metrics=TrialMetrics(
             steps_completed=row["steps_completed"],
-            groups=_GROUPS.validate_python(row["metric_groups"]),
+            groups=_GROUPS.load(row["metric_groups"], f"metrics of trial {row['id']}"),
             summary=row["summary_metrics"],
             latest_validation_id=row["latest_validation_id"],
             latest_validation=row["latest_searcher_metric"],

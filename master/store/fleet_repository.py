@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
+from master.store.documents import FLEET_MEMORY
 from master.store.store import Store
 from master.store.tables import FleetInstance, FleetIntent, Meta
 from master.store.unit_of_work import UnitOfWork
@@ -41,7 +42,7 @@ class FleetRepository:
         return LoadedFleet(
             intents=[(row.id, row.document) for row in intents],
             instances=[(row.id, row.document) for row in instances],
-            memory=memory.value if memory else None,
+            memory=FLEET_MEMORY.read(memory.value) if memory else None,
         )
 
     async def save(
@@ -60,5 +61,5 @@ class FleetRepository:
             row = {"id": instance_id, "pool": pool, "gone": gone, "document": document}
             unit.upsert(FleetInstance, row)
         if memory is not None:
-            unit.upsert(Meta, {"key": MEMORY_KEY, "value": memory})
+            unit.upsert(Meta, {"key": MEMORY_KEY, "value": FLEET_MEMORY.write(memory)})
         await self._store.commit(unit)

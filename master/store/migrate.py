@@ -19,6 +19,7 @@ from sqlalchemy import Connection, MetaData, text
 from sqlmodel import AutoString, SQLModel, UTCDateTime
 
 from master.store import tables as _tables  # noqa: F401  (fills SQLModel.metadata)
+from master.store.documents import DocumentType
 from windlass.base.errors import StoreUnavailable
 
 _ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(20260801)")
@@ -52,6 +53,8 @@ def _render(kind: str, item: Any, _: Any) -> str | Literal[False]:
         return "sa.DateTime(timezone=True)"
     if kind == "type" and isinstance(item, AutoString):
         return "sa.String()"
+    if kind == "type" and isinstance(item, DocumentType):
+        return "sa.JSON(none_as_null=True)"
     return False
 
 

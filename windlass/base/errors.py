@@ -15,6 +15,7 @@ WindlassError
 ├── ProviderError            anything else a provider answered
 ├── BatchSystemError         Slurm or PBS said no
 ├── AgentLost                an agent went away with its work
+├── UnreadableDocument       the store holds what this release cannot read
 ├── StoreUnavailable         the store cannot commit (full disk, lost database); nothing was changed
 └── LeaseLost                another master leads: this process must stop
 
@@ -108,6 +109,17 @@ class AgentLost(WindlassError):
 
 class StoreUnavailable(WindlassError):
     code = "store_unavailable"
+
+
+class UnreadableDocument(WindlassError):
+    """Nothing was changed. The release that wrote it can read it."""
+
+    code = "unreadable_document"
+
+    def __init__(self, what: str, problem: str) -> None:
+        super().__init__(
+            f"{what} cannot be read: {problem} (was it written by a newer Windlass? If so, start that release again)"
+        )
 
 
 class LeaseLost(WindlassError):

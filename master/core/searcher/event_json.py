@@ -56,7 +56,14 @@ def event_to_json(event: Event) -> dict[str, Any]:
 
 
 def event_from_json(data: Mapping[str, Any]) -> Event:
-    """Raises InvalidArgument for a type that this release does not know."""
+    """Raises InvalidArgument for a type or a field that this release does not know."""
+    event = _event(data)
+    if unknown := set(data) - set(event_to_json(event)):
+        raise InvalidArgument(f"not a searcher event: {dict(data)!r} ({', '.join(unknown)}?)")
+    return event
+
+
+def _event(data: Mapping[str, Any]) -> Event:
     match data:
         case {"type": "initial_trials"}:
             return InitialTrials()

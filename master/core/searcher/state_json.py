@@ -15,9 +15,6 @@ from master.core.searcher.search import MethodState, SearchState
 from master.core.searcher.types import ExitReason
 from windlass.base.errors import InvalidArgument
 
-VERSION = 1
-"""Of the form below. A release that changes it reads the older ones too."""
-
 _KINDS: dict[str, type[CountState] | type[AshaState] | type[TournamentState]] = {
     "count": CountState,
     "asha": AshaState,
@@ -28,7 +25,6 @@ _NAMES = {type_: name for name, type_ in _KINDS.items()}
 
 def state_to_json(state: SearchState) -> dict[str, Any]:
     return {
-        "version": VERSION,
         "rng": state.rng.to_json(),
         "trials": {id_: _record_to_json(record) for id_, record in state.trials.items()},
         "closed": state.closed,
@@ -37,11 +33,7 @@ def state_to_json(state: SearchState) -> dict[str, Any]:
 
 
 def state_from_json(data: Mapping[str, Any]) -> SearchState:
-    """Raises InvalidArgument for a snapshot of another version or method."""
-    if data.get("version") != VERSION:
-        raise InvalidArgument(
-            f"searcher snapshot has version {data.get('version')!r}; this release reads {VERSION}"
-        )
+    """Raises InvalidArgument for a snapshot of an unknown method."""
     trials = {id_: _record_from_json(record) for id_, record in data["trials"].items()}
     return SearchState(
         rng=RngState.from_json(data["rng"]),

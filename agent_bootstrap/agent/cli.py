@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from stamina.instrumentation import set_on_retry_hooks
 
 from agent_bootstrap.agent.daemon import Agent, AgentEnd, lifeline_from_environment
 from agent_bootstrap.agent.options import AgentOptions, load_options
@@ -100,6 +101,7 @@ def run_agent(options: AgentOptions) -> AgentEnd:
         level=_LEVELS.get(options.log.level, options.log.level.upper()),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+    set_on_retry_hooks([])  # the agent tells of lost connections in its own words
     lifeline = lifeline_from_environment()
     return asyncio.run(_until_signal(options, lifeline))
 

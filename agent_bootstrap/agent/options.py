@@ -33,7 +33,6 @@ IGNORED_KEYS = frozenset(
         "agent_reconnect_attempts",
         "agent_reconnect_backoff",
         "container_auto_remove_disabled",
-        "container_runtime",
         "debug",
         "fluent",
     }
@@ -120,6 +119,8 @@ class AgentOptions(BaseModel):
     """Comma list of index, UUID, PCI id or serial. Empty: CUDA_VISIBLE_DEVICES, else all."""
     isolation: Literal["auto", "namespace", "directory"] = "auto"
     """auto: private namespaces where the kernel allows, else one directory per task."""
+    container_runtime: str = "process"
+    """How tasks run: a name of `runtimes/registry.py`."""
     instance_id: str | None = None
     address: str = ""
     """Where other nodes reach this one. Empty: as the master sees it."""

@@ -45,6 +45,10 @@ class Runtime(Protocol):
         """SIGKILL to the whole tree; the exit follows, as 137."""
         ...
 
+    def detach(self) -> None:
+        """The agent ends: stop watching. What runs goes on, for the next agent to reattach."""
+        ...
+
     async def gc(self, place: ContainerDir) -> None:
         """It has ended: release what is held outside its directory, and make sure that nothing of it is left."""
         ...

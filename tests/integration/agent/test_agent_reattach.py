@@ -12,7 +12,7 @@ from agent_processes import eventually, gone, of_container, supervisor
 from agent_scripted_master import ScriptedMaster, spec
 from conftest import RunAgent
 
-from agent_bootstrap.agent import daemon
+from agent_bootstrap.agent import machine, session
 from agent_bootstrap.agent.container_dir import ContainerDirs, ContainerRecord
 from agent_bootstrap.protocol import (
     ContainerState,
@@ -209,8 +209,8 @@ async def test_a_refusal_for_good_ends_the_agent(
 async def test_operators_are_told_of_the_fallback_and_of_a_full_disk(
     master: ScriptedMaster, run_agent: RunAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(daemon, "LOW_DISK_BYTES", 1 << 62)
-    monkeypatch.setattr(daemon, "HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(machine, "LOW_DISK_BYTES", 1 << 62)
+    monkeypatch.setattr(session, "HEARTBEAT_S", 0.01)
     async with run_agent():
         await master.until(lambda: bool(master.said))
     beat = master.said[0]

@@ -17,7 +17,7 @@ GOES = datetime(2026, 1, 1, 12, tzinfo=UTC)
 async def test_it_says_so_at_once_and_on_the_next_connection(tmp_path: Path) -> None:
     masters: asyncio.Queue[Channel] = asyncio.Queue()
 
-    async def dial() -> Channel:
+    async def dial(credential: str) -> Channel:
         ours, theirs = channel_pair()
         masters.put_nowait(ours)
         return theirs

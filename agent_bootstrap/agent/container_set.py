@@ -1,0 +1,168 @@
+"""The containers of this machine, and what the master still has to hear of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from agent_bootstrap.agent.container_dir import ContainerDirs, ContainerRecord
+from agent_bootstrap.agent.containers import Container, Life
+from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.link import Link
+from agent_bootstrap.agent.log_shipper import LogShipper
+from agent_bootstrap.agent.runtimes.base import Runtime
+from agent_bootstrap.protocol import (
+    ContainerReport,
+    ContainerSpec,
+    ContainerState,
+    ExitFailure,
+    ExitRecord,
+    KillContainer,
+)
+from windlass.base.clock import Clock
+
+END_LIMIT_S = 20.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Outbox:
+    """Reports that the master has not heard on this connection."""
+
+    reports: dict[str, ContainerReport] = field(default_factory=dict)
+    filled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def put(self, report: ContainerReport) -> None:
+        self.reports[report.container_id] = report
+        self.filled.set()
+
+    def take(self) -> list[ContainerReport]:
+        taken = list(self.reports.values())
+        self.reports.clear()
+        self.filled.clear()
+        return taken
+
+
+class ContainerSet:
+    """They outlive the agent's process: `tasks` only watch them."""
+
+    def __init__(
+        self,
+        dirs: ContainerDirs,
+        runtime: Runtime,
+        *,
+        agent_id: str,
+        link: Link,
+        clock: Clock,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self.outbox = Outbox()
+        self._dirs = dirs
+        self._runtime = runtime
+        self._agent_id = agent_id
+        self._link = link
+        self._clock = clock
+        self._tasks = tasks
+        self._containers: dict[str, Container] = {}
+        self._changed = asyncio.Event()
+
+    def __bool__(self) -> bool:
+        return bool(self._containers)
+
+    def get(self, container_id: str) -> Container | None:
+        return self._containers.get(container_id)
+
+    def reports(self) -> tuple[ContainerReport, ...]:
+        return tuple(container.report() for container in self._containers.values())
+
+    def report_exits_again(self) -> None:
+        """Until the master forgets them."""
+        for container in self._containers.values():
+            if container.life is Life.EXITED:
+                self.outbox.put(container.report())
+
+    async def take_over(self) -> None:
+        """What an earlier agent has left on disk."""
+        for record in await asyncio.to_thread(self._dirs.load):
+            self._tasks.create_task(self._add(record).run_known())
+
+    def keep_only(self, wanted: Collection[str], log_offsets: Mapping[str, int]) -> None:
+        """What the master wants kept, and where it wants the logs to go on."""
+        for container in self._containers.values():
+            if container.id in wanted:
+                container.shipper.resume(log_offsets.get(container.id))
+            else:
+                log.info("container %s is not wanted any more", container.id)
+                container.forget()
+
+    def start(self, spec: ContainerSpec, node: Node) -> None:
+        """One that is known is told again instead."""
+        known = self._containers.get(spec.container_id)
+        if known is not None:
+            self.outbox.put(known.report())
+            return
+        container = self._add(ContainerRecord.of(spec))
+        self._tasks.create_task(container.run_new(spec, node))
+
+    def kill(self, message: KillContainer) -> None:
+        container = self._containers.get(message.container_id)
+        if container is None:
+            self.outbox.put(_unknown(message, self._clock))
+        elif container.life is Life.EXITED:
+            self.outbox.put(container.report())
+        else:
+            container.kill()
+
+    async def end_all(self) -> None:
+        """Kill everything and wait for the ends, though not for ever."""
+        for container in self._containers.values():
+            container.kill()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_LIMIT_S):
+                while not all(c.life is Life.EXITED for c in self._containers.values()):
+                    self._changed.clear()
+                    await self._changed.wait()
+
+    def _add(self, record: ContainerRecord) -> Container:
+        shipper = LogShipper(
+            self._dirs.of(record.container_id),
+            record,
+            agent_id=self._agent_id,
+            link=self._link,
+            clock=self._clock,
+        )
+        container = Container(
+            record,
+            dirs=self._dirs,
+            runtime=self._runtime,
+            shipper=shipper,
+            changed=self._on_change,
+        )
+        self._containers[record.container_id] = container
+        return container
+
+    def _on_change(self, container: Container) -> None:
+        self._changed.set()
+        if container.life is Life.FORGOTTEN:
+            self._containers.pop(container.id, None)
+            self.outbox.reports.pop(container.id, None)
+        else:
+            self.outbox.put(container.report())
+
+
+def _unknown(message: KillContainer, clock: Clock) -> ContainerReport:
+    return ContainerReport(
+        container_id=message.container_id,
+        allocation_id=message.allocation_id,
+        state=ContainerState.EXITED,
+        exit=ExitRecord(
+            exit_code=None,
+            failure=ExitFailure.ABORTED,
+            message="the agent does not know this container",
+            at=clock.now(),
+        ),
+    )

@@ -1,0 +1,79 @@
+"""What the agent says of its machine: in every hello, and while it is connected."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from dataclasses import dataclass
+
+from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.options import AgentOptions
+from agent_bootstrap.agent.runtimes.base import Runtime
+from agent_bootstrap.protocol import ContainerReport, Heartbeat, Hello, Leaving, Slot, Welcome
+from windlass.base.packages import VERSION
+from windlass.base.processes import boot_id
+
+LOW_DISK_BYTES = 2 * 1024**3
+
+
+@dataclass(slots=True)
+class Machine:
+    """Found out once, but for the disk and the end of the machine."""
+
+    options: AgentOptions
+    slots: tuple[Slot, ...]
+    runtime: Runtime
+    leaving: Leaving | None = None
+
+    def hello(self, containers: tuple[ContainerReport, ...], highest_epoch: int) -> Hello:
+        options = self.options
+        return Hello(
+            version=VERSION,
+            agent_id=options.agent_id,
+            pool=options.resource_pool,
+            boot_id=boot_id(),
+            hostname=socket.gethostname(),
+            address=options.address,
+            instance_id=options.instance_id,
+            slots=self.slots,
+            containers=containers,
+            highest_epoch=highest_epoch,
+            notes=self._notes(),
+            labels=options.label,
+            leaving=self.leaving,
+        )
+
+    def heartbeat(self) -> Heartbeat:
+        return Heartbeat(disk_free_bytes=self._disk_free(), notes=self._notes())
+
+    def node(self, welcome: Welcome) -> Node:
+        """What tasks are told of this machine and of the cluster that has welcomed it."""
+        options = self.options
+        proxies = (
+            ("HTTP_PROXY", options.http_proxy),
+            ("HTTPS_PROXY", options.https_proxy),
+            ("FTP_PROXY", options.ftp_proxy),
+            ("NO_PROXY", options.no_proxy),
+        )
+        return Node(
+            master_url=options.container_url,
+            agent_id=options.agent_id,
+            cluster_id=welcome.cluster_id,
+            master_id=welcome.master_id,
+            slots=self.slots,
+            instance_id=options.instance_id,
+            proxies=tuple((key, value) for key, value in proxies if value),
+        )
+
+    def _notes(self) -> tuple[str, ...]:
+        free = self._disk_free()
+        if free is None or free >= LOW_DISK_BYTES:
+            return self.runtime.notes
+        low = f"{self.options.work_dir} has {free / 1024**3:.1f} GiB left: tasks may fail"
+        return (*self.runtime.notes, low)
+
+    def _disk_free(self) -> int | None:
+        try:
+            return shutil.disk_usage(self.options.work_dir).free
+        except OSError:
+            return None

@@ -41,6 +41,10 @@ lint: $(STAMPS)/dev ## Check files, formatting, types and import directions
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
+.PHONY: docs
+docs: $(STAMPS)/dev ## Write docs/reference/ from the code
+	$(BIN)/python -m tools.reference
+
 .PHONY: bench
 bench: $(STAMPS)/dev ## Measure against the budgets of the design
 	$(BIN)/python benchmarks/calibration.py

@@ -27,6 +27,7 @@ from pydantic import (
 
 from agent_bootstrap.protocol import LABEL_PATTERN, MAX_LABELS
 from windlass.base.errors import InvalidConfig
+from windlass.base.no_effect import NoEffect
 
 IGNORED_KEYS = frozenset(
     {
@@ -46,22 +47,33 @@ class TlsOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     enabled: bool = False
+    """Speak TLS; an https URL says so too."""
     skip_verify: bool = False
+    """Accept any certificate."""
     master_cert: Path | None = None
+    """The certificate authority. None: those of the machine."""
     master_cert_name: str = ""
+    """The name in the master's certificate. Empty: its host."""
 
 
 class SecurityOptions(BaseModel):
+    """How the agent checks the master."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     tls: TlsOptions = TlsOptions()
+    """How the agent checks the master."""
 
 
 class LogOptions(BaseModel):
+    """The agent's own log, on stderr."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     level: Literal["trace", "debug", "info", "warning", "error"] = "info"
-    color: bool = True
+    """The least important level that is written."""
+    color: Annotated[bool, NoEffect("lines have no colours")] = True
+    """Colours on a terminal."""
 
 
 def _default_work_dir() -> Path:
@@ -100,21 +112,29 @@ class AgentOptions(BaseModel):
     master_url: str = ""
     """http(s)://host:port of the master. Or `master_host` and `master_port`."""
     master_host: str = ""
+    """The master's host, instead of `master_url`."""
     master_port: int | None = Field(default=None, ge=1, le=65535)
+    """The master's port. None: 443 with TLS, else 80."""
     agent_id: str = Field(default_factory=socket.gethostname, pattern=r"^[A-Za-z0-9._-]{1,200}$")
+    """Unique in the cluster. Without one: the host name."""
     resource_pool: str = Field(default="default", min_length=1)
+    """The pool to join."""
     label: Annotated[tuple[str, ...], BeforeValidator(_comma_list), AfterValidator(_labels)] = (
         Field(default=(), max_length=MAX_LABELS)
     )
     """Words, or key=value, that screens show of this agent: a list, or a text with commas."""
     join_token: SecretStr | None = None
+    """What the agent joins with."""
     join_token_file: Path | None = None
+    """A file with the join token; only its owner may read it."""
     work_dir: Path = Field(default_factory=_default_work_dir)
     """Where containers live. One agent at a time; kept over restarts, so that running tasks are found again."""
     slot_type: Annotated[Literal["auto", "cuda", "cpu", "none"], BeforeValidator(_gpu_alias)] = (
         "auto"
     )
+    """What the slots are. auto: NVIDIA GPUs, else CPUs."""
     artificial_slots: int = Field(default=0, ge=0, le=1024)
+    """Offer so many pretended slots, for tests and demos."""
     visible_gpus: str = ""
     """Comma list of index, UUID, PCI id or serial. Empty: CUDA_VISIBLE_DEVICES, else all."""
     isolation: Literal["auto", "namespace", "directory"] = "auto"
@@ -122,16 +142,25 @@ class AgentOptions(BaseModel):
     container_runtime: str = "process"
     """How tasks run: a name of `runtimes/registry.py`."""
     instance_id: str | None = None
+    """The machine's name at its provider."""
     address: str = ""
     """Where other nodes reach this one. Empty: as the master sees it."""
     container_master_host: str = ""
+    """The master's host as tasks reach it. Empty: as the agent does."""
     container_master_port: int | None = Field(default=None, ge=1, le=65535)
+    """The master's port as tasks reach it. None: as the agent does."""
     http_proxy: str = ""
+    """Given to tasks."""
     https_proxy: str = ""
+    """Given to tasks."""
     ftp_proxy: str = ""
+    """Given to tasks."""
     no_proxy: str = ""
+    """Given to tasks."""
     security: SecurityOptions = SecurityOptions()
+    """How the agent checks the master."""
     log: LogOptions = LogOptions()
+    """The agent's own log, on stderr."""
 
     @field_validator("master_url")
     @classmethod

@@ -108,7 +108,7 @@ class MasterConfig(Section):
     checkpoint_storage: CheckpointStorage | None = None
     """Where checkpoints go. None: a directory below the master's data directory."""
     task_container_defaults: FreeMap = Field(default_factory=dict, repr=False)
-    """Under the configuration of every task; see there."""
+    """Lies under the configuration of every task."""
     # Raw: defaults are filled in after a pool's section was laid over it.
     resource_manager: ResourceManagerSection = AgentResourceManager()
     """What all pools share."""
@@ -129,7 +129,7 @@ class MasterConfig(Section):
     det_cloud: SignOn | None = Field(default=None, repr=False)
     """Refused when enabled."""
     internal: Internal = Field(default=Internal(), alias="__internal")
-    """Keys of the peer's own hosted service."""
+    """Keys of Determined's hosted service."""
 
     _warnings: tuple[str, ...] = PrivateAttr(default=())
 

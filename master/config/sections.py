@@ -60,9 +60,9 @@ class Database(Section):
     ] = None
     """The certificate authority of PostgreSQL."""
     migrations: Annotated[str | None, _PACKAGED] = Field(default=None, exclude=True)
-    """A directory of the peer's."""
+    """A directory of Determined's package."""
     views_and_triggers: Annotated[str | None, _PACKAGED] = Field(default=None, exclude=True)
-    """A directory of the peer's."""
+    """A directory of Determined's package."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Database:
@@ -363,11 +363,11 @@ class ExternalSessions(Section):
     """The cluster they must belong to."""
 
 
-_HOSTED = NoEffect("it belongs to the peer's hosted service")
+_HOSTED = NoEffect("it belongs to Determined's hosted service")
 
 
 class Internal(Section):
-    """Keys of the peer's own hosted service."""
+    """Keys of Determined's hosted service."""
 
     audit_logging_enabled: Annotated[bool, _HOSTED] = False
     """Whether calls are logged for audits."""

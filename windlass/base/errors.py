@@ -38,6 +38,8 @@ class WindlassError(Exception):
 
 
 class InvalidArgument(WindlassError):
+    """The caller sent something that cannot be right."""
+
     code = "invalid_argument"
 
 
@@ -53,14 +55,20 @@ class InvalidConfig(InvalidArgument):
 
 
 class Unauthenticated(WindlassError):
+    """No valid token, or a wrong password."""
+
     code = "unauthenticated"
 
 
 class PermissionDenied(WindlassError):
+    """Known, but not allowed."""
+
     code = "permission_denied"
 
 
 class NotFound(WindlassError):
+    """There is no such thing."""
+
     code = "not_found"
 
     def __init__(self, kind: str, id_: object) -> None:
@@ -70,10 +78,14 @@ class NotFound(WindlassError):
 
 
 class InvalidState(WindlassError):
+    """The thing is in a state that does not allow it."""
+
     code = "failed_precondition"
 
 
 class Conflict(WindlassError):
+    """Somebody else changed it, or has it already."""
+
     code = "conflict"
 
 
@@ -84,30 +96,44 @@ class Unsatisfiable(InvalidArgument):
 
 
 class CapacityError(WindlassError):
+    """The provider has none right now."""
+
     code = "no_capacity"
 
 
 class QuotaError(WindlassError):
+    """The provider's account limit is reached."""
+
     code = "quota"
 
 
 class ProviderAuthError(WindlassError):
+    """The provider refuses our credentials or permissions."""
+
     code = "provider_auth"
 
 
 class ProviderError(WindlassError):
+    """Anything else that a provider answered."""
+
     code = "provider"
 
 
 class BatchSystemError(WindlassError):
+    """Slurm or PBS said no."""
+
     code = "batch_system"
 
 
 class AgentLost(WindlassError):
+    """An agent went away with its work."""
+
     code = "agent_lost"
 
 
 class StoreUnavailable(WindlassError):
+    """The store cannot commit (full disk, lost database); nothing was changed."""
+
     code = "store_unavailable"
 
 
@@ -123,4 +149,6 @@ class UnreadableDocument(WindlassError):
 
 
 class LeaseLost(WindlassError):
+    """Another master leads: this process must stop."""
+
     code = "lease_lost"

@@ -21,6 +21,8 @@ class UniquePorts:
         self._reserved = frozenset(reserved)
         self._held: dict[str, frozenset[int]] = {}
         self._taken: set[int] = set()
+        self._lowest: dict[int, int] = {}
+        """Base -> where the search goes on: nothing from the base up to there is free."""
 
     def take(self, allocation_id: str, bases: Mapping[str, int] = TRIAL_PORTS) -> dict[str, int]:
         """The same answer when asked again for the same allocation is up to the caller: it stores the numbers."""
@@ -29,10 +31,11 @@ class UniquePorts:
         for name, base in bases.items():
             port = next(
                 p
-                for p in range(base, MAX_PORT + 1)
+                for p in range(self._lowest.get(base, base), MAX_PORT + 1)
                 if p not in self._taken and p not in self._reserved
             )
             self._taken.add(port)
+            self._lowest[base] = port + 1
             chosen[name] = port
         self._held[allocation_id] = frozenset(chosen.values())
         return chosen
@@ -43,4 +46,7 @@ class UniquePorts:
         self._taken |= self._held[allocation_id]
 
     def free(self, allocation_id: str) -> None:
-        self._taken -= self._held.pop(allocation_id, frozenset())
+        freed = self._held.pop(allocation_id, frozenset())
+        self._taken -= freed
+        for base, lowest in self._lowest.items():
+            self._lowest[base] = min((p for p in freed if base <= p < lowest), default=lowest)

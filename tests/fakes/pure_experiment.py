@@ -50,6 +50,8 @@ class PureExperiment:
         self.search = Search.from_config(searcher, HPARAMS, 7)
         self._ids = count(1)
         self._metric_ids = count(1)
+        self._in_order: list[str] = []
+        """Request ids."""
         self.deadlines = Deadlines()
         self.now = START
         self.log: list[LoggedEvent] = []
@@ -68,22 +70,26 @@ class PureExperiment:
         self.do(machine.begin)
 
     def do(self, step: Callable[[ExperimentState, Env], Step]) -> list[allocation.Effect]:
-        env = Env(
-            now=self.now,
-            search=self.search,
-            next_trial_id=lambda: next(self._ids),
-            next_metric_id=lambda: next(self._metric_ids),
-        )
-        result = step(self.state, env)
+        result = step(self.state, self.env())
         assert [e.seq for e in result.events] == [
             self.state.searcher_seq + i + 1 for i in range(len(result.events))
         ]
         self.state = result.state
         for change in result.trials:
             self.deadlines.note(change.after)
+            if change.before is None:
+                self._in_order.append(change.after.request_id)
         self.log.extend(result.events)
         self.effects = list(result.effects)
         return self.effects
+
+    def env(self) -> Env:
+        return Env(
+            now=self.now,
+            search=self.search,
+            next_trial_id=lambda: next(self._ids),
+            next_metric_id=lambda: next(self._metric_ids),
+        )
 
     def tick(self) -> list[allocation.Effect]:
         """The clock has moved: do what is due."""
@@ -93,7 +99,7 @@ class PureExperiment:
         return effects
 
     def trial(self, index: int = 0) -> TrialState:
-        return list(self.state.trials.values())[index]
+        return self.state.trials[self._in_order[index]]
 
     def on_run(self, trial: TrialState, step: machine.AllocationStep) -> list[allocation.Effect]:
         assert trial.allocation is not None

@@ -45,7 +45,7 @@ async def test_the_deadline_of_a_release_is_kept_and_survives_a_crash(
         assert cluster.run.preempt_deadline == goes
         clock.advance(120)
         cluster.rm.take()
-        await cluster.experiments.tick()
+        await cluster.experiments.roots.tick()
         assert ("kill", cluster.run.id) in cluster.rm.take()
         assert cluster.run.kill_reason == "allocation did not preempt in 120s"
     finally:

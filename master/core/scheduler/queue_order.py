@@ -12,7 +12,8 @@ from master.core.scheduler.types import Job, PoolState, Request, SchedulerSettin
 QueueKey: TypeAlias = tuple[int, Decimal | float, float, str]
 
 
-_age = attrgetter("requested", "id")
+by_age = attrgetter("requested", "id")
+"""Sort key of requests: the oldest first."""
 
 
 def priority_of(job: Job, settings: SchedulerSettings) -> int:
@@ -46,5 +47,5 @@ def in_queue_order(pool: PoolState, requests: Iterable[Request]) -> list[Request
 
     ordered: list[Request] = []
     for job_id in sorted(by_job, key=place):
-        ordered += sorted(by_job[job_id], key=_age)
+        ordered += sorted(by_job[job_id], key=by_age)
     return ordered

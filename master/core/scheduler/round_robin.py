@@ -5,7 +5,8 @@
    in the round. If slots that are coming back anyhow or capacity that is booting or could be launched in time will
    hold it, they are promised to it, and the job stays, too. Else the job is out for this decision: its later
    requests wait behind the first.
-3. A request above its job's `max_slots`, or that could never be placed, says so and is not offered.
+3. A request above its job's `max_slots` says so and is not offered. One that could never be placed says so, too; it is
+   offered in its turn all the same, so what its job asked for later waits behind it.
 
 Nothing is ever asked to leave. Zero-slot tasks have places of their own, first in, first out.
 
@@ -15,23 +16,44 @@ The turns are those of Determined 0.33, the last that had this policy. There pla
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 
 from master.core.scheduler.decision_builder import DecisionBuilder
 from master.core.scheduler.fitting import EXPECTED, REAL
 from master.core.scheduler.ledger import JobBook, Wanted
-from master.core.scheduler.types import Decision, PoolState
+from master.core.scheduler.queue_order import by_age
+from master.core.scheduler.types import Decision, PoolState, Request
 from master.core.scheduler.unplaced import explain_turns
 
 
 def decide(pool: PoolState) -> Decision:
     builder = DecisionBuilder(pool)
     books = sorted(builder.books.values(), key=lambda book: (book.held + book.leaving, book.age))
-    round_ = [(book, iter(book.waiting)) for book in books if book.waiting]
+    blocked_from = _first_hopeless(builder.ledger.hopeless)
+    round_ = [(book, _offered(book, blocked_from)) for book in books if book.waiting]
     while round_:
         round_ = [(book, rest) for book, rest in round_ if _take_turn(builder, book, rest)]
-    builder.reasons |= explain_turns(pool, builder.ledger, books, builder.starts, builder.reasons)
+    builder.reasons |= explain_turns(
+        pool, builder.ledger, books, builder.starts, builder.reasons, blocked_from
+    )
     return builder.finish(builder.ledger.aux)
+
+
+def _first_hopeless(hopeless: Iterable[Wanted]) -> dict[str, Request]:
+    """By job, the first of its requests that could never be placed."""
+    first: dict[str, Request] = {}
+    for request, _ in hopeless:  # by age
+        first.setdefault(request.job_id, request)
+    return first
+
+
+def _offered(book: JobBook, blocked_from: Mapping[str, Request]) -> Iterator[Wanted]:
+    """A job's requests up to the first that could never be placed."""
+    first = blocked_from.get(book.job.id)
+    if first is None:
+        return iter(book.waiting)
+    return takewhile(lambda wanted: by_age(wanted[0]) < by_age(first), book.waiting)
 
 
 def _take_turn(builder: DecisionBuilder, book: JobBook, rest: Iterator[Wanted]) -> bool:

@@ -9,7 +9,8 @@ from master.core.scheduler import explain
 from master.core.scheduler.availability import Availability
 from master.core.scheduler.fitting import Shape
 from master.core.scheduler.ledger import JobBook, Ledger
-from master.core.scheduler.types import PoolState, Start, Waiting
+from master.core.scheduler.queue_order import by_age
+from master.core.scheduler.types import PoolState, Request, Start, Waiting
 from master.core.scheduler.usage import used_slots
 
 
@@ -115,17 +116,24 @@ def explain_turns(
     books: Iterable[JobBook],
     started: Mapping[str, Start],
     promised: Container[str],
+    blocked_from: Mapping[str, Request],
 ) -> dict[str, Waiting]:
-    """Where jobs take turns: the first that is left of each could not be placed, the others wait behind it."""
+    """Where jobs take turns: the first that is left of each could not be placed, the others wait behind it.
+
+    `blocked_from`: by job, the first of its requests that could never be placed, which is not among these.
+    """
     reasons: dict[str, Waiting] = {}
     figures = Figures(pool, ledger, started)
     for book in books:
         room = book.room - book.promised
         ahead = 0
         behind: Waiting | None = None
+        hopeless = blocked_from.get(book.job.id)
         for request, shape in book.waiting:
             if request.id in started or request.id in promised:
                 continue
+            if hopeless is not None and by_age(request) > by_age(hopeless):
+                ahead = ahead or hopeless.slots
             if shape.slots > room:
                 reasons[request.id] = explain.max_slots_used(book, ahead)
             elif ahead:

@@ -70,11 +70,15 @@ def test_max_slots_holds() -> None:
     assert not decision.waiting["a.8"].needs_capacity
 
 
-def test_an_impossible_request_does_not_end_its_jobs_turn() -> None:
-    wanted = requests("a", 1, 99) + requests("a", 2, first=1)
-    decision = decide(pool([A], wanted, settings=TURNS))
-    assert started(decision) == {"a": 2}
-    assert kind(decision, "a.0") is ReasonKind.NO_SUCH_AGENT
+def test_an_impossible_request_ends_its_jobs_turn_and_no_other() -> None:
+    wanted = requests("a", 1) + requests("a", 1, 99, first=1) + requests("a", 2, first=2)
+    decision = decide(pool([A, B], wanted + requests("b", 1), settings=TURNS))
+    assert started(decision) == {"a": 1, "b": 1}
+    assert kind(decision, "a.1") is ReasonKind.NO_SUCH_AGENT
+    for later in ("a.2", "a.3"):
+        assert text(decision, later).startswith(
+            "queued behind the first waiting request of its job"
+        )
 
 
 def test_nothing_is_released() -> None:

@@ -132,6 +132,12 @@ class Agent:
         return self.record.draining and bool(self.holds)
 
     @property
+    def is_listed(self) -> bool:
+        """Whether screens show it: a static agent that is away is only remembered, for its return."""
+        away = self.presence is Presence.AWAY and self.record.instance_id is None
+        return bool(self.holds) or not away
+
+    @property
     def is_schedulable(self) -> bool:
         return self.presence is Presence.CONNECTED and self.is_open
 
@@ -173,6 +179,16 @@ class Agent:
         """How many of these slots in use do not come back: they were taken out of service, or are gone."""
         known = self.slot_ids
         return sum(n in self.record.slot_service or n not in known for n in slot_ids)
+
+    def lost_slots(self, before: Sequence[Slot]) -> list[int]:
+        """Slots in use that are gone, or are another device than `before`."""
+        now = {slot.id: slot for slot in self.devices}
+        old = {slot.id: slot for slot in before}
+        return sorted(
+            slot
+            for slot in self._taken()
+            if slot not in now or (slot in old and old[slot] != now[slot])
+        )
 
     def kind_of(self, slot_ids: Sequence[int]) -> str:
         """cuda, rocm or cpu. Artificial slots are cpu, and so is no slot at all."""

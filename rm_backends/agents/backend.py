@@ -219,7 +219,12 @@ class AgentsBackend:
         return self
 
     def agents(self) -> Sequence[AgentView]:
-        views = [agent_view(p, a) for p in self._pools.values() for a in p.agents.values()]
+        views = [
+            agent_view(pool, agent)
+            for pool in self._pools.values()
+            for agent in pool.agents.values()
+            if agent.is_listed
+        ]
         return tuple(sorted(views, key=lambda view: view.id))
 
     def agent(self, agent_id: str) -> AgentView:

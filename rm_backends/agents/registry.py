@@ -118,7 +118,13 @@ class Registry:
             if (refused := self._refusal(hello, pool_name, proof)) is not None:
                 return refused
             agent = self._join(pool, record)
+            devices = agent.devices
             self._attach(agent, hello, address)
+        for slot in agent.lost_slots(devices):
+            reason = (
+                f"agent {agent.id} came back with other slots: slot {slot} is not the one it was"
+            )
+            pool.assignments.stop_work(agent, reason, slot_id=slot)
         self._resync(pool, agent, hello, link)
         self._note(agent)
         return agent

@@ -38,7 +38,8 @@ def agent_view(pool: Pool, agent: Agent) -> AgentView:
                 brand=device.brand if device else "",
                 uuid=device.uuid if device else "",
                 enabled=agent.record.enabled and slot_id not in agent.record.slot_service,
-                draining=container_id is not None and _slot_drains(agent, slot_id),
+                draining=container_id is not None
+                and (_slot_drains(agent, slot_id) or _may_come_back(agent)),
                 container_id=container_id,
                 allocation_id=allocation_id,
             )
@@ -51,13 +52,18 @@ def agent_view(pool: Pool, agent: Agent) -> AgentView:
         slots=tuple(slots),
         containers={c: hold.allocation_id for c, hold in agent.holds.items()},
         enabled=agent.record.enabled,
-        draining=agent.is_draining,
+        draining=agent.is_draining or _may_come_back(agent),
         connected=agent.presence is Presence.CONNECTED,
         version=agent.version,
         instance_id=agent.record.instance_id,
         notes=agent.notes + _leaving(agent),
         labels=agent.labels,
     )
+
+
+def _may_come_back(agent: Agent) -> bool:
+    """It lost its connection: what runs on it goes on, and nothing follows until it is back."""
+    return agent.presence is Presence.RECONNECTING and agent.record.enabled
 
 
 def _leaving(agent: Agent) -> tuple[str, ...]:

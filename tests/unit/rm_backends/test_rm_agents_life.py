@@ -465,3 +465,22 @@ def test_a_provider_may_say_so_before_the_agent_has_connected() -> None:
         assert not demand.nodes[0].schedulable
 
     play(scenario, PoolOptions(name="default", dynamic=True))
+
+
+def test_an_agent_that_lost_its_connection_drains_and_a_static_one_then_leaves_the_list() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        agent = await world.add_agent("a1")
+        await world.add_agent("a2")
+        await agent.unplug()
+        await world.settle(20)
+        (seen, other) = world.backend.agents()
+        assert (seen.id, seen.draining, seen.connected) == ("a1", True, False)
+        assert not other.draining
+        await world.settle(10)
+        assert [view.id for view in world.backend.agents()] == ["a2"]
+        assert world.backend.agent("a1").id == "a1", "an operator may still enable or forget it"
+        agent.plug_in()
+        await agent.until(lambda: agent.connected)
+        assert [view.draining for view in world.backend.agents()] == [False, False]
+
+    play(scenario)

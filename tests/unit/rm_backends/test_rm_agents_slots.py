@@ -78,7 +78,7 @@ def test_a_draining_agent_is_disabled_with_the_end_of_its_last_work() -> None:
         assert agent_state(world) == DISABLED
 
         await world.restart()
-        await agent.until(lambda: agent.connected)
+        await world.settle(5)
         assert agent_state(world) == DISABLED
         await world.backend.enable_agent("a1")
         assert (agent_state(world), slot_states(world)) == (ENABLED, [ENABLED, ENABLED])
@@ -379,7 +379,7 @@ def test_the_scheduler_counts_slots_in_service_and_those_that_are_closing() -> N
     play(scenario, decide=decide)
 
 
-def test_slots_that_are_gone_close_with_what_holds_them() -> None:
+def test_an_agent_back_with_other_slots_loses_what_ran_on_those_that_changed() -> None:
     seen: list[PoolState] = []
 
     def decide(state: PoolState) -> Decision:
@@ -394,13 +394,24 @@ def test_slots_that_are_gone_close_with_what_holds_them() -> None:
         await agent.drop()
         await agent.until(lambda: agent.connected)
         await world.settle()
-        (running,) = seen[-1].running
-        assert (seen[-1].agents[0].slots, running.closing) == (3, {"a1": 1})
         assert world.store.records["a1"].slot_service == {}, "slot 3 is forgotten"
-        agent.exit(grant.containers[0].container_id)
-        await world.master.ended(ID)
+        (ended,) = await world.master.ended(ID)
+        assert ended.exit is not None
+        assert ended.exit.failure is FailureKind.AGENT_FAILED
+        assert ended.exit.message == (
+            "agent a1 came back with other slots: slot 2 is not the one it was"
+        )
+        assert ended.container_id == grant.containers[0].container_id
         await world.settle()
         assert seen[-1].agents[0].slots == 2
+        kept = await world.run_allocation(allocation(2, slots=1))
+        agent.slots = 4
+        await agent.drop()
+        await agent.until(lambda: agent.connected)
+        await world.settle()
+        assert world.master.exits("task-2.1") == [], "its slot is the same"
+        agent.exit(kept.containers[0].container_id)
+        await world.master.ended("task-2.1")
 
     play(scenario, decide=decide)
 

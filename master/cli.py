@@ -60,9 +60,10 @@ def run(
     ] = None,
 ) -> None:
     """Run the master until SIGTERM. Tasks go on while it is away; a restart takes them up again."""
+    from agent_bootstrap.log_setup import set_up_logging
     from master.app import MasterOptions
     from master.data_folder import held
-    from master.serve import serve, set_up_logging
+    from master.serve import serve
 
     given = {"host": host, "port": port}
     try:

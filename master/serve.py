@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import resource
 import socket
 from contextlib import suppress
@@ -129,39 +128,3 @@ def _first(group: BaseExceptionGroup[WindlassError]) -> WindlassError:
         elif isinstance(error, WindlassError):
             found.append(error)
     return next((e for e in found if isinstance(e, LeaseLost)), found[0])
-
-
-def set_up_logging(level: str, *, color: bool) -> None:
-    """Structured events on stderr: readable on a terminal, JSON lines elsewhere."""
-    number = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
-    renderer: structlog.types.Processor = (
-        # Plain tracebacks: others show local variables, and those hold tokens.
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
-        if color
-        else structlog.processors.JSONRenderer()
-    )
-    shared: list[structlog.types.Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.StackInfoRenderer(),
-        structlog.processors.format_exc_info,
-    ]
-    structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=True,
-    )
-    handler = logging.StreamHandler()
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
-        )
-    )
-    root = logging.getLogger()
-    root.handlers = [handler]
-    root.setLevel(number)
-    for noisy in ("uvicorn.error", "sqlalchemy", "aiosqlite", "asyncio", "websockets"):
-        logging.getLogger(noisy).setLevel(max(number, logging.WARNING))

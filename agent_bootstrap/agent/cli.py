@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import sys
@@ -17,10 +16,10 @@ from stamina.instrumentation import set_on_retry_hooks
 from agent_bootstrap.agent.daemon import Agent, AgentEnd, lifeline_from_environment
 from agent_bootstrap.agent.options import AgentOptions, load_options
 from agent_bootstrap.agent.websocket import connect
+from agent_bootstrap.log_setup import set_up_logging
 from windlass.base.errors import InvalidConfig, WindlassError
 
 app = typer.Typer(help="The daemon on a node.", no_args_is_help=True)
-_LEVELS = {"trace": "DEBUG", "warning": "WARNING"}
 
 
 @app.callback()
@@ -96,11 +95,7 @@ def run(
 
 def run_agent(options: AgentOptions) -> AgentEnd:
     """Run in this process until a signal or the master ends it."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=_LEVELS.get(options.log.level, options.log.level.upper()),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    set_up_logging(options.log.level, color=options.log.color and sys.stderr.isatty())
     set_on_retry_hooks([])  # the agent tells of lost connections in its own words
     lifeline = lifeline_from_environment()
     return asyncio.run(_until_signal(options, lifeline))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC
 from typing import Protocol
 
-from master.allocations.machine import AllocationPhase, AllocationState
+from master.allocations.machine import AllocationPhase, AllocationState, ContainerState
 
 
 class TaskLog(Protocol):
@@ -33,10 +33,28 @@ def lines(name: str, old: AllocationState | None, new: AllocationState) -> list[
     ):
         asked = f"{name} was asked to checkpoint and stop{_by(new)}: {new.preempt_reason}"
         said.append(("INFO", asked))
+    ended = (
+        {c.container.container_id for c in old.containers if c.ended}
+        if old and not fresh
+        else set()
+    )
+    said += [_exit(c) for c in new.containers if c.exit and c.container.container_id not in ended]
     if new.outcome is not None and (fresh or (old is not None and old.outcome is None)):
         level = "ERROR" if new.outcome.error else "INFO"
         said.append((level, f"{name} was terminated: {new.outcome.reason}"))
     return said
+
+
+def _exit(state: ContainerState) -> tuple[str, str]:
+    """In the published words, which scripts look for."""
+    assert state.exit is not None  # noqa: S101  (only what has ended)
+    code = state.exit.exit_code
+    if code == 0 and state.exit.failure is None:
+        return "INFO", "resources exited successfully with a zero exit code"
+    if code is None:
+        return "ERROR", f"resources failed: {state.exit.message or 'agent failed'}"
+    why = state.exit.message or f"container failed with non-zero exit code: {code}"
+    return "ERROR", f"resources failed with non-zero exit code: {why} (exit code {code})"
 
 
 def _by(state: AllocationState) -> str:

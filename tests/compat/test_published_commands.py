@@ -50,6 +50,7 @@ def test_run_follows_the_command_to_its_end(cluster: RealCluster, tmp_path: Path
     said = det(cluster, "cmd", "run", "--context", str(tmp_path), "cat a.txt; exit 3")
     assert "Launched command" in said
     assert "|| in a file" in said
+    assert "resources failed with non-zero exit code: " in said
     assert "Task log stream ended" in said
     assert "task failed with exit code 3" in det(cluster, "cmd", "list")
 

@@ -31,10 +31,11 @@ def start(info: ClusterInfo, session: TaskSession) -> int:
     _check_storage(info)
     command = command_of(info.trial.config.get("entrypoint"))
     trial = info.trial
+    # The first words are the published launcher's: scripts look for them.
     print(
-        f"windlass: trial {trial.trial_id} of experiment {trial.experiment_id}, run {trial.trial_run_id}, "
-        f"on {info.agent_id} (container {met.container_rank} of {len(met.container_addrs)}, "
-        f"{len(info.slot_ids)} slots)",
+        f"New trial runner in (container {os.environ.get('DET_RESOURCES_ID', '')}) on agent {info.agent_id}: "
+        f"trial {trial.trial_id} of experiment {trial.experiment_id}, run {trial.trial_run_id}, "
+        f"container {met.container_rank} of {len(met.container_addrs)}, {len(info.slot_ids)} slots",
         flush=True,
     )
     try:

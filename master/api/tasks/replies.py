@@ -59,5 +59,25 @@ class AllocationSummary(TypedDict):
     resources: list[Resources] | None
 
 
+class OldResources(TypedDict):
+    resources_id: str
+    resources_type: str
+    allocation_id: str
+    container_id: str
+    agent_devices: dict[str, list[Device]]
+
+
+class OldSummary(TypedDict):
+    task_id: str
+    allocation_id: str
+    name: str
+    registered_time: Timestamp
+    resource_pool: str
+    slots_needed: int
+    scheduler_type: str
+    priority: int
+    resources: list[OldResources]
+
+
 class LiveTasksReply(TypedDict):
     allocationIdToSummary: dict[str, AllocationSummary]

@@ -9,8 +9,9 @@ from fastapi import APIRouter, Response
 from master.api.access import Caller, Visible
 from master.api.middleware import ApiRoute
 from master.api.replies import reply
-from master.api.services import TheApi
+from master.api.services import Api, TheApi
 from master.api.tasks import wire
+from master.api.tasks.replies import AllocationSummary
 
 router = APIRouter(route_class=ApiRoute, tags=["tasks"])
 
@@ -30,6 +31,16 @@ async def get(task_id: str, visible: Visible, api: TheApi) -> Response:
 
 @router.get("/api/v1/tasks")
 async def list_live(principal: Caller, api: TheApi) -> Response:
+    return reply({"allocationIdToSummary": _summaries(api)})
+
+
+@router.get("/tasks")
+async def list_live_for_old_scripts(principal: Caller, api: TheApi) -> Response:
+    return reply({id_: wire.old_summary(summary) for id_, summary in _summaries(api).items()})
+
+
+def _summaries(api: Api) -> dict[str, AllocationSummary]:
+    """By id of the allocation."""
     cluster = api.services.cluster
     by_id = {agent.id: agent for agent in cluster.agents()}
     settings = {view.name: view.settings for view in cluster.pools_view()}
@@ -46,4 +57,4 @@ async def list_live(principal: Caller, api: TheApi) -> Response:
             scheduler=scheduler.type.value if scheduler else "",
             priority=default if priority is None else priority,
         )
-    return reply({"allocationIdToSummary": summaries})
+    return summaries

@@ -8,7 +8,7 @@ from master.allocations.machine import AllocationPhase, AllocationState, Contain
 from master.allocations.persistence import allocation_from_document
 from master.api.agents.wire import device
 from master.api.tasks import replies
-from master.api.tasks.replies import AllocationSummary, Resources
+from master.api.tasks.replies import AllocationSummary, OldSummary, Resources
 from master.api.values import time
 from master.store.tables import Allocation, Task
 from rm_backends.views import AgentView, QueueEntry
@@ -70,6 +70,32 @@ def allocation_summary(
         "priority": priority,
         "proxyPorts": [],
         "resources": [_resources(state.id, c, agents) for c in state.containers] or None,
+    }
+
+
+def old_summary(summary: AllocationSummary) -> OldSummary:
+    """The form from before `/api/v1`."""
+    return {
+        "task_id": summary["taskId"],
+        "allocation_id": summary["allocationId"],
+        "name": summary["name"],
+        "registered_time": summary["registeredTime"],
+        "resource_pool": summary["resourcePool"],
+        "slots_needed": summary["slotsNeeded"],
+        "scheduler_type": summary["schedulerType"],
+        "priority": summary["priority"],
+        "resources": [
+            {
+                "resources_id": resources["resourcesId"],
+                "resources_type": resources["resourcesType"],
+                "allocation_id": resources["allocationId"],
+                "container_id": resources["containerId"],
+                "agent_devices": {
+                    agent: found["devices"] for agent, found in resources["agentDevices"].items()
+                },
+            }
+            for resources in summary["resources"] or ()
+        ],
     }
 
 

@@ -239,6 +239,10 @@ async def test_queues_pools_and_reasons(world: ApiWorld) -> None:
     assert tasks[waiting["allocationId"]]["resources"] is None
     (resources,) = tasks[run.id]["resources"]
     assert list(resources["agentDevices"]) == ["node-1"]
+    old = (await world.ok("GET", "/tasks"))[run.id]
+    assert (old["task_id"], old["allocation_id"]) == (run.task_id, run.id)
+    assert old["name"] == tasks[run.id]["name"]
+    assert list(old["resources"][0]["agent_devices"]) == ["node-1"]
     (pool,) = (await world.ok("GET", "/api/v1/resource-pools"))["resourcePools"]
     assert (pool["slotsUsed"], pool["defaultComputePool"]) == (1, True)
 

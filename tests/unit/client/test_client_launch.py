@@ -95,7 +95,8 @@ def test_the_whole_chain(launch: Launch) -> None:
     code, out, err = launch.run()
     assert (code, err) == (0, "")
     assert out.splitlines() == [
-        "windlass: trial 5 of experiment 3, run 1, on agent-0 (container 1 of 2, 1 slots)",
+        "New trial runner in (container cA-0) on agent agent-0: "
+        "trial 5 of experiment 3, run 1, container 1 of 2, 1 slots",
         "from-workdir 5",
     ]
     assert (launch.run_dir / "train" / "model" / "d" / "x").read_text() == "x"

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 
+import pytest
+
 from master.allocations import machine as allocation
 from master.allocations.machine import AllocationState
 from master.allocations.task_messages import lines
@@ -18,7 +20,7 @@ from master.experiments.step_builder import Env, Step
 from master.roots.root import Transition
 from master.store import tables
 from master.store.unit_of_work import Delete, Insert, Update
-from rm_backends.base import Container, ContainerPhase
+from rm_backends.base import Container, ContainerExit, ContainerPhase
 from tests.fakes.pure_experiment import SINGLE, config_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -106,3 +108,34 @@ def test_the_task_log_tells_of_the_end_and_of_the_next_run() -> None:
     assert [run for run, _ in said] == ["1", "2"]
     assert "was terminated" in said[0][1]
     assert "Scheduling" in said[1][1]
+
+
+@pytest.mark.parametrize(
+    ("exit_", "line"),
+    [
+        (
+            ContainerExit(exit_code=0),
+            ("INFO", "resources exited successfully with a zero exit code"),
+        ),
+        (
+            ContainerExit(exit_code=3),
+            (
+                "ERROR",
+                "resources failed with non-zero exit code: "
+                "container failed with non-zero exit code: 3 (exit code 3)",
+            ),
+        ),
+        (
+            ContainerExit(exit_code=None, message="the image is not there"),
+            ("ERROR", "resources failed: the image is not there"),
+        ),
+    ],
+)
+def test_the_task_log_closes_with_the_published_words(
+    exit_: ContainerExit, line: tuple[str, str]
+) -> None:
+    _, run = running()
+    ended, _ = allocation.container_changed(run, "c", ContainerPhase.TERMINATED, exit_, now=NOW)
+    said = lines("Trial 1", run, ended)
+    assert said[0] == line
+    assert "was terminated" in said[1][1]

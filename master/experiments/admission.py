@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -16,6 +16,7 @@ from windlass.base.clock import Clock
 from windlass.base.errors import NotFound, Unsatisfiable
 from windlass.base.ids import Ids
 from windlass.base.no_effect import keys_without_effect
+from windlass.base.trial_class import is_trial_class, needs_package
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +32,7 @@ class Checked:
     warnings: tuple[str, ...] = ()
     """Words that the published client knows."""
     config_warnings: tuple[str, ...] = ()
-    """Sentences about keys of the config that have no effect."""
+    """Sentences about keys of the config that have no effect, and about what the agents must have."""
 
 
 class Admission:
@@ -62,7 +63,7 @@ class Admission:
             config=config,
             settings=settings,
             warnings=self.check_fits(settings),
-            config_warnings=tuple(keys_without_effect(config, raw)),
+            config_warnings=(*keys_without_effect(config, raw), *_trial_class(config)),
         )
 
     def check_pool(self, settings: RunSettings) -> None:
@@ -101,6 +102,12 @@ class Admission:
             requested=now,
             single_agent=settings.single_node,
         )
+
+
+def _trial_class(config: ExperimentConfig) -> Iterator[str]:
+    entrypoint = config.entrypoint
+    if isinstance(entrypoint, str) and is_trial_class(entrypoint):
+        yield needs_package(entrypoint)
 
 
 def run_settings(

@@ -12,6 +12,7 @@ from datetime import datetime
 from master.allocations import machine as allocation_machine
 from master.allocations.backoff import MAX_ABORTS, backoff_after
 from master.allocations.machine import AllocationState, OutcomeKind
+from master.core.searcher.metrics import missing_metric
 from master.core.searcher.types import (
     Create,
     Event,
@@ -23,6 +24,7 @@ from master.core.searcher.types import (
     TrialExitedEarly,
     TrialProgress,
 )
+from master.experiments.metrics import VALIDATION, summary_key
 from master.experiments.releases import WHY, moved_to
 from master.experiments.state import ALLOWED, TERMINAL_OF, Phase, TrialState
 from master.experiments.step_builder import LoggedEvent, StepBuilder
@@ -63,10 +65,12 @@ def allocation_ended(builder: StepBuilder, request_id: str) -> None:
 
 
 def close_trial(builder: StepBuilder, trial: TrialState, phase: Phase, error: str) -> None:
+    if phase is not Phase.ERROR:
+        error = _unseen_metric(trial, builder.state.settings.metric)
     trial = replace(
         trial,
         phase=phase,
-        error=error if phase is Phase.ERROR else "",
+        error=error,
         ended_at=builder.env.now,
         progress=1.0 if phase is Phase.COMPLETED else trial.progress,
     )
@@ -80,6 +84,12 @@ def close_trial(builder: StepBuilder, trial: TrialState, phase: Phase, error: st
     elif trial.early_exit is not None and not trial.searcher_stopped:
         feed(builder, TrialExitedEarly(trial.request_id, trial.early_exit))
     feed(builder, TrialExited(trial.request_id))
+
+
+def _unseen_metric(trial: TrialState, metric: str) -> str:
+    """What a trial that has not failed should still say: it validated, but never with the searcher's metric."""
+    reported = trial.metrics.summary.get(summary_key(VALIDATION), {})
+    return missing_metric(metric, reported) if reported and metric not in reported else ""
 
 
 def feed(builder: StepBuilder, event: Event) -> None:
@@ -147,8 +157,17 @@ def _shut_down(builder: StepBuilder, action: Shutdown) -> None:
         phase = Phase.STOPPING_ERROR
     elif action.cancel:
         phase = Phase.STOPPING_CANCELED
-    error = "every trial of the search failed" if action.failure else ""
+    error = "every trial of the search failed" if action.failure else _nothing_to_compare(builder)
     builder.state = replace(builder.state, phase=phase, error=error)
+
+
+def _nothing_to_compare(builder: StepBuilder) -> str:
+    """The complaint of the first trial about the searcher's metric, if no trial has it."""
+    trials = builder.state.trials.values()
+    if any(trial.metrics.best is not None for trial in trials):
+        return ""
+    complaints = (trial.error for trial in trials if trial.phase is Phase.COMPLETED and trial.error)
+    return next(complaints, "")
 
 
 def fail_search(builder: StepBuilder, error: str) -> None:

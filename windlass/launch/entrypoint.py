@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 from windlass.base.errors import InvalidArgument, WindlassError
+from windlass.base.trial_class import PACKAGE, is_trial_class, needs_package
 from windlass.core._info import ClusterInfo
 from windlass.core._session import TaskSession
 
@@ -22,7 +22,6 @@ FORWARDED = (
     signal.SIGUSR2,
     signal.SIGWINCH,
 )
-_TRIAL_CLASS = re.compile(r"[A-Za-z_][\w./]*:[A-Za-z_]\w*")
 
 
 def command_of(entrypoint: Any) -> list[str]:
@@ -30,12 +29,25 @@ def command_of(entrypoint: Any) -> list[str]:
     match entrypoint:
         case [*words] if words:
             return [str(word) for word in words]
-        case str(text) if _TRIAL_CLASS.fullmatch(text):
-            launcher = "determined.launch.torch_distributed"
+        case str(text) if is_trial_class(text):
+            launcher = f"{PACKAGE}.launch.torch_distributed"
             return ["python3", "-m", launcher, "--", "--trial", text]
         case str(text) if text.strip():
             return ["sh", "-c", text]
     raise InvalidArgument("the experiment configuration has no entrypoint")
+
+
+def require_package(entrypoint: Any) -> None:
+    """A Trial class without its package would end with a traceback about another module. Raises InvalidArgument."""
+    if not is_trial_class(entrypoint):
+        return
+    probe = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{PACKAGE}') is None)"
+    try:
+        found = subprocess.run(["python3", "-c", probe], check=False).returncode == 0
+    except FileNotFoundError:
+        found = False
+    if not found:
+        raise InvalidArgument(needs_package(entrypoint))
 
 
 def run_entrypoint(command: Sequence[str], session: TaskSession, info: ClusterInfo) -> int:

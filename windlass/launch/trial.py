@@ -10,7 +10,7 @@ from windlass.core._session import TaskSession
 from windlass.core._storage import build_storage, check_writable
 from windlass.launch.accelerators import find_accelerators, report_accelerators
 from windlass.launch.context_files import install_model_definition
-from windlass.launch.entrypoint import command_of, run_entrypoint
+from windlass.launch.entrypoint import command_of, require_package, run_entrypoint
 from windlass.launch.rendezvous import rendezvous
 from windlass.launch.task_folder import enter_task
 
@@ -29,7 +29,9 @@ def start(info: ClusterInfo, session: TaskSession) -> int:
     met = rendezvous(session, info, os.environ)
     write_info(run_dir() / "info", "rendezvous.json", met.to_json())
     _check_storage(info)
-    command = command_of(info.trial.config.get("entrypoint"))
+    entrypoint = info.trial.config.get("entrypoint")
+    require_package(entrypoint)
+    command = command_of(entrypoint)
     trial = info.trial
     # The first words are the published launcher's: scripts look for them.
     print(

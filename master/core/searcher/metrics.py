@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from windlass.base.errors import InvalidArgument
@@ -33,10 +33,17 @@ def reported_units(metrics: Mapping[str, Any], name: str) -> int:
     return int(value)
 
 
+def missing_metric(name: str, reported: Iterable[str]) -> str:
+    """The sentence about a metric that the searcher cannot find."""
+    return (
+        f'metric "{name}" of the searcher was not in the validation metrics; reported: '
+        f"{', '.join(sorted(reported)) or 'nothing'}"
+    )
+
+
 def _number(metrics: Mapping[str, Any], name: str, what: str) -> float:
     if name not in metrics:
-        there = ", ".join(sorted(metrics)) or "nothing"
-        raise InvalidArgument(f"{what} validation metrics: it is missing, the report has {there}")
+        raise InvalidArgument(missing_metric(name, metrics))
     value = metrics[name]
     if isinstance(value, str) and value in NON_FINITE:
         return NON_FINITE[value]

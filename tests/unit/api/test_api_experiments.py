@@ -159,6 +159,13 @@ async def test_keys_without_effect_are_told(world: ApiWorld, only: bool) -> None
     ]
 
 
+async def test_a_trial_class_is_told_what_it_needs(world: ApiWorld) -> None:
+    text = SINGLE.replace("python3 train.py", "model_def:MyTrial")
+    answer = await world.ok("POST", "/api/v1/experiments", {"config": text, "validateOnly": True})
+    (told,) = answer["configWarnings"]
+    assert "model_def:MyTrial is a Trial class, which needs the package `determined`" in told
+
+
 async def test_validate_only_creates_nothing(world: ApiWorld) -> None:
     answer = await world.ok("POST", "/api/v1/experiments", {"config": SINGLE, "validateOnly": True})
     assert answer["experiment"]["state"] == "STATE_UNSPECIFIED"

@@ -221,6 +221,11 @@ def test_signals_reach_the_program(number: signal.Signals, launch: Launch) -> No
         ({"DET_RESOURCES_ID": ""}, {}, "DET_RESOURCES_ID is not set"),
         ({}, {"entrypoint": ""}, "no entrypoint"),
         ({}, {"entrypoint": ["no-such-program"]}, "'no-such-program' is not on PATH"),
+        (
+            {},
+            {"entrypoint": "model_def:MyTrial"},
+            "the entrypoint model_def:MyTrial is a Trial class, which needs the package `determined`",
+        ),
         ({}, {"checkpoint_storage": {"type": "s3"}}, "checkpoint storage cannot be used"),
         (
             {},

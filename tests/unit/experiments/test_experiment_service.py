@@ -329,3 +329,29 @@ async def test_what_is_left_of_a_broken_gang_is_killed_after_a_crash(
         assert cluster.rm.take() == [("kill", run)]
         await cluster.exit(137, rank=1)
         assert cluster.trial.restarts == 1
+
+
+@pytest.mark.parametrize(
+    ("reported", "error"),
+    [
+        ({"loss": 1.0}, ""),
+        ({}, ""),
+        (
+            {"accuracy": 0.5, "batches": 3.0},
+            'metric "loss" of the searcher was not in the validation metrics; '
+            "reported: accuracy, batches",
+        ),
+    ],
+)
+async def test_a_trial_that_never_reported_the_searchers_metric_says_so(
+    cluster: ScriptedCluster, reported: dict[str, float], error: str
+) -> None:
+    live = await cluster.create(SINGLE)
+    await cluster.grant()
+    await cluster.report(RUNNING)
+    if reported:
+        await cluster.reports.metrics(report(cluster, 1, **reported))
+    await cluster.exit()
+    (trial,) = live.state.trials.values()
+    assert (trial.phase, live.state.phase) == (Phase.COMPLETED, Phase.COMPLETED)
+    assert (trial.error, live.state.error) == (error, error)

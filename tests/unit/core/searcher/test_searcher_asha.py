@@ -155,13 +155,13 @@ def test_a_diverged_trial_ranks_worst_and_harms_no_other(
     ("metrics", "message"),
     [
         (
-            {"batches": 1},
-            r"error parsing searcher metric \(loss\) from validation metrics: .*batches",
+            {"batches": 1, "acc": 2},
+            'metric "loss" of the searcher was not in the validation metrics; reported: acc, batches',
         ),
         ({"loss": None, "batches": 1}, r"error parsing searcher metric \(loss\) from validation"),
         ({"loss": "bad", "batches": 1}, r"searcher metric \(loss\) .* 'bad' is not a number"),
         ({"loss": True, "batches": 1}, r"searcher metric \(loss\) .* True is not a number"),
-        ({"loss": 1}, r"error parsing searcher time metric \(batches\) in validation metrics: "),
+        ({"loss": 1}, 'metric "batches" of the searcher was not in .*; reported: loss'),
         ({"loss": 1, "batches": "9"}, r"error parsing searcher time metric \(batches\) in valid"),
         ({"loss": 1, "batches": "NaN"}, r"time metric \(batches\) .* not a length of training"),
     ],

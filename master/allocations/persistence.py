@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import RowMapping
-
 from master.allocations.machine import AllocationState
 from master.store import tables
 from master.store.unit_of_work import UnitOfWork
@@ -52,9 +50,9 @@ def allocation_from_document(document: Mapping[str, Any]) -> AllocationState:
     return _ALLOCATION.load(document, f"allocation {document.get('id')}")
 
 
-def newest_allocations(rows: Iterable[RowMapping]) -> dict[str, AllocationState]:
+def newest_allocations(rows: Iterable[tables.Allocation]) -> dict[str, AllocationState]:
     """The newest allocation of each task."""
     newest: dict[str, AllocationState] = {}
-    for row in sorted(rows, key=lambda r: r["run_id"]):
-        newest[row["task_id"]] = allocation_from_document(row["document"])
+    for row in sorted(rows, key=lambda r: r.run_id):
+        newest[row.task_id] = allocation_from_document(row.document)
     return newest

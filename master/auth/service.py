@@ -72,12 +72,11 @@ class AuthService:
 
     async def load(self) -> None:
         """Read users and sessions. Once, after the lease was taken."""
-        users = await self._store.rows(select(tables.User))
-        sessions = await self._store.rows(select(tables.UserSession))
-        self._users = {row["id"]: user_from_row(row) for row in users}
+        users = await self._store.read(select(tables.User))
+        sessions = await self._store.read(select(tables.UserSession))
+        self._users = {row.id: user_from_row(row) for row in users}
         self._sessions = {
-            row["token_hash"]: Session(row["id"], row["user_id"], row["expires_at"])
-            for row in sessions
+            row.token_hash: Session(row.id, row.user_id, row.expires_at) for row in sessions
         }
 
     async def ensure_users(self, initial_password: str = "") -> None:

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import RowMapping
-
+from master.store import tables
 from windlass.base.errors import InvalidArgument
 
 ADMIN = "admin"
@@ -32,8 +31,8 @@ class User:
     last_auth_at: datetime | None = None
 
 
-def user_from_row(row: RowMapping) -> User:
-    return User(**row)
+def user_from_row(row: tables.User) -> User:
+    return User(**dict(row))
 
 
 def normalise_username(username: str) -> str:

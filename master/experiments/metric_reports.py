@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, RowMapping, Select, and_, or_, select, update
-from sqlmodel import col
+from sqlalchemy import ColumnElement, Select, and_, or_, select, update
 
 from master.experiments import machine
 from master.experiments.metrics import VALIDATION, Report, fold, rebuild, row_document
@@ -73,31 +72,31 @@ def current_trial(state: ExperimentState, request_id: str, run_id: int) -> Trial
     return trial
 
 
-def surviving(report: Report) -> Select[Any]:
+def surviving(report: Report) -> Select[tables.Metric]:
     """The live rows of the trial that this report does not roll back, oldest first."""
     metric = tables.Metric
     return (
         select(metric)
         .where(
-            col(metric.trial_id) == report.trial_id,
-            col(metric.archived).is_(False),
+            metric.trial_id == report.trial_id,
+            metric.archived.is_(False),
             ~_overtaken(report),
         )
-        .order_by(col(metric.id))
+        .order_by(metric.id)
     )
 
 
-def report_from_row(row: RowMapping) -> Report:
-    document = row["metrics"]
+def report_from_row(row: tables.Metric) -> Report:
+    document = row.metrics
     batches: Sequence[Mapping[str, Any]] | None = document["batch_metrics"]
     return Report(
-        trial_id=row["trial_id"],
-        run_id=row["run_id"],
-        group=row["group"],
-        steps=row["steps"],
+        trial_id=row.trial_id,
+        run_id=row.run_id,
+        group=row.group,
+        steps=row.steps,
         avg=document["avg_metrics"],
         batches=None if batches is None else tuple(batches),
-        at=row["reported_at"],
+        at=row.reported_at,
     )
 
 
@@ -105,12 +104,12 @@ def _overtaken(report: Report) -> ColumnElement[bool]:
     """Rows of earlier allocations that a report of a later allocation rolls back."""
     metric = tables.Metric
     return and_(
-        col(metric.trial_id) == report.trial_id,
-        col(metric.run_id) < report.run_id,
-        col(metric.archived).is_(False),
+        metric.trial_id == report.trial_id,
+        metric.run_id < report.run_id,
+        metric.archived.is_(False),
         or_(
-            and_(col(metric.group) == report.group, col(metric.steps) >= report.steps),
-            and_(col(metric.group) != report.group, col(metric.steps) > report.steps),
+            and_(metric.group == report.group, metric.steps >= report.steps),
+            and_(metric.group != report.group, metric.steps > report.steps),
         ),
     )
 

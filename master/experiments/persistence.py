@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import RowMapping
-
 from master.allocations.machine import AllocationState
 from master.allocations.persistence import allocation_changes
 from master.core.persistent_map import PersistentMap
@@ -161,45 +159,45 @@ def _event_row(experiment_id: int, logged: LoggedEvent) -> dict[str, Any]:
     }
 
 
-def trial_from_row(row: RowMapping, allocation: AllocationState | None) -> TrialState:
+def trial_from_row(row: tables.Trial, allocation: AllocationState | None) -> TrialState:
     return TrialState(
-        id=row["id"],
-        request_id=row["request_id"],
-        task_id=row["task_id"],
-        hparams=row["hparams"],
-        seed=row["seed"],
-        created_at=row["created_at"],
-        phase=Phase(row["state"]),
-        restarts=row["restarts"],
-        aborts=row["aborts"],
-        run_id=row["run_id"],
-        progress=row["progress"],
-        searcher_stopped=row["searcher_stopped"],
-        early_exit=ExitReason(row["early_exit"]) if row["early_exit"] else None,
-        early_exit_at=row["early_exit_at"],
-        warm_start_checkpoint=row["warm_start_checkpoint"],
-        latest_checkpoint=row["latest_checkpoint"],
-        latest_checkpoint_steps=row["latest_checkpoint_steps"],
+        id=row.id,
+        request_id=row.request_id,
+        task_id=row.task_id,
+        hparams=row.hparams,
+        seed=row.seed,
+        created_at=row.created_at,
+        phase=Phase(row.state),
+        restarts=row.restarts,
+        aborts=row.aborts,
+        run_id=row.run_id,
+        progress=row.progress,
+        searcher_stopped=row.searcher_stopped,
+        early_exit=ExitReason(row.early_exit) if row.early_exit else None,
+        early_exit_at=row.early_exit_at,
+        warm_start_checkpoint=row.warm_start_checkpoint,
+        latest_checkpoint=row.latest_checkpoint,
+        latest_checkpoint_steps=row.latest_checkpoint_steps,
         metrics=TrialMetrics(
-            steps_completed=row["steps_completed"],
-            groups=_GROUPS.load(row["metric_groups"], f"metrics of trial {row['id']}"),
-            summary=row["summary_metrics"],
-            latest_validation_id=row["latest_validation_id"],
-            latest_validation=row["latest_searcher_metric"],
-            best_validation_id=row["best_validation_id"],
-            best=row["searcher_metric"],
+            steps_completed=row.steps_completed,
+            groups=_GROUPS.load(row.metric_groups, f"metrics of trial {row.id}"),
+            summary=row.summary_metrics,
+            latest_validation_id=row.latest_validation_id,
+            latest_validation=row.latest_searcher_metric,
+            best_validation_id=row.best_validation_id,
+            best=row.searcher_metric,
         ),
-        runner_state=row["runner_state"],
-        error=row["error"],
-        ended_at=row["ended_at"],
+        runner_state=row.runner_state,
+        error=row.error,
+        ended_at=row.ended_at,
         allocation=allocation,
     )
 
 
 def trials_in_order(
-    rows: Sequence[RowMapping], allocations: Mapping[str, AllocationState]
+    rows: Sequence[tables.Trial], allocations: Mapping[str, AllocationState]
 ) -> PersistentMap[str, TrialState]:
-    ordered = sorted(rows, key=lambda r: r["id"])
+    ordered = sorted(rows, key=lambda r: r.id)
     return PersistentMap(
-        {r["request_id"]: trial_from_row(r, allocations.get(r["task_id"])) for r in ordered}
+        {r.request_id: trial_from_row(r, allocations.get(r.task_id)) for r in ordered}
     )

@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any
 
 import orjson
-from sqlalchemy import RowMapping, select
-from sqlmodel import col
+from sqlalchemy import select
 
 from master.core.searcher.types import ExitReason
 from master.experiments import machine
@@ -85,8 +84,8 @@ class ReportService:
 
     async def _history(self, live: LiveExperiment, report: Report) -> History:
         seen = live.trial(report.trial_id).metrics
-        rows = await self._store.rows(surviving(report))
-        return History(seen, [(row["id"], report_from_row(row)) for row in rows])
+        rows = await self._store.read(surviving(report))
+        return History(seen, [(row.id, report_from_row(row)) for row in rows])
 
     async def progress(self, trial_id: int, fraction: float) -> None:
         live = self._experiments.live_of_trial(trial_id)
@@ -137,27 +136,24 @@ class ReportService:
 
     async def _storage_row(self, digest: str) -> int | None:
         backend = tables.StorageBackend
-        row = await self._store.row(
-            select(col(backend.id)).where(col(backend.config_hash) == digest)
-        )
-        return None if row is None else int(row["id"])
+        return await self._store.read_one(select(backend.id).where(backend.config_hash == digest))
 
     async def checkpoint(self, report: CheckpointReport) -> None:
         """Record a checkpoint. The same uuid again replaces nothing that differs; a repeat is fine."""
         steps = report.steps
-        task = await self._store.row(
-            select(tables.Task).where(col(tables.Task.id) == report.task_id)
+        task = await self._store.read_one(
+            select(tables.Task).where(tables.Task.id == report.task_id)
         )
         if task is None:
             raise NotFound("task", report.task_id)
-        if task["type"] != "TRIAL":
+        if task.type != "TRIAL" or task.trial_id is None:
             raise InvalidArgument(f"task {report.task_id} is not a trial: it has no checkpoints")
-        live = self._experiments.live_of_trial(task["trial_id"])
+        live = self._experiments.live_of_trial(task.trial_id)
         if live is None:
             await self._late_checkpoint(report, task)
             return
 
-        request_id = live.trials.request_id(task["trial_id"])
+        request_id = live.trials.request_id(task.trial_id)
 
         def step(state: ExperimentState, env: Env) -> Step:
             trial = state.trials[request_id]
@@ -180,7 +176,7 @@ class ReportService:
 
         await live.apply(step)
 
-    async def _late_checkpoint(self, report: CheckpointReport, task: RowMapping) -> None:
+    async def _late_checkpoint(self, report: CheckpointReport, task: tables.Task) -> None:
         """The experiment is over: keep the record, it is on the storage anyway."""
         uow = UnitOfWork()
         now = self._clock.now()
@@ -190,18 +186,18 @@ class ReportService:
     async def patch_checkpoints(self, remaining: Mapping[str, Mapping[str, int]]) -> None:
         """uuid -> files that remain: none means deleted, fewer means partially deleted. All or nothing."""
         checkpoint = tables.Checkpoint
-        rows = await self._store.rows(
-            select(checkpoint).where(col(checkpoint.uuid).in_(list(remaining)))
+        rows = await self._store.read(
+            select(checkpoint).where(checkpoint.uuid.in_(list(remaining)))
         )
-        known = {row["uuid"]: row for row in rows}
+        known = {row.uuid: row for row in rows}
         uow = UnitOfWork()
         for uuid, files in remaining.items():
             if uuid not in known:
                 raise NotFound("checkpoint", uuid)
-            state = known[uuid]["state"]
+            state = known[uuid].state
             if not files:
                 state = "DELETED"
-            elif dict(files) != known[uuid]["resources"]:
+            elif dict(files) != known[uuid].resources:
                 state = "PARTIALLY_DELETED"
             values = {"resources": dict(files), "state": state, "size": sum(files.values())}
             uow.update(checkpoint, {"uuid": uuid}, values)
@@ -209,7 +205,7 @@ class ReportService:
 
     async def run_metadata(self, trial_id: int) -> Any:
         row = await self._require_trial_row(trial_id)
-        return row["run_metadata"]
+        return row.run_metadata
 
     async def set_run_metadata(self, trial_id: int, metadata: Mapping[str, Any]) -> None:
         await self._require_trial_row(trial_id)
@@ -224,22 +220,22 @@ class ReportService:
             raise NotFound("running trial", trial_id)
         return live, live.trials.request_id(trial_id)
 
-    async def _require_trial_row(self, trial_id: int) -> RowMapping:
-        row = await self._store.row(select(tables.Trial).where(col(tables.Trial.id) == trial_id))
+    async def _require_trial_row(self, trial_id: int) -> tables.Trial:
+        row = await self._store.read_one(select(tables.Trial).where(tables.Trial.id == trial_id))
         if row is None:
             raise NotFound("trial", trial_id)
         return row
 
 
 def _checkpoint_row(
-    report: CheckpointReport, steps: int, task: RowMapping, run_id: int, now: datetime
+    report: CheckpointReport, steps: int, task: tables.Task, run_id: int, now: datetime
 ) -> dict[str, Any]:
     return {
         "uuid": report.uuid,
         "task_id": report.task_id,
         "allocation_id": report.allocation_id,
-        "trial_id": task["trial_id"],
-        "experiment_id": task["experiment_id"],
+        "trial_id": task.trial_id,
+        "experiment_id": task.experiment_id,
         "run_id": run_id,
         "state": report.state,
         "steps": steps,

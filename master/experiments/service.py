@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from sqlalchemy import RowMapping, select
-from sqlmodel import col
+from sqlalchemy import select
 
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
@@ -76,7 +75,12 @@ class ExperimentService:
         """Check, store the context, then write experiment, first trials and their requests in one commit."""
         checked = await asyncio.to_thread(self.check, new.config)
         blob, listing = await self._context(new)
-        project = await self._require_row(tables.Project, new.project_id, "project")
+        project = tables.Project
+        workspace_id = await self._store.read_one(
+            select(project.workspace_id).where(project.id == new.project_id)
+        )
+        if workspace_id is None:
+            raise NotFound("project", new.project_id)
         document = checked.config.to_json()
         state = ExperimentState(
             id=self._store.next_id(tables.Experiment),
@@ -96,7 +100,7 @@ class ExperimentService:
             return replace(machine.begin(state, env), rows=tuple(row.operations))
 
         live = LiveExperiment(
-            self._parts, state, owner_name=new.owner_name, workspace_id=project["workspace_id"]
+            self._parts, state, owner_name=new.owner_name, workspace_id=workspace_id
         )
         await live.create(begin, lambda: self.roots.register(live))
         return Created(
@@ -111,8 +115,8 @@ class ExperimentService:
         if new.files or new.blob_of is None:
             blob = await store_context(self._blobs, new.files, what="model definition")
             return blob, listing(new.files)
-        row = await self._require_row(tables.Experiment, new.blob_of, "experiment")
-        return row["model_definition"], row["model_files"]
+        row = await self._experiment(new.blob_of)
+        return row.model_definition, row.model_files
 
     async def activate(self, experiment_id: int) -> None:
         await self._apply(experiment_id, machine.activate)
@@ -129,7 +133,9 @@ class ExperimentService:
     async def kill_trial(self, trial_id: int) -> None:
         live = self.roots.of_trial(trial_id)
         if live is None:
-            await self._require_row(tables.Trial, trial_id, "trial")
+            trial = tables.Trial
+            if await self._store.read_one(select(trial.id).where(trial.id == trial_id)) is None:
+                raise NotFound("trial", trial_id)
             return
         await live.apply(partial(machine.kill_trial, request_id=live.trials.request_id(trial_id)))
 
@@ -140,16 +146,18 @@ class ExperimentService:
         if live is not None:
             await live.apply(step)
             return
-        row = await self._require_row(tables.Experiment, experiment_id, "experiment")
+        row = await self._experiment(experiment_id)
         if not over_is_fine:
-            state = row["state"]
+            state = row.state
             raise InvalidState(f"experiment {experiment_id} is over: it is {state}")
 
-    async def _require_row(self, table: Any, id_: int, kind: str) -> RowMapping:
-        row = await self._store.row(select(table).where(col(table.id) == id_))
-        if row is None:
-            raise NotFound(kind, id_)
-        return row
+    async def _experiment(self, experiment_id: int) -> tables.Experiment:
+        found = await self._store.read_one(
+            select(tables.Experiment).where(tables.Experiment.id == experiment_id)
+        )
+        if found is None:
+            raise NotFound("experiment", experiment_id)
+        return found
 
     def live(self, experiment_id: int) -> LiveExperiment | None:
         """The live root, None when the experiment is over or unknown."""

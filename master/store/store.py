@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, TypeVarTuple, overload
 
-from sqlalchemy import Connection, Executable, Integer, RowMapping, Select, func, select
+from sqlalchemy import Connection, Integer, Select, func, select
 from sqlmodel import SQLModel
 
 from master.store import lease, unit_of_work
@@ -103,24 +103,6 @@ class Store:
         self._last_ids[name] += 1
         return self._last_ids[name]
 
-    async def rows(self, statement: Executable) -> list[RowMapping]:
-        """What a SELECT finds, at one point in time and including every commit that has returned."""
-
-        def fetch(connection: Connection) -> list[RowMapping]:
-            return list(connection.execute(statement).mappings())
-
-        try:
-            return await self._database.read(fetch)
-        except Exception as error:
-            raise as_windlass_error(error) from error
-
-    async def row(self, statement: Executable) -> RowMapping | None:
-        """The only row of a SELECT, or None."""
-        found = await self.rows(statement)
-        if len(found) > 1:
-            raise ValueError(f"{len(found)} rows where one was expected")
-        return found[0] if found else None
-
     @overload
     async def read(self, statement: Select[T], /) -> list[T]: ...
     @overload
@@ -161,8 +143,7 @@ class Store:
     async def _load_last_ids(self) -> None:
         for table in SQLModel.metadata.sorted_tables:
             if "id" in table.c and isinstance(table.c.id.type, Integer):
-                found = await self.row(select(func.max(table.c.id).label("last")))
-                last: int = (found["last"] if found else None) or 0
+                last: int = await self.read_one(select(func.max(table.c.id))) or 0
                 self._last_ids[table.name] = max(last, self._last_ids.get(table.name, 0))
 
     async def _write(self, work: Callable[[Connection], T]) -> T:

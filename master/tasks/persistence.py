@@ -5,8 +5,6 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import RowMapping
-
 from master.allocations.machine import AllocationState
 from master.allocations.persistence import allocation_changes
 from master.core.expconf.command import CommandConfig
@@ -79,21 +77,21 @@ def _columns(state: CommandState) -> dict[str, Any]:
     }
 
 
-def command_from_row(row: RowMapping, allocation: AllocationState | None) -> CommandState:
+def command_from_row(row: tables.Command, allocation: AllocationState | None) -> CommandState:
     """`allocation`: its newest allocation."""
-    position = row["queue_position"]
+    position = row.queue_position
     return CommandState(
-        id=row["id"],
-        job_id=row["job_id"],
-        owner_id=row["owner_id"],
-        workspace_id=row["workspace_id"],
-        config=CommandConfig.from_json(row["config"]),
-        pool=row["resource_pool"],
-        created_at=row["created_at"],
-        context=row["context"],
+        id=row.id,
+        job_id=row.job_id,
+        owner_id=row.owner_id,
+        workspace_id=row.workspace_id,
+        config=CommandConfig.from_json(row.config),
+        pool=row.resource_pool,
+        created_at=row.created_at,
+        context=row.context,
         position=None if position is None else Decimal(position),
-        phase=CommandPhase(row["state"]),
-        exit_status=row["exit_status"],
-        ended_at=row["ended_at"],
+        phase=CommandPhase(row.state),
+        exit_status=row.exit_status,
+        ended_at=row.ended_at,
         allocation=allocation,
     )

@@ -10,7 +10,6 @@ from typing import Any
 
 import structlog
 from sqlalchemy import select
-from sqlmodel import col
 
 from master.allocations.persistence import newest_allocations
 from master.allocations.policy import ClusterPolicy
@@ -27,7 +26,7 @@ from master.store.blobs import BlobStore
 from master.store.contexts import ContextFile, store_context
 from master.store.store import Store
 from master.tasks import machine
-from master.tasks.command_queries import CommandQueries
+from master.tasks.command_queries import CommandQueries, CommandRow
 from master.tasks.live import LiveCommand, LiveParts
 from master.tasks.persistence import command_from_row
 from master.tasks.state import CommandPhase, CommandState
@@ -205,21 +204,22 @@ class CommandService:
     async def restore(self) -> list[RestoreRecord]:
         """Rebuild every command that was not over; what the resource managers must know of it."""
         command, allocation_table, user = tables.Command, tables.Allocation, tables.User
-        not_over = col(command.state) != CommandPhase.TERMINATED.value
-        rows = await self._store.rows(
-            select(command, col(user.username))
-            .join(user, col(user.id) == col(command.owner_id))
-            .where(not_over)
+        not_over = command.state != CommandPhase.TERMINATED.value
+        rows = await self._store.read(
+            select(command, user.username, user.display_name)
+            .join(user, user.id == command.owner_id)
+            .where(not_over),
+            CommandRow,
         )
-        allocation_rows = await self._store.rows(
+        allocation_rows = await self._store.read(
             select(allocation_table)
-            .join(command, col(command.id) == col(allocation_table.task_id))
+            .join(command, command.id == allocation_table.task_id)
             .where(not_over)
         )
         allocations = newest_allocations(allocation_rows)
-        states = (command_from_row(row, allocations.get(row["id"])) for row in rows)
+        states = (command_from_row(row.command, allocations.get(row.command.id)) for row in rows)
         return self.roots.restore(
-            LiveCommand(self._parts, state, row["username"])
+            LiveCommand(self._parts, state, row.username)
             for state, row in zip(states, rows, strict=True)
         )
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import func, text
+from sqlalchemy import func, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
-from sqlmodel import col, select
 
 from master.store.faults import OutcomeUnknown
 from master.store.postgres import PostgresDatabase
@@ -34,7 +33,7 @@ def meta(key: str, value: Any = None) -> UnitOfWork:
 
 
 async def keys(store: Store) -> set[str]:
-    return {row["key"] for row in await store.rows(select(col(Meta.key)))}
+    return set(await store.read(select(Meta.key)))
 
 
 async def limit_pages(store: Store, spare: int) -> None:
@@ -126,9 +125,8 @@ async def test_a_commit_that_was_never_answered_is_looked_up(
         monkeypatch.setattr(AsyncConnection, "commit", commit)
         await store.commit(meta("a"))
         assert await keys(store) == {"a"}
-        count = await store.row(select(func.count()).select_from(Meta))
-        assert count is not None
-        assert list(count.values()) == [1]
+        count = await store.read_one(select(func.count()).select_from(Meta))
+        assert count == 1
 
 
 async def test_an_unknown_outcome_ends_the_writer(

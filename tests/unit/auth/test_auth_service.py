@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 from argon2 import PasswordHasher
-from sqlmodel import select
+from sqlalchemy import select
 
 from master.auth.passwords import Passwords, client_hash
 from master.auth.principal import Principal
@@ -98,9 +98,9 @@ async def test_sessions_survive_a_restart_and_their_tokens_are_not_stored(
     auth: AuthService, memory_store: Store, clock: ManualClock
 ) -> None:
     token = await login(auth)
-    (row,) = await memory_store.rows(select(UserSession))
+    (row,) = await memory_store.read(select(UserSession))
     assert token not in str(dict(row))
-    assert row["token_hash"] == token_hash(token)
+    assert row.token_hash == token_hash(token)
     again = service(memory_store, clock, seed=2)
     await again.load()
     assert (await again.authenticate(token)).name == "admin"
@@ -244,9 +244,9 @@ async def test_unknown_users_are_not_found(auth: AuthService) -> None:
 async def test_changes_are_stored(auth: AuthService, memory_store: Store) -> None:
     await auth.set_admin(2, True)
     await auth.set_display_name(2, "Det")
-    row = await memory_store.row(select(User).where(User.id == 2))
+    row = await memory_store.read_one(select(User).where(User.id == 2))
     assert row is not None
-    assert (row["admin"], row["display_name"]) == (True, "Det")
+    assert (row.admin, row.display_name) == (True, "Det")
     assert auth.user(2).admin
 
 
@@ -281,7 +281,7 @@ async def test_expired_sessions_are_removed(
     clock.advance(timedelta(days=4).total_seconds())
     assert await auth.remove_expired_sessions() == 2
     assert await auth.remove_expired_sessions() == 0
-    assert len(await memory_store.rows(select(UserSession))) == 1
+    assert len(await memory_store.read(select(UserSession))) == 1
     await auth.authenticate(fresh)
 
 

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 import orjson
 import pytest
 from sqlalchemy import select
-from sqlmodel import col
 
 from master.core.jobs import (
     JobChange,
@@ -74,14 +73,9 @@ async def cluster(tmp_path: Path, clock: ManualClock) -> AsyncIterator[ScriptedC
     await started.crash()
 
 
-async def stored(cluster: ScriptedCluster) -> Any:
+async def stored(cluster: ScriptedCluster) -> tables.Experiment:
     experiment = tables.Experiment
-    columns = (
-        col(experiment.config),
-        col(experiment.resource_pool),
-        col(experiment.queue_position),
-    )
-    row = await cluster.store.row(select(*columns).where(col(experiment.id) == 1))
+    row = await cluster.store.read_one(select(experiment).where(experiment.id == 1))
     assert row is not None
     return row
 
@@ -116,8 +110,8 @@ async def test_a_change_is_committed_told_and_survives(
         assert cluster.rm.orders == [expected]
         check_config(live, expected)
         row = await stored(cluster)
-        assert row["config"] == live.config.to_json()
-        assert row["queue_position"] == (str(PLACE) if expected.position else None)
+        assert row.config == live.config.to_json()
+        assert row.queue_position == (str(PLACE) if expected.position else None)
     async with life() as cluster:
         (record,) = cluster.rm.records
         assert record.request.job == expected
@@ -125,7 +119,7 @@ async def test_a_change_is_committed_told_and_survives(
         check_config(cluster.only, expected)
         await run_one(cluster)
         environment = cluster.rm.specs[cluster.run.id].environment
-        assert orjson.loads(environment["DET_EXPERIMENT_CONFIG"]) == row["config"]
+        assert orjson.loads(environment["DET_EXPERIMENT_CONFIG"]) == row.config
 
 
 def check_config(live: LiveExperiment, order: JobOrder) -> None:
@@ -148,7 +142,7 @@ async def test_a_new_priority_gives_up_the_place(life: Life) -> None:
         await live.change_job(SetPlace(PLACE, None))
         await live.change_job(SetPriority(7))
         assert [order.position for order in cluster.rm.orders] == [PLACE, None]
-        assert (await stored(cluster))["queue_position"] is None
+        assert (await stored(cluster)).queue_position is None
     async with life() as cluster:
         assert cluster.only.job_order().position is None
 
@@ -211,7 +205,7 @@ async def test_a_rename_and_a_change_do_not_undo_each_other(life: Life) -> None:
             metadata.patch(1, MetadataPatch(description="words")),
             live.change_job(SetPool("other")),
         )
-        config = (await stored(cluster))["config"]
+        config = (await stored(cluster)).config
         assert config == live.config.to_json()
     assert (config["name"], config["labels"], config["description"]) == ("second", ["a"], "words")
     resources = config["resources"]
@@ -237,8 +231,8 @@ async def test_a_running_trial_moves_with_its_checkpoint_and_all_settings(life: 
         assert replace(after, pool="default", allocation_id=first) == before
         assert (after.pool, cluster.trial.restarts) == ("other", 0)
         row = await stored(cluster)
-        assert (row["resource_pool"], row["queue_position"]) == ("other", str(PLACE))
-        assert row["config"]["resources"]["resource_pool"] == "other"
+        assert (row.resource_pool, row.queue_position) == ("other", str(PLACE))
+        assert row.config["resources"]["resource_pool"] == "other"
     async with life() as cluster:
         assert cluster.only.job_facts().pool == "other"
         await run_one(cluster)

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
-from sqlmodel import col
 
 from master.experiments.live import LiveExperiment
 from master.experiments.metrics import Report
@@ -67,14 +66,12 @@ async def together(*work: Awaitable[Any]) -> list[Any]:
     return await asyncio.gather(*work, return_exceptions=True)
 
 
-async def stored(cluster: ScriptedCluster) -> list[tuple[int, int]]:
+async def stored(cluster: ScriptedCluster) -> list[tuple[int, int | None]]:
     metric = tables.Metric
-    rows = await cluster.store.rows(
-        select(col(metric.trial_id), col(metric.steps))
-        .where(col(metric.archived).is_(False))
-        .order_by(col(metric.id))
+    rows = await cluster.store.read(
+        select(metric).where(metric.archived.is_(False)).order_by(metric.id)
     )
-    return [(row["trial_id"], row["steps"]) for row in rows]
+    return [(row.trial_id, row.steps) for row in rows]
 
 
 async def test_reports_of_many_trials_are_one_commit(cluster: ScriptedCluster) -> None:
@@ -84,8 +81,8 @@ async def test_reports_of_many_trials_are_one_commit(cluster: ScriptedCluster) -
     assert await stored(cluster) == [(t.id, 10) for t in trials]
     assert {t.metrics.best for t in live.state.trials.values()} == {0.1}
     event = tables.SearcherEvent
-    logged = await cluster.store.rows(select(col(event.seq)).order_by(col(event.seq)))
-    assert [row["seq"] for row in logged] == list(range(1, live.state.searcher_seq + 1))
+    logged = await cluster.store.read(select(event.seq).order_by(event.seq))
+    assert logged == list(range(1, live.state.searcher_seq + 1))
 
 
 async def test_a_step_that_raises_is_left_out_alone(cluster: ScriptedCluster) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from command_steps import NOW, OK, exited, new, run_of, running, waiting
-from sqlalchemy import RowMapping
 
 from master.core.jobs import SetPlace
 from master.store import tables
@@ -63,7 +62,7 @@ def test_rows_become_the_same_command_again(state: CommandState) -> None:
         for o in changes(None, state).operations
         if isinstance(o, Insert) and o.table is tables.Command
     ]
-    assert command_from_row(cast("RowMapping", row), state.allocation) == state
+    assert command_from_row(tables.Command(**row), state.allocation) == state
 
 
 def test_a_moved_command_keeps_its_exact_place() -> None:

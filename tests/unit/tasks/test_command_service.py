@@ -119,8 +119,7 @@ async def exit_with(cluster: ScriptedCluster, live: LiveCommand, code: int) -> N
 async def rows(cluster: ScriptedCluster, *which: Any) -> int:
     found = 0
     for table in which:
-        row = await cluster.store.row(select(func.count().label("n")).select_from(table))
-        found += row["n"] if row is not None else 0
+        found += await cluster.store.read_one(select(func.count()).select_from(table)) or 0
     return found
 
 

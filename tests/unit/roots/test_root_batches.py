@@ -141,7 +141,7 @@ async def test_a_report_between_the_reading_and_the_step_of_a_roll_back_counts(
     for steps in (10, 20, 30):
         await report(cluster, trial, steps)
     await cluster.exit(1, of=trial.allocation)
-    read, readings = cluster.store.rows, 0
+    read, readings = cluster.store.read, 0
 
     async def another_report_first(statement: Any) -> Any:
         nonlocal readings
@@ -151,7 +151,7 @@ async def test_a_report_between_the_reading_and_the_step_of_a_roll_back_counts(
             await report(cluster, trial, 25, run_id=2)
         return rows
 
-    monkeypatch.setattr(cluster.store, "rows", another_report_first)
+    monkeypatch.setattr(cluster.store, "read", another_report_first)
     await report(cluster, trial, 15, run_id=2)
     monkeypatch.undo()
     assert [steps for _, steps in await stored(cluster)] == [10, 20, 25, 15]

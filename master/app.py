@@ -39,7 +39,7 @@ from master.store.fleet_repository import FleetRepository
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from provisioner.providers.base import LaunchIntent, Provider
-from provisioner.providers.embedded import EmbeddedProvider
+from provisioner.providers.embedded import EmbeddedProvider, InstanceType
 from provisioner.reconciler import Provisioner
 from provisioner.types import PoolSettings
 from rm_backends.agents.backend import AgentsBackend
@@ -276,20 +276,12 @@ class Master:
 
     def _embedded(self, pool: ResolvedPool, cluster_id: str) -> Provider:
         options = self._options
-        section = pool.providers[0]
-        if len(pool.providers) > 1:
-            raise InvalidConfig(
-                [f"resource_pools: pool {pool.name} may have one embedded provider, not several"],
-                what="master configuration",
-            )
         return EmbeddedProvider(
             pool=pool.name,
             root=instances_folder(options.data_dir) / pool.name,
             cluster_id=cluster_id,
             clock=options.clock,
-            slots_per_instance=section.slots_per_instance,
-            boot_s=section.boot_time.total_seconds(),
-            usd_per_hour=section.usd_per_hour,
+            types=_instance_types(pool),
             master_url=options.master_url,
             join_token=self._launch_token,
         )
@@ -353,9 +345,7 @@ async def end_embedded_instances(data_dir: Path) -> int:
             root=folder,
             cluster_id="",
             clock=SystemClock(),
-            slots_per_instance=1,
-            boot_s=0,
-            usd_per_hour=0,
+            types=(),
             master_url="",
             join_token=lambda *_: "",
         )
@@ -374,6 +364,26 @@ def _pool_options(pool: ResolvedPool) -> PoolOptions:
         kind=pool.providers[0].type if pool.is_elastic else "static",
         description=pool.description,
     )
+
+
+def _instance_types(pool: ResolvedPool) -> list[InstanceType]:
+    """One for each provider section. Raises InvalidConfig if two have the same name."""
+    types = [
+        InstanceType(
+            name=section.instance_type or f"embedded-{section.slots_per_instance}",
+            slots=section.slots_per_instance,
+            usd_per_hour=section.usd_per_hour,
+            boot_s=section.boot_time.total_seconds(),
+            available=section.available,
+        )
+        for section in pool.providers
+    ]
+    if len({type_.name for type_ in types}) < len(types):
+        raise InvalidConfig(
+            [f"resource_pools: the providers of pool {pool.name} need different instance_type"],
+            what="master configuration",
+        )
+    return types
 
 
 def _pool_settings(pool: ResolvedPool) -> PoolSettings:

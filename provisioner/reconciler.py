@@ -36,6 +36,7 @@ from provisioner.providers.base import LaunchIntent, Provider
 from provisioner.reconcile_pass import ReconcilePass
 from provisioner.snapshot import (
     asked_to_end,
+    blocked_offers,
     called,
     cost_view,
     due_launches,
@@ -44,7 +45,7 @@ from provisioner.snapshot import (
     plan_input,
     to_tell,
 )
-from provisioner.types import CostView, InstanceView, PoolCapacity, PoolSettings
+from provisioner.types import BlockedOffer, CostView, InstanceView, PoolCapacity, PoolSettings
 from windlass.base.clock import Clock
 from windlass.base.errors import CapacityError, ProviderAuthError, QuotaError
 from windlass.base.ids import Ids
@@ -159,6 +160,9 @@ class Provisioner:
 
     def instances(self) -> Sequence[InstanceView]:
         return instance_views(self._state, self._now())
+
+    def blocked_offers(self) -> Sequence[BlockedOffer]:
+        return blocked_offers(self._state, self._now())
 
     def cost(self) -> CostView:
         return cost_view(self._state, self._now())

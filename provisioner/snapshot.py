@@ -18,7 +18,7 @@ from provisioner.fleet import (
 from provisioner.fleet_state import Agents, FleetState, PoolSetup
 from provisioner.plan_types import Machine, Phase, PlanInput, PoolInput
 from provisioner.prices import usd_for
-from provisioner.types import CostView, InstanceView, PoolDemand
+from provisioner.types import BlockedOffer, CostView, InstanceView, PoolDemand
 
 CLAIM_SETTLE_S = 10.0
 """After its agent connected, a machine stays claimed for so long: time for the scheduler to place the gangs."""
@@ -182,6 +182,14 @@ def _remark(state: FleetState, record: InstanceRecord, now: float) -> str:
     if record.state is InstanceState.TERMINATING and since and now - since > STILL_BILLING_S:
         return f"still billing {now - since:.0f} s after it was to end: {record.reason}"
     return record.reason
+
+
+def blocked_offers(state: FleetState, now: float) -> list[BlockedOffer]:
+    return [
+        BlockedOffer(offer=key, reason=entry.message, until=entry.blocked_until)
+        for key, entry in state.memory.offers.items()
+        if entry.is_blocked(now)
+    ]
 
 
 def cost_view(state: FleetState, now: float) -> CostView:

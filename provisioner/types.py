@@ -156,6 +156,16 @@ class InstanceView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BlockedOffer:
+    """An offer that refused a launch and is not asked again for a while."""
+
+    offer: OfferKey
+    reason: str
+    """What the provider said."""
+    until: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostView:
     """What the fleet has cost, beside a fleet of the same peak that never sleeps."""
 

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.live import Live
 
 sys.path.insert(0, str(Path(__file__).parent))
+from events import FleetEvents
 from screen import Snapshot, best_first, draw, metric, word
 
 from windlass.base.errors import WindlassError
@@ -33,6 +34,12 @@ PATIENCE_S = 170.0
 STOPPERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ENDS = ("STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR")
 Json = dict[str, Any]
+NEXT_STEPS = """
+[b]what to do next[/b]
+  det deploy local cluster-up       a cluster of your own: docs/quick-start.md
+  examples/digits_asha              search, training code and pool of this demo
+  docs/agents-and-pools.md          pools of your machines, and elastic ones
+  windlass fleet list|costs         what you saw here, of any cluster"""
 
 
 class Demo:
@@ -46,6 +53,7 @@ class Demo:
         self.log = folder / "master.log"
         self.started = time.monotonic()
         self._master: subprocess.Popen[bytes] | None = None
+        self.events = FleetEvents()
         self.client = Client(Session(f"http://127.0.0.1:{self.port}"))
 
     def start(self) -> None:
@@ -91,13 +99,17 @@ class Demo:
 
     def look(self, experiment_id: int) -> Snapshot:
         get = self.client.session.get
+        fleet = get("/api/v1/windlass/fleet")
+        elapsed_s = time.monotonic() - self.started
+        self.events.look(fleet, elapsed_s)
         return Snapshot(
             experiment=self.client.experiment(experiment_id)["experiment"],
             trials=self.client.trials(experiment_id),
-            fleet=get("/api/v1/windlass/fleet"),
+            fleet=fleet,
             pool=get("/api/v1/windlass/pools")["pools"][0],
             rungs=get(f"/api/v1/windlass/experiments/{experiment_id}/searcher")["rungs"],
-            elapsed_s=time.monotonic() - self.started,
+            events=self.events.lines,
+            elapsed_s=elapsed_s,
         )
 
 
@@ -131,13 +143,28 @@ def report(console: Console, end: Snapshot) -> bool:
             console.print(
                 f"  {name}: {setting:.4g}" if isinstance(setting, float) else f"  {name}: {setting}"
             )
-    fleet = end.fleet
-    console.print(f"instances left: {len(fleet['instances'])}")
-    console.print(
-        f"cost: [b]${fleet['usd']:.4f}[/b]; an always-on fleet of the same peak "
-        f"({fleet['peakInstances']} instances): ${fleet['alwaysOnUsd']:.4f}"
-    )
+    _print_money(console, end)
+    if done:
+        console.print(NEXT_STEPS, soft_wrap=True)
     return done
+
+
+def _print_money(console: Console, end: Snapshot) -> None:
+    fleet = end.fleet
+    spent, always_on = float(fleet["usd"]), float(fleet["alwaysOnUsd"])
+    rate = float(fleet["peakUsdPerHour"])
+    saved = 1 - spent / always_on if always_on else 0.0
+    console.print("\n[b]machines and money[/b] (costs are simulated)")
+    for line in end.events:
+        console.print(line, highlight=False, no_wrap=True, overflow="ellipsis")
+    console.print(
+        f"elastic pool  [b]${spent:.2f}[/b]; now {len(fleet['instances'])} instances at $0 an hour\n"
+        f"always on     ${always_on:.2f} for the same time: {fleet['peakInstances']} instances "
+        f"at ${rate:.0f} an hour\n"
+        f"saved         [b green]${always_on - spent:.2f} ({saved:.0%})[/b green] so far, "
+        f"and [b green]${rate:.0f}[/b green] each hour from now on",
+        highlight=False,
+    )
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 Json = dict[str, Any]
 FEWEST_TRIALS_SHOWN = 3
+EVENTS_SHOWN = 5
 _STATE_STYLE = {
     "booting": "yellow",
     "busy": "green",
@@ -32,14 +33,16 @@ class Snapshot:
     fleet: Json
     pool: Json
     rungs: list[Json] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
     elapsed_s: float = 0.0
 
 
 def draw(now: Snapshot, height: int) -> RenderableType:
     """The view for a terminal of so many lines: the trials get what the other parts leave."""
-    others = 4 + 2 + max(1, len(now.fleet["instances"])) + 2 + len(now.rungs)
+    events = min(EVENTS_SHOWN, len(now.events))
+    others = 4 + 2 + max(1, len(now.fleet["instances"])) + 2 + len(now.rungs) + events
     room = max(FEWEST_TRIALS_SHOWN, height - others - 2)
-    return Group(_head(now), _fleet(now), _trials(now, room), _rungs(now))
+    return Group(_head(now), _fleet(now), _events(now), _trials(now, room), _rungs(now))
 
 
 def best_first(trials: list[Json]) -> list[Json]:
@@ -66,26 +69,37 @@ def _head(now: Snapshot) -> RenderableType:
     line.add_row(
         f"[b]{e['name']}[/b]  {word(e['state'])}  {now.elapsed_s:.0f} s",
         f"slots: [b]{waiting}[/b] waiting, [b]{pool['slotsUsed']}[/b] of {pool['slotsTotal']} used"
-        f"   money: [b]${fleet['usd']:.4f}[/b]",
+        f"  [b]${fleet['usd']:.2f}[/b] at ${fleet['usdPerHour']:.0f}/h",
     )
     return Panel(Group(line, ProgressBar(total=1.0, completed=progress)), padding=(0, 1))
 
 
 def _fleet(now: Snapshot) -> RenderableType:
     table = Table(expand=True, box=None, title="instances", title_justify="left", pad_edge=False)
-    _columns(table, ("instance", "state", "age", "slots", "$/h", "why"))
+    _columns(table, ("instance", "type", "state", "age", "slots", "$/h", "why"))
     for i in now.fleet["instances"]:
         table.add_row(
             i["id"],
+            i["offer"]["instanceType"],
             Text(i["activity"], _STATE_STYLE.get(i["activity"], "")),
             f"{i['ageS']:.0f} s",
             str(i["slots"]),
-            f"{i['usdPerHour']:.2f}",
+            f"{i['usdPerHour']:.0f}",
             i.get("reason") or "",
         )
     if not now.fleet["instances"]:
         table.add_row("[dim]none[/dim]")
     return table
+
+
+def _events(now: Snapshot) -> RenderableType:
+    """The last things that happened to machines."""
+    return Group(
+        *(
+            Text(line, "dim", no_wrap=True, overflow="ellipsis")
+            for line in now.events[-EVENTS_SHOWN:]
+        )
+    )
 
 
 def _trials(now: Snapshot, room: int) -> RenderableType:

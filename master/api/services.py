@@ -29,7 +29,7 @@ from master.tasks.command_queries import CommandQueries
 from master.tasks.queries import TaskQueries
 from master.tasks.service import CommandService
 from master.workspaces.queries import WorkspaceQueries
-from provisioner.types import CostView, InstanceView
+from provisioner.types import BlockedOffer, CostView, InstanceView
 from rm_backends.observer import AgentOperator, Observer
 from windlass.base.clock import Clock
 
@@ -50,6 +50,8 @@ class Fleet(Protocol):
     """What screens see of the provisioner."""
 
     def instances(self) -> Sequence[InstanceView]: ...
+
+    def blocked_offers(self) -> Sequence[BlockedOffer]: ...
 
     def cost(self) -> CostView: ...
 

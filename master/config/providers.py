@@ -39,8 +39,12 @@ class EmbeddedSection(Section):
 
     type: Literal["embedded"]
     """Others are refused."""
+    instance_type: str | None = None
+    """The name of this kind of instance; a pool may have several sections, each with its own."""
     slots_per_instance: Positive = 1
     """Pretended slots of each."""
+    available: NonNegative | None = None
+    """More instances of it at once are refused, as a cloud does that is out of stock. Unset: no limit."""
     boot_time: NonNegativeDuration = timedelta(seconds=2)
     """How long an instance pretends to boot before its agent starts."""
     usd_per_hour: Annotated[Number, Field(ge=0)] = 0.0

@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,6 +34,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from provisioner.providers.base import FoundInstance, FoundState, LaunchIntent, LaunchResult
 from provisioner.types import Market, Offer, OfferKey
 from windlass.base.clock import Clock
+from windlass.base.errors import CapacityError
 from windlass.base.files import write_atomic
 from windlass.base.processes import (
     ProcessName,
@@ -64,6 +66,22 @@ _PASSED_ON = frozenset(
     }
 )
 """The master's other variables may hold its secrets: tasks inherit only these (and LC_*, NVIDIA_*)."""
+
+
+REGION = "local"
+"""Of every embedded offer. What costs money has another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceType:
+    """A kind of instance that a pool can launch. Its price is invented."""
+
+    name: str
+    slots: int
+    usd_per_hour: float
+    boot_s: float
+    available: int | None = None
+    """More than so many at once are refused as a stock-out; None: no limit."""
 
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -104,9 +122,7 @@ class EmbeddedProvider:
         pool: str,
         cluster_id: str,
         clock: Clock,
-        slots_per_instance: int,
-        boot_s: float,
-        usd_per_hour: float,
+        types: Sequence[InstanceType],
         master_url: str,
         join_token: Callable[[LaunchIntent, Sequence[str]], str],
         host_argv: Sequence[str] = HOST_ARGV,
@@ -115,22 +131,11 @@ class EmbeddedProvider:
         self._pool = pool
         self._cluster_id = cluster_id
         self._clock = clock
-        self._boot_s = boot_s
         self._master_url = master_url
         self._join_token = join_token
         self._host_argv = tuple(host_argv)
-        key = OfferKey(
-            provider=pool,
-            region="local",
-            instance_type=f"embedded-{slots_per_instance}",
-            market=Market.ON_DEMAND,
-        )
-        self._offer = Offer(
-            key=key,
-            slots=slots_per_instance,
-            usd_per_hour=usd_per_hour,
-            boot_s=boot_s + BOOT_ALLOWANCE_S,
-        )
+        self._types = {type_.name: type_ for type_ in types}
+        self._offers = tuple(_offer(pool, type_) for type_ in types)
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._ending: set[str] = set()
         # Threads of its own: ending hosts may take seconds each and must not starve anybody else.
@@ -143,7 +148,7 @@ class EmbeddedProvider:
         return self._pool
 
     def offers(self) -> Sequence[Offer]:
-        return (self._offer,)
+        return self._offers
 
     async def launch(self, intent: LaunchIntent) -> LaunchResult:
         return await self._in_thread(lambda: self._launch(intent))
@@ -162,6 +167,7 @@ class EmbeddedProvider:
     def _launch(self, intent: LaunchIntent) -> LaunchResult:
         ids = tuple(f"{intent.pool}-{intent.token[:8]}-{i}" for i in range(intent.count))
         with self._lock:
+            self._require_capacity(intent.offer.key.instance_type, ids)
             made: list[str] = []
             try:
                 token = self._join_token(intent, ids)
@@ -174,6 +180,20 @@ class EmbeddedProvider:
                 raise
         return LaunchResult(instance_ids=ids)
 
+    def _require_capacity(self, name: str, ids: Sequence[str]) -> None:
+        type_ = self._types.get(name)  # None: it was removed from the configuration since
+        if type_ is None or type_.available is None:
+            return
+        running = {
+            instance.instance_id
+            for directory in (self._root.iterdir() if self._root.exists() else ())
+            if (instance := _read(directory / "instance.json", _Instance)) is not None
+            and instance.offer_key.instance_type == name
+        }
+        if len(running | set(ids)) > type_.available:
+            left = max(0, type_.available - len(running - set(ids)))
+            raise CapacityError(f"{name} is out of stock: requested {len(ids)}, available {left}")
+
     def _make(self, instance_id: str, intent: LaunchIntent, join_token: str) -> bool:
         """Directory, then process; each only if a call with this token has not made it before."""
         directory = self._root / instance_id
@@ -182,7 +202,7 @@ class EmbeddedProvider:
             return False
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         directory.mkdir(exist_ok=True, mode=0o700)
-        self._write_host_config(directory, instance_id, intent.offer.slots, join_token)
+        self._write_host_config(directory, instance_id, intent.offer, join_token)
         instance = _Instance(
             instance_id=instance_id,
             cluster_id=intent.cluster_id,
@@ -197,18 +217,18 @@ class EmbeddedProvider:
         return True
 
     def _write_host_config(
-        self, directory: Path, instance_id: str, slots: int, join_token: str
+        self, directory: Path, instance_id: str, offer: Offer, join_token: str
     ) -> None:
         config: dict[str, Any] = {
             "instance_id": instance_id,
-            "boot_s": self._boot_s,
+            "boot_s": max(0.0, offer.boot_s - BOOT_ALLOWANCE_S),
             "agent": {
                 "master_url": self._master_url,
                 "agent_id": instance_id,
                 "resource_pool": self._pool,
                 "join_token": join_token,
                 "work_dir": str(directory / "agent"),
-                "artificial_slots": slots,
+                "artificial_slots": offer.slots,
                 "instance_id": instance_id,
             },
         }
@@ -366,3 +386,13 @@ def _read(path: Path, model: type[_M]) -> _M | None:
         return model.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return None
+
+
+def _offer(pool: str, type_: InstanceType) -> Offer:
+    key = OfferKey(provider=pool, region=REGION, instance_type=type_.name, market=Market.ON_DEMAND)
+    return Offer(
+        key=key,
+        slots=type_.slots,
+        usd_per_hour=type_.usd_per_hour,
+        boot_s=type_.boot_s + BOOT_ALLOWANCE_S,
+    )

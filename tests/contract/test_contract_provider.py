@@ -12,7 +12,7 @@ import signal
 import stat
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,11 +21,12 @@ from typing import TypeAlias
 import pytest
 
 from provisioner.providers.base import FoundInstance, FoundState, LaunchIntent, Provider
-from provisioner.providers.embedded import EmbeddedProvider
+from provisioner.providers.embedded import EmbeddedProvider, InstanceType
 from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import Offer
 from tests.fakes.fleet_world import CLUSTER, an_intent, an_offer
 from windlass.base.clock import SystemClock
+from windlass.base.errors import CapacityError
 from windlass.base.processes import marked_processes, start_time, sweep
 
 STAND_IN = """
@@ -71,15 +72,18 @@ class Given:
         return {x.instance_id: x for x in found if x.state is not FoundState.ENDED}
 
 
-def embedded(root: Path, program: str = STAND_IN) -> EmbeddedProvider:
+GPU_2 = InstanceType(name="gpu-2", slots=2, usd_per_hour=3.0, boot_s=1.5)
+
+
+def embedded(
+    root: Path, program: str = STAND_IN, types: Sequence[InstanceType] = (GPU_2,)
+) -> EmbeddedProvider:
     return EmbeddedProvider(
         root=root,
         pool="gpu",
         cluster_id=CLUSTER,
         clock=SystemClock(),
-        slots_per_instance=2,
-        boot_s=1.5,
-        usd_per_hour=3.0,
+        types=types,
         master_url="http://127.0.0.1:1",
         join_token=lambda *_: "join-me",
         host_argv=(sys.executable, "-P", "-c", program),
@@ -128,8 +132,12 @@ async def make(tmp_path: Path) -> AsyncIterator[Make]:
     """Makes embedded providers below `tmp_path`; whatever a test leaves running is ended."""
     made: list[EmbeddedProvider] = []
 
-    def one(root: Path = tmp_path, program: str = STAND_IN) -> EmbeddedProvider:
-        made.append(embedded(root, program))
+    def one(
+        root: Path = tmp_path,
+        program: str = STAND_IN,
+        types: Sequence[InstanceType] = (GPU_2,),
+    ) -> EmbeddedProvider:
+        made.append(embedded(root, program, types))
         return made[-1]
 
     yield one
@@ -363,3 +371,26 @@ async def test_embedded_never_touches_what_is_not_below_its_root(
     await provider.terminate(["../outside", ".", "..", "/tmp"])
     assert outside.exists()
     assert len(await provider.list()) == 1
+
+
+async def test_embedded_offers_every_type_and_runs_out_of_stock(make: Make) -> None:
+    scarce = InstanceType(name="scarce", slots=4, usd_per_hour=2.0, boot_s=1.5, available=1)
+    provider = make(types=(GPU_2, scarce))
+    plenty, rare = provider.offers()
+    assert [(o.key.instance_type, o.slots, o.usd_per_hour) for o in (plenty, rare)] == [
+        ("gpu-2", 2, 3.0),
+        ("scarce", 4, 2.0),
+    ]
+    with pytest.raises(CapacityError, match="scarce is out of stock: requested 2, available 1"):
+        await provider.launch(an_intent(rare, 2, token=TOKEN_B))
+    first = an_intent(rare, 1, token=TOKEN_A)
+    ids = (await provider.launch(first)).instance_ids
+    assert (await provider.launch(first)).instance_ids == ids, (
+        "the same call again is no second one"
+    )
+    with pytest.raises(CapacityError, match="requested 1, available 0"):
+        await provider.launch(an_intent(rare, 1, token=TOKEN_B))
+    await provider.launch(an_intent(plenty, 1, token=TOKEN_B))
+    await provider.terminate(ids)
+    again = an_intent(rare, 1, token=uuid.uuid4().hex)
+    assert len((await provider.launch(again)).instance_ids) == 1

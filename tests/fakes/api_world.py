@@ -33,7 +33,7 @@ from master.store import tables
 from master.store.blobs import BlobStore
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
-from provisioner.types import CostView, InstanceView, Market, OfferKey
+from provisioner.types import BlockedOffer, CostView, InstanceView, Market, OfferKey
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import UNDECIDED
@@ -102,6 +102,11 @@ class OneInstance:
                 created_at=now - 100,
             ),
         ]
+
+    def blocked_offers(self) -> list[BlockedOffer]:
+        now = self._clock.now().timestamp()
+        key = OfferKey(provider="default", instance_type="spot")
+        return [BlockedOffer(offer=key, reason="no capacity", until=now + 120)]
 
     def cost(self) -> CostView:
         return CostView(

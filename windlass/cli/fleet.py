@@ -28,8 +28,8 @@ app = typer.Typer(
     help="Show the machines of elastic pools and their costs.",
 )
 
-SIMULATED = "embedded"
-"""The provider whose prices are invented."""
+SIMULATED = "local"
+"""The region of embedded pools, whose prices are invented."""
 
 
 @app.callback()
@@ -46,7 +46,8 @@ def list_instances(
     utc: UtcOption = False,
 ) -> None:
     """List the machines that exist now, and why each was launched or is ending."""
-    instances = client_for(ctx).fleet()["instances"][:limit]
+    fleet = client_for(ctx).fleet()
+    instances = fleet["instances"][:limit]
     if as_json:
         print_json(instances)
         return
@@ -65,6 +66,9 @@ def list_instances(
         "Reason",
     ]
     print_rows(headers, [_row(instance) for instance in instances], as_csv=as_csv)
+    for blocked in fleet.get("blockedOffers") or []:
+        type_ = blocked["offer"]["instanceType"]
+        notice(f"No {type_} until {local_time(blocked['until'])}: {blocked['reason']}")
     _say_if_simulated(instances)
 
 
@@ -111,7 +115,7 @@ def _row(instance: dict[str, Any]) -> list[Any]:
 
 
 def _say_if_simulated(instances: list[dict[str, Any]]) -> None:
-    if any(instance["offer"]["provider"] == SIMULATED for instance in instances):
+    if any(instance["offer"]["region"] == SIMULATED for instance in instances):
         notice("The costs of embedded pools are simulated")
 
 

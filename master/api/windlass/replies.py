@@ -42,8 +42,16 @@ class FleetCost(TypedDict):
     """What a fleet of the same peak that never sleeps would have cost."""
 
 
+class BlockedOffer(TypedDict):
+    offer: Offer
+    reason: str
+    """What the provider said when it refused the last launch."""
+    until: Timestamp
+
+
 class FleetReply(FleetCost):
     instances: list[Instance]
+    blockedOffers: list[BlockedOffer]
 
 
 class WaitingInPool(TypedDict):

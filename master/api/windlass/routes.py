@@ -12,7 +12,7 @@ from master.api.replies import reply
 from master.api.request_models import RowId
 from master.api.services import Api, TheApi
 from master.api.values import finite, reason, time
-from master.api.windlass.wire import GONE, NO_COST, activity, cost, instance
+from master.api.windlass.wire import GONE, NO_COST, activity, blocked, cost, instance
 from provisioner.types import InstanceView
 from rm_backends.views import PoolView, QueueState
 
@@ -24,7 +24,14 @@ async def fleet(principal: Caller, api: TheApi) -> Response:
     provisioner = api.services.provisioner
     now = api.services.clock.now().timestamp()
     spent = NO_COST if provisioner is None else cost(provisioner.cost())
-    return reply({"instances": [instance(view, now) for view in _instances(api)], **spent})
+    refused = () if provisioner is None else provisioner.blocked_offers()
+    return reply(
+        {
+            "instances": [instance(view, now) for view in _instances(api)],
+            "blockedOffers": [blocked(view) for view in refused],
+            **spent,
+        }
+    )
 
 
 @router.get("/pools")

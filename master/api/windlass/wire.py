@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from master.api.values import epoch
-from master.api.windlass.replies import FleetCost, Instance
-from provisioner.types import CostView, InstanceView
+from master.api.windlass.replies import BlockedOffer, FleetCost, Instance, Offer
+from provisioner import types
+from provisioner.types import CostView, InstanceView, OfferKey
 
 GONE = "gone"
 _ACTIVITIES: Mapping[str, str] = {
@@ -26,17 +27,10 @@ def activity(view: InstanceView) -> str:
 
 
 def instance(view: InstanceView, now: float) -> Instance:
-    key = view.offer
     return {
         "id": view.id,
         "pool": view.pool,
-        "offer": {
-            "provider": key.provider,
-            "region": key.region,
-            "zone": key.zone,
-            "instanceType": key.instance_type,
-            "market": key.market.value,
-        },
+        "offer": _offer(view.offer),
         "slots": view.slots,
         "usdPerHour": view.usd_per_hour,
         "usd": view.usd,
@@ -47,6 +41,24 @@ def instance(view: InstanceView, now: float) -> Instance:
         "readyAt": epoch(view.ready_at),
         "ageS": max(0.0, now - view.created_at),
         "idleS": None if view.idle_since is None else max(0.0, now - view.idle_since),
+    }
+
+
+def blocked(view: types.BlockedOffer) -> BlockedOffer:
+    return {
+        "offer": _offer(view.offer),
+        "reason": view.reason,
+        "until": epoch(view.until),
+    }
+
+
+def _offer(key: OfferKey) -> Offer:
+    return {
+        "provider": key.provider,
+        "region": key.region,
+        "zone": key.zone,
+        "instanceType": key.instance_type,
+        "market": key.market.value,
     }
 
 

@@ -254,13 +254,16 @@ async def test_the_fleet_and_its_cost(tmp_path: Path) -> None:
         (instance,) = fleet["instances"]
         assert (instance["id"], instance["activity"], instance["ageS"]) == ("i-1", "booting", 10.0)
         assert (fleet["usd"], fleet["peakInstances"], fleet["alwaysOnUsd"]) == (0.25, 3, 6.0)
+        (refused,) = fleet["blockedOffers"]
+        assert (refused["offer"]["instanceType"], refused["reason"]) == ("spot", "no capacity")
+        assert refused["until"].endswith("Z")
         (pool,) = (await world.ok("GET", "/api/v1/windlass/pools"))["pools"]
         assert (pool["slotsLaunching"], pool["instancesLaunching"]) == (8, 1)
 
 
 async def test_a_cluster_without_machines_of_its_own_has_no_cost(world: ApiWorld) -> None:
     fleet = await world.ok("GET", "/api/v1/windlass/fleet")
-    assert (fleet["instances"], fleet["usd"]) == ([], 0.0)
+    assert (fleet["instances"], fleet["blockedOffers"], fleet["usd"]) == ([], [], 0.0)
 
 
 async def test_rungs_are_the_same_from_memory_and_from_the_log(world: ApiWorld) -> None:

@@ -52,7 +52,9 @@ ELASTIC = {
 }
 PROVIDER = ELASTIC | {
     "type": ONE_VALUE,
+    "instance_type": "master:instance_type",
     "slots_per_instance": "master:slots_per_instance",
+    "available": "master:available",
     "boot_time": "master:boot_time",
     "usd_per_hour": "master:usd_per_hour",
 }

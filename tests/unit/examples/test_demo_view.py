@@ -1,0 +1,94 @@
+"""What the demo shows: events of the fleet in words, and a view that fits 80 columns."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "digits_asha"
+
+
+@pytest.fixture(autouse=True)
+def demo_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    for name in ("events", "screen", "demo"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+def instance(activity: str, **changes: object) -> dict[str, object]:
+    return {
+        "id": "compute-1",
+        "offer": {"instanceType": "gpu"},
+        "usdPerHour": 40.0,
+        "usd": 0.5,
+        "ageS": 4.0,
+        "slots": 1,
+        "activity": activity,
+        "reason": "",
+        **changes,
+    }
+
+
+def fleet(*instances: dict[str, object]) -> dict[str, object]:
+    refused = {"reason": "spot-gpu is out of stock"}
+    return {
+        "instances": list(instances),
+        "blockedOffers": [refused],
+        "usd": 2.5,
+        "usdPerHour": 40.0,
+        "peakInstances": 5,
+        "peakUsdPerHour": 200.0,
+        "alwaysOnUsd": 10.0,
+    }
+
+
+def test_machines_come_and_go_in_words() -> None:
+    from events import FleetEvents
+
+    events = FleetEvents()
+    events.look(fleet(), 1)
+    events.look(fleet(instance("booting")), 2)
+    events.look(fleet(instance("booting")), 3)
+    events.look(fleet(instance("busy")), 6)
+    events.look(fleet(instance("ending", reason="idle for 5 s")), 50)
+    events.look(fleet(), 51)
+    assert events.lines == [
+        "   1 s  refused  spot-gpu is out of stock: trying another type",
+        "   2 s  launched compute-1, gpu at $40 an hour",
+        "   6 s  ready    compute-1 after 4 s",
+        "  51 s  ended    compute-1, cost $0.50: idle for 5 s",
+    ]
+
+
+def test_the_report_fits_80_columns_and_says_what_was_saved_and_what_is_next() -> None:
+    from demo import report
+    from screen import Snapshot, draw
+
+    trial = {
+        "id": 1,
+        "state": "STATE_COMPLETED",
+        "searcherMetricValue": 0.01,
+        "totalBatchesProcessed": 27,
+        "hparams": {"learning_rate": 0.001, "hidden": 128, "layers": 2, "alpha": 1e-6},
+    }
+    end = Snapshot(
+        experiment={"name": "digits-asha", "state": "STATE_COMPLETED", "progress": 1.0},
+        trials=[trial],
+        fleet=fleet(instance("busy")),
+        pool={"waiting": [], "slotsUsed": 5, "slotsTotal": 5},
+        events=["  51 s  ended    compute-1, cost $0.50: idle for 5 s (limit 5 s)" + "x" * 30],
+        elapsed_s=65.0,
+    )
+    screen = io.StringIO()
+    console = Console(file=screen, width=80)
+    console.print(draw(end, 40))
+    assert report(console, end)
+    text = screen.getvalue()
+    assert max(map(len, text.splitlines())) <= 80
+    assert "saved         $7.50 (75%) so far, and $200 each hour from now on" in text
+    assert "costs are simulated" in text
+    assert "det deploy local cluster-up" in text

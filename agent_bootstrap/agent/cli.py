@@ -14,7 +14,8 @@ import typer
 from stamina.instrumentation import set_on_retry_hooks
 
 from agent_bootstrap.agent.daemon import Agent, AgentEnd, lifeline_from_environment
-from agent_bootstrap.agent.options import AgentOptions, load_options
+from agent_bootstrap.agent.option_layers import load_options
+from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.websocket import connect
 from agent_bootstrap.log_setup import set_up_logging
 from windlass.base.errors import InvalidConfig, WindlassError
@@ -78,7 +79,10 @@ def run(
     }
     given: dict[str, Any] = {key: value for key, value in flags.items() if value is not None}
     try:
-        options = load_options(config_file, given, os.environ)
+        loaded = load_options(config_file, given, os.environ)
+        options = loaded.options
+        for warning in loaded.warnings:
+            typer.echo(f"warning: {warning}", err=True)
         options.token()
         end = run_agent(options)
     except InvalidConfig as error:

@@ -1,4 +1,4 @@
-"""What an agent is told at its start: agent.yaml, then DET_* variables, then flags; the later wins."""
+"""What an agent is told at its start. `option_layers` says from where."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-import yaml
+import platformdirs
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -33,12 +33,20 @@ IGNORED_KEYS = frozenset(
     {
         "agent_reconnect_attempts",
         "agent_reconnect_backoff",
+        "api_enabled",
+        "bind_ip",
+        "bind_port",
+        "config_file",
         "container_auto_remove_disabled",
         "debug",
         "fluent",
+        "hooks",
+        "tls",
+        "tls_cert",
+        "tls_key",
     }
 )
-"""Keys of other agents' files that mean nothing here: accepted, so that those files load."""
+"""Keys of other agents' files that have no effect here: accepted with a warning, so that those files load."""
 
 
 class TlsOptions(BaseModel):
@@ -79,8 +87,7 @@ class LogOptions(BaseModel):
 def _default_work_dir() -> Path:
     if os.geteuid() == 0:
         return Path("/var/lib/windlass/agent")
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(state) / "windlass" / "agent"
+    return platformdirs.user_state_path("windlass") / "agent"
 
 
 def _gpu_alias(value: object) -> object:
@@ -242,67 +249,18 @@ def refuse_world_readable(path: Path, what: str) -> None:
         )
 
 
-def load_options(
-    config_file: Path | None = None,
-    flags: Mapping[str, Any] | None = None,
-    environ: Mapping[str, str] | None = None,
-) -> AgentOptions:
-    """Merge file, environment and flags. Raises InvalidConfig with one line per problem."""
-    layers = [_read_file(config_file), _from_environment(environ or {}), dict(flags or {})]
-    merged: dict[str, Any] = {}
-    for layer in layers:
-        if "master_url" in layer:
-            merged.pop("master_host", None)
-            merged.pop("master_port", None)
-        elif "master_host" in layer:
-            merged.pop("master_url", None)
-        merged.update(layer)
-    return parse_options(merged)
-
-
 def parse_options(values: Mapping[str, Any]) -> AgentOptions:
-    """Check a mapping of agent.yaml keys."""
+    """Check a mapping of agent.yaml keys. Raises InvalidConfig with one line per problem."""
     kept = {key: value for key, value in values.items() if key not in IGNORED_KEYS}
     try:
         return AgentOptions.model_validate(kept)
     except ValidationError as error:
-        raise InvalidConfig(
-            [_problem(item) for item in error.errors()], what="agent options"
-        ) from None
+        problems = [problem(item) for item in error.errors()]
+        raise InvalidConfig(problems, what="agent options") from None
 
 
-def _read_file(path: Path | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    try:
-        document = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise InvalidConfig([f"{path}: {error.strerror}"], what="agent options") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" line {mark.line + 1}" if mark else ""
-        raise InvalidConfig([f"{path}{where}: not valid YAML"], what="agent options") from error
-    if document is None:
-        return {}
-    if not isinstance(document, dict):
-        raise InvalidConfig([f"{path}: must be a mapping of keys"], what="agent options")
-    if document.get("join_token"):
-        refuse_world_readable(path, "config_file")
-    return {str(key): value for key, value in document.items()}
-
-
-def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """DET_<KEY> for every plain key, and DET_MASTER for the URL."""
-    plain = [key for key in AgentOptions.model_fields if key not in ("security", "log")]
-    found = {
-        key: environ[f"DET_{key.upper()}"] for key in plain if environ.get(f"DET_{key.upper()}")
-    }
-    if environ.get("DET_MASTER"):
-        found["master_url"] = environ["DET_MASTER"]
-    return found
-
-
-def _problem(item: Any) -> str:
+def problem(item: Any) -> str:
+    """One error of pydantic in our words, without the value: it may be a secret."""
     path: Sequence[str | int] = item["loc"]
     name = ".".join(str(part) for part in path)
     if item["type"] == "extra_forbidden":

@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 from agent_bootstrap.agent import cli
 from agent_bootstrap.agent.daemon import AgentEnd
-from agent_bootstrap.agent.options import AgentOptions, load_options, parse_options
+from agent_bootstrap.agent.option_layers import load_options
+from agent_bootstrap.agent.options import AgentOptions, parse_options
 from agent_bootstrap.agent.websocket import agents_url
 from windlass.base.errors import InvalidConfig
 
@@ -24,7 +25,7 @@ def write(tmp_path: Path, text: str, mode: int = 0o600) -> Path:
 def test_flags_beat_variables_beat_the_file(tmp_path: Path) -> None:
     path = write(tmp_path, "master_host: file\nmaster_port: 1\nagent_id: file\nresource_pool: file")
     environ = {"DET_AGENT_ID": "env", "DET_MASTER": "http://env:2", "HOME": "/x"}
-    options = load_options(path, {"agent_id": "flag"}, environ)
+    options = load_options(path, {"agent_id": "flag"}, environ).options
     assert (options.agent_id, options.resource_pool, options.url) == (
         "flag",
         "file",
@@ -73,11 +74,11 @@ def test_wrong_settings_are_named(settings: dict[str, object], told: str) -> Non
 
 def test_labels_come_from_flags_variables_or_the_file(tmp_path: Path) -> None:
     path = write(tmp_path, "master_host: m\nlabel: [rack=a12, loud, rack=a12]")
-    assert load_options(path).label == ("rack=a12", "loud")
+    assert load_options(path).options.label == ("rack=a12", "loud")
     environ = {"DET_LABEL": "rack=b1, gpu@home,"}
-    assert load_options(path, {}, environ).label == ("rack=b1", "gpu@home")
-    assert load_options(path, {"label": ["x"]}, environ).label == ("x",)
-    assert load_options(write(tmp_path, 'master_host: m\nlabel: ""')).label == ()
+    assert load_options(path, {}, environ).options.label == ("rack=b1", "gpu@home")
+    assert load_options(path, {"label": ["x"]}, environ).options.label == ("x",)
+    assert load_options(write(tmp_path, 'master_host: m\nlabel: ""')).options.label == ()
 
 
 def test_each_label_is_one_option_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,3 +155,62 @@ def test_a_join_token_file_that_is_gone_is_named(tmp_path: Path) -> None:
     options = parse_options({"master_host": "m", "join_token_file": str(tmp_path / "gone")})
     with pytest.raises(InvalidConfig, match="gone: No such file"):
         options.token()
+
+
+def test_problems_name_the_file_or_variable_they_were_read_from(tmp_path: Path) -> None:
+    path = write(tmp_path, "master_hots: m\nslot_type: tpu\nsecurity: {tls: {enabled: perhaps}}")
+    with pytest.raises(InvalidConfig) as caught:
+        load_options(path, {"visible_gpus": 7}, {"DET_ARTIFICIAL_SLOTS": "-1", "DET_MASTER": "m:1"})
+    problems = caught.value.problems
+    for start in (
+        f'{path}: master_hots: unknown key, did you mean "master_host"?',
+        f"{path}: slot_type:",
+        f"{path}: security.tls.enabled:",
+        "DET_ARTIFICIAL_SLOTS: artificial_slots:",
+        "DET_MASTER: master_url:",
+        "visible_gpus:",
+    ):
+        assert [p for p in problems if p.startswith(start)], (start, problems)
+
+
+def test_keys_that_mean_nothing_here_are_told(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "master_host: m\nbind_ip: 0.0.0.0\nbind_port: 9090\napi_enabled: true\ntls: true\ntls_cert: c\n"
+        "tls_key: k\nconfig_file: /x\nhooks: {on_connection_lost: [shutdown, now]}\n",
+    )
+    loaded = load_options(path)
+    assert loaded.options.url == "http://m:80"
+    keys = [
+        "api_enabled",
+        "bind_ip",
+        "bind_port",
+        "config_file",
+        "hooks",
+        "tls",
+        "tls_cert",
+        "tls_key",
+    ]
+    assert loaded.warnings == tuple(f"{path}: {key} has no effect" for key in keys)
+
+
+def test_variables_of_tasks_and_empty_ones_are_no_options(tmp_path: Path) -> None:
+    environ = {
+        "DET_MASTER": "http://m:1",
+        "DET_RESOURCE_POOL": "",
+        "DET_TASK_ID": "t",
+        "DET_LOG": "loud",
+        "DET_SECURITY": "{}",
+    }
+    options = load_options(None, {}, environ).options
+    assert (options.resource_pool, options.log.level) == ("default", "info")
+    assert options.master_url == "http://m:1"
+
+
+def test_a_host_of_a_higher_layer_replaces_the_url_below(tmp_path: Path) -> None:
+    path = write(tmp_path, "master_url: http://file:1")
+    environ = {"DET_MASTER_HOST": "env", "DET_MASTER_PORT": "2"}
+    assert load_options(path, {}, environ).options.url == "http://env:2"
+    assert (
+        load_options(path, {"master_url": "http://flag:3"}, environ).options.url == "http://flag:3"
+    )

@@ -31,3 +31,8 @@ class AllocationOwner(Protocol):
     def owner_id(self, allocation_id: str) -> int:
         """The user on whose behalf the task acts."""
         ...
+
+    @property
+    def experiment_id(self) -> int | None:
+        """The experiment whose trials its tasks are; None if they are none."""
+        ...

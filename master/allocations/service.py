@@ -31,6 +31,7 @@ from master.allocations.ports import AllocationOwner, AllocationStep
 from master.allocations.rendezvous import AllGather, Rendezvous, RendezvousInfo
 from master.allocations.tokens import AllocationTokenMint
 from master.allocations.unique_ports import UniquePorts
+from master.auth.principal import TaskIdentity
 from master.store import tables
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
@@ -123,8 +124,8 @@ class AllocationService:
             ),
         )
 
-    def owner_of(self, token_hash: str) -> tuple[int, str, str] | None:
-        """(user id, allocation id, task id) that a token stands for; None once the allocation has ended."""
+    def owner_of(self, token_hash: str) -> TaskIdentity | None:
+        """Whose token it is; None once the allocation has ended."""
         allocation_id = self._by_token.get(token_hash)
         owner = self._owners.get(allocation_id) if allocation_id is not None else None
         if allocation_id is None or owner is None:
@@ -132,7 +133,13 @@ class AllocationService:
         state = owner.allocation(allocation_id)
         if state is None or state.token_hash is None:  # revoked, though not yet forgotten here
             return None
-        return owner.owner_id(allocation_id), allocation_id, allocation_id.rpartition(".")[0]
+        return _identity(state, owner)
+
+    def identity(self, allocation_id: str) -> TaskIdentity | None:
+        """Of a current allocation, else None."""
+        owner = self._owners.get(allocation_id)
+        state = owner.allocation(allocation_id) if owner is not None else None
+        return _identity(state, owner) if state is not None and owner is not None else None
 
     def state(self, allocation_id: str) -> AllocationState:
         """The live state of a current allocation. Raises NotFound."""
@@ -358,3 +365,7 @@ def _preemption(state: AllocationState) -> Preemption | None:
     if state.preempt_reason is None:
         return None
     return Preemption(state.preempt_reason, state.preempt_deadline)
+
+
+def _identity(state: AllocationState, owner: AllocationOwner) -> TaskIdentity:
+    return TaskIdentity(owner.owner_id(state.id), state.id, state.task_id, owner.experiment_id)

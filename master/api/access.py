@@ -1,104 +1,77 @@
-"""Who calls, and what it may change.
-
-A user may do what the open edition lets any user do. A task acts for the user who owns it, and may read everything,
-but it may change only what is its own: its trial, its allocation, its task.
-"""
+"""Who calls, and whether they may. `permits` asks before a route runs; a route whose body names targets asks itself."""
 
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated, TypeAlias
+from collections.abc import Sequence
+from typing import Annotated, TypeAlias, cast
 
 from fastapi import Depends
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import HTTPConnection
 
-from master.api.services import Api, TheApi
+from master.api.services import Api
+from master.auth.permissions import CLUSTER, Action, Target, allowed, refusal
 from master.auth.principal import Principal
-from master.core.visibility import EVERYTHING, Visibility
-from windlass.base.errors import PermissionDenied, Unauthenticated
+from master.core.visibility import Visibility
+from windlass.base.errors import NotFound, PermissionDenied
 
 COOKIE = "auth"
 _HEADERS = (
-    "grpc-metadata-x-user-token",
-    "authorization",
-    "grpc-metadata-x-allocation-token",
+    b"grpc-metadata-x-user-token",
+    b"authorization",
+    b"grpc-metadata-x-allocation-token",
 )
 """Where a token may be, in this order; the cookie comes last."""
 
 
-def token_of(connection: HTTPConnection) -> str:
-    """The first token of a call; empty if it has none."""
+def token_in(headers: Sequence[tuple[bytes, bytes]]) -> str:
+    """The first token of a call, by the headers of its ASGI scope; empty if it has none."""
+    given = dict(reversed(headers))
     for header in _HEADERS:
-        value = connection.headers.get(header, "").strip()
-        kind, _, token = value.rpartition(" ")
-        if token and kind.strip().lower() in ("", "bearer"):
-            return token
-    return connection.cookies.get(COOKIE, "")
+        if header in given:
+            kind, _, token = given[header].decode("latin-1").strip().rpartition(" ")
+            if token and kind.strip().lower() in ("", "bearer"):
+                return token
+    return _in_cookie(given[b"cookie"]) if b"cookie" in given else ""
 
 
-async def caller(request: Request, api: TheApi) -> Principal:
-    """Whose token it is. Raises Unauthenticated."""
-    token = token_of(request)
-    auth = api.services.auth
-    if not token:
-        raise Unauthenticated("token missing")
-    try:
-        return await auth.authenticate(token)
-    except Unauthenticated:
-        return await auth.authenticate_allocation(token)
+def _in_cookie(header: bytes) -> str:
+    for part in header.decode("latin-1").split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == COOKIE:
+            return value.strip('"')
+    return ""
+
+
+async def caller(connection: HTTPConnection) -> Principal:
+    return cast("Principal", connection.scope["principal"])
 
 
 Caller: TypeAlias = Annotated[Principal, Depends(caller)]
+"""Who calls, as routes name it."""
 
 
-async def visible(principal: Caller) -> Visibility:
-    """What the caller may see: everybody of the cluster reads everything."""
-    return EVERYTHING
+async def visible(connection: HTTPConnection) -> Visibility:
+    return cast("Visibility", connection.scope["visibility"])
 
 
 Visible: TypeAlias = Annotated[Visibility, Depends(visible)]
+"""What the caller may see, as routes name it: for the queries they make."""
 
 
-async def user(principal: Caller) -> Principal:
-    """A person (or a program with a person's token), not a task."""
-    if principal.allocation_id is not None:
-        raise PermissionDenied("a task may change only what is its own")
-    return principal
+def require(api: Api, principal: Principal, action: Action, target: Target = CLUSTER) -> None:
+    """Raises PermissionDenied."""
+    if not allowed(principal, action, target):
+        raise PermissionDenied(refusal(principal, action, target, _owner_name(api, target)))
 
 
-User: TypeAlias = Annotated[Principal, Depends(user)]
-
-
-async def admin(principal: User) -> Principal:
-    if not principal.admin:
-        raise PermissionDenied("user does not have permission")
-    return principal
-
-
-Admin: TypeAlias = Annotated[Principal, Depends(admin)]
-
-
-def require_allocation(principal: Principal, allocation_id: str) -> None:
-    if principal.allocation_id not in (None, allocation_id):
-        raise PermissionDenied(f"allocation {allocation_id} is not the caller's own")
-
-
-def require_task(principal: Principal, task_id: str) -> None:
-    if principal.task_id not in (None, task_id):
-        raise PermissionDenied(f"task {task_id} is not the caller's own")
-
-
-async def require_trial(api: Api, principal: Principal, trial_id: int) -> None:
-    """Raises NotFound for a task that asks for a trial that does not exist."""
-    if principal.task_id is None:
-        return
-    live = api.services.experiments.live_of_trial(trial_id)
-    if live is not None:
-        task_id = live.trial(trial_id).task_id
-    else:
-        task_id = await api.reads.tasks.task_of_trial(trial_id, EVERYTHING)
-    if task_id != principal.task_id:
-        raise PermissionDenied(f"trial {trial_id} is not the caller's own")
+def _owner_name(api: Api, target: Target) -> str:
+    if target.owner_id is None:
+        return ""
+    try:
+        return api.services.auth.user(target.owner_id).username
+    except NotFound:
+        return ""
 
 
 def is_loopback(connection: HTTPConnection) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from fastapi import FastAPI
+from starlette.routing import BaseRoute
 
 from master.api import errors
 from master.api.agents import routes as agents
@@ -21,6 +23,7 @@ from master.api.metrics import routes as metrics
 from master.api.middleware import API, BodyLimits, JsonBodies, PlainUrls
 from master.api.openapi import DescribedApp
 from master.api.resource_pools import routes as resource_pools
+from master.api.route_table import RouteTable
 from master.api.runs import routes as runs
 from master.api.services import Api, Services, make_api
 from master.api.session import routes as session
@@ -31,31 +34,30 @@ from master.api.windlass import routes as windlass
 from master.api.workspaces import routes as workspaces
 
 OPENAPI_URL = f"{API}/openapi.json"
-PUBLIC = frozenset(
-    {"/info", f"{API}/master", f"{API}/auth/login", OPENAPI_URL, agent_socket.AGENTS}
-)
-"""The only paths that answer without a token of a user or a task. Agents show their own."""
-_ROUTES = (
-    session,
-    cluster,
-    experiments,
-    experiment_actions,
-    commands,
-    # Before trials: /trials/metrics/... is not the trial called "metrics".
-    metrics,
-    trials,
-    checkpoints,
-    runs,
-    allocations,
-    logs,
-    tasks,
-    agents,
-    agent_socket,
-    resource_pools,
-    jobs,
-    users,
-    workspaces,
-    windlass,
+ROUTES: Sequence[BaseRoute] = (
+    *session.router.routes,
+    *cluster.router.routes,
+    *experiments.router.routes,
+    *experiment_actions.router.routes,
+    *commands.router.routes,
+    *metrics.router.routes,
+    *metrics.hot.routes,
+    *trials.router.routes,
+    *trials.hot.routes,
+    *checkpoints.router.routes,
+    *runs.router.routes,
+    *allocations.router.routes,
+    *allocations.hot.routes,
+    *logs.router.routes,
+    *logs.hot.routes,
+    *tasks.router.routes,
+    *agents.router.routes,
+    *agent_socket.router.routes,
+    *resource_pools.router.routes,
+    *jobs.router.routes,
+    *users.router.routes,
+    *workspaces.router.routes,
+    *windlass.router.routes,
 )
 
 
@@ -71,8 +73,8 @@ def build_app(services: Services) -> FastAPI:
     )
     app.state.api = make_api(services)
     errors.install(app)
-    for module in _ROUTES:
-        app.include_router(module.router)
+    app.router.routes.extend(ROUTES)
+    app.router.middleware_stack = RouteTable(app.router.routes)
     app.add_middleware(JsonBodies)
     app.add_middleware(BodyLimits)
     app.add_middleware(PlainUrls)

@@ -1,22 +1,17 @@
-"""Requests, made plain before any route sees them: three ASGI middlewares and the Request that reads JSON.
+"""Requests, made plain before any route sees them: three ASGI middlewares.
 
 - Every API request body is JSON, whatever its Content-Type says, and an empty one is `{}`: the published harness sends
   JSON without a Content-Type, log shippers call it a form, and many POSTs have no body.
 - A trailing slash means nothing, and query keys may be written in snake_case.
-- Bodies have a size limit; large ones are parsed in a thread.
+- Bodies have a size limit.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Callable, Coroutine
-from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-import orjson
-from fastapi import HTTPException, Request, Response
-from fastapi.routing import APIRoute
+from fastapi import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -26,8 +21,6 @@ MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_CREATE_BYTES = 130 * 1024 * 1024
 """Creating an experiment or a command: 95 MiB of files, in base64."""
 CREATE = frozenset({(f"{API}/experiments", "POST"), (f"{API}/commands", "POST")})
-THREAD_BYTES = 256 * 1024
-"""Parsing less than this takes under a millisecond or two."""
 _SNAKE = re.compile(r"_([a-z0-9])")
 
 
@@ -124,29 +117,3 @@ def _limited(receive: Receive, limit: int, said: int) -> Receive:
 
 def _too_large(limit: int) -> HTTPException:
     return HTTPException(413, f"the body is larger than {limit // 1024 // 1024} MiB")
-
-
-class ApiRequest(Request):
-    """Reads JSON strictly (no NaN words, no halves of surrogate pairs) and not on the event loop if it is long."""
-
-    async def json(self) -> Any:
-        body = await self.body()
-        if len(body) > THREAD_BYTES:
-            return await asyncio.to_thread(orjson.loads, body)
-        return orjson.loads(body)
-
-
-class ApiRoute(APIRoute):
-    """A route whose body is read by `ApiRequest`."""
-
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        # What a route answers is encoded already; `master.api.openapi` describes it.
-        super().__init__(path, endpoint, **{**options, "response_model": None})
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def handle_plain(request: Request) -> Response:
-            return await handle(ApiRequest(request.scope, request.receive))
-
-        return handle_plain

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, TypeAdapter
 
@@ -29,17 +29,10 @@ def reads(model: type[BaseModel]) -> JsonObject:
 class DescribedApp(FastAPI):
     """A FastAPI whose description has every reply."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.described: list[APIRoute] = []
-
-    def include_router(self, router: APIRouter, **options: Any) -> None:
-        super().include_router(router, **options)
-        self.described += [route for route in router.routes if isinstance(route, APIRoute)]
-
     def openapi(self) -> JsonObject:
         if self.openapi_schema is None:
-            self.openapi_schema = _completed(super().openapi(), self.described)
+            routes = [route for route in self.routes if isinstance(route, APIRoute)]
+            self.openapi_schema = _completed(super().openapi(), routes)
         return self.openapi_schema
 
 

@@ -12,6 +12,7 @@ from starlette.requests import HTTPConnection
 
 from agent_bootstrap.protocol import Channel
 from master.allocations.service import AllocationService
+from master.auth.ownership import OwnershipQueries
 from master.auth.service import AuthService
 from master.config import MasterConfig
 from master.experiments.checkpoint_queries import CheckpointQueries
@@ -106,6 +107,7 @@ class Api:
 
     services: Services
     reads: Reads
+    owners: OwnershipQueries
     metadata: ExperimentMetadata
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server stops: what waits is answered at once."""
@@ -115,6 +117,7 @@ def make_api(services: Services) -> Api:
     return Api(
         services=services,
         reads=Reads(services.store),
+        owners=OwnershipQueries(services.store),
         metadata=ExperimentMetadata(store=services.store, experiments=services.experiments),
     )
 

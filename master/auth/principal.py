@@ -14,11 +14,21 @@ class Principal:
     allocation_id: str | None = None
     """Set when the caller is a task: it acts for the user who owns it."""
     task_id: str | None = None
+    experiment_id: int | None = None
+    """Of which the task is a trial; None for a user, and for any other task."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIdentity:
+    """Who a task is, and for whom it acts."""
+
+    user_id: int
+    allocation_id: str
+    task_id: str
+    experiment_id: int | None = None
 
 
 class AllocationTokens(Protocol):
     """Whose token this is, from the live state of allocations; None once the allocation has ended."""
 
-    def owner_of(self, token_hash: str) -> tuple[int, str, str] | None:
-        """(user id, allocation id, task id)."""
-        ...
+    def owner_of(self, token_hash: str) -> TaskIdentity | None: ...

@@ -13,7 +13,7 @@ from typing import Any
 from sqlmodel import select
 
 from master.auth.passwords import Passwords
-from master.auth.principal import AllocationTokens, Principal
+from master.auth.principal import AllocationTokens, Principal, TaskIdentity
 from master.auth.throttle import LoginThrottle
 from master.auth.users import (
     ADMIN,
@@ -130,24 +130,21 @@ class AuthService:
             raise Unauthenticated(_INVALID)
         await self._mailbox.run(lambda: self._end_sessions([hashed]))
 
-    async def authenticate(self, token: str) -> Principal:
-        """Whose session it is. Raises Unauthenticated, or PermissionDenied for an inactive user."""
-        if not token:
-            raise Unauthenticated(_TOKEN_MISSING)
-        session = self._sessions.get(token_hash(token))
-        if session is None or session.expires_at <= self._clock.now():
-            raise Unauthenticated(_INVALID)
-        return self._principal(session.user_id)
+    def identify(self, token: str) -> Principal:
+        """Whose token it is, from memory alone: a user's session, or a task that acts for its owner.
 
-    async def authenticate_allocation(self, token: str) -> Principal:
-        """The task whose token it is, acting for its owner. Errors as `authenticate`."""
+        Raises Unauthenticated, or PermissionDenied for an inactive user.
+        """
         if not token:
             raise Unauthenticated(_TOKEN_MISSING)
-        owner = self._allocation_owner(token_hash(token))
-        if owner is None:
+        hashed = token_hash(token)
+        session = self._sessions.get(hashed)
+        if session is not None and session.expires_at > self._clock.now():
+            return self._principal(session.user_id)
+        task = self._allocation_owner(hashed)
+        if task is None:
             raise Unauthenticated(_INVALID)
-        user_id, allocation_id, task_id = owner
-        return replace(self._principal(user_id), allocation_id=allocation_id, task_id=task_id)
+        return self._principal(task.user_id, task)
 
     async def remove_expired_sessions(self) -> int:
         """Clean-up, to be run now and then; how many there were."""
@@ -297,13 +294,22 @@ class AuthService:
     def _by_name(self, name: str) -> User | None:
         return next((user for user in self._users.values() if user.username == name), None)
 
-    def _principal(self, user_id: int) -> Principal:
+    def _principal(self, user_id: int, task: TaskIdentity | None = None) -> Principal:
         user = self._users.get(user_id)
         if user is None:
             raise Unauthenticated(_INVALID)
         if not user.active:
             raise PermissionDenied("user does not have permission")
-        return Principal(user_id=user.id, name=user.username, admin=user.admin)
+        if task is None:
+            return Principal(user_id=user.id, name=user.username, admin=user.admin)
+        return Principal(
+            user_id=user.id,
+            name=user.username,
+            admin=user.admin,
+            allocation_id=task.allocation_id,
+            task_id=task.task_id,
+            experiment_id=task.experiment_id,
+        )
 
-    def _allocation_owner(self, hashed: str) -> tuple[int, str, str] | None:
+    def _allocation_owner(self, hashed: str) -> TaskIdentity | None:
         return self._allocation_tokens.owner_of(hashed) if self._allocation_tokens else None

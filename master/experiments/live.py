@@ -173,6 +173,10 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
     def owner_id(self, allocation_id: str) -> int:
         return self.state.owner_id
 
+    @property
+    def experiment_id(self) -> int | None:
+        return self.state.id
+
     def job_order(self) -> JobOrder:
         return self._hints.order_of(self.state)
 

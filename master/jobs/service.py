@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from master.auth.permissions import Action, Target, allowed, refusal
+from master.auth.principal import Principal
 from master.core.jobs import JobChange
 from master.core.reasons import Reason, ReasonKind
+from master.core.visibility import Visibility
 from master.jobs.changes import JobUpdate, Move, UpdatesFailed
 from master.jobs.explain import Explanation, HoldingRun, Situation, WaitingRun, advise
 from master.jobs.ports import Allocations, JobFacts, JobRoot, JobSource, PoolQueues
@@ -20,7 +23,14 @@ from master.store.mailbox import Mailbox
 from master.store.store import Store
 from rm_backends.views import JobInPool, PoolView, QueueEntry, QueueState
 from windlass.base.clock import Clock
-from windlass.base.errors import Conflict, InvalidArgument, LeaseLost, NotFound, WindlassError
+from windlass.base.errors import (
+    Conflict,
+    InvalidArgument,
+    LeaseLost,
+    NotFound,
+    PermissionDenied,
+    WindlassError,
+)
 
 MAX_EXPLAINED = 10
 """Waiting allocations of one job that are explained: each forecast may take a while in a large pool."""
@@ -48,12 +58,13 @@ class JobService:
 
     # What there is
 
-    def queue(self, pool: str) -> list[QueuedJob]:
+    def queue(self, pool: str, visible: Visibility) -> list[QueuedJob]:
         """Jobs that wait or hold slots in a pool, in queue order. Raises NotFound for an unknown one."""
         entries = self._queues.queue(pool)
         roots = {entry.job.id: self._look_up(entry.job.id) for entry in entries}
         facts = {job_id: root.job_facts() for job_id, root in roots.items() if root is not None}
-        return jobs_in_queue(entries, facts, self._queues.scheduler(pool))
+        jobs = jobs_in_queue(entries, facts, self._queues.scheduler(pool))
+        return [job for job in jobs if job.facts.workspace_id in visible]
 
     def in_queue(self, job_id: str) -> QueuedJob | None:
         """None if the job asks for nothing now, or is over."""
@@ -67,11 +78,15 @@ class JobService:
         everybody = self._jobs(facts.pool)
         return job_in_queue(own, facts, everybody, self._queues.scheduler(facts.pool))
 
-    def find(self, word: str) -> JobFacts:
+    def find(self, word: str, visible: Visibility) -> JobFacts:
         """A job that is not over, by its id or by how that begins. Raises NotFound, Conflict if several begin so."""
-        if (root := self._look_up(word)) is not None:
-            return root.job_facts()
-        found = [facts for facts in self._all_facts() if word and facts.job_id.startswith(word)]
+        root = self._look_up(word)
+        several = self._all_facts() if root is None else [root.job_facts()]
+        found = [
+            facts
+            for facts in several
+            if word and facts.job_id.startswith(word) and facts.workspace_id in visible
+        ]
         if len(found) > 1:
             ids = ", ".join(sorted(facts.job_id for facts in found)[:3])
             raise Conflict(
@@ -138,17 +153,19 @@ class JobService:
 
         Raises NotFound, InvalidArgument where the scheduler knows no places, Conflict where there is no room.
         """
-        await self._update(JobUpdate(job_id=job_id, ahead_of=ahead_of, behind_of=behind_of))
+        await self._do(JobUpdate(job_id=job_id, ahead_of=ahead_of, behind_of=behind_of))
 
-    async def update_all(self, updates: Sequence[JobUpdate]) -> None:
-        """Each is tried, in order; those that can be done are done. Raises UpdatesFailed for the others.
+    async def update_all(self, updates: Sequence[JobUpdate], *, by: Principal) -> None:
+        """Each that `by` may do is tried, in order; those that can be done are done.
+
+        Raises UpdatesFailed for the others.
 
         A single one raises its own error.
         """
         failures: list[tuple[str, WindlassError]] = []
         for update in updates:
             try:
-                await self._update(update)
+                await self._update(update, by)
             except LeaseLost:
                 raise
             except WindlassError as error:
@@ -158,7 +175,17 @@ class JobService:
         if failures:
             raise UpdatesFailed(len(updates), failures)
 
-    async def _update(self, update: JobUpdate) -> None:
+    async def _update(self, update: JobUpdate, by: Principal) -> None:
+        update.action()  # what is said badly is told first
+        facts = self._root(update.job_id).job_facts()
+        target = Target(
+            kind="job", id=facts.job_id, owner_id=facts.owner_id, workspace_id=facts.workspace_id
+        )
+        if not allowed(by, Action.UPDATE_JOB, target):
+            raise PermissionDenied(refusal(by, Action.UPDATE_JOB, target, facts.owner_name))
+        await self._do(update)
+
+    async def _do(self, update: JobUpdate) -> None:
         action = update.action()
         if isinstance(action, Move):
             await self._mailbox.run(lambda: self._move(update.job_id, action))

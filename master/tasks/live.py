@@ -123,6 +123,10 @@ class LiveCommand(Root[CommandState, datetime, Step]):
     def owner_id(self, allocation_id: str) -> int:
         return self.state.owner_id
 
+    @property
+    def experiment_id(self) -> int | None:
+        return None
+
     def job_order(self) -> JobOrder:
         return job_order(self.state)
 

@@ -184,7 +184,7 @@ class Training:
         """Repeated until there is an answer. Raises what the master answers for good."""
 
         async def authorised(services: Services) -> T:
-            principal = await services.auth.authenticate_allocation(self._token)
+            principal = services.auth.identify(self._token)
             assert principal.allocation_id == self._spec.allocation_id
             answer = await call(services)
             self._world.accepted(self._trial_id, self._run_id)

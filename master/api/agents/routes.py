@@ -8,15 +8,16 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator
 
-from master.api.access import Admin, Caller
 from master.api.agents.wire import agent as agent_json
 from master.api.agents.wire import container_states
 from master.api.agents.wire import slot as slot_json
-from master.api.middleware import ApiRoute
 from master.api.paging import pagination
+from master.api.permits import CLUSTER, permit
 from master.api.replies import reply
 from master.api.request_models import Body, Paging, word
+from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
+from master.auth.permissions import Action
 from master.store.paging import cut
 from rm_backends.views import AgentView, SlotView
 from windlass.base.errors import NotFound
@@ -31,9 +32,8 @@ class ListAgents(Paging):
 
 
 @router.get("")
-async def list_agents(
-    query: Annotated[ListAgents, Query()], principal: Caller, api: TheApi
-) -> Response:
+@permit(Action.VIEW_CLUSTER, CLUSTER)
+async def list_agents(query: Annotated[ListAgents, Query()], api: TheApi) -> Response:
     views = list(api.services.cluster.agents())
     if query.sort_by == "TIME":
         views.sort(key=lambda view: (view.registered, view.id))
@@ -54,12 +54,14 @@ async def list_agents(
 
 
 @router.get("/{agent_id}")
-async def get(agent_id: str, principal: Caller, api: TheApi) -> Response:
+@permit(Action.VIEW_CLUSTER, CLUSTER)
+async def get(agent_id: str, api: TheApi) -> Response:
     return _one(api, api.services.cluster.agent(agent_id))
 
 
 @router.post("/{agent_id}/enable")
-async def enable(agent_id: str, principal: Admin, api: TheApi) -> Response:
+@permit(Action.UPDATE_AGENTS, CLUSTER)
+async def enable(agent_id: str, api: TheApi) -> Response:
     return _one(api, await api.services.operator.enable_agent(agent_id))
 
 
@@ -68,32 +70,35 @@ class Disable(Body):
 
 
 @router.post("/{agent_id}/disable")
-async def disable(agent_id: str, body: Disable, principal: Admin, api: TheApi) -> Response:
+@permit(Action.UPDATE_AGENTS, CLUSTER)
+async def disable(agent_id: str, body: Disable, api: TheApi) -> Response:
     return _one(api, await api.services.operator.disable_agent(agent_id, drain=body.drain))
 
 
 @router.get("/{agent_id}/slots")
-async def list_slots(agent_id: str, principal: Caller, api: TheApi) -> Response:
+@permit(Action.VIEW_CLUSTER, CLUSTER)
+async def list_slots(agent_id: str, api: TheApi) -> Response:
     states = _container_states(api)
     slots = sorted(api.services.cluster.agent(agent_id).slots, key=lambda slot: slot.id)
     return reply({"slots": [slot_json(view, states) for view in slots]})
 
 
 @router.get("/{agent_id}/slots/{slot_id}")
-async def get_slot(agent_id: str, slot_id: str, principal: Caller, api: TheApi) -> Response:
+@permit(Action.VIEW_CLUSTER, CLUSTER)
+async def get_slot(agent_id: str, slot_id: str, api: TheApi) -> Response:
     return _one_slot(api, _slot(api, agent_id, slot_id))
 
 
 @router.post("/{agent_id}/slots/{slot_id}/enable")
-async def enable_slot(agent_id: str, slot_id: str, principal: Admin, api: TheApi) -> Response:
+@permit(Action.UPDATE_AGENTS, CLUSTER)
+async def enable_slot(agent_id: str, slot_id: str, api: TheApi) -> Response:
     slot = _slot(api, agent_id, slot_id)
     return _one_slot(api, await api.services.operator.enable_slot(agent_id, slot.id))
 
 
 @router.post("/{agent_id}/slots/{slot_id}/disable")
-async def disable_slot(
-    agent_id: str, slot_id: str, body: Disable, principal: Admin, api: TheApi
-) -> Response:
+@permit(Action.UPDATE_AGENTS, CLUSTER)
+async def disable_slot(agent_id: str, slot_id: str, body: Disable, api: TheApi) -> Response:
     slot = _slot(api, agent_id, slot_id)
     view = await api.services.operator.disable_slot(agent_id, slot.id, drain=body.drain)
     return _one_slot(api, view)

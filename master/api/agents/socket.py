@@ -9,7 +9,8 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from starlette.websockets import WebSocketState
 
 from agent_bootstrap.protocol import CREDENTIAL_HEADER, FROM_AGENT, ChannelClosed, Message
-from master.api.access import token_of
+from master.api.access import token_in
+from master.api.permits import public
 from master.api.services import TheApi
 
 AGENTS = "/agents"
@@ -62,13 +63,14 @@ class SocketChannel:
 
 
 @router.websocket(AGENTS)
+@public
 async def agents(socket: WebSocket, api: TheApi, pool: str = "", agent_id: str = "") -> None:
     """`agent_id` is for the access log; who the agent is, its Hello says."""
     await socket.accept()
     await api.services.gateway.serve(
         SocketChannel(socket),
         pool=pool,
-        token=token_of(socket),
+        token=token_in(socket.scope["headers"]),
         credential=socket.headers.get(CREDENTIAL_HEADER, ""),
         peer=socket.client.host if socket.client else "",
     )

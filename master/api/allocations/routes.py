@@ -7,18 +7,18 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
-from master.api.access import Caller, require_allocation
-from master.api.middleware import ApiRoute
+from master.api.permits import allocation, permit
 from master.api.replies import hold, reply
 from master.api.request_models import Body, FreeObject, Text
 from master.api.request_models import Query as QueryModel
+from master.api.routing import ApiRoute, HotRoute
 from master.api.services import Api, TheApi
 from master.api.values import time
-from master.auth.principal import Principal
+from master.auth.permissions import Action
 
-router = APIRouter(
-    prefix="/api/v1/allocations/{allocation_id}", route_class=ApiRoute, tags=["allocations"]
-)
+_PREFIX = "/api/v1/allocations/{allocation_id}"
+router = APIRouter(prefix=_PREFIX, route_class=ApiRoute, tags=["allocations"])
+hot = APIRouter(prefix=_PREFIX, route_class=HotRoute, tags=["allocations"])
 
 DEFAULT_POLL_S = 60.0
 
@@ -35,13 +35,12 @@ class PostAcceleratorData(Body):
 
 
 @router.post("/acceleratorData")
+@permit(Action.REPORT, allocation("allocation_id"))
 async def accelerator_data(
     allocation_id: str,
     body: PostAcceleratorData,
-    principal: Caller,
     api: TheApi,
 ) -> Response:
-    require_allocation(principal, allocation_id)
     data = body.accelerator_data
     await api.services.allocations.record_accelerators(
         allocation_id,
@@ -54,14 +53,13 @@ async def accelerator_data(
 
 
 @router.get("/resources/{resources_id}/rendezvous")
+@permit(Action.REPORT, allocation("allocation_id"))
 async def rendezvous(
     request: Request,
     allocation_id: str,
     resources_id: str,
-    principal: Caller,
     api: TheApi,
 ) -> Response:
-    require_allocation(principal, allocation_id)
     work = api.services.allocations.rendezvous(allocation_id, resources_id)
     info = await hold(request, api.closing, work)
     return reply(
@@ -82,14 +80,13 @@ class AllGather(Body):
 
 
 @router.post("/all_gather")
+@permit(Action.REPORT, allocation("allocation_id"))
 async def all_gather(
     request: Request,
     allocation_id: str,
     body: AllGather,
-    principal: Caller,
     api: TheApi,
 ) -> Response:
-    require_allocation(principal, allocation_id)
     work = api.services.allocations.all_gather(
         allocation_id, body.request_uuid, body.num_peers, body.data
     )
@@ -97,43 +94,44 @@ async def all_gather(
 
 
 @router.post("/notify_container_running")
-async def container_running(allocation_id: str, principal: Caller, api: TheApi) -> Response:
+@permit(Action.REPORT, allocation("allocation_id"))
+async def container_running(allocation_id: str, api: TheApi) -> Response:
     """Agents tell what runs; the call exists for containers that do not have one."""
-    return _noted(allocation_id, principal, api, {"data": []})
+    return _noted(allocation_id, api, {"data": []})
 
 
 @router.post("/proxy_address")
-async def proxy_address(allocation_id: str, principal: Caller, api: TheApi) -> Response:
-    return _noted(allocation_id, principal, api, {})
+@permit(Action.REPORT, allocation("allocation_id"))
+async def proxy_address(allocation_id: str, api: TheApi) -> Response:
+    return _noted(allocation_id, api, {})
 
 
 @router.post("/waiting")
-async def waiting(allocation_id: str, principal: Caller, api: TheApi) -> Response:
-    return _noted(allocation_id, principal, api, {})
+@permit(Action.REPORT, allocation("allocation_id"))
+async def waiting(allocation_id: str, api: TheApi) -> Response:
+    return _noted(allocation_id, api, {})
 
 
-def _noted(allocation_id: str, principal: Principal, api: Api, answer: dict[str, Any]) -> Response:
-    """For what changes nothing here: the caller must still be the allocation, and that must still run."""
-    require_allocation(principal, allocation_id)
+def _noted(allocation_id: str, api: Api, answer: dict[str, Any]) -> Response:
+    """For what changes nothing here: the allocation must still run."""
     api.services.allocations.state(allocation_id)
     return reply(answer)
 
 
 @router.post("/ready")
-async def ready(allocation_id: str, principal: Caller, api: TheApi) -> Response:
-    require_allocation(principal, allocation_id)
+@permit(Action.REPORT, allocation("allocation_id"))
+async def ready(allocation_id: str, api: TheApi) -> Response:
     await api.services.allocations.mark_ready(allocation_id)
     return reply()
 
 
 @router.post("/resources/{resources_id}/daemon")
+@permit(Action.REPORT, allocation("allocation_id"))
 async def daemon(
     allocation_id: str,
     resources_id: str,
-    principal: Caller,
     api: TheApi,
 ) -> Response:
-    require_allocation(principal, allocation_id)
     await api.services.allocations.mark_daemon(allocation_id, resources_id)
     return reply()
 
@@ -142,12 +140,12 @@ class Poll(QueryModel):
     timeout_seconds: Annotated[float, Field(ge=0)] = DEFAULT_POLL_S
 
 
-@router.get("/signals/preemption")
+@hot.get("/signals/preemption")
+@permit(Action.REPORT, allocation("allocation_id"))
 async def preemption(
     request: Request,
     allocation_id: str,
     query: Annotated[Poll, Query()],
-    principal: Caller,
     api: TheApi,
 ) -> Response:
     work = api.services.allocations.preemption_signal(allocation_id, query.timeout_seconds)
@@ -158,14 +156,14 @@ async def preemption(
 
 
 @router.post("/signals/ack_preemption")
-async def acknowledge(allocation_id: str, principal: Caller, api: TheApi) -> Response:
-    require_allocation(principal, allocation_id)
+@permit(Action.REPORT, allocation("allocation_id"))
+async def acknowledge(allocation_id: str, api: TheApi) -> Response:
     await api.services.allocations.acknowledge_preemption(allocation_id)
     return reply()
 
 
 @router.post("/signals/pending_preemption")
-async def pending(allocation_id: str, principal: Caller, api: TheApi) -> Response:
-    require_allocation(principal, allocation_id)
+@permit(Action.REPORT, allocation("allocation_id"))
+async def pending(allocation_id: str, api: TheApi) -> Response:
     await api.services.allocations.preempt(allocation_id, "its slots were announced to go away")
     return reply()

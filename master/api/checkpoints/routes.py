@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator, Field
 
-from master.api.access import Caller, Visible, require_allocation, require_task
+from master.api.access import Caller, Visible, require
 from master.api.checkpoints import replies
 from master.api.checkpoints.wire import checkpoint
-from master.api.middleware import ApiRoute
 from master.api.paging import pagination
+from master.api.permits import IN_BODY, VISIBLE, permit
 from master.api.replies import reply
 from master.api.request_models import (
     Body,
@@ -25,7 +26,10 @@ from master.api.request_models import (
     Text,
     word,
 )
+from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
+from master.api.targets import task_target
+from master.auth.permissions import Action
 from master.experiments.checkpoint_queries import CheckpointKey, CheckpointRow
 from master.experiments.metrics import number
 from master.experiments.reports import CheckpointReport
@@ -62,10 +66,12 @@ class Report(Body):
 
 
 @router.post("/api/v1/checkpoints")
+@permit(Action.REPORT, IN_BODY)
 async def report(body: Report, principal: Caller, api: TheApi) -> Response:
-    require_task(principal, body.task_id)
+    target = await task_target(api, body.task_id, principal)
     if body.allocation_id:
-        require_allocation(principal, body.allocation_id)
+        target = replace(target, allocation_id=body.allocation_id)
+    require(api, principal, Action.REPORT, target)
     await api.services.reports.checkpoint(
         CheckpointReport(
             uuid=body.uuid,
@@ -95,16 +101,17 @@ class Patch(Body):
 
 
 @router.patch("/api/v1/checkpoints")
+@permit(Action.REPORT, IN_BODY)
 async def patch(body: Patch, principal: Caller, api: TheApi) -> Response:
     changes = {c.uuid: c.resources.resources for c in body.checkpoints if c.resources is not None}
-    if principal.task_id is not None:
-        for row in await api.reads.checkpoints.by_uuid(list(changes)):
-            require_task(principal, row.checkpoint.task_id)
+    for target in await api.owners.checkpoints(list(changes)):
+        require(api, principal, Action.REPORT, target)
     await api.services.reports.patch_checkpoints(changes)
     return reply()
 
 
 @router.get("/api/v1/checkpoints/{checkpoint_uuid}")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def get(checkpoint_uuid: str, visible: Visible, api: TheApi) -> Response:
     row = await api.reads.checkpoints.checkpoint(checkpoint_uuid, visible)
     return reply({"checkpoint": (await _with_metrics(api, [row]))[0]})
@@ -117,6 +124,7 @@ class ListCheckpoints(Paging):
 
 
 @router.get("/api/v1/experiments/{id}/checkpoints")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def of_experiment(
     id: RowId, query: Annotated[ListCheckpoints, Query()], visible: Visible, api: TheApi
 ) -> Response:
@@ -128,6 +136,7 @@ async def of_experiment(
 
 
 @router.get("/api/v1/trials/{id}/checkpoints")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def of_trial(
     id: RowId, query: Annotated[ListCheckpoints, Query()], visible: Visible, api: TheApi
 ) -> Response:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from master.api.access import Admin
-from master.api.middleware import ApiRoute
+from master.api.permits import CLUSTER, permit, public
 from master.api.replies import reply
+from master.api.routing import ApiRoute
 from master.api.services import TheApi
+from master.auth.permissions import Action
 from master.config import masked
 
 router = APIRouter(route_class=ApiRoute, tags=["master"])
 
 
 @router.get("/info")
+@public
 async def info(api: TheApi) -> Response:
     who = api.services.info
     return reply(
@@ -30,6 +32,7 @@ async def info(api: TheApi) -> Response:
 
 
 @router.get("/api/v1/master")
+@public
 async def get_master(api: TheApi) -> Response:
     who = api.services.info
     return reply(
@@ -56,5 +59,6 @@ async def get_master(api: TheApi) -> Response:
 
 
 @router.get("/api/v1/master/config")
-async def config(principal: Admin, api: TheApi) -> Response:
+@permit(Action.VIEW_MASTER_CONFIG, CLUSTER)
+async def config(api: TheApi) -> Response:
     return reply({"config": masked(api.services.config)})

@@ -8,23 +8,24 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import AfterValidator, Field
 
-from master.api.access import User, Visible
+from master.api.access import Caller, Visible
 from master.api.commands import wire
 from master.api.commands.replies import Command
 from master.api.file_bodies import FileBody, parse_body
-from master.api.middleware import ApiRoute
 from master.api.openapi import reads
 from master.api.paging import pagination
+from master.api.permits import CLUSTER, VISIBLE, command, permit
 from master.api.replies import reply
 from master.api.request_models import Body, FreeObject, Int32, Paging, Text, word
+from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.api.values import finite
-from master.auth.principal import Principal
-from master.core.visibility import EVERYTHING, Visibility
+from master.auth.permissions import Action
+from master.core.visibility import Visibility
 from master.store.contexts import ContextFile
 from master.tasks.command_queries import CommandFilter, CommandRow
 from master.tasks.service import NewCommand
-from windlass.base.errors import NotFound, PermissionDenied
+from windlass.base.errors import NotFound
 
 router = APIRouter(prefix="/api/v1/commands", route_class=ApiRoute, tags=["commands"])
 
@@ -52,7 +53,8 @@ def read_launch(body: bytes) -> tuple[LaunchCommand, tuple[ContextFile, ...]]:
     "",
     openapi_extra=reads(LaunchCommand),
 )
-async def launch(request: Request, principal: User, visible: Visible, api: TheApi) -> Response:
+@permit(Action.CREATE_COMMAND, CLUSTER)
+async def launch(request: Request, principal: Caller, visible: Visible, api: TheApi) -> Response:
     # Read by hand: its files may be large, and must not be parsed on the event loop.
     body, files = await asyncio.to_thread(read_launch, await request.body())
     if body.template_name:
@@ -87,6 +89,7 @@ class ListCommands(Paging):
 
 
 @router.get("")
+@permit(Action.VIEW_COMMANDS, VISIBLE)
 async def list_commands(
     query: Annotated[ListCommands, Query()], visible: Visible, api: TheApi
 ) -> Response:
@@ -104,14 +107,15 @@ async def list_commands(
 
 
 @router.get("/{command_id}")
+@permit(Action.VIEW_COMMANDS, VISIBLE)
 async def get(command_id: CommandId, visible: Visible, api: TheApi) -> Response:
     row = await api.reads.commands.command(command_id, visible)
     return reply({"command": _json(api, row), "config": finite(row.command.config)})
 
 
 @router.post("/{command_id}/kill")
-async def kill(command_id: CommandId, principal: User, visible: Visible, api: TheApi) -> Response:
-    await _require_owner(api, principal, command_id)
+@permit(Action.UPDATE_COMMAND, command("command_id"))
+async def kill(command_id: CommandId, principal: Caller, visible: Visible, api: TheApi) -> Response:
     await api.services.commands.kill(command_id, by=principal.name)
     return reply({"command": await _command_json(api, command_id, visible)})
 
@@ -121,21 +125,12 @@ class SetPriorityBody(Body):
 
 
 @router.post("/{command_id}/set_priority")
+@permit(Action.UPDATE_COMMAND, command("command_id"))
 async def set_priority(
-    command_id: CommandId, body: SetPriorityBody, principal: User, visible: Visible, api: TheApi
+    command_id: CommandId, body: SetPriorityBody, visible: Visible, api: TheApi
 ) -> Response:
-    """By any user, as in the job queue."""
     await api.services.commands.set_priority(command_id, body.priority)
     return reply({"command": await _command_json(api, command_id, visible)})
-
-
-async def _require_owner(api: Api, principal: Principal, command_id: str) -> None:
-    """Raises NotFound, PermissionDenied."""
-    row = await api.reads.commands.command(command_id, EVERYTHING)
-    if not principal.admin and row.command.owner_id != principal.user_id:
-        raise PermissionDenied(
-            f"command {command_id} is {row.username}'s: only they and admins may end it"
-        )
 
 
 async def _command_json(api: Api, command_id: str, visible: Visibility) -> Command:

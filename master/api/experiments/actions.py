@@ -6,14 +6,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
-from master.api.access import User, Visible
+from master.api.access import Caller, Visible, require
 from master.api.errors import Unimplemented
 from master.api.experiments.requests import PatchExperiment
 from master.api.experiments.routes import experiment_json
-from master.api.middleware import ApiRoute
+from master.api.permits import experiment, permit
 from master.api.replies import reply
 from master.api.request_models import RowId, Text
+from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
+from master.api.targets import experiment_target
+from master.auth.permissions import Action
 from master.experiments.metadata import MetadataPatch
 from master.experiments.state import Phase
 from master.experiments.tensorboard_files import delete_tensorboard_files
@@ -25,14 +28,18 @@ Label = Annotated[Text, Path(min_length=1, max_length=200)]
 
 
 @router.patch("/api/v1/experiments/{experiment_id}")
+@permit(Action.UPDATE_METADATA, experiment("experiment_id"))
 async def patch(
-    experiment_id: RowId, body: PatchExperiment, principal: User, visible: Visible, api: TheApi
+    experiment_id: RowId, body: PatchExperiment, principal: Caller, visible: Visible, api: TheApi
 ) -> Response:
     if body.checkpoint_storage:
         raise Unimplemented(
             "changing the checkpoint_storage of an experiment is not implemented yet"
         )
     changes = body.resources.changes() if body.resources is not None else []
+    if changes:
+        target = await experiment_target(api, experiment_id)
+        require(api, principal, Action.UPDATE_EXPERIMENT, target)
     job_id = _job_of(api, experiment_id) if changes else ""
     patched = MetadataPatch(
         name=body.name, description=body.description, notes=body.notes, labels=body.labels
@@ -44,45 +51,50 @@ async def patch(
 
 
 @router.post("/api/v1/experiments/{id}/activate")
-async def activate(id: RowId, principal: User, api: TheApi) -> Response:
+@permit(Action.UPDATE_EXPERIMENT, experiment("id"))
+async def activate(id: RowId, api: TheApi) -> Response:
     await api.services.experiments.activate(id)
     return reply()
 
 
 @router.post("/api/v1/experiments/{id}/pause")
-async def pause(id: RowId, principal: User, api: TheApi) -> Response:
+@permit(Action.UPDATE_EXPERIMENT, experiment("id"))
+async def pause(id: RowId, api: TheApi) -> Response:
     await api.services.experiments.pause(id)
     return reply()
 
 
 @router.post("/api/v1/experiments/{id}/cancel")
-async def cancel(id: RowId, principal: User, api: TheApi) -> Response:
+@permit(Action.END_EXPERIMENT, experiment("id"))
+async def cancel(id: RowId, api: TheApi) -> Response:
     await api.services.experiments.cancel(id)
     return reply()
 
 
 @router.post("/api/v1/experiments/{id}/kill")
-async def kill(id: RowId, principal: User, api: TheApi) -> Response:
+@permit(Action.END_EXPERIMENT, experiment("id"))
+async def kill(id: RowId, api: TheApi) -> Response:
     await api.services.experiments.kill(id)
     return reply()
 
 
 @router.post("/api/v1/experiments/{id}/archive")
-async def archive(id: RowId, principal: User, api: TheApi) -> Response:
+@permit(Action.UPDATE_METADATA, experiment("id"))
+async def archive(id: RowId, api: TheApi) -> Response:
     await api.metadata.set_archived(id, True)
     return reply()
 
 
 @router.post("/api/v1/experiments/{id}/unarchive")
-async def unarchive(id: RowId, principal: User, api: TheApi) -> Response:
+@permit(Action.UPDATE_METADATA, experiment("id"))
+async def unarchive(id: RowId, api: TheApi) -> Response:
     await api.metadata.set_archived(id, False)
     return reply()
 
 
 @router.delete("/api/v1/experiments/{experiment_id}/tensorboard-files")
-async def delete_tensorboard(
-    experiment_id: RowId, principal: User, visible: Visible, api: TheApi
-) -> Response:
+@permit(Action.DELETE_EXPERIMENT, experiment("experiment_id"))
+async def delete_tensorboard(experiment_id: RowId, visible: Visible, api: TheApi) -> Response:
     row = (await api.reads.experiments.experiment(experiment_id, visible)).experiment
     if not Phase(row.state).is_terminal:
         raise InvalidState("Experiment is not in terminal state.")
@@ -95,20 +107,20 @@ async def delete_tensorboard(
 
 
 @router.put("/api/v1/experiments/{experiment_id}/labels/{label}")
+@permit(Action.UPDATE_METADATA, experiment("experiment_id"))
 async def add_label(
     experiment_id: RowId,
     label: Label,
-    principal: User,
     api: TheApi,
 ) -> Response:
     return reply({"labels": await api.metadata.add_label(experiment_id, label)})
 
 
 @router.delete("/api/v1/experiments/{experiment_id}/labels/{label}")
+@permit(Action.UPDATE_METADATA, experiment("experiment_id"))
 async def remove_label(
     experiment_id: RowId,
     label: Label,
-    principal: User,
     api: TheApi,
 ) -> Response:
     return reply({"labels": await api.metadata.remove_label(experiment_id, label)})

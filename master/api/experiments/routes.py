@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from master.api.access import User, Visible
+from master.api.access import Caller, Visible
 from master.api.errors import Unimplemented
 from master.api.experiments import wire
 from master.api.experiments.replies import Experiment
@@ -21,14 +21,16 @@ from master.api.experiments.requests import (
 )
 from master.api.jobs.replies import JobSummary
 from master.api.jobs.wire import summary
-from master.api.middleware import ApiRoute
 from master.api.openapi import reads
 from master.api.paging import pagination
+from master.api.permits import CLUSTER, VISIBLE, permit
 from master.api.replies import reply
 from master.api.request_models import RowId
+from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.api.trials.routes import trials_json
 from master.api.values import finite
+from master.auth.permissions import Action
 from master.core.reasons import Reason
 from master.core.visibility import Visibility
 from master.experiments.creation import NewExperiment
@@ -47,7 +49,8 @@ UNCATEGORIZED = 1
     "/api/v1/experiments",
     openapi_extra=reads(CreateExperiment),
 )
-async def create(request: Request, principal: User, visible: Visible, api: TheApi) -> Response:
+@permit(Action.CREATE_EXPERIMENT, CLUSTER)
+async def create(request: Request, principal: Caller, visible: Visible, api: TheApi) -> Response:
     # Read by hand: the largest body of all must not be parsed on the event loop.
     body, files = await asyncio.to_thread(read_create, await request.body())
     if body.unmanaged:
@@ -62,6 +65,8 @@ async def create(request: Request, principal: User, visible: Visible, api: TheAp
         answer = {"experiment": wire.nothing(), "config": None, "warnings": checked.warnings}
         return reply({**answer, "configWarnings": checked.config_warnings})
     parent = body.parent_id or None
+    if parent is not None:
+        await api.reads.experiments.require_experiment(parent, visible)
     created = await experiments.create(
         NewExperiment(
             config=body.config,
@@ -80,6 +85,7 @@ async def create(request: Request, principal: User, visible: Visible, api: TheAp
 
 
 @router.get("/api/v1/experiments/{experiment_id}")
+@permit(Action.VIEW_EXPERIMENTS, VISIBLE)
 async def get(experiment_id: RowId, visible: Visible, api: TheApi) -> Response:
     experiment = await experiment_json(api, experiment_id, visible)
     live = api.services.experiments.live(experiment_id)
@@ -88,6 +94,7 @@ async def get(experiment_id: RowId, visible: Visible, api: TheApi) -> Response:
 
 
 @router.get("/api/v1/experiments")
+@permit(Action.VIEW_EXPERIMENTS, VISIBLE)
 async def list_experiments(
     query: Annotated[ListExperiments, Query()], visible: Visible, api: TheApi
 ) -> Response:
@@ -122,6 +129,7 @@ async def list_experiments(
 
 
 @router.get("/api/v1/experiments/{experiment_id}/trials")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def list_trials(
     experiment_id: RowId,
     query: Annotated[ListTrials, Query()],
@@ -136,6 +144,7 @@ async def list_trials(
 
 
 @router.get("/api/v1/experiments/{experiment_id}/model_def")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def model_definition(experiment_id: RowId, visible: Visible, api: TheApi) -> Response:
     row = await api.reads.experiments.experiment(experiment_id, visible)
     blob = row.experiment.model_definition
@@ -144,6 +153,7 @@ async def model_definition(experiment_id: RowId, visible: Visible, api: TheApi) 
 
 
 @router.get("/api/v1/experiments/{experiment_id}/searcher/best_searcher_validation_metric")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def best_metric(experiment_id: RowId, visible: Visible, api: TheApi) -> Response:
     row = await api.reads.experiments.experiment(experiment_id, visible)
     trial = await _best_trial(api, row)

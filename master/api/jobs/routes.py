@@ -8,13 +8,16 @@ from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator, Field
 
 from master.api import request_models
-from master.api.access import Caller, User
+from master.api.access import Caller, Visible
 from master.api.jobs import wire
-from master.api.middleware import ApiRoute
 from master.api.paging import pagination
+from master.api.permits import CLUSTER, IN_BODY, VISIBLE, permit
 from master.api.replies import reply
 from master.api.request_models import Body, Int32, Paging, Text, word
+from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
+from master.auth.permissions import Action
+from master.core.visibility import Visibility
 from master.jobs.changes import JobUpdate
 from master.jobs.queue import QueuedJob
 from master.store.paging import Paged, cut
@@ -63,59 +66,63 @@ class UpdateJobQueue(Body):
 
 
 @router.get("/api/v1/job-queues")
-async def list_jobs(
-    query: Annotated[ListJobs, Query()], principal: Caller, api: TheApi
-) -> Response:
-    page = _page(query, api)
+@permit(Action.VIEW_JOBS, VISIBLE)
+async def list_jobs(query: Annotated[ListJobs, Query()], visible: Visible, api: TheApi) -> Response:
+    page = _page(query, visible, api)
     jobs = [wire.job(job) for job in page.rows]
     return reply({"jobs": jobs, "pagination": pagination(page)})
 
 
 @router.get("/api/v1/job-queues-v2")
+@permit(Action.VIEW_JOBS, VISIBLE)
 async def list_jobs_v2(
-    query: Annotated[ListJobs, Query()], principal: Caller, api: TheApi
+    query: Annotated[ListJobs, Query()], visible: Visible, api: TheApi
 ) -> Response:
     """Everybody may see everything, so that no job is a `limited` one."""
-    page = _page(query, api)
+    page = _page(query, visible, api)
     jobs = [{"full": wire.job(job)} for job in page.rows]
     return reply({"jobs": jobs, "pagination": pagination(page)})
 
 
 @router.post("/api/v1/job-queues")
-async def update(body: UpdateJobQueue, principal: User, api: TheApi) -> Response:
-    await api.services.jobs.update_all([control.update() for control in body.updates])
+@permit(Action.UPDATE_JOB, IN_BODY)
+async def update(body: UpdateJobQueue, principal: Caller, api: TheApi) -> Response:
+    updates = [control.update() for control in body.updates]
+    await api.services.jobs.update_all(updates, by=principal)
     return reply()
 
 
 @router.get("/api/v1/job-queues/stats")
-async def stats(
-    query: Annotated[JobQueueStats, Query()], principal: Caller, api: TheApi
-) -> Response:
+@permit(Action.VIEW_JOBS, CLUSTER)
+async def stats(query: Annotated[JobQueueStats, Query()], api: TheApi) -> Response:
     pools = await api.services.jobs.statistics(query.resource_pools)
     return reply({"results": [wire.statistics(pool) for pool in pools]})
 
 
 @router.get("/api/v1/windlass/jobs/{job_id}")
-async def get_job(job_id: str, principal: Caller, api: TheApi) -> Response:
+@permit(Action.VIEW_JOBS, VISIBLE)
+async def get_job(job_id: str, visible: Visible, api: TheApi) -> Response:
     """By its id, or by how its id begins."""
     jobs = api.services.jobs
-    facts = jobs.find(job_id)
+    facts = jobs.find(job_id, visible)
     return reply({"job": wire.any_job(facts, jobs.in_queue(facts.job_id))})
 
 
 @router.get("/api/v1/windlass/jobs/{job_id}/explain")
-async def explain(job_id: str, principal: Caller, api: TheApi) -> Response:
+@permit(Action.VIEW_JOBS, VISIBLE)
+async def explain(job_id: str, visible: Visible, api: TheApi) -> Response:
     """By its id, or by how its id begins."""
     jobs = api.services.jobs
-    return reply(wire.explanation(await jobs.explain(jobs.find(job_id).job_id)))
+    return reply(wire.explanation(await jobs.explain(jobs.find(job_id, visible).job_id)))
 
 
-def _page(query: ListJobs, api: Api) -> Paged[QueuedJob]:
+def _page(query: ListJobs, visible: Visibility, api: Api) -> Paged[QueuedJob]:
     wanted = {state for state in query.states if state}
     pool = query.resource_pool or api.services.config.default_compute_pool
     if pool is None:
         raise InvalidArgument("resourcePool: must be given: this cluster has no default pool")
-    jobs = [job for job in api.services.jobs.queue(pool) if not wanted or job.state.name in wanted]
+    queue = api.services.jobs.queue(pool, visible)
+    jobs = [job for job in queue if not wanted or job.state.name in wanted]
     if query.order_by == "DESC":
         jobs.reverse()
     return cut(jobs, query.page(default_limit=DEFAULT_LIMIT))

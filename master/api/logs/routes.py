@@ -11,20 +11,23 @@ from typing import Annotated, TypeAlias, TypeVar
 from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator, Field
 
-from master.api.access import Caller, Visible, require_task
+from master.api.access import Caller, Visible, require
 from master.api.logs.wire import task_log, trial_log
-from master.api.middleware import ApiRoute
+from master.api.permits import IN_BODY, VISIBLE, permit
 from master.api.replies import Document, Lines, reply
 from master.api.request_models import Body, Int32, OptionalTime, Order, RowId, Text, word
 from master.api.request_models import Query as QueryModel
+from master.api.routing import ApiRoute, HotRoute
 from master.api.services import Api, TheApi
-from master.core.visibility import EVERYTHING
+from master.api.targets import task_target
+from master.auth.permissions import Action
 from master.logs.rows import LogQuery, LogRow, TaskLog
 from windlass.base.errors import InvalidArgument
 
 R = TypeVar("R", bound=Document)
 
 router = APIRouter(route_class=ApiRoute, tags=["logs"])
+hot = APIRouter(route_class=HotRoute, tags=["logs"])
 
 Wait: TypeAlias = Callable[[], Awaitable[None]]
 """Returns when the task is over."""
@@ -50,14 +53,14 @@ class PostLogs(Body):
     logs: tuple[LogLine, ...] = ()
 
 
-@router.post("/api/v1/task/logs")
+@hot.post("/api/v1/task/logs")
+@permit(Action.REPORT, IN_BODY)
 async def post(body: PostLogs, principal: Caller, api: TheApi) -> Response:
     task_ids = {line.task_id for line in body.logs}
     if len(task_ids) != 1:
         raise InvalidArgument("logs: must have at least one line, and all of the same taskId")
     task_id = task_ids.pop()
-    require_task(principal, task_id)
-    await api.reads.tasks.task(task_id, EVERYTHING)
+    require(api, principal, Action.REPORT, await task_target(api, task_id, principal))
     now = api.services.clock.now()
     await api.services.logs.append(
         [
@@ -120,6 +123,7 @@ Filters = Annotated[ReadLogs, Query()]
 
 
 @router.get("/api/v1/trials/{trial_id}/logs")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def of_trial(trial_id: RowId, query: Filters, visible: Visible, api: TheApi) -> Response:
     task_id = await api.reads.tasks.task_of_trial(trial_id, visible)
     over = partial(_trial_over, api, trial_id)
@@ -127,6 +131,7 @@ async def of_trial(trial_id: RowId, query: Filters, visible: Visible, api: TheAp
 
 
 @router.get("/api/v1/tasks/{task_id}/logs")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def of_task(task_id: str, query: Filters, visible: Visible, api: TheApi) -> Response:
     row = await api.reads.tasks.task(task_id, visible)
     trial_id = row.trial_id

@@ -9,18 +9,21 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
-from master.api.access import Caller, Visible, require_trial
+from master.api.access import Visible
 from master.api.metrics.wire import metrics_report
-from master.api.middleware import ApiRoute
+from master.api.permits import VISIBLE, permit, trial
 from master.api.replies import Document, Lines, reply
 from master.api.request_models import Body, FreeObject, Int32, Int64, OptionalTime, RowId, Text
 from master.api.request_models import Query as QueryModel
+from master.api.routing import ApiRoute, HotRoute
 from master.api.services import Api, TheApi
+from master.auth.permissions import Action
 from master.core.visibility import Visibility
 from master.experiments.metrics import TRAINING, VALIDATION, Report
 from windlass.base.errors import InvalidArgument
 
 router = APIRouter(route_class=ApiRoute, tags=["metrics"])
+hot = APIRouter(route_class=HotRoute, tags=["metrics"])
 
 
 class Metrics(Body):
@@ -41,14 +44,13 @@ class ReportMetrics(Body):
     metrics: TrialMetrics
 
 
-@router.post("/api/v1/trials/{trial_id}/metrics")
+@hot.post("/api/v1/trials/{trial_id}/metrics")
+@permit(Action.REPORT, trial("trial_id"))
 async def report(
     trial_id: RowId,
     body: ReportMetrics,
-    principal: Caller,
     api: TheApi,
 ) -> Response:
-    await require_trial(api, principal, trial_id)
     batches = body.metrics.metrics.batch_metrics
     await api.services.reports.metrics(
         Report(
@@ -73,6 +75,7 @@ Trials = Annotated[OfTrials, Query()]
 
 
 @router.get("/api/v1/trials/metrics/trial_metrics")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def any_metrics(query: Trials, visible: Visible, api: TheApi) -> Response:
     if not query.group:
         raise InvalidArgument("group: must be given")
@@ -80,11 +83,13 @@ async def any_metrics(query: Trials, visible: Visible, api: TheApi) -> Response:
 
 
 @router.get("/api/v1/trials/metrics/training_metrics")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def training_metrics(query: Trials, visible: Visible, api: TheApi) -> Response:
     return await _stream(api, visible, query.trial_ids, TRAINING)
 
 
 @router.get("/api/v1/trials/metrics/validation_metrics")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def validation_metrics(query: Trials, visible: Visible, api: TheApi) -> Response:
     return await _stream(api, visible, query.trial_ids, VALIDATION)
 

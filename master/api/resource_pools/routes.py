@@ -6,20 +6,22 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from master.api.access import Caller
-from master.api.middleware import ApiRoute
 from master.api.paging import pagination
+from master.api.permits import CLUSTER, permit
 from master.api.replies import reply
 from master.api.request_models import Paging
 from master.api.resource_pools.wire import resource_pool
+from master.api.routing import ApiRoute
 from master.api.services import TheApi
+from master.auth.permissions import Action
 from master.store.paging import cut
 
 router = APIRouter(route_class=ApiRoute, tags=["resource pools"])
 
 
 @router.get("/api/v1/resource-pools")
-async def list_pools(query: Annotated[Paging, Query()], principal: Caller, api: TheApi) -> Response:
+@permit(Action.VIEW_CLUSTER, CLUSTER)
+async def list_pools(query: Annotated[Paging, Query()], api: TheApi) -> Response:
     config = api.services.config
     configured = {pool.name: pool for pool in config.pools()}
     agents = api.services.cluster.agents()

@@ -7,12 +7,15 @@ from typing import Any
 from fastapi import APIRouter, Response
 from pydantic import Field
 
-from master.api.access import Caller, require_trial
-from master.api.middleware import ApiRoute
+from master.api.access import Caller, Visible, require
+from master.api.permits import IN_BODY, VISIBLE, permit, trial
 from master.api.replies import reply
 from master.api.request_models import Body, FreeObject, Int32, RowId, Text
+from master.api.routing import ApiRoute
 from master.api.services import TheApi
+from master.api.targets import trial_target
 from master.api.values import finite
+from master.auth.permissions import Action
 from windlass.base.errors import InvalidArgument
 
 router = APIRouter(route_class=ApiRoute, tags=["runs"])
@@ -31,14 +34,17 @@ class StartRun(Body):
 
 
 @router.post("/api/v1/runs/start")
+@permit(Action.REPORT, IN_BODY)
 async def start(body: StartRun, principal: Caller, api: TheApi) -> Response:
-    await require_trial(api, principal, body.run_id)
+    require(api, principal, Action.REPORT, await trial_target(api, body.run_id))
     storage_id = await api.services.reports.storage_id(body.checkpoint_storage)
     return reply({} if storage_id is None else {"storageId": storage_id})
 
 
 @router.get("/api/v1/runs/{run_id}/metadata")
-async def get_metadata(run_id: RowId, principal: Caller, api: TheApi) -> Response:
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
+async def get_metadata(run_id: RowId, visible: Visible, api: TheApi) -> Response:
+    await api.reads.experiments.require_trials([run_id], visible)
     metadata = await api.services.reports.run_metadata(run_id)
     return reply({"metadata": finite(metadata)})
 
@@ -48,10 +54,8 @@ class RunMetadata(Body):
 
 
 @router.post("/api/v1/runs/{run_id}/metadata")
-async def set_metadata(
-    run_id: RowId, body: RunMetadata, principal: Caller, api: TheApi
-) -> Response:
-    await require_trial(api, principal, run_id)
+@permit(Action.REPORT, trial("run_id"))
+async def set_metadata(run_id: RowId, body: RunMetadata, api: TheApi) -> Response:
     check_metadata(body.metadata)
     await api.services.reports.set_run_metadata(run_id, body.metadata)
     return reply({"metadata": finite(body.metadata)})
@@ -94,6 +98,9 @@ class WebhookEvent(Body):
 
 
 @router.post("/api/v1/webhooks/custom")
-async def alert(body: WebhookEvent, principal: Caller) -> Response:
+@permit(Action.REPORT, IN_BODY)
+async def alert(body: WebhookEvent, principal: Caller, api: TheApi) -> Response:
     """Nobody listens: there are no webhooks yet, and an alert without a listener is no error."""
+    if body.trial_id:
+        require(api, principal, Action.REPORT, await trial_target(api, body.trial_id))
     return reply()

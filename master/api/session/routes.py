@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from master.api.access import COOKIE, Caller, is_loopback, token_of
-from master.api.middleware import ApiRoute
+from master.api.access import COOKIE, Caller, is_loopback, token_in
+from master.api.permits import OWN, permit, public
 from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body
+from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.api.users.wire import user as user_json
+from master.auth.permissions import Action
 from master.auth.service import SESSION_LENGTH
 
 router = APIRouter(route_class=ApiRoute, tags=["session"])
@@ -22,6 +24,7 @@ class Login(Body):
 
 
 @router.post("/api/v1/auth/login")
+@public
 async def login(request: Request, body: Login, api: TheApi) -> Response:
     token, user = await api.services.auth.login(
         body.username,
@@ -43,18 +46,21 @@ async def login(request: Request, body: Login, api: TheApi) -> Response:
 
 
 @router.post("/api/v1/auth/logout")
-async def logout(request: Request, principal: Caller, api: TheApi) -> Response:
-    await api.services.auth.logout(token_of(request))
+@permit(Action.USE_SESSION, OWN)
+async def logout(request: Request, api: TheApi) -> Response:
+    await api.services.auth.logout(token_in(request.scope["headers"]))
     response: Reply[Empty] = reply()
     response.delete_cookie(COOKIE)
     return response
 
 
 @router.get("/api/v1/me")
+@permit(Action.USE_SESSION, OWN)
 async def me(principal: Caller, api: TheApi) -> Response:
     return reply({"user": user_json(api.services.auth.user(principal.user_id))})
 
 
 @router.get("/users/me")
+@permit(Action.USE_SESSION, OWN)
 async def me_for_browsers(principal: Caller, api: TheApi) -> Response:
     return reply(user_json(api.services.auth.user(principal.user_id)))

@@ -6,17 +6,20 @@ import base64
 
 from fastapi import APIRouter, Response
 
-from master.api.access import Caller, Visible
-from master.api.middleware import ApiRoute
+from master.api.access import Visible
+from master.api.permits import CLUSTER, VISIBLE, permit
 from master.api.replies import reply
+from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.api.tasks import wire
 from master.api.tasks.replies import AllocationSummary
+from master.auth.permissions import Action
 
 router = APIRouter(route_class=ApiRoute, tags=["tasks"])
 
 
 @router.get("/api/v1/tasks/{task_id}/context_directory")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def context_directory(task_id: str, visible: Visible, api: TheApi) -> Response:
     blob = await api.reads.tasks.context_of_task(task_id, visible)
     content = await api.services.blobs.get(blob) if blob else b""
@@ -24,18 +27,21 @@ async def context_directory(task_id: str, visible: Visible, api: TheApi) -> Resp
 
 
 @router.get("/api/v1/tasks/{task_id}")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def get(task_id: str, visible: Visible, api: TheApi) -> Response:
     row = await api.reads.tasks.task(task_id, visible)
     return reply({"task": wire.task(row, await api.reads.tasks.allocations(task_id))})
 
 
 @router.get("/api/v1/tasks")
-async def list_live(principal: Caller, api: TheApi) -> Response:
+@permit(Action.VIEW_CLUSTER, CLUSTER)
+async def list_live(api: TheApi) -> Response:
     return reply({"allocationIdToSummary": _summaries(api)})
 
 
 @router.get("/tasks")
-async def list_live_for_old_scripts(principal: Caller, api: TheApi) -> Response:
+@permit(Action.VIEW_CLUSTER, CLUSTER)
+async def list_live_for_old_scripts(api: TheApi) -> Response:
     return reply({id_: wire.old_summary(summary) for id_, summary in _summaries(api).items()})
 
 

@@ -8,15 +8,17 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator
 
-from master.api.access import Caller, User, Visible, require_trial
+from master.api.access import Visible
 from master.api.checkpoints.wire import checkpoint_workload
-from master.api.middleware import ApiRoute
 from master.api.paging import pagination
+from master.api.permits import VISIBLE, permit, trial
 from master.api.replies import reply
 from master.api.request_models import Body, Paging, RowId, Text, word
+from master.api.routing import ApiRoute, HotRoute
 from master.api.services import Api, TheApi
 from master.api.trials import wire
 from master.api.trials.replies import Trial, Workload
+from master.auth.permissions import Action
 from master.core.reasons import Reason
 from master.experiments.live import LiveExperiment
 from master.experiments.metrics import TRAINING, VALIDATION, number
@@ -24,19 +26,22 @@ from master.experiments.queries import TrialRow
 from master.store.paging import cut
 
 router = APIRouter(route_class=ApiRoute, tags=["trials"])
+hot = APIRouter(route_class=HotRoute, tags=["trials"])
 
 _FILTERS = ("CHECKPOINT", "VALIDATION", "CHECKPOINT_OR_VALIDATION")
 _METRIC_TYPES = ("TRAINING", "VALIDATION", "PROFILING")
 
 
 @router.get("/api/v1/trials/{trial_id}")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def get(trial_id: RowId, visible: Visible, api: TheApi) -> Response:
     row = await api.reads.experiments.trial(trial_id, visible)
     return reply({"trial": (await trials_json(api, [row]))[0]})
 
 
 @router.post("/api/v1/trials/{id}/kill")
-async def kill(id: RowId, principal: User, api: TheApi) -> Response:
+@permit(Action.END_EXPERIMENT, trial("id"))
+async def kill(id: RowId, api: TheApi) -> Response:
     await api.services.experiments.kill_trial(id)
     return reply()
 
@@ -51,6 +56,7 @@ class ListWorkloads(Paging):
 
 
 @router.get("/api/v1/trials/{trial_id}/workloads")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def workloads(
     trial_id: RowId,
     query: Annotated[ListWorkloads, Query()],
@@ -68,9 +74,9 @@ class Progress(Body):
     is_raw: bool = True
 
 
-@router.post("/api/v1/trials/{trial_id}/progress")
-async def progress(trial_id: RowId, body: Progress, principal: Caller, api: TheApi) -> Response:
-    await require_trial(api, principal, trial_id)
+@hot.post("/api/v1/trials/{trial_id}/progress")
+@permit(Action.REPORT, trial("trial_id"))
+async def progress(trial_id: RowId, body: Progress, api: TheApi) -> Response:
     await api.services.reports.progress(trial_id, body.progress)
     return reply()
 
@@ -80,8 +86,8 @@ class EarlyExit(Body):
 
 
 @router.post("/api/v1/trials/{trial_id}/early_exit")
-async def early_exit(trial_id: RowId, body: EarlyExit, principal: Caller, api: TheApi) -> Response:
-    await require_trial(api, principal, trial_id)
+@permit(Action.REPORT, trial("trial_id"))
+async def early_exit(trial_id: RowId, body: EarlyExit, api: TheApi) -> Response:
     await api.services.reports.early_exit(trial_id, body.reason)
     return reply()
 
@@ -91,13 +97,12 @@ class RunnerMetadata(Body):
 
 
 @router.post("/api/v1/trials/{trial_id}/runner/metadata")
+@permit(Action.REPORT, trial("trial_id"))
 async def runner_metadata(
     trial_id: RowId,
     body: RunnerMetadata,
-    principal: Caller,
     api: TheApi,
 ) -> Response:
-    await require_trial(api, principal, trial_id)
     await api.services.reports.runner_state(trial_id, body.state)
     return reply()
 

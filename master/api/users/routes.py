@@ -9,17 +9,19 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator, Field
 
-from master.api.access import Admin, Caller, User
+from master.api.access import Caller, require
 from master.api.errors import Unimplemented
-from master.api.middleware import ApiRoute
 from master.api.paging import pagination
+from master.api.permits import CLUSTER, permit, user
 from master.api.replies import reply
 from master.api.request_models import Body, Paging, RowId, Text, word
+from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.api.users.wire import user as user_json
+from master.auth.permissions import Action
 from master.auth.users import User as UserRecord
 from master.store.paging import cut
-from windlass.base.errors import InvalidArgument, PermissionDenied
+from windlass.base.errors import InvalidArgument
 
 router = APIRouter(route_class=ApiRoute, tags=["users"])
 
@@ -47,9 +49,8 @@ class ListUsers(Paging):
 
 
 @router.get("/api/v1/users")
-async def list_users(
-    query: Annotated[ListUsers, Query()], principal: Caller, api: TheApi
-) -> Response:
+@permit(Action.VIEW_USERS, CLUSTER)
+async def list_users(query: Annotated[ListUsers, Query()], api: TheApi) -> Response:
     name = query.name.lower()
     users = [
         user
@@ -79,7 +80,8 @@ class PostUser(Body):
 
 
 @router.post("/api/v1/users")
-async def create(body: PostUser, principal: Admin, api: TheApi) -> Response:
+@permit(Action.ADMINISTRATE_USERS, CLUSTER)
+async def create(body: PostUser, api: TheApi) -> Response:
     fields = body.user
     user = await api.services.auth.create_user(
         fields.username,
@@ -94,12 +96,14 @@ async def create(body: PostUser, principal: Admin, api: TheApi) -> Response:
 
 
 @router.get("/api/v1/users/{user_id}")
-async def get(user_id: RowId, principal: Caller, api: TheApi) -> Response:
+@permit(Action.VIEW_USERS, CLUSTER)
+async def get(user_id: RowId, api: TheApi) -> Response:
     return reply({"user": user_json(api.services.auth.user(user_id))})
 
 
 @router.get("/api/v1/users/{username}/by-username")
-async def get_by_name(username: str, principal: Caller, api: TheApi) -> Response:
+@permit(Action.VIEW_USERS, CLUSTER)
+async def get_by_name(username: str, api: TheApi) -> Response:
     return reply({"user": user_json(api.services.auth.user_by_name(username))})
 
 
@@ -115,12 +119,13 @@ class PatchUser(Body):
 
 
 @router.patch("/api/v1/users/{user_id}")
-async def patch(user_id: RowId, body: PatchUser, principal: User, api: TheApi) -> Response:
+@permit(Action.UPDATE_USER, user("user_id"))
+async def patch(user_id: RowId, body: PatchUser, principal: Caller, api: TheApi) -> Response:
     """Password and display name are one's own affair, the rest is an admin's."""
     for_admins = (body.username, body.admin, body.active, body.remote, body.agent_user_group)
     others = user_id != principal.user_id or any(value is not None for value in for_admins)
-    if others and not principal.admin:
-        raise PermissionDenied("user does not have permission")
+    if others:
+        require(api, principal, Action.ADMINISTRATE_USERS)
     if any(v is not None for v in (body.username, body.remote, body.agent_user_group)):
         raise Unimplemented("username, remote and agentUserGroup of a user cannot be changed yet")
     if principal.user_id == user_id and (body.active is False or body.admin is False):

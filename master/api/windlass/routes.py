@@ -6,13 +6,15 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from master.api.access import Caller, Visible
-from master.api.middleware import ApiRoute
+from master.api.access import Visible
+from master.api.permits import CLUSTER, VISIBLE, permit
 from master.api.replies import reply
 from master.api.request_models import RowId
+from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.api.values import finite, reason, time
 from master.api.windlass.wire import GONE, NO_COST, activity, blocked, cost, instance
+from master.auth.permissions import Action
 from provisioner.types import InstanceView
 from rm_backends.views import PoolView, QueueState
 
@@ -20,7 +22,8 @@ router = APIRouter(prefix="/api/v1/windlass", route_class=ApiRoute, tags=["windl
 
 
 @router.get("/fleet")
-async def fleet(principal: Caller, api: TheApi) -> Response:
+@permit(Action.VIEW_CLUSTER, CLUSTER)
+async def fleet(api: TheApi) -> Response:
     provisioner = api.services.provisioner
     now = api.services.clock.now().timestamp()
     spent = NO_COST if provisioner is None else cost(provisioner.cost())
@@ -35,11 +38,13 @@ async def fleet(principal: Caller, api: TheApi) -> Response:
 
 
 @router.get("/pools")
-async def pools(principal: Caller, api: TheApi) -> Response:
+@permit(Action.VIEW_CLUSTER, CLUSTER)
+async def pools(api: TheApi) -> Response:
     return reply({"pools": [_pool(api, view) for view in api.services.cluster.pools_view()]})
 
 
 @router.get("/experiments/{id}/searcher")
+@permit(Action.VIEW_EXPERIMENTS, VISIBLE)
 async def searcher(id: RowId, visible: Visible, api: TheApi) -> Response:
     await api.reads.experiments.require_experiment(id, visible)
     view = await api.reads.searches.search(id, api.services.experiments.live(id))
@@ -65,6 +70,7 @@ async def searcher(id: RowId, visible: Visible, api: TheApi) -> Response:
 
 
 @router.get("/experiments/{id}/reasons")
+@permit(Action.VIEW_EXPERIMENTS, VISIBLE)
 async def reasons(id: RowId, visible: Visible, api: TheApi) -> Response:
     """Of every trial that waits; empty once the experiment is over."""
     await api.reads.experiments.require_experiment(id, visible)
@@ -76,7 +82,8 @@ async def reasons(id: RowId, visible: Visible, api: TheApi) -> Response:
 
 
 @router.get("/allocations/{id}/reason")
-async def allocation_reason(id: str, principal: Caller, api: TheApi) -> Response:
+@permit(Action.VIEW_CLUSTER, CLUSTER)
+async def allocation_reason(id: str, api: TheApi) -> Response:
     """Null if it does not wait."""
     api.services.allocations.state(id)
     return reply({"reason": reason(api.services.allocations.rm.explain(id))})

@@ -9,12 +9,14 @@ from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator
 
 from master.api.access import Visible
-from master.api.middleware import ApiRoute
 from master.api.paging import pagination
+from master.api.permits import VISIBLE, permit
 from master.api.replies import reply
 from master.api.request_models import Int32, Paging, RowId, word
+from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.api.workspaces.wire import project, workspace
+from master.auth.permissions import Action
 from master.store.paging import cut
 from master.store.tables import Project, Workspace
 
@@ -61,6 +63,7 @@ Filters = Annotated[ListNamed, Query()]
 
 
 @router.get("/api/v1/workspaces")
+@permit(Action.VIEW_WORKSPACES, VISIBLE)
 async def list_workspaces(query: Filters, visible: Visible, api: TheApi) -> Response:
     rows = [
         row
@@ -73,11 +76,13 @@ async def list_workspaces(query: Filters, visible: Visible, api: TheApi) -> Resp
 
 
 @router.get("/api/v1/workspaces/{id}")
+@permit(Action.VIEW_WORKSPACES, VISIBLE)
 async def get_workspace(id: RowId, visible: Visible, api: TheApi) -> Response:
     return reply({"workspace": workspace(await api.reads.workspaces.workspace(id, visible))})
 
 
 @router.get("/api/v1/workspaces/{id}/projects")
+@permit(Action.VIEW_WORKSPACES, VISIBLE)
 async def list_projects(id: RowId, query: Filters, visible: Visible, api: TheApi) -> Response:
     if id:
         await api.reads.workspaces.workspace(id, visible)
@@ -92,5 +97,6 @@ async def list_projects(id: RowId, query: Filters, visible: Visible, api: TheApi
 
 
 @router.get("/api/v1/projects/{id}")
+@permit(Action.VIEW_WORKSPACES, VISIBLE)
 async def get_project(id: RowId, visible: Visible, api: TheApi) -> Response:
     return reply({"project": project(await api.reads.workspaces.project(id, visible))})

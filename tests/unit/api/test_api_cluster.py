@@ -297,7 +297,10 @@ async def test_how_requests_may_be_written(world: ApiWorld) -> None:
     assert await world.refused(501, "GET", "/api/v1/no/such/thing") == "Not Implemented"
     await world.refused(501, "DELETE", "/api/v1/master")
     await world.refused(404, "GET", "/elsewhere")
-    await world.refused(400, "GET", "/api/v1/experiments/one")
+    for unknown in ("one", "search", "metrics", "1/nothing", "1/trials/x", "-"):
+        await world.refused(501, "GET", f"/api/v1/experiments/{unknown}")
+    await world.refused(501, "POST", "/api/v1/trials/metrics/kill")
+    await world.refused(501, "GET", "/api/v1/users/nobody")
     await world.refused(400, "GET", f"/api/v1/trials/{10**30}")
     assert "not valid JSON" in await world.refused(400, "POST", url, content=b"{")
 

@@ -230,9 +230,10 @@ async def test_only_owners_and_admins_end_a_command_and_no_task_changes_one(
         path = f"{URL}/no-such/{word}"
         body = {"priority": 7}
         assert "command 'no-such' not found" in await world.refused(404, "POST", path, body)
-    assert "is owner's" in await change("kill", other, 403)
+    assert "belongs to owner" in await change("kill", other, 403)
+    assert "belongs to owner" in await change("set_priority", other, 403)
     assert (await world.ok("GET", f"{URL}/{id_}", token=other))["command"]["username"] == "owner"
-    await world.ok("POST", f"{URL}/{id_}/set_priority", {"priority": 7}, token=other)
+    await world.ok("POST", f"{URL}/{id_}/set_priority", {"priority": 7})
     await world.ok("POST", f"{URL}/{id_}/kill")
     await live_of(world, id_).wait_until(lambda state: state.is_over)
     assert (await look(world, id_))["exitStatus"] == "killed: asked for by admin"

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import get_type_hints
 
 import httpx2
 import pytest
-from fastapi import FastAPI
-from fastapi.routing import APIRoute
-from starlette.routing import Route
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute, APIWebSocketRoute
 
-from master.api.application import PUBLIC
-from tests.fakes.api_world import ApiWorld
+from master.api.access import Caller, Visible
+from master.api.application import ROUTES
+from master.api.permits import IN_BODY, VISIBLE, permit_of
+from master.api.routing import ApiRoute, HotRoute
+from master.auth.permissions import RULES, Action
+from tests.fakes.api_world import SINGLE, ApiWorld
 
-OPEN = {"/info", "/api/v1/master", "/api/v1/auth/login", "/api/v1/openapi.json", "/agents"}
+OPEN = {"/info", "/api/v1/master", "/api/v1/auth/login", "/agents"}
+"""The only paths that answer without a token of a user or a task. Agents show their own."""
+DESCRIPTION = {"/api/v1/openapi.json"}
 
 
 def routes(app: FastAPI) -> Iterator[tuple[str, str]]:
@@ -23,13 +29,53 @@ def routes(app: FastAPI) -> Iterator[tuple[str, str]]:
             yield method.upper(), path
 
 
+def declared() -> Iterator[APIRoute | APIWebSocketRoute]:
+    for route in ROUTES:
+        assert isinstance(route, APIRoute | APIWebSocketRoute), route
+        yield route
+
+
+def test_every_route_declares_what_it_does_and_to_what() -> None:
+    public = set()
+    for route in declared():
+        declared_permit = permit_of(route.endpoint)
+        assert isinstance(route, ApiRoute | APIWebSocketRoute), route.path
+        if declared_permit.action is None:
+            public.add(route.path)
+    assert public == OPEN
+
+
+def test_every_action_has_a_rule_and_a_route() -> None:
+    assert set(RULES) == set(Action)
+    used = {permit_of(route.endpoint).action for route in declared()}
+    assert set(Action) - used == set()
+
+
+def test_routes_take_what_their_permit_leaves_to_them() -> None:
+    """Visibility, to hand to their queries; or the caller, to ask the rules about what the body names."""
+    for route in declared():
+        hints = get_type_hints(route.endpoint, include_extras=True)
+        where = permit_of(route.endpoint).where
+        assert (Visible in hints.values()) or where is not VISIBLE, route.path
+        assert (Caller in hints.values()) or where is not IN_BODY, route.path
+
+
+@pytest.mark.parametrize("route_class", [ApiRoute, HotRoute])
+def test_a_route_without_a_permit_cannot_be_made(route_class: type[ApiRoute]) -> None:
+    router = APIRouter(route_class=route_class)
+
+    async def forgotten() -> None: ...
+
+    with pytest.raises(TypeError, match="forgotten declares no permit"):
+        router.get("/api/v1/forgotten")(forgotten)
+
+
 async def test_every_route_but_the_open_ones_refuses_a_call_without_a_token(
     world: ApiWorld,
 ) -> None:
-    assert PUBLIC == OPEN
     seen = 0
     for method, path in routes(world.app):
-        if path in OPEN:
+        if path in OPEN | DESCRIPTION:
             continue
         seen += 1
         url = re.sub(r"\{[^}]*\}", "1", path)
@@ -40,24 +86,18 @@ async def test_every_route_but_the_open_ones_refuses_a_call_without_a_token(
     assert seen > 60
 
 
+async def test_a_body_is_not_read_before_its_sender_is_known(world: ApiWorld) -> None:
+    for path in ("/api/v1/users", "/api/v1/experiments", "/api/v1/trials/1/metrics"):
+        await world.refused(401, "POST", path, token="", content=b"{ no json")
+    await world.login("determined")
+    await world.refused(403, "POST", "/api/v1/users", content=b"{ no json")
+
+
 def test_no_route_hides_from_the_walk(world: ApiWorld) -> None:
     """The walk goes by the OpenAPI document: nothing may be served that is not in it."""
     described = {path for _, path in routes(world.app)}
-    served = set(_paths(world.app))
-    assert served - described <= {"/api/v1/openapi.json", "/agents"}
-
-
-def _paths(app: FastAPI) -> Iterator[str]:
-    def walk(items: list[object]) -> Iterator[str]:
-        for item in items:
-            if isinstance(item, APIRoute | Route):
-                yield item.path
-            for name in ("routes", "original_router"):
-                inner = getattr(item, name, None)
-                if inner is not None and not isinstance(item, APIRoute | Route):
-                    yield from walk(inner if isinstance(inner, list) else inner.routes)
-
-    yield from walk(list(app.routes))
+    served = {getattr(route, "path", repr(route)) for route in world.app.router.routes}
+    assert served - described == {"/agents"} | DESCRIPTION
 
 
 @pytest.mark.parametrize(
@@ -86,6 +126,9 @@ async def test_a_task_changes_only_its_own(world: ApiWorld) -> None:
     mine, other = await world.create(), await world.create()
     run, other_allocation = await world.run_of(mine), await world.run_of(other)
     other_trial = world.trial_id(other)
+    live = world.services.experiments.live(mine)
+    assert live is not None
+    job = live.state.job_id
     task = world.task_token(run)
     progress = {"progress": 0.5, "is_raw": True}
     await world.ok("POST", f"/api/v1/trials/{world.trial_id(mine)}/progress", progress, token=task)
@@ -112,9 +155,13 @@ async def test_a_task_changes_only_its_own(world: ApiWorld) -> None:
         ("POST", f"{theirs}/resources/x/daemon", None),
         ("GET", f"{theirs}/resources/x/rendezvous", None),
         ("POST", "/api/v1/task/logs", {"logs": [{"taskId": other_allocation.task_id, "log": "x"}]}),
+        ("POST", f"/api/v1/experiments/{other}/cancel", None),
+        ("POST", f"/api/v1/experiments/{other}/kill", None),
         ("POST", "/api/v1/experiments", {"config": "{}"}),
         ("POST", f"/api/v1/experiments/{mine}/pause", None),
-        ("POST", f"/api/v1/experiments/{mine}/kill", None),
+        ("POST", f"/api/v1/experiments/{mine}/activate", None),
+        ("POST", f"/api/v1/experiments/{mine}/archive", None),
+        ("POST", "/api/v1/job-queues", {"updates": [{"jobId": job, "priority": 1}]}),
         ("PATCH", f"/api/v1/experiments/{mine}", {"name": "x"}),
         ("POST", "/api/v1/users", {"user": {"username": "eve"}}),
         ("PATCH", "/api/v1/users/1", {"displayName": "x"}),
@@ -123,6 +170,54 @@ async def test_a_task_changes_only_its_own(world: ApiWorld) -> None:
         ("POST", "/api/v1/agents/node-1/slots/0/enable", None),
     ):
         await world.refused(403, method, path, body, token=task)
+
+
+@pytest.mark.parametrize("how", ["cancel", "kill"])
+async def test_a_task_may_end_its_own_experiment(world: ApiWorld, how: str) -> None:
+    await world.add_agent()
+    mine = await world.create()
+    token = world.task_token(await world.run_of(mine))
+    await world.ok("POST", f"/api/v1/experiments/{mine}/{how}", token=token)
+    live = world.services.experiments.live(mine)
+    assert live is not None
+    await live.wait_until(lambda state: state.phase.is_stopping or state.phase.is_terminal)
+
+
+async def test_only_the_owner_and_administrators_change_an_experiment(world: ApiWorld) -> None:
+    await world.add_agent()
+    experiment = await world.create()
+    trial = world.trial_id(experiment)
+    live = world.services.experiments.live(experiment)
+    assert live is not None
+    admin = world.token
+    stranger = await world.login("determined")
+    url = f"/api/v1/experiments/{experiment}"
+    progress = {"progress": 0.5, "isRaw": True}
+    for method, path, body in (
+        ("PATCH", url, {"name": "x"}),
+        ("PATCH", url, {"resources": {"priority": 1}}),
+        ("POST", f"{url}/pause", None),
+        ("POST", f"{url}/activate", None),
+        ("POST", f"{url}/cancel", None),
+        ("POST", f"{url}/kill", None),
+        ("POST", f"{url}/archive", None),
+        ("PUT", f"{url}/labels/x", None),
+        ("POST", f"/api/v1/trials/{trial}/kill", None),
+        ("POST", f"/api/v1/trials/{trial}/progress", progress),
+        ("POST", f"/api/v1/trials/{trial}/early_exit", {"reason": "x"}),
+        ("POST", f"/api/v1/runs/{trial}/metadata", {"metadata": {}}),
+        ("POST", "/api/v1/job-queues", {"updates": [{"jobId": live.state.job_id, "weight": 2}]}),
+    ):
+        message = await world.refused(403, method, path, body, token=stranger)
+        assert "belongs to admin: only they and administrators may change it" in message
+    await world.ok("GET", url, token=stranger)
+    await world.ok("GET", f"/api/v1/trials/{trial}", token=stranger)
+    own = (await world.ok("POST", "/api/v1/experiments", {"config": SINGLE, "activate": True}))[
+        "experiment"
+    ]["id"]
+    for token in (stranger, admin):
+        await world.ok("PATCH", f"/api/v1/experiments/{own}", {"name": "x"}, token=token)
+    await world.ok("POST", f"/api/v1/experiments/{own}/kill", token=stranger)
 
 
 async def test_a_task_may_delete_only_its_own_checkpoints(world: ApiWorld) -> None:

@@ -10,7 +10,7 @@ from argon2 import PasswordHasher
 from sqlalchemy import select
 
 from master.auth.passwords import Passwords, client_hash
-from master.auth.principal import Principal
+from master.auth.principal import Principal, TaskIdentity
 from master.auth.service import SESSION_LENGTH, AuthService
 from master.auth.throttle import FREE_FAILURES, LoginThrottled
 from master.store.store import Store
@@ -31,9 +31,9 @@ CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
 class LiveAllocations:
     def __init__(self) -> None:
-        self.owners: dict[str, tuple[int, str, str]] = {}
+        self.owners: dict[str, TaskIdentity] = {}
 
-    def owner_of(self, token_hash: str) -> tuple[int, str, str] | None:
+    def owner_of(self, token_hash: str) -> TaskIdentity | None:
         return self.owners.get(token_hash)
 
 
@@ -80,18 +80,18 @@ async def test_a_session_lasts_until_logout_or_seven_days(
 ) -> None:
     token, user = await auth.login("Admin ", "", is_hashed=True, loopback=True)
     assert user.last_auth_at == clock.now()
-    assert await auth.authenticate(token) == Principal(user_id=1, name="admin", admin=True)
+    assert auth.identify(token) == Principal(user_id=1, name="admin", admin=True)
     other = await login(auth, "determined")
     await auth.logout(other)
     with pytest.raises(Unauthenticated):
-        await auth.authenticate(other)
+        auth.identify(other)
     with pytest.raises(Unauthenticated):
         await auth.logout(other)
     clock.advance(SESSION_LENGTH.total_seconds() - 1)
-    await auth.authenticate(token)
+    auth.identify(token)
     clock.advance(1)
     with pytest.raises(Unauthenticated):
-        await auth.authenticate(token)
+        auth.identify(token)
 
 
 async def test_sessions_survive_a_restart_and_their_tokens_are_not_stored(
@@ -103,7 +103,7 @@ async def test_sessions_survive_a_restart_and_their_tokens_are_not_stored(
     assert row.token_hash == token_hash(token)
     again = service(memory_store, clock, seed=2)
     await again.load()
-    assert (await again.authenticate(token)).name == "admin"
+    assert (again.identify(token)).name == "admin"
 
 
 @pytest.mark.parametrize("password", ["", "wrong"])
@@ -133,9 +133,8 @@ async def test_a_login_needs_a_name(auth: AuthService) -> None:
 
 @pytest.mark.parametrize("token", ["", "x", "ä"])
 async def test_no_such_token(auth: AuthService, token: str) -> None:
-    for authenticate in (auth.authenticate, auth.authenticate_allocation):
-        with pytest.raises(Unauthenticated):
-            await authenticate(token)
+    with pytest.raises(Unauthenticated):
+        auth.identify(token)
 
 
 async def test_guessing_is_slowed_down(auth: AuthService, clock: ManualClock) -> None:
@@ -154,31 +153,34 @@ async def test_guessing_is_slowed_down(auth: AuthService, clock: ManualClock) ->
 
 async def test_an_allocation_token_acts_for_its_owner_while_it_lives(auth: AuthService) -> None:
     live = LiveAllocations()
-    live.owners[token_hash("secret")] = (2, "1.abc.1", "1.abc")
+    live.owners[token_hash("secret")] = TaskIdentity(2, "1.abc.1", "1.abc", 1)
     with pytest.raises(Unauthenticated):
-        await auth.authenticate_allocation("secret")
+        auth.identify("secret")
     auth.register_allocation_tokens(live)
-    assert await auth.authenticate_allocation("secret") == Principal(
-        user_id=2, name="determined", admin=False, allocation_id="1.abc.1", task_id="1.abc"
+    assert auth.identify("secret") == Principal(
+        user_id=2,
+        name="determined",
+        admin=False,
+        allocation_id="1.abc.1",
+        task_id="1.abc",
+        experiment_id=1,
     )
-    with pytest.raises(Unauthenticated):
-        await auth.authenticate("secret")
     with pytest.raises(InvalidArgument):
         await auth.logout("secret")
     await auth.set_active(2, False)
     with pytest.raises(PermissionDenied):
-        await auth.authenticate_allocation("secret")
+        auth.identify("secret")
     live.owners.clear()
     with pytest.raises(Unauthenticated):
-        await auth.authenticate_allocation("secret")
+        auth.identify("secret")
 
 
 async def test_a_new_password_ends_the_sessions_of_that_user(auth: AuthService) -> None:
     admin, determined = await login(auth), await login(auth, "determined")
     await auth.change_password(2, client_hash("new"), is_hashed=True)
     with pytest.raises(Unauthenticated):
-        await auth.authenticate(determined)
-    await auth.authenticate(admin)
+        auth.identify(determined)
+    auth.identify(admin)
     with pytest.raises(Unauthenticated):
         await login(auth, "determined")
     assert await login(auth, "determined", "new")
@@ -188,7 +190,7 @@ async def test_an_inactive_user_is_out_until_active_again(auth: AuthService) -> 
     token = await login(auth, "determined")
     await auth.set_active(2, False)
     with pytest.raises(Unauthenticated):
-        await auth.authenticate(token)
+        auth.identify(token)
     with pytest.raises(PermissionDenied, match="user is not active"):
         await login(auth, "determined")
     await auth.set_active(2, True)
@@ -268,7 +270,7 @@ async def test_a_failed_commit_changes_nothing_in_memory(
         with pytest.raises(StoreUnavailable):
             await change
     assert auth.users() == before
-    await auth.authenticate(token)
+    auth.identify(token)
 
 
 async def test_expired_sessions_are_removed(
@@ -282,7 +284,7 @@ async def test_expired_sessions_are_removed(
     assert await auth.remove_expired_sessions() == 2
     assert await auth.remove_expired_sessions() == 0
     assert len(await memory_store.read(select(UserSession))) == 1
-    await auth.authenticate(fresh)
+    auth.identify(fresh)
 
 
 def test_a_password_hash_is_not_printed(clock: ManualClock) -> None:

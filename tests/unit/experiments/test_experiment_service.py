@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import func, select
 
 from master.allocations.machine import AllocationPhase
+from master.auth.principal import TaskIdentity
 from master.experiments.metrics import Report
 from master.experiments.state import Phase
 from master.store import tables
@@ -134,7 +135,7 @@ async def test_a_token_dies_with_the_commit_that_ends_its_run(cluster: ScriptedC
     await cluster.report(ContainerPhase.RUNNING)
     run, token = cluster.run, cluster.mint.hash(cluster.run.id)
     owner = cluster.allocations.owner_of(token)
-    assert owner == (1, run.id, run.task_id)
+    assert owner == TaskIdentity(1, run.id, run.task_id, experiment_id=1)
     cluster.rm.kills_may_go.clear()
     lost = Lost(allocation_id=run.id, reason="agent a0 is gone")
     losing = asyncio.create_task(cluster.allocations.handle(lost))

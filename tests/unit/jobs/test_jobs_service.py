@@ -18,14 +18,18 @@ from jobs_queue_world import (
     facts,
 )
 
+from master.auth.principal import Principal
 from master.core.jobs import JobType, SetMaxSlots, SetPool, SetPriority, SetWeight
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.types import SchedulerSettings
+from master.core.visibility import EVERYTHING, Visibility
 from master.jobs.changes import JobUpdate, UpdatesFailed
 from master.jobs.service import MAX_EXPLAINED, JobService
 from master.store.store import Store
 from rm_backends.views import QueueEntry
-from windlass.base.errors import Conflict, InvalidArgument, LeaseLost, NotFound
+from windlass.base.errors import Conflict, InvalidArgument, LeaseLost, NotFound, PermissionDenied
+
+ADMIN = Principal(user_id=1, name="admin", admin=True)
 
 
 @pytest.fixture
@@ -43,7 +47,7 @@ def service(cluster: MemoryCluster, memory_store: Store) -> JobService:
 
 
 def order(service: JobService, pool: str = "gpu") -> list[str]:
-    return [job.facts.job_id for job in service.queue(pool)]
+    return [job.facts.job_id for job in service.queue(pool, EVERYTHING)]
 
 
 def requeue(cluster: MemoryCluster) -> None:
@@ -52,13 +56,13 @@ def requeue(cluster: MemoryCluster) -> None:
 
 
 def test_a_job_is_found_by_how_its_id_begins(service: JobService) -> None:
-    assert service.find("ab").job_id == "ab"
-    assert service.find("c").job_id == "c"
+    assert service.find("ab", EVERYTHING).job_id == "ab"
+    assert service.find("c", EVERYTHING).job_id == "c"
     with pytest.raises(Conflict, match="2 jobs have ids that begin with 'a': write more of aa, ab"):
-        service.find("a")
+        service.find("a", EVERYTHING)
     for word in ("x", ""):
         with pytest.raises(NotFound):
-            service.find(word)
+            service.find(word, EVERYTHING)
 
 
 def test_only_jobs_that_ask_for_something_are_in_the_queue(
@@ -72,7 +76,7 @@ def test_only_jobs_that_ask_for_something_are_in_the_queue(
     assert found is not None
     assert found.jobs_ahead == 1
     with pytest.raises(NotFound, match="resource pool 'nowhere'"):
-        service.queue("nowhere")
+        service.queue("nowhere", EVERYTHING)
 
 
 async def test_moves_go_through_all_jobs_of_the_pool(
@@ -127,7 +131,8 @@ async def test_every_update_of_a_batch_is_tried_and_each_failure_names_its_job(
                 JobUpdate(job_id="cmd", resource_pool="shared"),
                 JobUpdate(job_id="d", weight=2.5),
                 JobUpdate(job_id="c", resource_pool="shared"),
-            ]
+            ],
+            by=ADMIN,
         )
     message = failed.value.message
     assert message.startswith("6 of 9 updates failed: job nobody: job 'nobody' not found; job ab: ")
@@ -140,18 +145,47 @@ async def test_every_update_of_a_batch_is_tried_and_each_failure_names_its_job(
     assert not cluster.jobs["cmd"].changes
 
 
+async def test_only_the_owner_and_administrators_change_a_job(
+    service: JobService, cluster: MemoryCluster
+) -> None:
+    owner = cluster.jobs["aa"].facts.owner_id
+    mine = Principal(user_id=owner, name="owner", admin=False)
+    other = Principal(user_id=owner + 1, name="other", admin=False)
+    task = Principal(user_id=owner, name="owner", admin=True, allocation_id="t.1", task_id="t")
+    update = [JobUpdate(job_id="aa", priority=7)]
+    for refused in (other, task):
+        with pytest.raises(PermissionDenied):
+            await service.update_all(update, by=refused)
+    assert not cluster.jobs["aa"].changes
+    for permitted in (mine, ADMIN):
+        await service.update_all(update, by=permitted)
+    assert cluster.jobs["aa"].changes == [SetPriority(7), SetPriority(7)]
+
+
+def test_jobs_of_other_workspaces_are_not_there(
+    service: JobService, cluster: MemoryCluster
+) -> None:
+    here = Visibility(frozenset({cluster.jobs["aa"].facts.workspace_id}))
+    elsewhere = Visibility(frozenset({1000}))
+    assert service.queue("gpu", here) == service.queue("gpu", EVERYTHING)
+    assert service.queue("gpu", elsewhere) == []
+    assert service.find("aa", here).job_id == "aa"
+    with pytest.raises(NotFound):
+        service.find("aa", elsewhere)
+
+
 async def test_failures_that_agree_keep_their_code_and_one_alone_its_error(
     service: JobService, cluster: MemoryCluster
 ) -> None:
     missing = [JobUpdate(job_id="x", priority=1), JobUpdate(job_id="y", priority=1)]
     with pytest.raises(UpdatesFailed) as failed:
-        await service.update_all(missing)
+        await service.update_all(missing, by=ADMIN)
     assert failed.value.code == NotFound.code
     with pytest.raises(NotFound):
-        await service.update_all(missing[:1])
+        await service.update_all(missing[:1], by=ADMIN)
     cluster.jobs["aa"].broken = LeaseLost("another master leads")
     with pytest.raises(LeaseLost):
-        await service.update_all([JobUpdate(job_id="aa", priority=1), *missing])
+        await service.update_all([JobUpdate(job_id="aa", priority=1), *missing], by=ADMIN)
 
 
 async def test_limits_are_changed_too(service: JobService, cluster: MemoryCluster) -> None:
@@ -243,7 +277,7 @@ def test_one_job_is_told_as_in_the_whole_queue(
         entry(facts("nobody", -60, priority=1), 2),
     ]
     service = cluster.service(memory_store)
-    whole = service.queue("gpu")
+    whole = service.queue("gpu", EVERYTHING)
     assert len(whole) == 5
     assert [service.in_queue(job.facts.job_id) for job in whole] == whole
 

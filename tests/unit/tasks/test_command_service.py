@@ -14,6 +14,7 @@ import orjson
 import pytest
 from sqlalchemy import func, select
 
+from master.auth.principal import TaskIdentity
 from master.core.expconf.command import CommandConfig, complete_command
 from master.core.jobs import JobType, SetPlace, SetPriority
 from master.core.visibility import EVERYTHING
@@ -180,7 +181,7 @@ async def test_what_a_task_is_given(cluster: ScriptedCluster, tmp_path: Path) ->
 async def test_a_command_from_its_grant_to_its_end(cluster: ScriptedCluster) -> None:
     live = await start(cluster)
     token = cluster.mint.hash(run_id(live))
-    assert cluster.allocations.owner_of(token) == (OWNER, run_id(live), live.state.id)
+    assert cluster.allocations.owner_of(token) == TaskIdentity(OWNER, run_id(live), live.state.id)
     ended = asyncio.create_task(live.wait_until(lambda state: state.is_over))
     await exit_with(cluster, live, 3)
     assert (await ended).exit_status == "task failed with exit code 3"

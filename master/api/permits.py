@@ -1,0 +1,151 @@
+"""What each route is for and what it is about, said beside the route:
+
+    @router.post("/api/v1/experiments/{id}/kill")
+    @permit(Action.END_EXPERIMENT, experiment("id"))
+    async def kill(...)
+
+`Guard` asks the rules before anything of the request's body is read. A route that says nothing cannot be made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import structlog
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from master.api import targets
+from master.api.access import require, token_in
+from master.api.request_models import MAX_ID
+from master.api.services import Api
+from master.auth.permissions import CLUSTER as THE_CLUSTER
+from master.auth.permissions import Action, Target, visibility
+from master.auth.principal import Principal
+from windlass.base.errors import InvalidArgument
+
+log = structlog.get_logger(__name__)
+F = TypeVar("F", bound=Callable[..., Any])
+Find = Callable[[Api, Mapping[str, str], Principal], Awaitable[Target]]
+_READS = frozenset({"GET", "HEAD"})
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What a route is about. Without `find` there is nothing to look up before the route runs."""
+
+    text: str
+    find: Find | None = None
+
+
+CLUSTER = Where("the cluster")
+VISIBLE = Where("what its reader may see")
+"""The route hands its `Visibility` to every query."""
+OWN = Where("the caller")
+IN_BODY = Where("what its body names")
+"""The route calls `access.require` with each target, once it has read them."""
+ANYBODY = Where("everybody, without a token")
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    action: Action | None
+    """None: needs no caller."""
+    where: Where
+
+
+def permit(action: Action, where: Where) -> Callable[[F], F]:
+    """Declare what a route does, and to what."""
+    return _declare(Permit(action, where))
+
+
+def public(route: F) -> F:
+    """Declare that a route answers everybody, even without a token."""
+    return _declare(Permit(None, ANYBODY))(route)
+
+
+def _declare(declared: Permit) -> Callable[[F], F]:
+    def decorate(route: F) -> F:
+        route.__dict__["permit"] = declared
+        return route
+
+    return decorate
+
+
+def permit_of(route: Callable[..., Any]) -> Permit:
+    """Raises TypeError for a route that declares none."""
+    declared = route.__dict__.get("permit")
+    if not isinstance(declared, Permit):
+        raise TypeError(f"{route.__module__}.{route.__qualname__} declares no permit")
+    return declared
+
+
+def experiment(parameter: str) -> Where:
+    async def find(api: Api, path: Mapping[str, str], by: Principal) -> Target:
+        return await targets.experiment_target(api, _row_id(path, parameter))
+
+    return Where(f"experiment {{{parameter}}}", find)
+
+
+def trial(parameter: str) -> Where:
+    async def find(api: Api, path: Mapping[str, str], by: Principal) -> Target:
+        return await targets.trial_target(api, _row_id(path, parameter))
+
+    return Where(f"trial {{{parameter}}}", find)
+
+
+def allocation(parameter: str) -> Where:
+    async def find(api: Api, path: Mapping[str, str], by: Principal) -> Target:
+        return await targets.allocation_target(api, path[parameter])
+
+    return Where(f"allocation {{{parameter}}}", find)
+
+
+def command(parameter: str) -> Where:
+    async def find(api: Api, path: Mapping[str, str], by: Principal) -> Target:
+        return await targets.command_target(api, path[parameter])
+
+    return Where(f"command {{{parameter}}}", find)
+
+
+def user(parameter: str) -> Where:
+    async def find(api: Api, path: Mapping[str, str], by: Principal) -> Target:
+        return await targets.user_target(api, _row_id(path, parameter))
+
+    return Where(f"user {{{parameter}}}", find)
+
+
+def _row_id(path: Mapping[str, str], parameter: str) -> int:
+    try:
+        id_ = int(path[parameter])
+    except ValueError:
+        id_ = -1
+    if not 0 <= id_ <= MAX_ID:
+        raise InvalidArgument(f"{parameter}: must be a number from 0 to {MAX_ID}")
+    return id_
+
+
+class Guard:
+    """ASGI: who calls, and may they? Then the route, which finds both in the scope."""
+
+    def __init__(self, declared: Permit, app: ASGIApp) -> None:
+        self._permit = declared
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        action = self._permit.action
+        if action is None:
+            await self._app(scope, receive, send)
+            return
+        api = cast("Api", scope["app"].state.api)
+        principal = api.services.auth.identify(token_in(scope["headers"]))
+        find = self._permit.where.find
+        target = await find(api, scope["path_params"], principal) if find else THE_CLUSTER
+        if self._permit.where is not IN_BODY:
+            require(api, principal, action, target)
+        if scope["method"] not in _READS and action is not Action.REPORT:
+            log.info("request", action=str(action), target=str(target), by=principal.name)
+        scope["principal"] = principal
+        scope["visibility"] = visibility(principal, action)
+        await self._app(scope, receive, send)

@@ -1,0 +1,79 @@
+"""From an id to the target that rules are asked of: from memory for what lives, else by a query."""
+
+from __future__ import annotations
+
+from master.api.services import Api
+from master.auth.permissions import Target
+from master.auth.principal import Principal
+
+
+async def experiment_target(api: Api, experiment_id: int) -> Target:
+    live = api.services.experiments.live(experiment_id)
+    if live is None:
+        return await api.owners.experiment(experiment_id)
+    return Target(
+        kind="experiment",
+        id=experiment_id,
+        owner_id=live.state.owner_id,
+        workspace_id=live.workspace_id,
+        experiment_id=experiment_id,
+    )
+
+
+async def trial_target(api: Api, trial_id: int) -> Target:
+    live = api.services.experiments.live_of_trial(trial_id)
+    if live is None:
+        return await api.owners.trial(trial_id)
+    return Target(
+        kind="trial",
+        id=trial_id,
+        owner_id=live.state.owner_id,
+        workspace_id=live.workspace_id,
+        experiment_id=live.state.id,
+        task_id=live.trial(trial_id).task_id,
+    )
+
+
+async def allocation_target(api: Api, allocation_id: str) -> Target:
+    task = api.services.allocations.identity(allocation_id)
+    if task is None:
+        return await api.owners.allocation(allocation_id)
+    return Target(
+        kind="allocation",
+        id=allocation_id,
+        owner_id=task.user_id,
+        experiment_id=task.experiment_id,
+        task_id=task.task_id,
+        allocation_id=allocation_id,
+    )
+
+
+async def task_target(api: Api, task_id: str, by: Principal) -> Target:
+    if by.task_id != task_id:
+        return await api.owners.task(task_id)
+    # Its token says that it lives, and all that rules ask: the hot path has no query.
+    return Target(
+        kind="task",
+        id=task_id,
+        owner_id=by.user_id,
+        experiment_id=by.experiment_id,
+        task_id=task_id,
+    )
+
+
+async def command_target(api: Api, command_id: str) -> Target:
+    live = api.services.commands.live(command_id)
+    if live is None:
+        return await api.owners.command(command_id)
+    return Target(
+        kind="command",
+        id=command_id,
+        owner_id=live.state.owner_id,
+        workspace_id=live.state.workspace_id,
+        task_id=command_id,
+    )
+
+
+async def user_target(api: Api, user_id: int) -> Target:
+    api.services.auth.user(user_id)
+    return Target(kind="user", id=user_id, owner_id=user_id)

@@ -1,0 +1,157 @@
+"""Who may do what: every rule of the cluster in one table, and the pure functions that read it.
+
+A user may see all and change what is theirs; an administrator may change everything. A task acts for the user who owns
+it, but changes only what is its own, and it may end its own experiment. Workspaces and roles will change what is in
+this module, not the routes: each of them names its action and finds its target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
+
+from master.auth.principal import Principal
+from master.core.visibility import EVERYTHING, Visibility
+
+
+class Action(StrEnum):
+    """What somebody wants to do. As fine as the permissions of the published roles need it."""
+
+    VIEW_CLUSTER = "view cluster"
+    VIEW_USERS = "view users"
+    VIEW_WORKSPACES = "view workspaces"
+    VIEW_EXPERIMENTS = "view experiments"
+    VIEW_ARTIFACTS = "view experiment artifacts"
+    """Trials, metrics, checkpoints, logs, model definitions."""
+    VIEW_COMMANDS = "view commands"
+    VIEW_JOBS = "view jobs"
+    VIEW_MASTER_CONFIG = "view master config"
+    CREATE_EXPERIMENT = "create experiment"
+    UPDATE_EXPERIMENT = "update experiment"
+    UPDATE_METADATA = "update experiment metadata"
+    END_EXPERIMENT = "end experiment"
+    """Cancel or kill it."""
+    DELETE_EXPERIMENT = "delete experiment"
+    """Or files of it."""
+    REPORT = "report"
+    """What a task tells and asks: metrics, progress, checkpoints, logs, rendezvous, signals."""
+    CREATE_COMMAND = "create command"
+    UPDATE_COMMAND = "update command"
+    UPDATE_JOB = "update job"
+    UPDATE_AGENTS = "update agents"
+    UPDATE_USER = "update user"
+    ADMINISTRATE_USERS = "administrate users"
+    USE_SESSION = "use session"
+    """Ask who one is, and log out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What an action is done to, as far as rules ask. The default is the cluster as such."""
+
+    kind: str = "cluster"
+    id: str | int = ""
+    owner_id: int | None = None
+    workspace_id: int | None = None
+    experiment_id: int | None = None
+    task_id: str | None = None
+    allocation_id: str | None = None
+    """Set when the target is one allocation: others of the same task may not act on it."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id}".rstrip()
+
+
+CLUSTER = Target()
+
+
+class Users(Enum):
+    ALL = auto()
+    OWNER = auto()
+    """And administrators."""
+    ADMINS = auto()
+
+
+class Tasks(Enum):
+    ALL = auto()
+    NONE = auto()
+    ITSELF = auto()
+    """The task, or its allocation, is the target."""
+    EXPERIMENT = auto()
+    """The target is the experiment that the task is part of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    users: Users
+    tasks: Tasks
+
+
+_READ = Rule(Users.ALL, Tasks.ALL)
+RULES: Mapping[Action, Rule] = {
+    Action.VIEW_CLUSTER: _READ,
+    Action.VIEW_USERS: _READ,
+    Action.VIEW_WORKSPACES: _READ,
+    Action.VIEW_EXPERIMENTS: _READ,
+    Action.VIEW_ARTIFACTS: _READ,
+    Action.VIEW_COMMANDS: _READ,
+    Action.VIEW_JOBS: _READ,
+    Action.VIEW_MASTER_CONFIG: Rule(Users.ADMINS, Tasks.NONE),
+    Action.CREATE_EXPERIMENT: Rule(Users.ALL, Tasks.NONE),
+    Action.UPDATE_EXPERIMENT: Rule(Users.OWNER, Tasks.NONE),
+    Action.UPDATE_METADATA: Rule(Users.OWNER, Tasks.NONE),
+    Action.END_EXPERIMENT: Rule(Users.OWNER, Tasks.EXPERIMENT),
+    Action.DELETE_EXPERIMENT: Rule(Users.OWNER, Tasks.NONE),
+    Action.REPORT: Rule(Users.OWNER, Tasks.ITSELF),
+    Action.CREATE_COMMAND: Rule(Users.ALL, Tasks.NONE),
+    Action.UPDATE_COMMAND: Rule(Users.OWNER, Tasks.NONE),
+    Action.UPDATE_JOB: Rule(Users.OWNER, Tasks.NONE),
+    Action.UPDATE_AGENTS: Rule(Users.ADMINS, Tasks.NONE),
+    Action.UPDATE_USER: Rule(Users.OWNER, Tasks.NONE),
+    Action.ADMINISTRATE_USERS: Rule(Users.ADMINS, Tasks.NONE),
+    Action.USE_SESSION: _READ,
+}
+
+
+def allowed(principal: Principal, action: Action, target: Target = CLUSTER) -> bool:
+    """Whether `principal` may do `action` to `target`."""
+    rule = RULES[action]
+    if principal.task_id is not None:
+        return _task_may(principal, rule.tasks, target)
+    match rule.users:
+        case Users.ALL:
+            return True
+        case Users.OWNER:
+            return principal.admin or target.owner_id == principal.user_id
+        case Users.ADMINS:
+            return principal.admin
+
+
+def _task_may(principal: Principal, rule: Tasks, target: Target) -> bool:
+    match rule:
+        case Tasks.ALL:
+            return True
+        case Tasks.NONE:
+            return False
+        case Tasks.ITSELF if target.allocation_id is not None:
+            return target.allocation_id == principal.allocation_id
+        case Tasks.ITSELF:
+            return target.task_id is not None and target.task_id == principal.task_id
+        case Tasks.EXPERIMENT:
+            mine = principal.experiment_id
+            return mine is not None and target.experiment_id == mine
+
+
+def refusal(principal: Principal, action: Action, target: Target, owner: str = "") -> str:
+    """Why not, in one line. `owner` is the name of the target's owner, if it has one."""
+    if principal.task_id is not None:
+        return f"a task may change only what is its own, and this is {target}"
+    if RULES[action].users is Users.OWNER and owner and target.kind != "user":
+        return f"{target} belongs to {owner}: only they and administrators may change it"
+    return "user does not have permission"
+
+
+def visibility(principal: Principal, action: Action) -> Visibility:
+    """What `principal` may see by `action`."""
+    return EVERYTHING

@@ -225,6 +225,7 @@ class Master:
             default_compute_pool=config.default_compute_pool,
             default_aux_pool=config.default_aux_pool,
             launch_error=config.launch_error,
+            max_lost_runs=config.max_lost_runs,
         )
 
     def _cluster_tasks(self) -> ClusterTasks:

@@ -19,6 +19,8 @@ class ClusterPolicy:
     """None: whoever submits work without slots names its pool."""
     launch_error: bool = True
     """Refuse what could never run; false: accept it with a warning."""
+    max_lost_runs: int = 10
+    """How often a trial may lose its machine without a new checkpoint. More than that is not bad luck."""
 
     def pool_of(self, wanted: str, *, aux: bool, what: str) -> str:
         """The pool `wanted`, or the default one of work with slots or without (`aux`).

@@ -17,6 +17,7 @@ from master.core.searcher.search import Search
 from master.experiments import machine, resources
 from master.experiments.admission import Admission
 from master.experiments.deadlines import Deadlines
+from master.experiments.event_log import log_committed
 from master.experiments.persistence import changes
 from master.experiments.scheduler_hints import SchedulerHints
 from master.experiments.state import ExperimentState, TrialState, request_id_of
@@ -43,6 +44,7 @@ class LiveParts:
     admission: Admission
     specs: TaskSpecs
     task_log: TaskLog
+    max_lost_runs: int
 
 
 class LiveExperiment(Root[ExperimentState, Env, Step]):
@@ -68,6 +70,7 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
         self.subscribe(self._note_trials)
         self.subscribe(TaskMessages(parts.task_log, self).committed)
         self.subscribe(self._hints.committed)
+        self.subscribe(log_committed)
 
     @property
     def id(self) -> int:
@@ -92,6 +95,7 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
             search=self.search,
             next_trial_id=lambda: store.next_id(tables.Trial),
             next_metric_id=lambda: store.next_id(tables.Metric),
+            max_lost_runs=self._parts.max_lost_runs,
         )
 
     def rows(self, transitions: Sequence[Transition[ExperimentState, Step]]) -> UnitOfWork:

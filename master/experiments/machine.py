@@ -143,7 +143,15 @@ def checkpoint_reported(
     builder = StepBuilder(state, env)
     trial = state.trials[request_id]
     if trial.latest_checkpoint is None or steps >= trial.latest_checkpoint_steps:
-        builder.put(replace(trial, latest_checkpoint=uuid, latest_checkpoint_steps=steps))
+        lost_runs = trial.lost_runs if uuid == trial.latest_checkpoint else 0
+        builder.put(
+            replace(
+                trial,
+                latest_checkpoint=uuid,
+                latest_checkpoint_steps=steps,
+                lost_runs=lost_runs,
+            )
+        )
     return builder.done()
 
 

@@ -64,6 +64,7 @@ class ExperimentService:
             admission=self._admission,
             specs=specs,
             task_log=task_log,
+            max_lost_runs=policy.max_lost_runs,
         )
         self.roots = LiveExperiments(allocations=allocations, clock=clock)
 

@@ -21,6 +21,8 @@ class Env:
     search: Search
     next_trial_id: Callable[[], int]
     next_metric_id: Callable[[], int]
+    max_lost_runs: int = 10
+    """See `ClusterPolicy`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from master.allocations import machine as allocation_machine
 from master.allocations.backoff import MAX_ABORTS, backoff_after
-from master.allocations.machine import AllocationState, OutcomeKind
+from master.allocations.machine import AllocationState, Outcome, OutcomeKind
 from master.core.searcher.metrics import missing_metric
 from master.core.searcher.types import (
     Create,
@@ -45,13 +45,7 @@ def allocation_ended(builder: StepBuilder, request_id: str) -> None:
     elif trial.early_exit is not None:
         close_trial(builder, trial, Phase.COMPLETED, outcome.error)
     elif outcome.kind is OutcomeKind.TRANSIENT:
-        aborts = trial.aborts + 1 if allocation.never_ran else 0
-        if aborts > MAX_ABORTS:
-            error = f"its allocations could not be started {aborts} times in a row: {outcome.error}"
-            close_trial(builder, trial, Phase.ERROR, error)
-        else:
-            not_before = builder.env.now + backoff_after(aborts) if aborts else None
-            builder.put(replace(trial, aborts=aborts, not_before=not_before))
+        _run_again(builder, trial, allocation, outcome)
     elif failed:
         if trial.restarts >= builder.state.settings.max_restarts:
             close_trial(
@@ -62,6 +56,25 @@ def allocation_ended(builder: StepBuilder, request_id: str) -> None:
     elif outcome.kind is OutcomeKind.FINISHED:
         close_trial(builder, trial, Phase.COMPLETED, "")
     # Preempted, killed or withdrawn: it runs again when its experiment is active.
+
+
+def _run_again(
+    builder: StepBuilder, trial: TrialState, allocation: AllocationState, outcome: Outcome
+) -> None:
+    """It was not the trial's fault; but what never starts, or never gets on, fails some time."""
+    aborts = trial.aborts + 1 if allocation.never_ran else 0
+    lost_runs = trial.lost_runs + (not aborts)
+    if aborts > MAX_ABORTS:
+        error = f"its allocations could not be started {aborts} times in a row: {outcome.error}"
+    elif lost_runs > builder.env.max_lost_runs:
+        error = (
+            f"its allocations were lost {lost_runs} times without a new checkpoint: {outcome.error}"
+        )
+    else:
+        not_before = builder.env.now + backoff_after(aborts) if aborts else None
+        builder.put(replace(trial, aborts=aborts, lost_runs=lost_runs, not_before=not_before))
+        return
+    close_trial(builder, replace(trial, lost_runs=lost_runs), Phase.ERROR, error)
 
 
 def close_trial(builder: StepBuilder, trial: TrialState, phase: Phase, error: str) -> None:

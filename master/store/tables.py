@@ -170,6 +170,8 @@ class Trial(SQLModel, table=True):
     seed: Mapped[int] = Field(sa_column=Column(BigInteger, nullable=False))
     restarts: Mapped[int] = Field(default=0)
     aborts: Mapped[int] = Field(default=0)
+    lost_runs: Mapped[int] = Field(default=0)
+    """Since the last new checkpoint."""
     run_id: Mapped[int] = Field(default=0)
     """Number of the current or last run (allocation); 0 before the first."""
     progress: Mapped[float] = Field(default=0.0)

@@ -54,6 +54,7 @@ class PureExperiment:
         """Request ids."""
         self.deadlines = Deadlines()
         self.now = START
+        self.max_lost_runs = 10
         self.log: list[LoggedEvent] = []
         self.effects: list[allocation.Effect] = []
         self.state = ExperimentState(
@@ -89,6 +90,7 @@ class PureExperiment:
             search=self.search,
             next_trial_id=lambda: next(self._ids),
             next_metric_id=lambda: next(self._metric_ids),
+            max_lost_runs=self.max_lost_runs,
         )
 
     def tick(self) -> list[allocation.Effect]:

@@ -83,6 +83,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
             read_by("master/config/sections.py:*", "url user password host port name ssl_mode"),
         ),
         "launch_error": "master/experiments:launch_error",
+        "max_lost_runs": "master/experiments:max_lost_runs",
         "feature_switches": "master/api:feature_switches",
         "reserved_ports": "master:reserved_ports",
         **below("checkpoint_storage", STORAGE),

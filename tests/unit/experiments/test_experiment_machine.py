@@ -61,6 +61,43 @@ def test_a_lost_agent_does_not_count() -> None:
     assert world.run_of().run_id == 2
 
 
+def lose(world: PureExperiment) -> None:
+    world.start()
+    world.exit(code=None, failure=FailureKind.AGENT_FAILED, message="spot machine gone")
+
+
+def checkpoint(world: PureExperiment, uuid: str, steps: int) -> None:
+    name = world.trial().request_id
+    world.do(lambda s, e: machine.checkpoint_reported(s, e, name, uuid, steps))
+
+
+def test_a_trial_that_is_lost_again_and_again_without_a_checkpoint_fails() -> None:
+    world = PureExperiment(max_restarts=0)
+    world.max_lost_runs = 2
+    for _ in range(2):
+        lose(world)
+        assert world.trial().phase is Phase.ACTIVE
+    lose(world)
+    assert world.state.phase is Phase.ERROR
+    assert world.trial().error.startswith(
+        "its allocations were lost 3 times without a new checkpoint: "
+    )
+    assert world.trial().restarts == 0
+
+
+def test_a_new_checkpoint_forgives_the_losses_before_it_and_the_same_one_does_not() -> None:
+    world = PureExperiment(max_restarts=0)
+    world.max_lost_runs = 1
+    for number in range(4):
+        lose(world)
+        checkpoint(world, f"uuid-{number}", number)
+    assert world.trial().phase is Phase.ACTIVE
+    lose(world)
+    checkpoint(world, "uuid-3", 3)
+    lose(world)
+    assert world.trial().phase is Phase.ERROR
+
+
 def test_runs_that_cannot_even_start_end_the_trial_at_last() -> None:
     world = PureExperiment()
     for _ in range(MAX_ABORTS + 1):

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+import structlog
+import structlog.testing
 from sqlalchemy import func, select
 
 from master.allocations.machine import AllocationPhase
@@ -155,6 +157,38 @@ async def test_reports_of_an_earlier_run_are_refused(cluster: ScriptedCluster) -
     with pytest.raises(InvalidArgument, match=r"invalid run id, 1 \(reported\) != 2"):
         await cluster.reports.metrics(report(cluster, 1, steps=2, loss=0.5))
     assert await rows(cluster, tables.Metric) == 1
+
+
+async def test_losses_are_counted_over_restarts(tmp_path: Path, clock: ManualClock) -> None:
+    for life_number in range(11):
+        async with life(tmp_path, clock) as cluster:
+            if not life_number:
+                await cluster.create(SINGLE)
+            assert cluster.trial.lost_runs == life_number
+            await cluster.grant()
+            await cluster.report(RUNNING)
+            lost = Lost(allocation_id=cluster.run.id, reason="agent a0 is gone")
+            with structlog.testing.capture_logs() as logs:
+                await cluster.allocations.handle(lost)
+            over = cluster.only.state.phase.is_terminal
+    assert over
+    told = [(entry["event"], entry.get("state"), entry["error"]) for entry in logs]
+    why = "its allocations were lost 11 times without a new checkpoint: agent a0 is gone"
+    assert told == [
+        ("trial failed", None, why),
+        ("experiment ended", "ERROR", "every trial of the search failed"),
+    ]
+
+
+async def test_the_masters_log_tells_of_experiments(cluster: ScriptedCluster) -> None:
+    with structlog.testing.capture_logs() as logs:
+        live = await cluster.create(SINGLE)
+        await cluster.experiments.kill(live.state.id)
+    assert [(entry["event"], entry["experiment"], entry["log_level"]) for entry in logs] == [
+        ("experiment created", live.state.id, "info"),
+        ("experiment ended", live.state.id, "info"),
+    ]
+    assert logs[1]["state"] == "CANCELED"
 
 
 async def test_a_trial_given_up_while_it_waits_ends(cluster: ScriptedCluster) -> None:

@@ -78,8 +78,8 @@ class CommandResources(Section):
     """1 (most important) to 99. None: the pool's default."""
     resource_pool: str = ""
     """Empty: the cluster's default pool."""
-    shm_size: Annotated[ShmSize | None, NO_CONTAINERS] = None
-    """Bytes of /dev/shm, or a size such as "64MiB"."""
+    shm_size: ShmSize | None = None
+    """Bytes of a private /dev/shm, or a size such as "64MiB". Agents without namespaces cannot, and say so."""
     is_single_node: Annotated[bool, AfterValidator(_single_node)] = True
     """false is refused."""
     native_parallel: Annotated[bool, NATIVE_PARALLEL] = False

@@ -45,8 +45,8 @@ class TaskContainerDefaults(Section):
     Merge raw sections first: a default must not win over the cluster's value.
     """
 
-    shm_size_bytes: Annotated[Positive, NO_CONTAINERS] = DEFAULT_SHM_SIZE_BYTES
-    """Of /dev/shm."""
+    shm_size_bytes: Positive = DEFAULT_SHM_SIZE_BYTES
+    """Of the private /dev/shm of each task, where its agent has namespaces."""
     network_mode: Annotated[str, Field(min_length=1), NO_CONTAINERS] = "bridge"
     """The container's network."""
     dtrain_network_interface: Annotated[str | None, NO_INTERFACES] = None

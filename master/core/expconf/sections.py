@@ -39,8 +39,8 @@ class Resources(Section):
     """1 (most important) to 99. None: the pool's default."""
     resource_pool: str = ""
     """Empty: the cluster's default pool."""
-    shm_size: Annotated[ShmSize | None, NO_CONTAINERS] = None
-    """Bytes of /dev/shm, or a size such as "64MiB"."""
+    shm_size: ShmSize | None = None
+    """Bytes of a private /dev/shm, or a size such as "64MiB". Agents without namespaces cannot, and say so."""
     is_single_node: bool | None = None
     """All slots of a trial on one agent."""
     native_parallel: Annotated[bool, NATIVE_PARALLEL] = False

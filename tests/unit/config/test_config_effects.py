@@ -120,6 +120,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         **below("environment_variables", VARIABLES),
         **below("bind_mounts", MOUNTS),
         "work_dir": "master/tasks:work_dir",
+        "shm_size_bytes": "master/allocations:shm_size_bytes",
         "startup_hook": "master:startup_hook",
         "preemption_timeout": "master/experiments:preemption_timeout",
     },
@@ -129,6 +130,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "resources.slots": "master/tasks:slots",
         **below("resources", QUEUE),
         "resources.is_single_node": ONE_VALUE,
+        "resources.shm_size": "master/allocations:shm_size",
         **below("environment.environment_variables", VARIABLES),
         **below("bind_mounts", MOUNTS),
         "work_dir": "master/tasks:work_dir",
@@ -193,6 +195,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "resources.max_slots": "master/experiments:max_slots",
         **below("resources", QUEUE),
         "resources.is_single_node": "master/experiments:is_single_node",
+        "resources.shm_size": "master/allocations:shm_size",
         "internal": ONE_VALUE,
     },
 }

@@ -96,3 +96,20 @@ def test_revisions_are_one_line(migrations: Migrations, tmp_path: Path) -> None:
     assert len(scripts.get_heads()) == 1
     files = list((migrations.directory / "versions").glob("*.py"))
     assert len(list(scripts.walk_revisions())) == len(files)
+
+
+async def test_agents_of_the_release_before_are_kept_without_a_credential(
+    database: Database,
+) -> None:
+    def upgraded(connection: Any) -> Any:
+        command.upgrade(config_for(STATE, connection), "0002")
+        connection.execute(
+            text(
+                "INSERT INTO agent (id, pool, slots, enabled, draining, slot_service, first_seen)"
+                " VALUES ('node-1', 'gpu', 8, true, false, '{}', '2026-01-01 00:00:00+00:00')"
+            )
+        )
+        upgrade(connection, STATE)
+        return connection.execute(text("SELECT id, slots, credential_hash FROM agent")).all()
+
+    assert await database.write(upgraded) == [("node-1", 8, None)]

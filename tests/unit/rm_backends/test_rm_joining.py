@@ -8,6 +8,7 @@ import pytest
 
 from rm_backends.agents.joining import credential_hash
 from rm_backends.agents.options import PoolOptions
+from rm_backends.base import RestoreRecord
 from rm_backends.ports import JoinGrant, JoinKind
 from tests.fakes.agents_world import AgentsWorld, agents_world, allocation
 from tests.fakes.fake_agent import FakeAgent
@@ -96,19 +97,29 @@ def test_a_credential_is_of_one_agent_in_one_pool() -> None:
     run(main())
 
 
-def test_an_agent_of_the_release_before_comes_back_and_is_bound_once_it_is_updated() -> None:
+def test_an_agent_of_the_release_before_comes_back_with_its_work_and_is_bound_once_it_is_updated() -> (
+    None
+):
     async def main() -> None:
         async with agents_world() as world:
             old = await world.add_agent("a1")
-            grant = await world.run_allocation(allocation(1))
-            await world.restart()
-            assert await refused(world, world.new_agent("a1", token="wrong")) != ""
+            wanted = allocation(1)
+            grant = await world.run_allocation(wanted)
+            record = RestoreRecord(request=wanted, containers=grant.containers, started=True)
+            await world.restart([record])
+            await old.until(lambda: not old.connected)
+            await old.until(lambda: old.connected)
+            await world.settle(60.0)
             assert world.store.records["a1"].credential_hash is None
+            assert world.master.losses(wanted.allocation_id) == []
+            assert world.master.phases(wanted.allocation_id)[-1] == "RUNNING"
+            (container,) = grant.containers
+            old.exit(container.container_id)
+            await world.master.ended(wanted.allocation_id)
             await old.die()
-            updated = world.new_agent("a1", credential="its own")
-            assert await refused(world, updated) == ""
+            await world.settle()
+            assert await refused(world, world.new_agent("a1", credential="its own")) == ""
             assert world.store.records["a1"].credential_hash == credential_hash("its own")
-            assert grant.containers
 
     run(main())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from agent_bootstrap.container_options import (
     ContainerOptions,
@@ -17,6 +16,7 @@ from master.allocations.machine import AllocationState
 from master.allocations.task_environment import slot_kind, startup_hook
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from rm_backends.base import TaskFile
+from windlass.base.json_types import JsonMapping
 
 HOST_NETWORK = "host"
 
@@ -31,7 +31,7 @@ class ClusterTasks:
     def startup_hook(self, pool: str) -> tuple[TaskFile, ...]:
         return startup_hook(self._of(pool).startup_hook)
 
-    def options(self, config: Mapping[str, Any], allocation: AllocationState) -> ContainerOptions:
+    def options(self, config: JsonMapping, allocation: AllocationState) -> ContainerOptions:
         """`config`: a complete one, in which the image, devices and capabilities of the pool are merged already."""
         environment, resources = config["environment"], config["resources"]
         defaults = self._of(allocation.pool)
@@ -54,13 +54,13 @@ class ClusterTasks:
         return self.defaults.get(pool) or TaskContainerDefaults()
 
 
-def _login(auth: Mapping[str, Any] | None, task_id: str) -> RegistryLogin | None:
+def _login(auth: JsonMapping | None, task_id: str) -> RegistryLogin | None:
     if not auth:
         return None
     return RegistryLogin(reference=task_id, server=auth.get("serveraddress") or "")
 
 
-def _port(port: Mapping[str, Any]) -> ProxyPort:
+def _port(port: JsonMapping) -> ProxyPort:
     return ProxyPort(
         port=port["proxy_port"], tcp=port["proxy_tcp"], unauthenticated=port["unauthenticated"]
     )

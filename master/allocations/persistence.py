@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from master.allocations.machine import AllocationState
 from master.store import tables
@@ -45,7 +44,7 @@ def allocation_changes(uow: UnitOfWork, old: AllocationState | None, new: Alloca
         uow.delete(tables.Port, {"allocation_id": new.id})
 
 
-def allocation_from_document(document: Mapping[str, Any]) -> AllocationState:
+def allocation_from_document(document: Mapping[str, object]) -> AllocationState:
     """Raises UnreadableDocument."""
     return _ALLOCATION.load(document, f"allocation {document.get('id')}")
 

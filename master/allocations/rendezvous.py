@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from windlass.base.errors import InvalidArgument
+from windlass.base.json_types import JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ class Rendezvous:
 
 @dataclass(slots=True)
 class _Round:
-    data: dict[str, Any] = field(default_factory=dict)
+    data: JsonObject = field(default_factory=dict)
     complete: asyncio.Event = field(default_factory=asyncio.Event)
 
 

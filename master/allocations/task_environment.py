@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -10,13 +10,14 @@ import orjson
 
 from master.allocations.machine import AllocationState
 from rm_backends.base import BindMount, TaskFile
+from windlass.base.json_types import JsonMapping
 
 RUN_DIR = "/run/determined"
 WORK_DIR = f"{RUN_DIR}/workdir"
 STARTUP_HOOK = f"{RUN_DIR}/dynamic-tcd-startup-hook.sh"
 LAUNCHER = ("{python}", "-P", "-m", "windlass.launch")
 """What every task starts with."""
-RETRY_CONFIG: Mapping[str, Any] = {
+RETRY_CONFIG: JsonMapping = {
     "total": 20,
     "backoff_factor": 0.5,
     "allowed_methods": None,
@@ -48,7 +49,7 @@ def common(
     }
 
 
-def own_variables(config: Mapping[str, Any], allocation: AllocationState) -> dict[str, str]:
+def own_variables(config: JsonMapping, allocation: AllocationState) -> dict[str, str]:
     """`environment.environment_variables` of a complete config, for the slots it runs on.
 
     "NAME=VALUE" lines; the later one wins, a name alone is an empty value.
@@ -72,7 +73,7 @@ def startup_hook(content: str) -> tuple[TaskFile, ...]:
     return (TaskFile(path=STARTUP_HOOK, content=content.encode(), mode=0o700),)
 
 
-def own_mounts(config: Mapping[str, Any], work_dir: str = WORK_DIR) -> Iterable[BindMount]:
+def own_mounts(config: JsonMapping, work_dir: str = WORK_DIR) -> Iterable[BindMount]:
     """`bind_mounts` of a complete config; relative container paths are below the working directory."""
     for mount in config["bind_mounts"]:
         target = str(PurePosixPath(work_dir) / mount["container_path"])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from master.store import tables
 from windlass.base.errors import InvalidArgument
+from windlass.base.json_types import JsonObject
 
 ADMIN = "admin"
 DETERMINED = "determined"
@@ -25,7 +25,7 @@ class User:
     admin: bool = False
     active: bool = True
     remote: bool = False
-    agent_user_group: dict[str, Any] | None = None
+    agent_user_group: JsonObject | None = None
     created_at: datetime
     modified_at: datetime
     last_auth_at: datetime | None = None

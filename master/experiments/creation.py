@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from master.core.expconf import ExperimentConfig
 from master.experiments.state import ExperimentState
 from master.store.contexts import ContextFile, Listing
+from windlass.base.json_types import JsonMapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +36,10 @@ class Created:
 def experiment_row(
     state: ExperimentState,
     new: NewExperiment,
-    document: Mapping[str, Any],
+    document: JsonMapping,
     blob: str | None,
     listing: Listing,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The first row of an experiment; `document` is its complete config."""
     return {
         "id": state.id,

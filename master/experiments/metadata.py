@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from sqlalchemy import select
 
@@ -25,7 +24,7 @@ from windlass.base.errors import InvalidArgument, InvalidState, NotFound
 _IN_CONFIG = ("name", "description", "labels")
 """Also keys of the experiment's configuration, which shows the newest."""
 
-Change = Callable[[tables.Experiment], Mapping[str, Any]]
+Change = Callable[[tables.Experiment], Mapping[str, object]]
 """From the present row to the columns that change; it may refuse."""
 
 
@@ -51,7 +50,7 @@ class ExperimentMetadata:
         """Raises InvalidArgument for a blank name."""
         if patch.name is not None and not patch.name.strip():
             raise InvalidArgument("name: must not be blank")
-        values: dict[str, Any] = {
+        values: dict[str, object] = {
             key: value
             for key in ("name", "description", "notes")
             if (value := getattr(patch, key)) is not None
@@ -73,7 +72,7 @@ class ExperimentMetadata:
     async def set_archived(self, experiment_id: int, archived: bool) -> None:
         """Raises InvalidState if it runs, or is archived (or not) already."""
 
-        def change(row: tables.Experiment) -> Mapping[str, Any]:
+        def change(row: tables.Experiment) -> Mapping[str, object]:
             if archived and not Phase(row.state).is_terminal:
                 raise InvalidState("Experiment is not in terminal state.")
             if row.archived == archived:
@@ -87,7 +86,7 @@ class ExperimentMetadata:
     ) -> list[str]:
         labels: list[str] = []
 
-        def change(row: tables.Experiment) -> Mapping[str, Any]:
+        def change(row: tables.Experiment) -> Mapping[str, object]:
             labels[:] = dict.fromkeys(edit(row.labels))
             return {"labels": list(labels)}
 
@@ -118,7 +117,7 @@ class ExperimentMetadata:
 
 
 def _edited(
-    state: ExperimentState, env: Env, edits: Mapping[str, Any], rows: tuple[Operation, ...]
+    state: ExperimentState, env: Env, edits: Mapping[str, object], rows: tuple[Operation, ...]
 ) -> Step:
     """The live experiment says the same as its row."""
     config = ExperimentConfig.from_json({**state.config.to_json(), **edits})

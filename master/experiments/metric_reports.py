@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, or_, select, update
 
@@ -88,7 +87,7 @@ def surviving(report: Report) -> Select[tables.Metric]:
 
 def report_from_row(row: tables.Metric) -> Report:
     document = row.metrics
-    batches: Sequence[Mapping[str, Any]] | None = document["batch_metrics"]
+    batches: Sequence[Mapping[str, object]] | None = document["batch_metrics"]
     return Report(
         trial_id=row.trial_id,
         run_id=row.run_id,
@@ -114,7 +113,7 @@ def _overtaken(report: Report) -> ColumnElement[bool]:
     )
 
 
-def _metric_row(report: Report, row_id: int) -> dict[str, Any]:
+def _metric_row(report: Report, row_id: int) -> dict[str, object]:
     return {
         "id": row_id,
         "trial_id": report.trial_id,

@@ -16,6 +16,7 @@ from typing import Any
 
 from master.experiments.state import GroupMetrics, RunSettings, TrialMetrics
 from windlass.base.errors import Conflict, InvalidArgument
+from windlass.base.json_types import JsonMapping, JsonObject
 
 PROFILER_GROUPS = frozenset({"cpu", "gpu", "memory", "disk", "network"})
 """Append-only: no summary, no merge."""
@@ -32,8 +33,8 @@ class Report:
     run_id: int
     group: str
     steps: int | None
-    avg: Mapping[str, Any]
-    batches: tuple[Mapping[str, Any], ...] | None = None
+    avg: JsonMapping
+    batches: tuple[JsonMapping, ...] | None = None
     at: datetime
 
 
@@ -45,7 +46,7 @@ class Folded:
     is_repeat: bool = False
     merge_into: int | None = None
     """Row id whose content becomes `row`."""
-    row: Mapping[str, Any] | None = None
+    row: JsonMapping | None = None
     rolled_back: bool = False
     """Reports of earlier allocations were overtaken: archive them and summarise again from the rows."""
 
@@ -69,7 +70,7 @@ def fold(metrics: TrialMetrics, report: Report, settings: RunSettings, row_id: i
     if report.group in PROFILER_GROUPS or steps is None:
         return Folded(metrics=metrics, row=row_document(report))
     known = metrics.groups.get(report.group)
-    fresh: Mapping[str, Any] = report.avg
+    fresh: JsonMapping = report.avg
     merge_into = None
     if known is not None and known.run_id == report.run_id and known.max_steps == steps:
         merged = _merge(known, report)
@@ -127,7 +128,7 @@ def rebuild(rows: list[tuple[int, Report]], settings: RunSettings) -> TrialMetri
     return metrics
 
 
-def row_document(report: Report) -> dict[str, Any]:
+def row_document(report: Report) -> JsonObject:
     return {
         "avg_metrics": dict(report.avg),
         "batch_metrics": None if report.batches is None else [dict(b) for b in report.batches],
@@ -143,7 +144,7 @@ def number(value: Any) -> float | None:
     return _NON_FINITE.get(value) if isinstance(value, str) else None
 
 
-def _merge(known: GroupMetrics, report: Report) -> dict[str, Any] | None:
+def _merge(known: GroupMetrics, report: Report) -> JsonObject | None:
     """The union of two reports at one step; None if the second says nothing new."""
     if known.last_has_batches and report.batches is not None and known.last_avg != report.avg:
         raise Conflict(
@@ -187,9 +188,7 @@ def summary_key(group: str) -> str:
     return {TRAINING: "avg_metrics", VALIDATION: "validation_metrics"}.get(group, group)
 
 
-def _summarise(
-    summary: Mapping[str, Any], group_name: str, values: Mapping[str, Any]
-) -> dict[str, Any]:
+def _summarise(summary: JsonMapping, group_name: str, values: JsonMapping) -> JsonObject:
     key = summary_key(group_name)
     group = dict(summary.get(key, {}))
     for name, value in values.items():
@@ -197,7 +196,7 @@ def _summarise(
     return {**summary, key: group}
 
 
-def _add(old: Mapping[str, Any] | None, value: Any) -> dict[str, Any]:
+def _add(old: JsonMapping | None, value: Any) -> JsonObject:
     kind = _type_of(value)
     if old is not None and old["type"] != kind:
         kind = "string"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from master.allocations.machine import AllocationState
 from master.allocations.persistence import allocation_changes
@@ -71,7 +70,7 @@ def snapshot_interval(trials: int) -> int:
     return interval
 
 
-def _experiment_row(state: ExperimentState) -> dict[str, Any]:
+def _experiment_row(state: ExperimentState) -> dict[str, object]:
     position = state.settings.queue_position
     return {
         "state": state.phase.value,
@@ -107,7 +106,7 @@ def _trial_changes(uow: UnitOfWork, experiment: ExperimentState, change: TrialCh
             uow.update(tables.Task, {"id": new.task_id}, {"ended_at": new.ended_at})
 
 
-def _trial_key(experiment: ExperimentState, trial: TrialState) -> dict[str, Any]:
+def _trial_key(experiment: ExperimentState, trial: TrialState) -> dict[str, object]:
     return {
         "id": trial.id,
         "experiment_id": experiment.id,
@@ -122,7 +121,7 @@ def _trial_key(experiment: ExperimentState, trial: TrialState) -> dict[str, Any]
     }
 
 
-def trial_row(trial: TrialState) -> dict[str, Any]:
+def trial_row(trial: TrialState) -> dict[str, object]:
     """The columns of a trial that change."""
     metrics = trial.metrics
     return {
@@ -150,7 +149,7 @@ def trial_row(trial: TrialState) -> dict[str, Any]:
     }
 
 
-def _event_row(experiment_id: int, logged: LoggedEvent) -> dict[str, Any]:
+def _event_row(experiment_id: int, logged: LoggedEvent) -> dict[str, object]:
     return {
         "experiment_id": experiment_id,
         "seq": logged.seq,

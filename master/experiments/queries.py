@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 
@@ -14,7 +14,7 @@ from master.store.paging import Page, Paged, Sorts, cut, in_order, read_page
 from master.store.store import Store
 from master.store.visible import experiment_visible, project_visible, workspace_visible
 from windlass.base.errors import NotFound
-from windlass.base.json_types import JsonObject
+from windlass.base.json_types import JsonMapping, JsonObject
 
 
 class ExperimentRow(NamedTuple):
@@ -262,7 +262,7 @@ def _conditions(where: ExperimentFilter) -> list[ColumnElement[bool]]:
 
 def _id_conditions(ids: Mapping[str, Sequence[int]]) -> list[ColumnElement[bool]]:
     id_ = _E.id
-    compare: Mapping[str, Any] = {
+    compare: JsonMapping = {
         "gt": lambda values: id_ > values[0],
         "gte": lambda values: id_ >= values[0],
         "lt": lambda values: id_ < values[0],

@@ -47,7 +47,7 @@ class CheckpointReport:
     state: str = "COMPLETED"
     allocation_id: str | None = None
     resources: Mapping[str, int]
-    metadata: Mapping[str, Any]
+    metadata: Mapping[str, object]
     storage_id: int | None = None
     at: datetime | None = None
 
@@ -114,7 +114,7 @@ class ReportService:
         request_id = live.trials.request_id(trial_id)
         await live.apply(lambda s, e: machine.runner_state_reported(s, e, request_id, text))
 
-    async def storage_id(self, config: Mapping[str, Any] | None) -> int | None:
+    async def storage_id(self, config: Mapping[str, object] | None) -> int | None:
         """The id of a checkpoint storage config; the same config has the same id."""
         if not config:
             return None
@@ -207,7 +207,7 @@ class ReportService:
         row = await self._require_trial_row(trial_id)
         return row.run_metadata
 
-    async def set_run_metadata(self, trial_id: int, metadata: Mapping[str, Any]) -> None:
+    async def set_run_metadata(self, trial_id: int, metadata: Mapping[str, object]) -> None:
         await self._require_trial_row(trial_id)
         uow = UnitOfWork()
         uow.update(tables.Trial, {"id": trial_id}, {"run_metadata": dict(metadata)})
@@ -229,7 +229,7 @@ class ReportService:
 
 def _checkpoint_row(
     report: CheckpointReport, steps: int, task: tables.Task, run_id: int, now: datetime
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "uuid": report.uuid,
         "task_id": report.task_id,

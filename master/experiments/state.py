@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any
 
 from master.allocations.machine import AllocationState
 from master.core.expconf import ExperimentConfig
 from master.core.persistent_map import PersistentMap
 from master.core.searcher.search import SearchState
 from master.core.searcher.types import ExitReason
+from windlass.base.json_types import JsonMapping
 
 
 class Phase(StrEnum):
@@ -99,7 +99,7 @@ class GroupMetrics:
     max_steps: int
     last_id: int
     """Row id of the report at `max_steps`."""
-    last_avg: Mapping[str, Any] = field(default_factory=dict)
+    last_avg: JsonMapping = field(default_factory=dict)
     last_has_batches: bool = False
 
 
@@ -109,7 +109,7 @@ class TrialMetrics:
 
     steps_completed: int = 0
     groups: Mapping[str, GroupMetrics] = field(default_factory=dict)
-    summary: Mapping[str, Any] = field(default_factory=dict)
+    summary: JsonMapping = field(default_factory=dict)
     latest_validation_id: int | None = None
     latest_validation: float | None = None
     """The searcher metric of the newest validation that has it."""
@@ -123,7 +123,7 @@ class TrialState:
     id: int
     request_id: str
     task_id: str
-    hparams: Mapping[str, Any]
+    hparams: JsonMapping
     seed: int
     created_at: datetime
     phase: Phase = Phase.ACTIVE

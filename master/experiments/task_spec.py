@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.machine import AllocationState
@@ -19,6 +19,7 @@ from master.allocations.task_environment import (
 )
 from master.experiments.state import TrialState
 from rm_backends.base import BindMount, LaunchSpec
+from windlass.base.json_types import JsonMapping
 
 if TYPE_CHECKING:
     from master.experiments.live import LiveExperiment
@@ -55,7 +56,7 @@ class TaskSpecs:
         )
 
 
-def _trial(live: LiveExperiment, trial: TrialState, config: Mapping[str, Any]) -> dict[str, str]:
+def _trial(live: LiveExperiment, trial: TrialState, config: JsonMapping) -> dict[str, str]:
     checkpoint = trial.latest_checkpoint or trial.warm_start_checkpoint
     steps = trial.latest_checkpoint_steps if trial.latest_checkpoint else 0
     environment = {
@@ -70,7 +71,7 @@ def _trial(live: LiveExperiment, trial: TrialState, config: Mapping[str, Any]) -
     return {**environment, "DET_LATEST_CHECKPOINT": checkpoint} if checkpoint else environment
 
 
-def _binds(config: Mapping[str, Any]) -> Iterable[BindMount]:
+def _binds(config: JsonMapping) -> Iterable[BindMount]:
     """The checkpoint storage, then the user's mounts, which may themselves be where the storage lies."""
     own = tuple(own_mounts(config))
     storage = config["checkpoint_storage"]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from windlass.base.errors import InvalidState
+from windlass.base.json_types import JsonMapping
 
 
 async def delete_tensorboard_files(
-    storage: Mapping[str, Any], *, cluster_id: str, experiment_id: int
+    storage: JsonMapping, *, cluster_id: str, experiment_id: int
 ) -> None:
     """Files that are gone already are fine. Raises InvalidState if this machine cannot reach the storage."""
     base = _base(storage)
@@ -20,7 +19,7 @@ async def delete_tensorboard_files(
     await asyncio.to_thread(_delete, base, relative, experiment_id)
 
 
-def _base(storage: Mapping[str, Any]) -> Path:
+def _base(storage: JsonMapping) -> Path:
     match storage.get("type"):
         case "shared_fs":
             return Path(str(storage["host_path"])) / str(storage.get("storage_path") or "")

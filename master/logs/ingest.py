@@ -70,8 +70,8 @@ class LogWriting:
         (stored_last,) = fetch(connection, newest_id())
         self._last_id = max(self._last_id, stored_last or 0)
         offsets = _load_offsets(connection, works)
-        moved: dict[str, Mapping[str, Any]] = {}
-        rows: list[dict[str, Any]] = []
+        moved: dict[str, Mapping[str, object]] = {}
+        rows: list[dict[str, object]] = []
         results: list[Written] = []
         for work in works:
             match work:
@@ -115,7 +115,7 @@ def clean(line: str) -> str:
     return line
 
 
-def _insert(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+def _insert(connection: Connection, rows: Sequence[Mapping[str, object]]) -> None:
     """PostgreSQL by COPY: half the time, and much less of the event loop's."""
     if connection.dialect.name != "postgresql":
         connection.execute(_INSERT, rows)
@@ -153,7 +153,7 @@ def _upsert_offsets(connection: Connection) -> Any:
     )
 
 
-def _batch_rows(batch: LogBatch, first_id: int) -> Iterable[dict[str, Any]]:
+def _batch_rows(batch: LogBatch, first_id: int) -> Iterable[dict[str, object]]:
     for id_, entry in enumerate(batch.entries, first_id):
         yield {
             "id": id_,
@@ -170,7 +170,7 @@ def _batch_rows(batch: LogBatch, first_id: int) -> Iterable[dict[str, Any]]:
         }
 
 
-def _posted_rows(entries: Iterable[TaskLog], first_id: int) -> Iterable[dict[str, Any]]:
+def _posted_rows(entries: Iterable[TaskLog], first_id: int) -> Iterable[dict[str, object]]:
     for id_, entry in enumerate(entries, first_id):
         yield {
             "id": id_,

@@ -7,15 +7,16 @@ import io
 import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from master.store.blobs import BlobStore
 from windlass.base.errors import InvalidConfig
+from windlass.base.json_types import JsonObject
 
 MAX_CONTEXT_BYTES = 96 * 1024 * 1024
 """Decoded size of all files; the published client refuses at 95 MiB."""
 
-Listing: TypeAlias = list[dict[str, Any]]
+Listing: TypeAlias = list[JsonObject]
 """Path, size, mode and mtime of each file."""
 
 

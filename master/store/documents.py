@@ -16,6 +16,7 @@ from sqlalchemy import JSON, Column, Dialect, TypeDecorator
 from sqlmodel import Field
 
 from windlass.base.errors import UnreadableDocument
+from windlass.base.json_types import JsonObject
 
 VERSION, BODY = "$version", "$document"
 
@@ -51,7 +52,7 @@ class DocumentKind:
         return document
 
 
-def _without_own_version(snapshot: dict[str, Any]) -> dict[str, Any]:
+def _without_own_version(snapshot: JsonObject) -> JsonObject:
     """0.1.0 kept a version of its own in snapshots."""
     return {key: value for key, value in snapshot.items() if key != "version"}
 

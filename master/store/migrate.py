@@ -1,6 +1,6 @@
 """Alembic without files to configure: the state and the logs each have their own line of migrations.
 
-`master.store.revise` writes new revisions.
+`master.revise` writes new revisions.
 """
 
 from __future__ import annotations

@@ -34,12 +34,12 @@ def count_rows(unit: UnitOfWork) -> int:
     return 1 + sum(len(op.rows) if isinstance(op, Insert) else 1 for op in unit.operations)
 
 
-BulkRows = tuple[unit_of_work.Table, Sequence[Mapping[str, Any]]]
+BulkRows = tuple[unit_of_work.Table, Sequence[Mapping[str, object]]]
 
 
 def apply_bulk(connection: Connection, bulk: Sequence[BulkRows]) -> Sequence[None]:
     """Rows of the same table and keys become one statement, whoever sent them."""
-    merged: dict[tuple[unit_of_work.Table, frozenset[str]], list[Mapping[str, Any]]] = {}
+    merged: dict[tuple[unit_of_work.Table, frozenset[str]], list[Mapping[str, object]]] = {}
     for table, rows in bulk:
         for row in rows:
             merged.setdefault((table, frozenset(row)), []).append(row)
@@ -73,11 +73,11 @@ Shape = tuple[tuple[str, bool], ...]
 """Columns of a condition, each with whether it is compared with NULL."""
 
 
-def _shape(where: Mapping[str, Any]) -> Shape:
+def _shape(where: Mapping[str, object]) -> Shape:
     return tuple((key, value is None) for key, value in where.items())
 
 
-def _where(where: Mapping[str, Any]) -> dict[str, Any]:
+def _where(where: Mapping[str, object]) -> dict[str, object]:
     return {f"w_{key}": value for key, value in where.items() if value is not None}
 
 

@@ -90,7 +90,7 @@ class Store:
             await self._writer.submit(self._units, unit)
 
     async def insert_bulk(
-        self, table: unit_of_work.Table, rows: Sequence[Mapping[str, Any]]
+        self, table: unit_of_work.Table, rows: Sequence[Mapping[str, object]]
     ) -> None:
         """As durable as `commit`, for high volumes: merged with the rows of others, and behind state commits."""
         if rows:

@@ -15,6 +15,7 @@ from sqlmodel import Field, SQLModel
 from master.store import documents
 from master.store.columns import BIG_ID, NAMING, Mapped, json_column, time_column
 from master.store.documents import document_column
+from windlass.base.json_types import JsonObject
 
 SQLModel.metadata.naming_convention = NAMING
 
@@ -98,14 +99,14 @@ class Experiment(SQLModel, table=True):
     archived: Mapped[bool] = Field(default=False)
     unmanaged: Mapped[bool] = Field(default=False)
     external_id: Mapped[str | None] = Field(default=None, index=True)
-    config: Mapped[dict[str, Any]] = document_column(documents.EXPERIMENT_CONFIG)
+    config: Mapped[JsonObject] = document_column(documents.EXPERIMENT_CONFIG)
     """The active config: merged, every default filled in."""
     original_config: Mapped[str] = Field(
         default="", sa_column=Column(Text, nullable=False, default="")
     )
     model_definition: Mapped[str | None] = Field(default=None)
     """Blob id (SHA-256) of the gzipped tar."""
-    model_files: Mapped[list[dict[str, Any]]] = document_column(documents.MODEL_FILES)
+    model_files: Mapped[list[JsonObject]] = document_column(documents.MODEL_FILES)
     """The listing: path, size, mode, mtime."""
     resource_pool: Mapped[str] = Field(default="")
     queue_position: Mapped[str | None] = Field(default=None)
@@ -129,7 +130,7 @@ class Command(SQLModel, table=True):
     workspace_id: Mapped[int] = Field(default=1, foreign_key="workspace.id")
     state: Mapped[str] = Field(index=True)
     description: Mapped[str] = Field(default="")
-    config: Mapped[dict[str, Any]] = document_column(documents.COMMAND_CONFIG)
+    config: Mapped[JsonObject] = document_column(documents.COMMAND_CONFIG)
     """Complete: merged, every default filled in."""
     context: Mapped[str | None] = Field(default=None)
     """Blob id of the gzipped tar of its files."""
@@ -145,8 +146,8 @@ class SearcherEvent(SQLModel, table=True):
 
     experiment_id: Mapped[int] = Field(primary_key=True, foreign_key="experiment.id")
     seq: Mapped[int] = Field(primary_key=True)
-    event: Mapped[dict[str, Any]] = document_column(documents.SEARCHER_EVENT)
-    actions: Mapped[list[dict[str, Any]]] = document_column(documents.SEARCHER_ACTIONS)
+    event: Mapped[JsonObject] = document_column(documents.SEARCHER_EVENT)
+    actions: Mapped[list[JsonObject]] = document_column(documents.SEARCHER_ACTIONS)
     at: Mapped[datetime] = time_column(nullable=False)
 
 
@@ -155,7 +156,7 @@ class SearcherSnapshot(SQLModel, table=True):
 
     experiment_id: Mapped[int] = Field(primary_key=True, foreign_key="experiment.id")
     seq: Mapped[int]
-    state: Mapped[dict[str, Any]] = document_column(documents.SEARCHER_SNAPSHOT)
+    state: Mapped[JsonObject] = document_column(documents.SEARCHER_SNAPSHOT)
 
 
 class Trial(SQLModel, table=True):
@@ -166,7 +167,7 @@ class Trial(SQLModel, table=True):
     request_id: Mapped[str]
     task_id: Mapped[str] = Field(index=True)
     state: Mapped[str]
-    hparams: Mapped[dict[str, Any]] = json_column()
+    hparams: Mapped[JsonObject] = json_column()
     seed: Mapped[int] = Field(sa_column=Column(BigInteger, nullable=False))
     restarts: Mapped[int] = Field(default=0)
     aborts: Mapped[int] = Field(default=0)
@@ -189,8 +190,8 @@ class Trial(SQLModel, table=True):
     searcher_metric: Mapped[float | None] = Field(default=None)
     """The searcher's metric of the best validation, as reported (not negated)."""
     latest_searcher_metric: Mapped[float | None] = Field(default=None)
-    summary_metrics: Mapped[dict[str, Any]] = document_column(documents.METRIC_SUMMARY)
-    metric_groups: Mapped[dict[str, Any]] = document_column(documents.METRIC_GROUPS)
+    summary_metrics: Mapped[JsonObject] = document_column(documents.METRIC_SUMMARY)
+    metric_groups: Mapped[JsonObject] = document_column(documents.METRIC_GROUPS)
     """The newest report of each group (`experiments.state.GroupMetrics`): to recognise repeats and roll-backs."""
     runner_state: Mapped[str] = Field(default="")
     run_metadata: Mapped[Any] = json_column(nullable=True)
@@ -223,7 +224,7 @@ class Allocation(SQLModel, table=True):
     """Null once the allocation has ended or another run replaced it: its writes are refused."""
     is_open: Mapped[bool] = Field(default=True, index=True)
     """Not terminated: to be restored after a restart."""
-    document: Mapped[dict[str, Any]] = document_column(documents.ALLOCATION)
+    document: Mapped[JsonObject] = document_column(documents.ALLOCATION)
     """`master.allocations.machine.AllocationState` as JSON: containers, ports, preemption, exits."""
     exit_reason: Mapped[str] = Field(default="")
     exit_error: Mapped[str] = Field(default="")
@@ -252,7 +253,7 @@ class Metric(SQLModel, table=True):
     group: Mapped[str]
     steps: Mapped[int | None] = Field(default=None, sa_column=Column(BigInteger, nullable=True))
     """Null for profiler groups."""
-    metrics: Mapped[dict[str, Any]] = document_column(documents.METRIC_REPORT)
+    metrics: Mapped[JsonObject] = document_column(documents.METRIC_REPORT)
     """{"avg_metrics": {...}, "batch_metrics": null | [...]}"""
     archived: Mapped[bool] = Field(default=False)
     reported_at: Mapped[datetime] = time_column(nullable=False)
@@ -268,7 +269,7 @@ class Checkpoint(SQLModel, table=True):
     state: Mapped[str]
     steps: Mapped[int] = Field(default=0, sa_column=Column(BigInteger, nullable=False, default=0))
     resources: Mapped[dict[str, int]] = json_column()
-    meta: Mapped[dict[str, Any]] = json_column()
+    meta: Mapped[JsonObject] = json_column()
     size: Mapped[int] = Field(default=0, sa_column=Column(BigInteger, nullable=False, default=0))
     storage_id: Mapped[int | None] = Field(default=None)
     reported_at: Mapped[datetime] = time_column(nullable=False)
@@ -281,7 +282,7 @@ class StorageBackend(SQLModel, table=True):
 
     id: Mapped[int] = Field(primary_key=True)
     config_hash: Mapped[str]
-    config: Mapped[dict[str, Any]] = document_column(documents.STORAGE_CONFIG)
+    config: Mapped[JsonObject] = document_column(documents.STORAGE_CONFIG)
 
 
 class Agent(SQLModel, table=True):
@@ -313,7 +314,7 @@ class FleetIntent(SQLModel, table=True):
     """A launch we decided, written before the call."""
 
     id: Mapped[str] = Field(primary_key=True)
-    document: Mapped[dict[str, Any]] = document_column(documents.FLEET_INTENT)
+    document: Mapped[JsonObject] = document_column(documents.FLEET_INTENT)
     finished: Mapped[bool] = Field(default=False, index=True)
 
 
@@ -321,7 +322,7 @@ class FleetInstance(SQLModel, table=True):
     id: Mapped[str] = Field(primary_key=True)
     pool: Mapped[str] = Field(index=True)
     gone: Mapped[bool] = Field(default=False, index=True)
-    document: Mapped[dict[str, Any]] = document_column(documents.FLEET_INSTANCE)
+    document: Mapped[JsonObject] = document_column(documents.FLEET_INSTANCE)
 
 
 class Port(SQLModel, table=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from sqlalchemy import Executable
 from sqlmodel import SQLModel
@@ -17,7 +17,7 @@ class Insert:
     """New rows. All rows of one Insert have the same keys."""
 
     table: Table
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Upsert:
     """Insert the row, or replace the given columns of the one with the same primary key."""
 
     table: Table
-    row: Mapping[str, Any]
+    row: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,15 @@ class Update:
     """Set columns where all of `where` hold. `expect` rows must match (None: any number), else the unit fails."""
 
     table: Table
-    where: Mapping[str, Any]
-    values: Mapping[str, Any]
+    where: Mapping[str, object]
+    values: Mapping[str, object]
     expect: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
     table: Table
-    where: Mapping[str, Any]
+    where: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +60,24 @@ class UnitOfWork:
 
     operations: list[Operation] = field(default_factory=list)
 
-    def insert(self, table: Table, *rows: Mapping[str, Any]) -> None:
+    def insert(self, table: Table, *rows: Mapping[str, object]) -> None:
         if rows:
             self.operations.append(Insert(table, rows))
 
-    def upsert(self, table: Table, row: Mapping[str, Any]) -> None:
+    def upsert(self, table: Table, row: Mapping[str, object]) -> None:
         self.operations.append(Upsert(table, row))
 
     def update(
         self,
         table: Table,
-        where: Mapping[str, Any],
-        values: Mapping[str, Any],
+        where: Mapping[str, object],
+        values: Mapping[str, object],
         *,
         expect: int | None = None,
     ) -> None:
         self.operations.append(Update(table, where, values, expect))
 
-    def delete(self, table: Table, where: Mapping[str, Any]) -> None:
+    def delete(self, table: Table, where: Mapping[str, object]) -> None:
         self.operations.append(Delete(table, where))
 
     def execute(self, statement: Executable) -> None:
@@ -90,6 +90,6 @@ class UnitOfWork:
         return bool(self.operations)
 
 
-def changed_values(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def changed_values(old: Mapping[str, object], new: Mapping[str, object]) -> dict[str, object]:
     """The columns of `new` that differ; both have the same ones."""
     return {key: value for key, value in new.items() if old[key] != value}

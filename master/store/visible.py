@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy import ColumnElement, or_, select
+from sqlalchemy import ColumnElement, SQLColumnExpression, or_, select
 
 from master.core.visibility import Visibility
 from master.store import tables
@@ -18,27 +16,29 @@ _P, _E, _K, _C = (
 )
 
 
-def workspace_visible(workspace_id: Any, visible: Visibility) -> Conditions:
+def workspace_visible(workspace_id: SQLColumnExpression[int], visible: Visibility) -> Conditions:
     if visible.workspaces is None:
         return []
     return [workspace_id.in_(sorted(visible.workspaces))]
 
 
-def project_visible(project_id: Any, visible: Visibility) -> Conditions:
+def project_visible(project_id: SQLColumnExpression[int], visible: Visibility) -> Conditions:
     if visible.is_everything:
         return []
     here = workspace_visible(_P.workspace_id, visible)
     return [project_id.in_(select(_P.id).where(*here))]
 
 
-def experiment_visible(experiment_id: Any, visible: Visibility) -> Conditions:
+def experiment_visible(
+    experiment_id: SQLColumnExpression[int | None], visible: Visibility
+) -> Conditions:
     if visible.is_everything:
         return []
     here = project_visible(_E.project_id, visible)
     return [experiment_id.in_(select(_E.id).where(*here))]
 
 
-def task_visible(task_id: Any, visible: Visibility) -> Conditions:
+def task_visible(task_id: SQLColumnExpression[str], visible: Visibility) -> Conditions:
     """Of an experiment, or a command."""
     if visible.is_everything:
         return []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
 
 from master.allocations.machine import AllocationState
 from master.allocations.persistence import allocation_changes
@@ -39,7 +38,7 @@ def changed_allocation(old: CommandState | None, new: CommandState) -> Allocatio
     return (last if last is not None and last.id == new.allocation.id else None), new.allocation
 
 
-def _task_row(state: CommandState) -> dict[str, Any]:
+def _task_row(state: CommandState) -> dict[str, object]:
     return {
         "id": state.id,
         "type": JobType.COMMAND.value,
@@ -52,7 +51,7 @@ def _task_row(state: CommandState) -> dict[str, Any]:
     }
 
 
-def _fixed_columns(state: CommandState) -> dict[str, Any]:
+def _fixed_columns(state: CommandState) -> dict[str, object]:
     return {
         "id": state.id,
         "type": JobType.COMMAND.value,
@@ -66,7 +65,7 @@ def _fixed_columns(state: CommandState) -> dict[str, Any]:
     }
 
 
-def _columns(state: CommandState) -> dict[str, Any]:
+def _columns(state: CommandState) -> dict[str, object]:
     """Those that change."""
     return {
         "state": state.phase.value,

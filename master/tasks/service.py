@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import structlog
 from sqlalchemy import select
@@ -39,6 +38,7 @@ from windlass.base.errors import (
     Unsatisfiable,
 )
 from windlass.base.ids import Ids
+from windlass.base.json_types import JsonMapping
 from windlass.base.no_effect import keys_without_effect
 
 log = structlog.get_logger(__name__)
@@ -50,7 +50,7 @@ SLOTS_EXCEEDED = "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"
 class NewCommand:
     """A request to launch a command, parsed from the wire but not yet checked."""
 
-    config: Mapping[str, Any]
+    config: JsonMapping
     owner_id: int
     owner_name: str
     files: tuple[ContextFile, ...] = ()

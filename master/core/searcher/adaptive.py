@@ -7,14 +7,15 @@ bracket that created it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from master.core.searcher.asha import Asha, AshaState
 from master.core.searcher.method import Actions, Tally
 from master.core.searcher.sampling import TrialFactory
 from master.core.searcher.types import Action, ExitReason, RequestId
+from windlass.base.json_types import JsonMapping, JsonObject
 
 Step: TypeAlias = Callable[[Asha, AshaState], tuple[AshaState, Actions]]
 
@@ -23,11 +24,11 @@ Step: TypeAlias = Callable[[Asha, AshaState], tuple[AshaState, Actions]]
 class TournamentState:
     brackets: tuple[AshaState, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {"brackets": [b.to_json() for b in self.brackets]}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> TournamentState:
+    def from_json(cls, data: JsonMapping) -> TournamentState:
         return cls(brackets=tuple(AshaState.from_json(b) for b in data["brackets"]))
 
 
@@ -58,7 +59,7 @@ class Tournament:
         self,
         state: TournamentState,
         request_id: RequestId,
-        metrics: Mapping[str, Any],
+        metrics: JsonMapping,
         trials: TrialFactory,
     ) -> tuple[TournamentState, Actions]:
         return self._in_bracket(

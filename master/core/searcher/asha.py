@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from master.core.persistent_map import PersistentMap
 from master.core.searcher.method import INVALID_REASONS, Actions, Tally
 from master.core.searcher.metrics import WORST, ranked_metric, reported_units
 from master.core.searcher.sampling import TrialFactory
 from master.core.searcher.types import ExitReason, RequestId, Stop
+from windlass.base.json_types import JsonMapping, JsonObject
 
 PROGRESS_AFTER_QUOTA = 1.2
 """Until all trials have entered the lowest rung, progress stays below 1/1.2: the last ones still have to train."""
@@ -74,7 +73,7 @@ class AshaState:
     def with_rung(self, index: int, rung: Rung) -> AshaState:
         return replace(self, rungs=(*self.rungs[:index], rung, *self.rungs[index + 1 :]))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {
             "rungs": [
                 {"units": r.units, "entries": [[e.metric, e.request_id] for e in r.entries]}
@@ -87,7 +86,7 @@ class AshaState:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> AshaState:
+    def from_json(cls, data: JsonMapping) -> AshaState:
         return cls(
             rungs=tuple(
                 Rung(r["units"], tuple(Entry(float(m), id_) for m, id_ in r["entries"]))
@@ -148,7 +147,7 @@ class Asha:
         self,
         state: AshaState,
         request_id: RequestId,
-        metrics: Mapping[str, Any],
+        metrics: JsonMapping,
         trials: TrialFactory,
     ) -> tuple[AshaState, Actions]:
         metric = ranked_metric(metrics, self.metric, smaller_is_better=self.smaller_is_better)

@@ -25,9 +25,10 @@ from master.core.searcher.types import (
     ValidationCompleted,
 )
 from windlass.base.errors import InvalidArgument
+from windlass.base.json_types import JsonMapping, JsonObject
 
 
-def event_to_json(event: Event) -> dict[str, Any]:
+def event_to_json(event: Event) -> JsonObject:
     match event:
         case InitialTrials():
             return {"type": "initial_trials"}
@@ -55,7 +56,7 @@ def event_to_json(event: Event) -> dict[str, Any]:
             }
 
 
-def event_from_json(data: Mapping[str, Any]) -> Event:
+def event_from_json(data: JsonMapping) -> Event:
     """Raises InvalidArgument for a type or a field that this release does not know."""
     event = _event(data)
     if unknown := set(data) - set(event_to_json(event)):
@@ -63,7 +64,7 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
     return event
 
 
-def _event(data: Mapping[str, Any]) -> Event:
+def _event(data: JsonMapping) -> Event:
     match data:
         case {"type": "initial_trials"}:
             return InitialTrials()
@@ -80,7 +81,7 @@ def _event(data: Mapping[str, Any]) -> Event:
     raise InvalidArgument(f"not a searcher event: {dict(data)!r}")
 
 
-def action_to_json(action: Action) -> dict[str, Any]:
+def action_to_json(action: Action) -> JsonObject:
     match action:
         case Create(request_id, trial_seed, hparams):
             return {
@@ -95,7 +96,7 @@ def action_to_json(action: Action) -> dict[str, Any]:
             return {"type": "shutdown", "cancel": cancel, "failure": failure}
 
 
-def action_from_json(data: Mapping[str, Any]) -> Action:
+def action_from_json(data: JsonMapping) -> Action:
     """Raises InvalidArgument for a type that this release does not know."""
     match data:
         case {

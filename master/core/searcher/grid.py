@@ -14,6 +14,7 @@ from master.core.searcher.sampling import TrialFactory
 from master.core.searcher.space import Choice, Const, DoubleRange, IntRange, LogRange, Nested, Space
 from master.core.searcher.types import Create
 from windlass.base.errors import InvalidConfig
+from windlass.base.json_types import JsonObject
 
 
 def grid_size(space: Space) -> int:
@@ -48,7 +49,7 @@ def grid_point(space: Space, index: int) -> Any:
         case LogRange(base, minval, maxval):
             return base ** _spaced(minval, maxval, grid_size(space), index)
         case Nested(items):
-            named: dict[str, Any] = {}
+            named: JsonObject = {}
             for name, child in reversed(items):
                 index, place = divmod(index, grid_size(child))
                 named[name] = grid_point(child, place)

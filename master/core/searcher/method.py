@@ -6,12 +6,13 @@ stopped or have ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from master.core.searcher.sampling import TrialFactory
 from master.core.searcher.types import Action, ExitReason, RequestId
+from windlass.base.json_types import JsonMapping
 
 Actions: TypeAlias = tuple[Action, ...]
 S = TypeVar("S")
@@ -93,7 +94,7 @@ class Method(Protocol[S]):
         self,
         state: S,
         request_id: RequestId,
-        metrics: Mapping[str, Any],
+        metrics: JsonMapping,
         trials: TrialFactory,
     ) -> tuple[S, Actions]:
         """A validation report of a live trial. Raises InvalidArgument if it lacks what the method needs."""

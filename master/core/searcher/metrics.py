@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from windlass.base.errors import InvalidArgument
+from windlass.base.json_types import JsonMapping
 
 WORST = sys.float_info.max
 """Rank of a trial that failed or diverged, in the order where smaller is better. Finite, so that JSON can carry it."""
@@ -16,7 +16,7 @@ NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """How JSON carries what its numbers cannot say, on the wire and in the store."""
 
 
-def ranked_metric(metrics: Mapping[str, Any], name: str, *, smaller_is_better: bool) -> float:
+def ranked_metric(metrics: JsonMapping, name: str, *, smaller_is_better: bool) -> float:
     """The reported metric in the order where smaller is better; anything not finite ranks worst."""
     value = _number(metrics, name, f"error parsing searcher metric ({name}) from")
     if not math.isfinite(value):
@@ -24,7 +24,7 @@ def ranked_metric(metrics: Mapping[str, Any], name: str, *, smaller_is_better: b
     return value if smaller_is_better else -value
 
 
-def reported_units(metrics: Mapping[str, Any], name: str) -> int:
+def reported_units(metrics: JsonMapping, name: str) -> int:
     """How far the trial says it is, in whole units of the time metric."""
     what = f"error parsing searcher time metric ({name}) in"
     value = _number(metrics, name, what)
@@ -41,7 +41,7 @@ def missing_metric(name: str, reported: Iterable[str]) -> str:
     )
 
 
-def _number(metrics: Mapping[str, Any], name: str, what: str) -> float:
+def _number(metrics: JsonMapping, name: str, what: str) -> float:
     if name not in metrics:
         raise InvalidArgument(missing_metric(name, metrics))
     value = metrics[name]

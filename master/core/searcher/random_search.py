@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from master.core.searcher.method import INVALID_REASONS, Actions, Tally
 from master.core.searcher.sampling import TrialFactory
 from master.core.searcher.types import Create, ExitReason, RequestId
+from windlass.base.json_types import JsonMapping, JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +16,11 @@ class CountState:
 
     created: int = 0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {"created": self.created}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> CountState:
+    def from_json(cls, data: JsonMapping) -> CountState:
         return cls(created=data["created"])
 
 
@@ -57,7 +56,7 @@ class RandomSearch:
         self,
         state: CountState,
         request_id: RequestId,
-        metrics: Mapping[str, Any],
+        metrics: JsonMapping,
         trials: TrialFactory,
     ) -> tuple[CountState, Actions]:
         return state, ()

@@ -8,11 +8,10 @@ succeed uses). `random.Random` runs the same twister; only its seeding differs, 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from windlass.base.errors import InvalidArgument
+from windlass.base.json_types import JsonMapping, JsonObject
 
 WORDS = 624
 MAX_SEED = 2**32 - 1
@@ -38,11 +37,11 @@ class RngState:
             words.append((1812433253 * (last ^ (last >> 30)) + i) & 0xFFFFFFFF)
         return cls(key=tuple(words), pos=WORDS)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {"key": list(self.key), "pos": self.pos}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> RngState:
+    def from_json(cls, data: JsonMapping) -> RngState:
         return cls(key=tuple(data["key"]), pos=data["pos"])
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
 from master.core.searcher.rng import Draws, RngState
 from master.core.searcher.space import Choice, Const, DoubleRange, IntRange, LogRange, Nested, Space
 from master.core.searcher.types import Create
+from windlass.base.json_types import JsonMapping
 
 TRIAL_SEEDS = 2**31
 """Trial seeds are integers below this: what 32-bit signed seeds of training libraries can hold."""
@@ -43,7 +43,7 @@ class TrialFactory:
         """A trial at a random point of the space."""
         return self.at(sample(self._space, self._draws))
 
-    def at(self, hparams: Mapping[str, Any]) -> Create:
+    def at(self, hparams: JsonMapping) -> Create:
         """A trial at a given point: only its identity and seed are drawn."""
         request_id = uuid.UUID(bytes=self._draws.bytes16(), version=4)
         seed = self._draws.below(TRIAL_SEEDS)

@@ -41,6 +41,7 @@ from master.core.searcher.types import (
     ValidationCompleted,
 )
 from windlass.base.errors import NotFound
+from windlass.base.json_types import JsonMapping
 
 MethodState = CountState | AshaState | TournamentState
 
@@ -75,9 +76,7 @@ class Search:
     seed: int
 
     @classmethod
-    def from_config(
-        cls, searcher: Mapping[str, Any], hyperparameters: Mapping[str, Any], seed: int
-    ) -> Search:
+    def from_config(cls, searcher: JsonMapping, hyperparameters: JsonMapping, seed: int) -> Search:
         """From the sections of a complete configuration, and `reproducibility.experiment_seed`.
 
         Raises InvalidConfig for what no search could run with.

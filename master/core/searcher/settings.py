@@ -20,6 +20,7 @@ from master.core.searcher.grid import GridSearch
 from master.core.searcher.random_search import RandomSearch
 from master.core.searcher.space import Nested
 from windlass.base.errors import InvalidConfig
+from windlass.base.json_types import JsonMapping
 
 MAX_RUNGS = 100
 """More would mean a divisor so close to 1 that every rung stops nobody; it bounds states and planning."""
@@ -110,7 +111,7 @@ _ADAPTER: TypeAdapter[Settings] = TypeAdapter(
 )
 
 
-def read_settings(searcher: Mapping[str, Any]) -> Settings:
+def read_settings(searcher: JsonMapping) -> Settings:
     """Raises InvalidConfig naming every key that is wrong."""
     name = searcher.get("name")
     if name in REMOVED:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from windlass.base.errors import InvalidConfig
+from windlass.base.json_types import JsonMapping
 
 MAX_INT = 2**63 - 1
 """Bounds are 64-bit in the wire format and in the random stream's rule for integers."""
@@ -62,7 +63,7 @@ class Nested:
 Space: TypeAlias = Const | IntRange | DoubleRange | LogRange | Choice | Nested
 
 
-def parse_space(hyperparameters: Mapping[str, Any]) -> Nested:
+def parse_space(hyperparameters: JsonMapping) -> Nested:
     """Read `hyperparameters` of a configuration; raises InvalidConfig with every problem found."""
     problems: list[str] = []
     space = _parse_nested(hyperparameters, "<config>.hyperparameters", problems)
@@ -71,7 +72,7 @@ def parse_space(hyperparameters: Mapping[str, Any]) -> Nested:
     return space
 
 
-def _parse_nested(names: Mapping[str, Any], path: str, problems: list[str]) -> Nested:
+def _parse_nested(names: JsonMapping, path: str, problems: list[str]) -> Nested:
     # Python orders strings by code point, which is the byte order of their UTF-8 form.
     return Nested(tuple((n, _parse(names[n], f"{path}.{n}", problems)) for n in sorted(names)))
 
@@ -94,11 +95,11 @@ def _parse(raw: Any, path: str, problems: list[str]) -> Space:
     return Const(None)
 
 
-def _read_const(raw: Mapping[str, Any]) -> Space:
+def _read_const(raw: JsonMapping) -> Space:
     return Const(deepcopy(raw["val"]))
 
 
-def _read_int(raw: Mapping[str, Any]) -> Space:
+def _read_int(raw: JsonMapping) -> Space:
     low, high = int(raw["minval"]), int(raw["maxval"])
     if max(abs(low), abs(high)) > MAX_INT:
         raise ValueError("minval and maxval must fit 64 bits")
@@ -106,7 +107,7 @@ def _read_int(raw: Mapping[str, Any]) -> Space:
     return IntRange(low, high, _read_count(raw))
 
 
-def _read_double(raw: Mapping[str, Any]) -> Space:
+def _read_double(raw: JsonMapping) -> Space:
     low, high = float(raw["minval"]), float(raw["maxval"])
     _check_order(low, high)
     if not math.isfinite(high - low):
@@ -114,7 +115,7 @@ def _read_double(raw: Mapping[str, Any]) -> Space:
     return DoubleRange(low, high, _read_count(raw))
 
 
-def _read_log(raw: Mapping[str, Any]) -> Space:
+def _read_log(raw: JsonMapping) -> Space:
     base, low, high = float(raw["base"]), float(raw["minval"]), float(raw["maxval"])
     if not (base > 0 and math.isfinite(base)):
         raise ValueError(f"base must be greater than 0, not {base}")
@@ -128,14 +129,14 @@ def _read_log(raw: Mapping[str, Any]) -> Space:
     return LogRange(base, low, high, _read_count(raw))
 
 
-def _read_choice(raw: Mapping[str, Any]) -> Space:
+def _read_choice(raw: JsonMapping) -> Space:
     values = raw["vals"]
     if not isinstance(values, list | tuple) or not values:
         raise ValueError("vals must be a list with at least one value")
     return Choice(tuple(deepcopy(v) for v in values))
 
 
-def _read_count(raw: Mapping[str, Any]) -> int | None:
+def _read_count(raw: JsonMapping) -> int | None:
     count = raw.get("count")
     if count is None:
         return None
@@ -150,7 +151,7 @@ def _check_order(low: float, high: float) -> None:
         raise ValueError(f"minval must be less than maxval, but {low} and {high} are given")
 
 
-_READERS: dict[str, Callable[[Mapping[str, Any]], Space]] = {
+_READERS: dict[str, Callable[[JsonMapping], Space]] = {
     "const": _read_const,
     "int": _read_int,
     "double": _read_double,

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from master.core.persistent_map import PersistentMap
 from master.core.searcher.adaptive import TournamentState
 from master.core.searcher.asha import AshaState
@@ -14,6 +11,7 @@ from master.core.searcher.rng import RngState
 from master.core.searcher.search import MethodState, SearchState
 from master.core.searcher.types import ExitReason
 from windlass.base.errors import InvalidArgument
+from windlass.base.json_types import JsonMapping, JsonObject
 
 _KINDS: dict[str, type[CountState] | type[AshaState] | type[TournamentState]] = {
     "count": CountState,
@@ -23,7 +21,7 @@ _KINDS: dict[str, type[CountState] | type[AshaState] | type[TournamentState]] = 
 _NAMES = {type_: name for name, type_ in _KINDS.items()}
 
 
-def state_to_json(state: SearchState) -> dict[str, Any]:
+def state_to_json(state: SearchState) -> JsonObject:
     return {
         "rng": state.rng.to_json(),
         "trials": {id_: _record_to_json(record) for id_, record in state.trials.items()},
@@ -32,7 +30,7 @@ def state_to_json(state: SearchState) -> dict[str, Any]:
     }
 
 
-def state_from_json(data: Mapping[str, Any]) -> SearchState:
+def state_from_json(data: JsonMapping) -> SearchState:
     """Raises InvalidArgument for a snapshot of an unknown method."""
     trials = {id_: _record_from_json(record) for id_, record in data["trials"].items()}
     return SearchState(
@@ -44,16 +42,16 @@ def state_from_json(data: Mapping[str, Any]) -> SearchState:
     )
 
 
-def _method_from_json(data: Mapping[str, Any]) -> MethodState:
+def _method_from_json(data: JsonMapping) -> MethodState:
     kind = _KINDS.get(data["kind"])
     if kind is None:
         raise InvalidArgument(f"searcher snapshot of an unknown method {data['kind']!r}")
     return kind.from_json(data)
 
 
-def _record_to_json(record: TrialRecord) -> dict[str, Any]:
+def _record_to_json(record: TrialRecord) -> JsonObject:
     """Only what differs from a trial that has just begun: a search can have many."""
-    data: dict[str, Any] = {}
+    data: JsonObject = {}
     if not record.received:
         data["received"] = False
     if record.progress:
@@ -67,7 +65,7 @@ def _record_to_json(record: TrialRecord) -> dict[str, Any]:
     return data
 
 
-def _record_from_json(data: Mapping[str, Any]) -> TrialRecord:
+def _record_from_json(data: JsonMapping) -> TrialRecord:
     early_exit = data.get("early_exit")
     return TrialRecord(
         received=data.get("received", True),

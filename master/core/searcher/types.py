@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import TypeAlias
+
+from windlass.base.json_types import JsonMapping
 
 RequestId: TypeAlias = str
 """UUID of a trial within its search, drawn from the search's own random stream."""
@@ -32,7 +33,7 @@ class TrialCreated:
 @dataclass(frozen=True, slots=True)
 class ValidationCompleted:
     request_id: RequestId
-    metrics: Mapping[str, Any]
+    metrics: JsonMapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Create:
 
     request_id: RequestId
     trial_seed: int
-    hparams: Mapping[str, Any] = field(default_factory=dict)
+    hparams: JsonMapping = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

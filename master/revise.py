@@ -1,6 +1,6 @@
 """For developers: write the next migration from what changed in the tables.
 
-    python -m master.store.revise state "trials remember their node"     (or: logs)
+    python -m master.revise state "trials remember their node"     (or: logs)
 
 Then read what it wrote. A master of the release before must be able to run on the result: add now, remove later.
 """

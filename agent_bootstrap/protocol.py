@@ -131,6 +131,8 @@ class Hello(Message):
     """What an operator should know, e.g. that tasks run without namespaces here, and why."""
     labels: tuple[Label, ...] = Field(default=(), max_length=MAX_LABELS)
     """What whoever started the agent says of it, e.g. rack=a12. Shown, not interpreted."""
+    ends_at: AwareDatetime | None = None
+    """When the machine ends by what is known from the start: the walltime of its batch job, a capacity block."""
     leaving: Leaving | None = None
 
 

@@ -8,6 +8,7 @@ that, repacking the same demand on the same machines could come out worse than t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 
 from provisioner.demand import GangClass, nodes_needed
 from provisioner.types import AUX_PLACES, Gang
@@ -16,7 +17,17 @@ from provisioner.types import AUX_PLACES, Gang
 class Bin:
     """One node, running or coming, with what planning has put on it so far."""
 
-    __slots__ = ("aux", "claims", "coming", "free", "name", "old_claims", "ready_in_s", "slots")
+    __slots__ = (
+        "aux",
+        "claims",
+        "coming",
+        "free",
+        "left_s",
+        "name",
+        "old_claims",
+        "ready_in_s",
+        "slots",
+    )
 
     def __init__(
         self,
@@ -27,6 +38,7 @@ class Bin:
         aux: int = AUX_PLACES,
         coming: bool = False,
         ready_in_s: float = 0.0,
+        left_s: float = inf,
         old_claims: Sequence[str] = (),
     ) -> None:
         self.name = name
@@ -36,6 +48,8 @@ class Bin:
         self.aux = aux
         self.coming = coming
         self.ready_in_s = ready_in_s
+        self.left_s = left_s
+        """How long it lasts once it is ready."""
         self.old_claims = old_claims
         """Gangs it was bought for, or claimed it in an earlier plan."""
         self.claims: list[str] = []
@@ -83,7 +97,9 @@ class Bins:
             return
         for gang in gangs:
             bins = claimants.get(gang.request_id)
-            if bins is not None and not any(node.name in gang.blocked_agents for node in bins):
+            if bins is not None and not any(
+                node.name in gang.blocked_agents or node.left_s < gang.least_s for node in bins
+            ):
                 self._honour(gang, bins)
 
     def _honour(self, gang: Gang, bins: list[Bin]) -> None:
@@ -126,14 +142,20 @@ class Bins:
     def whole_sizes(self) -> list[int]:
         return [size for size in sorted(self._whole, reverse=True) if self.whole(size)]
 
-    def whole(self, size: int, blocked: frozenset[str] = frozenset()) -> list[Bin]:
-        """Untouched bins of that size, best last."""
+    def whole(self, size: int, gangs: GangClass | None = None) -> list[Bin]:
+        """Untouched bins of that size, best last; those of use to these gangs, or all."""
         bins = self._whole.get(size)
         if not bins:
             return []
         alive = [node for node in bins if node.is_whole]
         self._whole[size] = alive
-        return [node for node in alive if node.name not in blocked] if blocked else alive
+        if gangs is None or not (gangs.blocked or gangs.least_s):
+            return alive
+        return [
+            node
+            for node in alive
+            if node.name not in gangs.blocked and node.left_s >= gangs.least_s
+        ]
 
     def take_whole(self, bins: Sequence[Bin], request_ids: Sequence[str]) -> None:
         """Bins that one gang uses entirely, alone or beside machines being bought for it."""
@@ -152,7 +174,7 @@ class Bins:
             skipped: list[Bin] = []
             while bucket and gangs.left:
                 node = bucket.pop()
-                if node.name in gangs.blocked:
+                if node.name in gangs.blocked or node.left_s < gangs.least_s:
                     skipped.append(node)
                     continue
                 ids = gangs.take(min(free // slots, gangs.left))
@@ -166,14 +188,14 @@ class Bins:
             count = nodes_needed(gangs.slots, False, size)
             if count is None or count == 1:
                 continue
-            while gangs.left and len(bins := self.whole(size, gangs.blocked)) >= count:
+            while gangs.left and len(bins := self.whole(size, gangs)) >= count:
                 self.take_whole(bins[-count:], gangs.take(1))
 
     def _place_aux(self, gangs: GangClass) -> None:
         for node in sorted(self.all, key=lambda node: (node.coming, node.ready_in_s, node.name)):
             if not gangs.left:
                 return
-            if node.aux > 0 and node.name not in gangs.blocked:
+            if node.aux > 0 and node.name not in gangs.blocked and node.left_s >= gangs.least_s:
                 ids = gangs.take(min(node.aux, gangs.left))
                 node.aux -= len(ids)
                 node.give(ids, 0)

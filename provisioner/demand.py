@@ -17,15 +17,22 @@ _since = attrgetter("since")
 class GangClass:
     """Waiting gangs of one shape, oldest first. `take` moves a cursor; the gangs themselves are never copied."""
 
-    __slots__ = ("_gangs", "_taken", "blocked", "single_agent", "slots")
+    __slots__ = ("_gangs", "_taken", "blocked", "least_s", "single_agent", "slots")
 
     def __init__(
-        self, slots: int, single_agent: bool, blocked: frozenset[str], gangs: list[Gang]
+        self,
+        slots: int,
+        single_agent: bool,
+        blocked: frozenset[str],
+        least_s: float,
+        gangs: list[Gang],
     ) -> None:
         self.slots = slots
         self.single_agent = single_agent
         self.blocked = blocked
         """Agents none of these gangs may use."""
+        self.least_s = least_s
+        """Machines that end sooner are of no use to them."""
         self._gangs = gangs
         self._taken = 0
 
@@ -42,13 +49,19 @@ class GangClass:
         return [gang.request_id for gang in self._gangs[self._taken :]]
 
 
-def gang_classes(gangs: Iterable[Gang], *, without: Collection[str] = ()) -> list[GangClass]:
-    """Group the gangs whose request ids are not in `without` by shape, largest shape first."""
-    groups: dict[tuple[int, bool, frozenset[str]], list[Gang]] = {}
+def gang_classes(
+    gangs: Iterable[Gang], *, without: Collection[str] = (), timed: bool = False
+) -> list[GangClass]:
+    """Group the gangs whose request ids are not in `without` by shape, largest shape first.
+
+    `timed`: some machine or offer ends, so how long a gang needs one belongs to its shape.
+    """
+    groups: dict[tuple[int, bool, frozenset[str], float], list[Gang]] = {}
     for gang in gangs:
         if without and gang.request_id in without:
             continue
-        shape = (gang.slots, gang.single_agent, gang.blocked_agents)
+        least_s = gang.least_s if timed else 0.0
+        shape = (gang.slots, gang.single_agent, gang.blocked_agents, least_s)
         group = groups.get(shape)
         if group is None:
             groups[shape] = [gang]
@@ -56,7 +69,9 @@ def gang_classes(gangs: Iterable[Gang], *, without: Collection[str] = ()) -> lis
             group.append(gang)
     for group in groups.values():
         group.sort(key=_since)
-    ordered = sorted(groups.items(), key=lambda item: (-item[0][0], item[0][1], len(item[0][2])))
+    ordered = sorted(
+        groups.items(), key=lambda item: (-item[0][0], item[0][1], len(item[0][2]), -item[0][3])
+    )
     return [GangClass(*shape, group) for shape, group in ordered]
 
 

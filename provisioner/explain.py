@@ -91,6 +91,13 @@ def unserved(
     )
 
 
+def ends_too_soon(least_s: float) -> Reason:
+    return Reason(
+        kind=ReasonKind.NO_CAPACITY,
+        text=f"every instance type of the pool ends too soon for it (needs {least_s / 60:.0f} min)",
+    )
+
+
 def _impossible(slots: int, single_agent: bool, offers: Sequence[Offer]) -> Reason:
     sizes = sorted({offer.slots for offer in offers})
     if not sizes:

@@ -35,6 +35,8 @@ class Machine:
     """The provider has not answered yet."""
     idle_s: float | None = None
     """How long it has been connected without work; None while it has any, or is not up."""
+    ends_at: float | None = None
+    """When it will end; of one that is coming: as its offer says."""
     claims: tuple[str, ...] = ()
     """Gangs it was bought for that may still count on it."""
 

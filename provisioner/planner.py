@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from math import inf
 
 from master.core.reasons import Reason
 from provisioner import explain
@@ -114,12 +115,16 @@ class _PoolPlan:
         self.terminations: list[Termination] = []
         self.reasons: dict[str, Reason] = {}
         self._machines = {machine.name: machine for machine in pool.machines}
-        self._bins = Bins(_bins(pool))
+        bins = _bins(pool, now)
+        self._bins = Bins(bins)
+        self._offers_end = any(offer.end_of(now) is not None for offer in pool.offers)
+        self._timed = self._offers_end or any(node.left_s < inf for node in bins)
         settings = pool.settings
         self._places = max(0, settings.max_instances - len(pool.machines))
         spent = sum(machine.offer.usd_per_hour for machine in pool.machines)
         limit = settings.usd_per_hour_limit
-        self._open: list[Offer] = []
+        self._open: dict[float, list[Offer]] = {}
+        """By how long they must last."""
         self._open_version = -1
         self._usd_left = float("inf") if limit is None else max(0.0, limit - spent)
 
@@ -127,14 +132,16 @@ class _PoolPlan:
         gangs = self.pool.demand.gangs
         self._bins.honour_old_claims(gangs)
         self._bins.index()
-        classes = gang_classes(gangs, without=self._bins.claimed.by_request)
+        classes = gang_classes(gangs, without=self._bins.claimed.by_request, timed=self._timed)
         for gang_class in classes:
             self._bins.place(gang_class)
         if self.pool.hold is None:
             waiting = [gang_class for gang_class in classes if gang_class.left]
             for gang_class in waiting:
                 self._buy_over_nodes(gang_class)
-            self._buy_single(waiting)
+            for least_s in sorted({each.least_s for each in waiting}, reverse=True):
+                alike = [each for each in waiting if each.least_s == least_s]
+                self._buy_single(alike, least_s)
             self._buy_aux(waiting)
             self._keep_minimum()
         self._explain(classes)
@@ -147,15 +154,31 @@ class _PoolPlan:
             if node.coming and tuple(node.claims) != node.old_claims
         }
 
-    def _open_offers(self) -> list[Offer]:
-        """Of each size the cheapest offer that is not blocked; largest first."""
+    def _open_offers(self, least_s: float = 0.0) -> list[Offer]:
+        """Of each size the cheapest offer that is not blocked and lasts so long; largest first."""
         if self._open_version != self.market.version:
             self._open_version = self.market.version
-            self._open = cheapest_by_size([o for o in self.pool.offers if self.market.is_open(o)])
-        return self._open
+            self._open = {}
+        if not self._offers_end:
+            least_s = 0.0
+        if least_s not in self._open:
+            able = [o for o in self._lasting(least_s) if self.market.is_open(o)]
+            self._open[least_s] = cheapest_by_size(able)
+        return self._open[least_s]
 
-    def _buyable(self) -> list[Offer]:
-        return [offer for offer in self._open_offers() if self._affordable(offer)]
+    def _lasting(self, least_s: float) -> Sequence[Offer]:
+        """Offers whose machines, bought now, are of use for so long."""
+        if not self._offers_end or not least_s:
+            return self.pool.offers
+        return [offer for offer in self.pool.offers if self._lasts_s(offer) >= least_s]
+
+    def _lasts_s(self, offer: Offer) -> float:
+        ready_at = self.now + self.market.memory.boot_p50_s(offer)
+        end = offer.end_of(ready_at)
+        return inf if end is None else end - ready_at
+
+    def _buyable(self, least_s: float = 0.0) -> list[Offer]:
+        return [offer for offer in self._open_offers(least_s) if self._affordable(offer)]
 
     def _affordable(self, offer: Offer) -> int:
         """How many more of that offer the pool's limits allow."""
@@ -194,9 +217,9 @@ class _PoolPlan:
 
     def _cheapest_over_nodes(self, gangs: GangClass) -> tuple[Offer, list[Bin], int] | None:
         """Offer, free nodes to use beside it, machines to buy. None: one bigger node is no dearer, or nothing fits."""
-        offers = self._buyable()
+        offers = self._buyable(gangs.least_s)
         best: tuple[float, int, Offer, list[Bin], int] | None = None
-        whole = {size: self._bins.whole(size, gangs.blocked) for size in self._bins.whole_sizes()}
+        whole = {size: self._bins.whole(size, gangs) for size in self._bins.whole_sizes()}
         for offer in offers:
             count = nodes_needed(gangs.slots, False, offer.slots)
             if count is None or count == 1:
@@ -213,7 +236,7 @@ class _PoolPlan:
             return None
         return best[2:]
 
-    def _buy_single(self, classes: Sequence[GangClass]) -> None:
+    def _buy_single(self, classes: Sequence[GangClass], least_s: float) -> None:
         """Gangs that fit one node: greedy cover, many gangs to a node where that is cheaper."""
         by_slots: dict[int, list[GangClass]] = {}
         for gang_class in classes:
@@ -222,7 +245,7 @@ class _PoolPlan:
         counts = {
             slots: sum(c.left for c in by_slots[slots]) for slots in sorted(by_slots, reverse=True)
         }
-        offers = self._buyable()
+        offers = self._buyable(least_s)
         share = {slots: slot_share(slots, offers) for slots in counts}
         while offers and (purchase := next_purchase(counts, offers, share)):
             bought = min(purchase.count, self._affordable(purchase.offer))
@@ -231,7 +254,7 @@ class _PoolPlan:
             self._buy_filled(purchase, bought, by_slots)
             for slots, fits in purchase.filling.items():
                 counts[slots] -= fits * bought
-            offers = self._buyable()
+            offers = self._buyable(least_s)
 
     def _buy_filled(
         self, purchase: Purchase, count: int, by_slots: Mapping[int, list[GangClass]]
@@ -259,14 +282,15 @@ class _PoolPlan:
             for machine in range(launch.count)
         ]
         for gang_class in zero_slot:
-            while left and gang_class.left:
-                number, machine, free = left[0]
-                ids = gang_class.take(free)
-                self._ride(number, machine, ids)
-                left[0][2] -= len(ids)
-                if not left[0][2]:
-                    del left[0]
-            while gang_class.left and (offer := self._cheapest_machine()):
+            for place in left:
+                number, machine, free = place
+                if not gang_class.left:
+                    break
+                if free and self._lasts_s(self.launches[number].offer) >= gang_class.least_s:
+                    ids = gang_class.take(free)
+                    self._ride(number, machine, ids)
+                    place[2] -= len(ids)
+            while gang_class.left and (offer := self._cheapest_machine(gang_class.least_s)):
                 most = self.market.most(offer) or MAX_INDEPENDENT_GROUP
                 count = min(-(-gang_class.left // places), self._affordable(offer), most)
                 machines = tuple(tuple(gang_class.take(places)) for _ in range(count))
@@ -279,8 +303,10 @@ class _PoolPlan:
         asked = explain.asking_now(launch.offer, launch.count)
         self.reasons.update(dict.fromkeys(request_ids, asked))
 
-    def _cheapest_machine(self) -> Offer | None:
-        return min(self._buyable(), key=lambda o: (o.usd_per_hour, o.boot_s, o.key), default=None)
+    def _cheapest_machine(self, least_s: float) -> Offer | None:
+        return min(
+            self._buyable(least_s), key=lambda o: (o.usd_per_hour, o.boot_s, o.key), default=None
+        )
 
     def _keep_minimum(self) -> None:
         kept = sum(machine.phase is not Phase.OUT for machine in self.pool.machines)
@@ -341,23 +367,28 @@ class _PoolPlan:
         for gang_class in classes:
             if not gang_class.left:
                 continue
+            lasting = self._lasting(gang_class.least_s)
             reason = explain.unserved(
                 gang_class.slots,
                 gang_class.single_agent,
                 pool=self.pool.settings,
-                offers=self.pool.offers,
+                offers=lasting or self.pool.offers,
                 memory=self.market.memory,
                 open_keys=open_keys,
                 hold=self.pool.hold,
                 places_left=self._places,
                 now=self.now,
             )
+            if self.pool.offers and not lasting:
+                reason = explain.ends_too_soon(gang_class.least_s)
             self.reasons.update(dict.fromkeys(gang_class.remaining_ids(), reason))
 
     def availability(self) -> PoolAvailability:
         """What is coming; and what could come, machines bought in this very plan counted among it."""
         booting = tuple(
-            BootingNode(instance_id=m.name, slots=m.offer.slots, ready_in_s=m.ready_in_s)
+            BootingNode(
+                instance_id=m.name, slots=m.offer.slots, ready_in_s=m.ready_in_s, ends_at=m.ends_at
+            )
             for m in self.pool.machines
             if m.phase is Phase.COMING
         )
@@ -366,6 +397,7 @@ class _PoolPlan:
             booting=booting,
             launchable=tuple(self._launchable()),
             reasons=self.reasons,
+            ends_at={m.name: m.ends_at for m in self.pool.machines if m.ends_at is not None},
         )
 
     def _launchable(self) -> Iterator[LaunchableNode]:
@@ -377,7 +409,12 @@ class _PoolPlan:
         for offer, count in [*bought.values(), *could]:
             if count > 0:
                 ready_in_s = self.market.memory.boot_p50_s(offer)
-                yield LaunchableNode(slots=offer.slots, count=count, ready_in_s=ready_in_s)
+                yield LaunchableNode(
+                    slots=offer.slots,
+                    count=count,
+                    ready_in_s=ready_in_s,
+                    ends_at=offer.end_of(self.now + ready_in_s),
+                )
 
     def _still(self, offer: Offer) -> int:
         """How many of that offer could be bought after this plan."""
@@ -387,7 +424,7 @@ class _PoolPlan:
         return self._affordable(offer) if most is None else min(self._affordable(offer), most)
 
 
-def _bins(pool: PoolInput) -> list[Bin]:
+def _bins(pool: PoolInput, now: float) -> list[Bin]:
     """Nodes that can take work, and machines that will."""
     machines = {machine.name: machine for machine in pool.machines}
     bins = []
@@ -396,12 +433,14 @@ def _bins(pool: PoolInput) -> list[Bin]:
         if not node.schedulable or (machine is not None and machine.phase is not Phase.UP):
             continue
         claims = machine.claims if machine is not None else ()
+        ends_at = node.ends_at or (machine.ends_at if machine is not None else None)
         bins.append(
             Bin(
                 node.agent_id,
                 slots=node.slots,
                 free=node.free_slots,
                 aux=node.free_aux,
+                left_s=inf if ends_at is None else ends_at - now,
                 old_claims=claims,
             )
         )
@@ -415,6 +454,9 @@ def _bins(pool: PoolInput) -> list[Bin]:
                     aux=pool.settings.aux_places,
                     coming=True,
                     ready_in_s=machine.ready_in_s,
+                    left_s=inf
+                    if machine.ends_at is None
+                    else machine.ends_at - now - machine.ready_in_s,
                     old_claims=machine.claims,
                 )
             )

@@ -60,6 +60,7 @@ def _machines(state: FleetState, pool: str, agents: Agents, now: float) -> Itera
                     age_s=now - intent.created_at,
                     ready_in_s=state.memory.boot_p50_s(intent.offer),
                     asking=True,
+                    ends_at=intent.offer.end_of(now + state.memory.boot_p50_s(intent.offer)),
                     claims=claims,
                 )
     for record in state.instances.values():
@@ -93,6 +94,9 @@ def _machine(state: FleetState, record: InstanceRecord, agents: Agents, now: flo
         idle_s=None
         if record.idle_since is None or phase is not Phase.UP
         else now - record.idle_since,
+        ends_at=record.offer.end_of(
+            now + ready_in_s if record.ready_at is None else record.ready_at
+        ),
         claims=claims,
     )
 

@@ -41,6 +41,17 @@ class Offer:
     """Expected seconds from the call to an agent that can take work; the planner prefers what it learned."""
     boot_deadline_s: float = 300.0
     """After this long without an agent, the instance is ended and counts against the offer."""
+    ends_at: float | None = None
+    """Its machines end then: a capacity block."""
+    lifetime_s: float | None = None
+    """Its machines end so long after they are ready: the walltime of a batch job."""
+
+    def end_of(self, ready_at: float) -> float | None:
+        """When a machine ends that is ready at that time; None: when we end it."""
+        ends = [] if self.ends_at is None else [self.ends_at]
+        if self.lifetime_s is not None:
+            ends.append(ready_at + self.lifetime_s)
+        return min(ends, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +65,8 @@ class Gang:
     single_agent: bool = False
     since: float = 0.0
     blocked_agents: frozenset[str] = frozenset()
+    least_s: float = 0.0
+    """A machine that ends sooner than so long after it is ready is of no use to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +85,7 @@ class Node:
     """False while an operator disabled or drains it: it keeps its work and is no capacity."""
     free_aux: int = AUX_PLACES
     """How many more zero-slot tasks it could hold."""
+    ends_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +110,8 @@ class PoolAvailability:
     """Empty when limits, budget or blocked offers close the way."""
     reasons: Mapping[str, Reason] = field(default_factory=dict)
     """request id -> reason, for gangs that the planner knows."""
+    ends_at: Mapping[str, float] = field(default_factory=dict)
+    """instance id -> when it will end, where its offer says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +119,7 @@ class BootingNode:
     instance_id: str
     slots: int
     ready_in_s: float
+    ends_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +127,7 @@ class LaunchableNode:
     slots: int
     count: int
     ready_in_s: float
+    ends_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

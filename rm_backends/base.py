@@ -70,6 +70,8 @@ class AllocationRequest:
     requested: datetime
     single_agent: bool = False
     preemptible: bool = True
+    preemption_timeout_s: float | None = None
+    """How long it may take to checkpoint and leave; None: not said."""
     blocked_agents: frozenset[str] = frozenset()
 
 

@@ -40,6 +40,7 @@ class Machine:
             highest_epoch=highest_epoch,
             notes=self._notes(),
             labels=options.label,
+            ends_at=self.options.ends_at,
             leaving=self.leaving,
         )
 

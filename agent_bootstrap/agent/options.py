@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import platformdirs
 from pydantic import (
     AfterValidator,
+    AwareDatetime,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -149,6 +150,8 @@ class AgentOptions(BaseModel):
     container_runtime: str = "process"
     """How tasks run: a name of `runtimes/registry.py`."""
     instance_id: str | None = None
+    ends_at: AwareDatetime | None = None
+    """When this machine ends (walltime, capacity block), e.g. 2026-01-31T18:00:00+01:00: work is placed accordingly."""
     """The machine's name at its provider."""
     address: str = ""
     """Where other nodes reach this one. Empty: as the master sees it."""

@@ -169,6 +169,7 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
             requested=state.requested_at,
             single_agent=self.state.settings.single_node,
             preemptible=state.preemptible,
+            preemption_timeout_s=state.preemption_timeout_s,
         )
 
     def launch_spec(self, state: AllocationState, token: str) -> LaunchSpec:

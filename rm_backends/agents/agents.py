@@ -75,6 +75,8 @@ class Agent:
     cordoned: bool = False
     leaving: Leaving | None = None
     """When and why its machine goes: it gets nothing more, and its work was asked to leave."""
+    ends_at: float | None = None
+    """When it will go, as it or its provider said: what could not use it until then is not placed there."""
     holds: dict[str, Hold] = field(default_factory=dict)
     """By container id. Changed by `take` and `give_back` only."""
     log_offsets: dict[str, int] = field(default_factory=dict)
@@ -213,6 +215,7 @@ class Agent:
             aux_places=self.aux_places,
             schedulable=self.is_schedulable,
             slot_type=self.slot_type,
+            ends_at=self.ends_at,
         )
 
     def _taken(self) -> set[int]:

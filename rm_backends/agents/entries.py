@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
-from master.core.scheduler.types import Request, Running
+from master.core.scheduler.end_times import least_s
+from master.core.scheduler.types import LEAVE_S, Request, Running
 from rm_backends.base import (
     AllocationHint,
     AllocationRequest,
@@ -74,10 +75,13 @@ class Entry:
     expected_end: float | None = None
     """As its owner told; else its job's usual run time counts."""
     as_request: Request = field(init=False)
+    least_s: float = field(init=False)
+    """How long an agent must last at the least to be of use to it."""
     _running: Running | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         request = self.request
+        timeout = request.preemption_timeout_s
         self.as_request = Request(
             id=request.allocation_id,
             job_id=request.job.job_id,
@@ -86,7 +90,9 @@ class Entry:
             single_agent=request.single_agent,
             preemptible=request.preemptible,
             blocked_agents=request.blocked_agents,
+            leave_s=min(LEAVE_S, LEAVE_S if timeout is None else timeout),
         )
+        self.least_s = least_s(self.as_request)
 
     @property
     def id(self) -> str:
@@ -111,6 +117,7 @@ class Entry:
         """The request as the scheduler sees it; `run_time_s` is how long its job's runs take."""
         if self.as_request.expected_run_s != run_time_s:
             self.as_request = replace(self.as_request, expected_run_s=run_time_s)
+            self.least_s = least_s(self.as_request)
         return self.as_request
 
     def touched(self) -> None:

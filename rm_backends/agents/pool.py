@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from master.core.reasons import Reason, ReasonKind
+from master.core.scheduler.end_times import must_leave
 from master.core.scheduler.forecast import expected_start
 from master.core.scheduler.types import (
     Decision,
@@ -146,6 +147,20 @@ class Pool:
             entry.touched()
             self.touch()
 
+    def ask_before_ends(self) -> None:
+        """Ask work to leave whose agent will end soon, in time for a checkpoint."""
+        now = self._clock.now().timestamp()
+        for agent in self.agents.values():
+            if agent.ends_at is None or not agent.holds:
+                continue
+            end = datetime.fromtimestamp(agent.ends_at, UTC)
+            reason = f"agent {agent.id} ends at {end:%Y-%m-%d %H:%M:%S} UTC"
+            for hold in list(agent.holds.values()):
+                entry = self.assignments.entries[hold.allocation_id]
+                running = entry.as_running(self._run_times.get(entry.as_request.job_id))
+                if running is not None and must_leave(running, agent.ends_at, now):
+                    self.assignments.ask(entry, reason, end)
+
     def explain(self, allocation_id: str) -> Reason | None:
         entry = self.waiting.get(allocation_id)
         if entry is None:
@@ -169,6 +184,9 @@ class Pool:
 
     def set_availability(self, availability: PoolAvailability) -> None:
         self._availability = availability
+        for agent_id, ends_at in availability.ends_at.items():
+            if (agent := self.agents.get(agent_id)) is not None and agent.ends_at is None:
+                agent.ends_at = ends_at
         self._outlook_at = self._clock.monotonic()
         if self.waiting:
             self.touch()
@@ -290,12 +308,18 @@ class Pool:
                 count=1,
                 ready_in_s=max(0.0, node.ready_in_s - age),
                 booting=True,
+                ends_at=node.ends_at,
             )
             for node in self._availability.booting
             if node.instance_id not in self.agents
         )
         return booting + tuple(
-            Launchable(slots_per_agent=node.slots, count=node.count, ready_in_s=node.ready_in_s)
+            Launchable(
+                slots_per_agent=node.slots,
+                count=node.count,
+                ready_in_s=node.ready_in_s,
+                ends_at=node.ends_at,
+            )
             for node in self._availability.launchable
         )
 
@@ -309,6 +333,7 @@ class Pool:
                 single_agent=entry.as_request.single_agent,
                 since=entry.as_request.requested,
                 blocked_agents=entry.as_request.blocked_agents,
+                least_s=entry.least_s,
             )
             for entry in self.waiting.values()
             if (waiting := self._standing.waiting.get(entry.id)) and waiting.needs_capacity
@@ -333,6 +358,7 @@ class Pool:
             and not agent.record.draining
             and agent.leaving is None,
             free_aux=max(0, agent.aux_places - agent.aux_running),
+            ends_at=agent.ends_at,
         )
 
     def _shape_of(self, agents: list[Agent], *, as_in_service: bool = False) -> PoolShape:

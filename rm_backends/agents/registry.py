@@ -156,6 +156,7 @@ class Registry:
         """End reconnect windows that are over, and forget what certainly will not come back."""
         now = self._clock.monotonic()
         for pool in self._pools.values():
+            pool.ask_before_ends()
             for agent in list(pool.agents.values()):
                 away_s = now - agent.since
                 window_s = pool.options.agent_reconnect_wait_s
@@ -327,6 +328,7 @@ class Registry:
         agent.version = hello.version
         agent.notes = hello.notes
         agent.labels = hello.labels
+        agent.ends_at = None if hello.ends_at is None else hello.ends_at.timestamp()
         agent.set_devices(hello.slots)
         agent.address = address
 

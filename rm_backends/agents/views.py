@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.queue_order import queue_key
 from rm_backends.agents.agents import Agent, Presence
@@ -68,7 +70,11 @@ def _may_come_back(agent: Agent) -> bool:
 
 def _leaving(agent: Agent) -> tuple[str, ...]:
     if agent.leaving is None:
-        return ()
+        if agent.ends_at is None:
+            return ()
+        return (
+            f"ends at {datetime.fromtimestamp(agent.ends_at, UTC).isoformat(timespec='seconds')}",
+        )
     return (f"goes at {agent.leaving.at.isoformat(timespec='seconds')}: {agent.leaving.reason}",)
 
 

@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from agent_bootstrap.protocol import (
     HEARTBEAT_S,
@@ -87,6 +88,7 @@ class FakeAgent:
     boot_id: str = "boot-1"
     instance_id: str | None = None
     labels: tuple[str, ...] = ()
+    ends_at: datetime | None = None
     leaving: Leaving | None = None
     program: Program = run_until_told
     start_s: float = 0.0
@@ -254,6 +256,7 @@ class FakeAgent:
             containers=self._reports(),
             highest_epoch=self.highest_epoch,
             labels=self.labels,
+            ends_at=self.ends_at,
             leaving=self.leaving,
         )
 

@@ -186,15 +186,22 @@ def _leaving(leavers: Iterable[Running]) -> dict[str, dict[str, int]]:
 def _expected_agents(pool: PoolState) -> list[FreeAgent]:
     """Capacity that is ready soon enough to wait for it, as empty agents; never more than could be wanted."""
     wanted = sum(request.slots for request in pool.waiting)
-    soon: list[Launchable] = [
-        one for one in pool.launchable if one.ready_in_s <= pool.settings.preempt_after_s
-    ]
     return [
-        (f"expected-{kind:03d}-{n:06d}", one.slots_per_agent, one.slots_per_agent, EXPECTED)
-        for kind, one in enumerate(soon)
+        (expected_id(kind, n), one.slots_per_agent, one.slots_per_agent, EXPECTED)
+        for kind, one in enumerate(agents_in_time(pool))
         if one.slots_per_agent > 0
         for n in range(min(one.count, wanted))
     ]
+
+
+def agents_in_time(pool: PoolState) -> list[Launchable]:
+    """Those that are ready soon enough to wait for them."""
+    return [one for one in pool.launchable if one.ready_in_s <= pool.settings.preempt_after_s]
+
+
+def expected_id(kind: int, number: int) -> str:
+    """What an agent is called that is only expected; `kind` counts `agents_in_time`."""
+    return f"expected-{kind:03d}-{number:06d}"
 
 
 def _enter_running(books: dict[str, JobBook], running: Iterable[Running]) -> None:

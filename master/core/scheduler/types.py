@@ -15,6 +15,8 @@ from typing import NamedTuple
 from master.core.reasons import Reason
 
 DEFAULT_PRIORITY = 42
+LEAVE_S = 300.0
+"""How long before the end of its agent work is asked to leave, unless its preemption timeout is shorter."""
 
 
 class SchedulerType(StrEnum):
@@ -72,6 +74,8 @@ class Request:
     blocked_agents: frozenset[str] = frozenset()
     expected_run_s: float | None = None
     """How long it will probably hold its slots, known or learned; None: nobody knows."""
+    leave_s: float = LEAVE_S
+    """How long before the end of its agent it is asked to leave."""
 
 
 Placement = Mapping[str, int]
@@ -121,6 +125,8 @@ class AgentState:
     """cuda, rocm or cpu: the slots of one gang are all of one type."""
     schedulable: bool = True
     """False while disabled, draining, cordoned or reconnecting: it keeps its work and gets no more."""
+    ends_at: float | None = None
+    """When it goes (a walltime, a capacity block); None: nobody said so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +140,7 @@ class Launchable:
     count: int
     ready_in_s: float
     booting: bool = False
+    ends_at: float | None = None
 
 
 class Kept(NamedTuple):

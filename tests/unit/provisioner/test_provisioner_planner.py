@@ -472,3 +472,48 @@ def test_a_machine_on_its_way_holds_no_more_zero_slot_tasks_than_it_will_take() 
     machines = (coming("i-1", FOUR, "g0"),)
     planned = plan_of(pool(gangs(0, 0), (FOUR,), machines=machines, aux_places=1))
     assert [launch.claims for launch in planned.launches] == [(("g1",),)]
+
+
+BLOCK = replace(EIGHT, usd_per_hour=1.0, ends_at=NOW + 3600.0)
+WALLTIME = replace(FOUR, lifetime_s=1800.0)
+
+
+def test_no_offer_is_bought_that_ends_before_its_gang_could_use_it() -> None:
+    """The block is by far the cheapest, and ends in an hour less the boot."""
+    short, long = a_gang("short", 8, least_s=600.0), a_gang("long", 8, least_s=7200.0)
+    planned = plan_of(pool((short, long), (BLOCK, EIGHT)))
+    assert {launch.claims: launch.offer for launch in planned.launches} == {
+        (("short",),): BLOCK,
+        (("long",),): EIGHT,
+    }
+
+
+def test_a_gang_over_nodes_and_a_zero_slot_task_look_at_the_end_too() -> None:
+    waiting = (a_gang("gang", 8, least_s=7200.0), a_gang("board", 0, least_s=7200.0))
+    planned = plan_of(pool(waiting, (WALLTIME,)))
+    assert planned.launches == ()
+    assert {reason.text for reason in planned.reasons.values()} == {
+        "every instance type of the pool ends too soon for it (needs 120 min)"
+    }
+
+
+def test_a_node_that_ends_soon_is_no_place_for_a_gang_that_needs_longer() -> None:
+    ending = node("n", 4, ends_at=NOW + 900.0)
+    waiting = (a_gang("short", 4, least_s=600.0), a_gang("long", 4, least_s=1200.0))
+    planned = plan_of(pool(waiting, (FOUR,), nodes=(ending,)))
+    assert [launch.claims for launch in planned.launches] == [(("long",),)]
+
+
+def test_a_claim_on_a_machine_that_would_end_too_soon_is_given_up() -> None:
+    machines = (coming("i-1", FOUR, "g0", ends_at=NOW + 330.0),)
+    planned = plan_of(pool(gangs(4, least_s=600.0), (FOUR,), machines=machines))
+    assert [launch.claims for launch in planned.launches] == [(("g0",),)]
+
+
+def test_what_comes_says_when_it_ends() -> None:
+    machines = (coming("i-1", FOUR, ends_at=NOW + 330.0),)
+    (told,) = plan_of(pool((), (WALLTIME,), machines=machines)).availabilities
+    assert told.ends_at == {"i-1": NOW + 330.0}
+    assert told.booting[0].ends_at == NOW + 330.0
+    (launchable,) = told.launchable
+    assert launchable.ends_at == NOW + launchable.ready_in_s + 1800.0

@@ -8,7 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from agent_bootstrap.protocol import KillContainer, Leaving, StartContainer
+from master.core.scheduler import decide as real_decide
+from master.core.scheduler.types import LEAVE_S
 from rm_backends.agents.options import PoolOptions
+from rm_backends.agents.pool import Decide
 from rm_backends.base import ContainerPhase, FailureKind, ReleaseAsked, RestoreRecord
 from tests.fakes.agents_world import (
     AgentsWorld,
@@ -18,15 +21,16 @@ from tests.fakes.agents_world import (
     sent_to,
 )
 from tests.fakes.fake_agent import run_for
+from tests.fakes.first_fit import first_fit
 from tests.fakes.virtual_time import run
 
 ID = "task-1.1"
 Scenario = Callable[[AgentsWorld], Awaitable[None]]
 
 
-def play(scenario: Scenario, *pools: PoolOptions) -> None:
+def play(scenario: Scenario, *pools: PoolOptions, decide: Decide = first_fit) -> None:
     async def main() -> None:
-        async with agents_world(*pools) as world:
+        async with agents_world(*pools, decide=decide) as world:
             await scenario(world)
 
     run(main(), limit_s=24 * 3600)
@@ -484,3 +488,25 @@ def test_an_agent_that_lost_its_connection_drains_and_a_static_one_then_leaves_t
         assert [view.draining for view in world.backend.agents()] == [False, False]
 
     play(scenario)
+
+
+def test_work_is_asked_to_leave_before_its_agent_ends() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        ends = world.clock.now() + timedelta(hours=1)
+        await world.add_agent("a1", ends_at=ends)
+        await world.run_allocation(allocation(1))
+        assert world.backend.agent("a1").notes == (f"ends at {ends.isoformat(timespec='seconds')}",)
+        await world.settle(3600 - LEAVE_S - 60)
+        assert asked(world, ID) == []
+        await world.settle(120)
+        (event,) = asked(world, ID)
+        assert event.deadline == ends
+        assert event.reason == f"agent a1 ends at {ends:%Y-%m-%d %H:%M:%S} UTC"
+        await world.backend.request(allocation(2))
+        await world.settle(60)
+        assert world.master.grant_of("task-2.1") is None
+        reason = world.backend.explain("task-2.1")
+        assert reason is not None
+        assert "1 agent ends too soon for it (needs 10 min)" in reason.text
+
+    play(scenario, PoolOptions(name="default", dynamic=True), decide=real_decide)

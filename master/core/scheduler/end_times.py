@@ -1,0 +1,89 @@
+"""Agents that will end (a walltime, a capacity block): who may still start there, and when work must leave. Pure.
+
+The rule: nothing is placed where it could neither finish nor checkpoint before the end. `least_s` says for how long an
+agent must last at the least to be of use to a request:
+
+* what is known to finish (its run time was said or learned): that time;
+* what can be preempted: `USEFUL_S` of work, and the time that it needs to checkpoint and leave (`Request.leave_s`);
+* what can do both: the shorter of the two;
+* what cannot be preempted and whose run time nobody knows: `USEFUL_S`. Nobody can say that it would not finish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from master.core.scheduler.ledger import agents_in_time, expected_id
+from master.core.scheduler.types import Decision, PoolState, Request, Running
+
+USEFUL_S = 300.0
+"""To start for less than this is not worth it."""
+
+
+def least_s(request: Request) -> float:
+    """An agent that ends sooner than in so many seconds is of no use to it."""
+    run_s = request.expected_run_s
+    if not request.preemptible:
+        return USEFUL_S if run_s is None else run_s
+    checkpointed = USEFUL_S + request.leave_s
+    return checkpointed if run_s is None else min(run_s, checkpointed)
+
+
+def must_leave(one: Running, ends_at: float, now: float) -> bool:
+    """Whether the end of one of its agents is so near that it must be asked now. Not what will finish in time."""
+    if now < ends_at - one.request.leave_s:
+        return False
+    return one.expected_end is None or not now <= one.expected_end <= ends_at
+
+
+def keep_off_ending(pool: PoolState) -> tuple[PoolState, Mapping[str, int]]:
+    """The pool where every waiting request is kept off agents that end too soon for it; request id -> from how many.
+
+    Agents that are only expected are left out of that number: nobody has them yet.
+    """
+    ends = {
+        agent.id: agent.ends_at - pool.now for agent in pool.agents if agent.ends_at is not None
+    }
+    coming: dict[str, float] = {}
+    for kind, one in enumerate(agents_in_time(pool)):
+        if one.ends_at is not None:
+            lasts = one.ends_at - pool.now - one.ready_in_s
+            most = min(one.count, sum(request.slots for request in pool.waiting))
+            coming |= {expected_id(kind, n): lasts for n in range(most)}
+    if not ends and not coming:
+        return pool, {}
+    waiting: list[Request] = []
+    kept_off: dict[str, int] = {}
+    known: dict[tuple[float, frozenset[str]], tuple[frozenset[str], int]] = {}
+    for request in pool.waiting:
+        key = (least_s(request), request.blocked_agents)
+        if key not in known:
+            here = {agent for agent, lasts in ends.items() if lasts < key[0]}
+            later = {agent for agent, lasts in coming.items() if lasts < key[0]}
+            known[key] = (key[1] | here | later, len(here - key[1]))
+        blocked, count = known[key]
+        if blocked != request.blocked_agents:
+            request = replace(request, blocked_agents=blocked)
+        if count:
+            kept_off[request.id] = count
+        waiting.append(request)
+    return replace(pool, waiting=tuple(waiting)), kept_off
+
+
+def explain_kept_off(pool: PoolState, decision: Decision, kept_off: Mapping[str, int]) -> Decision:
+    """The decision, with a word to those that wait beside agents that end too soon for them."""
+    if not kept_off:
+        return decision
+    needs = {request.id: least_s(request) for request in pool.waiting if request.id in kept_off}
+    waiting = dict(decision.waiting)
+    for request_id in kept_off.keys() & waiting.keys():
+        count = kept_off[request_id]
+        agents = "1 agent ends" if count == 1 else f"{count} agents end"
+        text = (
+            f"{waiting[request_id].reason.text}; {agents} too soon for it "
+            f"(needs {needs[request_id] / 60:.0f} min)"
+        )
+        reason = replace(waiting[request_id].reason, text=text)
+        waiting[request_id] = replace(waiting[request_id], reason=reason)
+    return replace(decision, waiting=waiting)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ from windlass.base.errors import WindlassError
 
 app = typer.Typer(
     name="master",
-    help="Run and look after a master.",
+    help="Run and manage a master.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -196,11 +195,9 @@ def _config_path(given: Path | None) -> Path | None:
 
 
 def _data_dir(given: Path | None) -> Path:
-    if given is not None:
-        return given
-    if os.geteuid() == 0:
-        return Path("/var/lib/windlass")
-    return Path.home() / ".local" / "share" / "windlass" / "master"
+    from master.data_folder import default_folder
+
+    return given or default_folder()
 
 
 def _fail(error: Exception) -> NoReturn:

@@ -8,10 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from platformdirs import user_data_path
+
 from windlass.base.errors import Conflict, InvalidArgument
 
 LOCK = "lock"
 SECRET = "secret"  # noqa: S105  (the name of a file)
+
+
+def default_folder() -> Path:
+    """Of a master that is told nothing."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/windlass")
+    return user_data_path("windlass") / "master"
 
 
 @contextmanager

@@ -26,8 +26,7 @@ Items = Iterable[tuple[object, object]]
 def _completer(ids: Callable[[Client], Items]) -> Callable[[typer.Context, str], Items]:
     def complete(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
         from windlass.sdk.client import Client
-        from windlass.sdk.credentials import TokenCache, master_url
-        from windlass.sdk.session import Session
+        from windlass.sdk.credentials import TokenCache, master_url, open_session
 
         options = ctx.find_root().params
         try:
@@ -35,7 +34,7 @@ def _completer(ids: Callable[[Client], Items]) -> Callable[[typer.Context, str],
             cache = TokenCache()
             user = options.get("user") or cache.active_user(url)
             token = cache.token(url, str(user)) if user else None
-            with Session(url, token, timeout_s=TIMEOUT_S) as session:
+            with open_session(url, os.environ, token, timeout_s=TIMEOUT_S) as session:
                 found = [(str(id_), str(text or "")) for id_, text in ids(Client(session))]
         except (WindlassError, OSError):
             return []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -22,25 +21,31 @@ from windlass.cli.local_cluster import (
 from windlass.cli.output import JsonOption, notice, print_json, print_rows
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Start and stop a cluster.")
-local = typer.Typer(no_args_is_help=True, help="A cluster on this machine.")
+local = typer.Typer(no_args_is_help=True, help="Manage a cluster on this machine.")
 app.add_typer(local, name="local")
 
 DEFAULT_PORT = 8080
 DataDirOption = Annotated[
-    Path | None, typer.Option("--data-dir", help="Where it lives: ~/.local/share/windlass/local.")
+    Path | None,
+    typer.Option("--data-dir", help="Keep its data here (default: ~/.local/share/windlass/local)."),
 ]
 
 
 @local.command("cluster-up")
 def cluster_up(
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the master.")] = DEFAULT_PORT,
-    agents: Annotated[int, typer.Option(min=0, max=64, help="How many agents.")] = 1,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Set the port of the master.")
+    ] = DEFAULT_PORT,
+    agents: Annotated[int, typer.Option(min=0, max=64, help="Start this many agents.")] = 1,
     slots_per_agent: Annotated[
-        int | None, typer.Option(min=0, max=1024, help="Artificial slots, to try without GPUs.")
+        int | None,
+        typer.Option(
+            min=0, max=1024, help="Give each agent artificial slots, to try without GPUs."
+        ),
     ] = None,
-    no_gpu: Annotated[bool, typer.Option("--no-gpu", help="Leave GPUs alone.")] = False,
+    no_gpu: Annotated[bool, typer.Option("--no-gpu", help="Do not use GPUs.")] = False,
     master_config: Annotated[
-        Path | None, typer.Option("--master-config", help="A master.yaml.")
+        Path | None, typer.Option("--master-config", help="Use this master.yaml.")
     ] = None,
     data_dir: DataDirOption = None,
 ) -> None:
@@ -59,22 +64,22 @@ def cluster_up(
     typer.echo(f"The cluster is up at {state.url} (user determined, empty password).")
     where = "" if data_dir is None else f" --data-dir {shlex.quote(str(data_dir))}"
     master = "" if port == DEFAULT_PORT else f"-m {state.url} "
-    typer.echo(f"Try: det {master}agent list    End it: det deploy local cluster-down{where}")
+    typer.echo(f"Try: det {master}agent list    Stop it: det deploy local cluster-down{where}")
 
 
 @local.command("cluster-down")
 def cluster_down(data_dir: DataDirOption = None) -> None:
-    """End the master, its agents and their tasks. Data stays."""
+    """Stop the master, its agents and their tasks. Data is kept."""
     ended = bring_down(_data_dir(data_dir))
     if ended:
-        typer.echo(f"Ended: {', '.join(ended)}")
+        typer.echo(f"Stopped: {', '.join(ended)}")
     else:
-        notice("nothing was running")
+        notice("No cluster was running")
 
 
 @local.command()
 def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
-    """What runs. The exit code is 0 if all of it does."""
+    """Show the processes of the cluster. The exit code is 0 if all are running."""
     directory = _data_dir(data_dir)
     state = read_state(directory) or ClusterState("")
     rows = [
@@ -94,13 +99,13 @@ def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
         typer.echo(state.url)
         print_rows(["Process", "State", "PID", "Log"], rows)
     else:
-        notice(f"no cluster in {directory}")
+        notice(f"No cluster in {directory}")
     if not rows or len(state.alive) < len(rows):
         raise typer.Exit(1)
 
 
 def _data_dir(given: Path | None) -> Path:
-    return (given or default_data_dir(os.environ)).absolute()
+    return (given or default_data_dir()).absolute()
 
 
 def _with_spinner(plan: Plan) -> ClusterState:
@@ -108,5 +113,5 @@ def _with_spinner(plan: Plan) -> ClusterState:
         return bring_up(plan, notice)
     from rich.console import Console
 
-    with Console(stderr=True).status("starting") as spinner:
+    with Console(stderr=True).status("Starting") as spinner:
         return bring_up(plan, spinner.update)

@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from platformdirs import user_data_path
 
 from windlass.base.errors import Conflict, WindlassError
 from windlass.cli.processes import (
@@ -30,6 +34,7 @@ from windlass.sdk.client import Client
 from windlass.sdk.session import Session
 from windlass.sdk.wire import Json, MasterError, MasterUnreachable
 
+PROBE_TIMEOUT_S = 3.0
 READY_TIMEOUT_S = 60.0
 """The first start makes tables."""
 POLL_S = 0.1
@@ -69,9 +74,8 @@ class ClusterState:
         return [record for record in self.processes if record.is_alive]
 
 
-def default_data_dir(environ: Mapping[str, str]) -> Path:
-    base = environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(base) / "windlass" / "local"
+def default_data_dir() -> Path:
+    return user_data_path("windlass") / "local"
 
 
 def read_state(data_dir: Path) -> ClusterState | None:
@@ -80,7 +84,7 @@ def read_state(data_dir: Path) -> ClusterState | None:
     except FileNotFoundError:
         return None
     except ValueError:
-        raise Conflict(f"{data_dir / 'cluster.json'} is damaged: remove it") from None
+        raise Conflict(f"{data_dir / 'cluster.json'} is damaged: delete it") from None
     records = tuple(ProcessRecord(**record) for record in content["processes"])
     return ClusterState(content["url"], records)
 
@@ -91,20 +95,21 @@ def bring_up(plan: Plan, say: Callable[[str], None]) -> ClusterState:
     if before is not None and before.alive:
         names = ", ".join(record.name for record in before.alive)
         raise Conflict(
-            f"a cluster runs already at {before.url} ({names}): "
-            "end it with `det deploy local cluster-down` first"
+            f"A cluster is already running at {before.url} ({names}): "
+            "stop it first with `det deploy local cluster-down`"
         )
+    _require_free_port(plan)
     plan.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     started: list[ProcessRecord] = []
     try:
-        say(f"starting a master at {plan.url}")
+        say(f"Starting a master at {plan.url}")
         started.append(_start_master(plan))
         _save(plan, started)
         _await_master(plan, started[0])
         if plan.agents:
             token_file = _write_join_token(plan)
             for number in range(plan.agents):
-                say(f"starting agent {number + 1} of {plan.agents}")
+                say(f"Starting agent {number + 1} of {plan.agents}")
                 started.append(_start_agent(plan, number, token_file))
                 _save(plan, started)
     except BaseException:
@@ -112,6 +117,21 @@ def bring_up(plan: Plan, say: Callable[[str], None]) -> ClusterState:
         (plan.data_dir / "cluster.json").unlink(missing_ok=True)
         raise
     return ClusterState(plan.url, tuple(started))
+
+
+def _require_free_port(plan: Plan) -> None:
+    """Whatever answers at our address must be what we are about to start. Raises Conflict."""
+    with socket.socket() as probe:
+        if probe.connect_ex(("127.0.0.1", plan.port)) != 0:
+            return
+    who = "another program"
+    with suppress(MasterUnreachable, MasterError, WindlassError):
+        with Session(plan.url, timeout_s=PROBE_TIMEOUT_S) as session:
+            info = Client(session).info()
+        if "cluster_id" in info:
+            name = info.get("cluster_name") or info["cluster_id"]
+            who = f"another master (cluster {name}, not started from {plan.data_dir})"
+    raise Conflict(f"Port {plan.port} is in use by {who}: stop it, or choose another --port")
 
 
 def bring_down(data_dir: Path) -> list[str]:
@@ -156,14 +176,14 @@ def _await_master(plan: Plan, master: ProcessRecord) -> None:
     with Session(plan.url) as session:
         while True:
             if not master.is_alive:
-                raise StartFailed(f"the master ended at once: {_last_line(plan, 'master')}")
+                raise StartFailed(f"The master ended: {_last_line(plan, 'master')}")
             try:
                 Client(session).info()
             except (MasterUnreachable, MasterError) as problem:
                 if time.monotonic() > deadline:
                     log = _log_file(plan, "master")
                     raise StartFailed(
-                        f"the master does not answer after {READY_TIMEOUT_S:.0f} s, see {log}"
+                        f"The master does not answer after {READY_TIMEOUT_S:.0f} s; see {log}"
                     ) from problem
                 time.sleep(POLL_S)
             else:
@@ -179,7 +199,9 @@ def _write_join_token(plan: Plan) -> Path:
     token = done.stdout.strip()
     if done.returncode != 0 or not token:
         reason = done.stderr.strip().splitlines()[-1:] or ["no token was printed"]
-        raise StartFailed(f"no join token for pool {POOL}: {reason[0].removeprefix('error: ')}")
+        raise StartFailed(
+            f"Cannot create a join token for pool {POOL}: {reason[0].removeprefix('error: ')}"
+        )
     path = plan.data_dir / "join-token"
     _write_private(path, token + "\n")
     return path

@@ -120,6 +120,17 @@ def version(
     show_version(ctx.find_object(Settings) or Settings(), as_json)
 
 
+@app.command()
+def doctor(
+    ctx: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check this installation and its connection to the master. The exit code is 1 if a check failed."""
+    from windlass.cli.doctor import run_doctor
+
+    run_doctor(ctx.find_object(Settings) or Settings(), as_json)
+
+
 def run() -> None:
     """What the scripts `det` and `windlass` call. Tracebacks are shown only with WINDLASS_DEBUG."""
     try:

@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from platformdirs import user_config_path
+
 from windlass.base.errors import Unauthenticated
-from windlass.sdk.session import Session
+from windlass.sdk.session import REQUEST_TIMEOUT_S, Session
 from windlass.sdk.wire import Json, canonical_url
 
 DEFAULT_MASTER = "http://localhost:8080"
@@ -35,8 +37,7 @@ class TokenCache:
     """Tokens by master and user, and who logged in at each master last."""
 
     def __init__(self, path: Path | None = None) -> None:
-        base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-        self.path = path or Path(base) / "windlass" / "auth.json"
+        self.path = path or user_config_path("windlass") / "auth.json"
 
     def active_user(self, url: str) -> str | None:
         return self._master(url).get("active_user")
@@ -91,13 +92,20 @@ class TokenCache:
         fresh.replace(self.path)
 
 
-def open_session(url: str, environ: Mapping[str, str], token: str | None = None) -> Session:
+def open_session(
+    url: str,
+    environ: Mapping[str, str],
+    token: str | None = None,
+    *,
+    timeout_s: float = REQUEST_TIMEOUT_S,
+) -> Session:
     """A session that trusts the master's certificate as the environment says."""
     return Session(
         url,
         token,
         cert_file=environ.get("DET_MASTER_CERT_FILE"),
         cert_name=environ.get("DET_MASTER_CERT_NAME"),
+        timeout_s=timeout_s,
     )
 
 

@@ -88,7 +88,8 @@ def test_help_loads_neither_http_nor_servers() -> None:
 def test_the_core_api_loads_no_command_line() -> None:
     program = (
         "import sys, windlass.core\n"
-        "heavy = {'typer', 'rich', 'httpx2', 'pydantic', 'yaml', 'orjson'} & set(sys.modules)\n"
+        "heavy = {'typer', 'rich', 'httpx2', 'pydantic', 'yaml', 'orjson', 'stamina', 'platformdirs'}"
+        " & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
     subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, check=True)

@@ -71,7 +71,7 @@ def test_a_cluster_goes_up_and_down(plan: Plan) -> None:
         assert read_state(plan.data_dir) == state
         for name in ("join-token", "cluster.json"):
             assert stat.S_IMODE((plan.data_dir / name).stat().st_mode) == 0o600
-        with pytest.raises(Conflict, match="runs already"):
+        with pytest.raises(Conflict, match="already running"):
             bring_up(plan, said.append)
         status = CliRunner().invoke(
             app, ["deploy", "local", "status", "--json", "--data-dir", str(plan.data_dir)]
@@ -92,7 +92,7 @@ def test_a_master_that_fails_is_quoted_and_nothing_stays(
 ) -> None:
     command = (sys.executable, "-c", "import sys; sys.exit('error: port is taken')")
     monkeypatch.setattr(local_cluster, "COMMAND", command)
-    with pytest.raises(StartFailed, match="ended at once: port is taken"):
+    with pytest.raises(StartFailed, match="The master ended: port is taken"):
         bring_up(plan, lambda _: None)
     assert read_state(plan.data_dir) is None
 
@@ -100,7 +100,7 @@ def test_a_master_that_fails_is_quoted_and_nothing_stays(
 def test_without_a_cluster_status_says_so(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["deploy", "local", "status", "--data-dir", str(tmp_path)])
     assert result.exit_code == 1
-    assert "no cluster" in result.stderr
+    assert "No cluster" in result.stderr
 
 
 def test_only_the_very_process_is_ended(tmp_path: Path) -> None:
@@ -145,3 +145,20 @@ def test_supervisors_of_our_tasks_are_found_and_no_others(tmp_path: Path) -> Non
         for child in children:
             child.kill()
             child.communicate()
+
+
+def test_a_used_port_is_refused_with_who_uses_it(plan: Plan) -> None:
+    from client_scripted_master import ScriptedMaster
+
+    other = ScriptedMaster()
+    other.on("GET", "/info", {"cluster_id": "c-1", "cluster_name": "lab"})
+    busy = replace(plan, port=int(other.url.rpartition(":")[2]))
+    try:
+        with pytest.raises(Conflict, match=r"in use by another master \(cluster lab, not started"):
+            bring_up(busy, lambda _: None)
+        other.on("GET", "/info", lambda _: (200, b"hello"))
+        with pytest.raises(Conflict, match=r"in use by another program: .*another --port"):
+            bring_up(busy, lambda _: None)
+    finally:
+        other.close()
+    assert not plan.data_dir.exists()

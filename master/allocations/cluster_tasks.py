@@ -13,10 +13,10 @@ from agent_bootstrap.container_options import (
     RegistryLogin,
 )
 from master.allocations.machine import AllocationState
-from master.allocations.task_environment import slot_kind, startup_hook
+from master.allocations.task_environment import TaskConfig, slot_kind, startup_hook
+from master.core.expconf import environment
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from rm_backends.base import TaskFile
-from windlass.base.json_types import JsonMapping
 
 HOST_NETWORK = "host"
 
@@ -31,22 +31,22 @@ class ClusterTasks:
     def startup_hook(self, pool: str) -> tuple[TaskFile, ...]:
         return startup_hook(self._of(pool).startup_hook)
 
-    def options(self, config: JsonMapping, allocation: AllocationState) -> ContainerOptions:
-        """`config`: a complete one, in which the image, devices and capabilities of the pool are merged already."""
-        environment, resources = config["environment"], config["resources"]
+    def options(self, config: TaskConfig, allocation: AllocationState) -> ContainerOptions:
+        """In `config` the image, devices and capabilities of the pool are merged already."""
+        where, resources = config.environment, config.resources
         defaults = self._of(allocation.pool)
         has_peers = len(allocation.containers) > 1
         return ContainerOptions(
-            image=environment["image"][slot_kind(allocation)],
-            force_pull_image=environment["force_pull_image"],
-            registry_login=_login(environment.get("registry_auth"), allocation.task_id),
-            shm_bytes=resources.get("shm_size") or defaults.shm_size_bytes,
-            devices=tuple(Device.model_validate(device) for device in resources["devices"]),
-            add_capabilities=tuple(environment["add_capabilities"]),
-            drop_capabilities=tuple(environment["drop_capabilities"]),
+            image=getattr(where.image, slot_kind(allocation)),
+            force_pull_image=where.force_pull_image,
+            registry_login=_login(where.registry_auth, allocation.task_id),
+            shm_bytes=resources.shm_size or defaults.shm_size_bytes,
+            devices=tuple(Device(**device.model_dump()) for device in resources.devices),
+            add_capabilities=where.add_capabilities,
+            drop_capabilities=where.drop_capabilities,
             # Parts of one task find each other by the addresses of their nodes.
             network=HOST_NETWORK if has_peers else defaults.network_mode,
-            ports=tuple(_port(port) for port in environment["proxy_ports"]),
+            ports=tuple(_port(port) for port in where.proxy_ports),
             os_user=self.os_user,
         )
 
@@ -54,13 +54,11 @@ class ClusterTasks:
         return self.defaults.get(pool) or TaskContainerDefaults()
 
 
-def _login(auth: JsonMapping | None, task_id: str) -> RegistryLogin | None:
-    if not auth:
+def _login(auth: environment.RegistryAuth | None, task_id: str) -> RegistryLogin | None:
+    if auth is None:
         return None
-    return RegistryLogin(reference=task_id, server=auth.get("serveraddress") or "")
+    return RegistryLogin(reference=task_id, server=auth.serveraddress or "")
 
 
-def _port(port: JsonMapping) -> ProxyPort:
-    return ProxyPort(
-        port=port["proxy_port"], tcp=port["proxy_tcp"], unauthenticated=port["unauthenticated"]
-    )
+def _port(port: environment.ProxyPort) -> ProxyPort:
+    return ProxyPort(port=port.proxy_port, tcp=port.proxy_tcp, unauthenticated=port.unauthenticated)

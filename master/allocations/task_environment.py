@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 
 from master.allocations.machine import AllocationState
+from master.core.expconf import ExperimentConfig
+from master.core.expconf.command import CommandConfig
 from rm_backends.base import BindMount, TaskFile
 from windlass.base.json_types import JsonMapping
+
+TaskConfig: TypeAlias = ExperimentConfig | CommandConfig
+"""A complete one."""
 
 RUN_DIR = "/run/determined"
 WORK_DIR = f"{RUN_DIR}/workdir"
@@ -49,14 +54,13 @@ def common(
     }
 
 
-def own_variables(config: JsonMapping, allocation: AllocationState) -> dict[str, str]:
-    """`environment.environment_variables` of a complete config, for the slots it runs on.
+def own_variables(config: TaskConfig, allocation: AllocationState) -> dict[str, str]:
+    """`environment.environment_variables`, for the slots it runs on.
 
     "NAME=VALUE" lines; the later one wins, a name alone is an empty value.
     """
-    lines: Iterable[str] = config["environment"]["environment_variables"].get(
-        slot_kind(allocation), []
-    )
+    by_kind = config.environment.environment_variables
+    lines: Iterable[str] = getattr(by_kind, slot_kind(allocation), ())
     pairs = (line.partition("=") for line in lines)
     return {name: value for name, _, value in pairs}
 
@@ -73,11 +77,11 @@ def startup_hook(content: str) -> tuple[TaskFile, ...]:
     return (TaskFile(path=STARTUP_HOOK, content=content.encode(), mode=0o700),)
 
 
-def own_mounts(config: JsonMapping, work_dir: str = WORK_DIR) -> Iterable[BindMount]:
-    """`bind_mounts` of a complete config; relative container paths are below the working directory."""
-    for mount in config["bind_mounts"]:
-        target = str(PurePosixPath(work_dir) / mount["container_path"])
-        yield BindMount(source=mount["host_path"], target=target, read_only=mount["read_only"])
+def own_mounts(config: TaskConfig, work_dir: str = WORK_DIR) -> Iterable[BindMount]:
+    """`bind_mounts`; relative container paths are below the working directory."""
+    for mount in config.bind_mounts:
+        target = str(PurePosixPath(work_dir) / mount.container_path)
+        yield BindMount(source=mount.host_path, target=target, read_only=mount.read_only)
 
 
 def as_json(value: Any) -> str:

@@ -10,6 +10,7 @@ import structlog
 
 from master.allocations.policy import ClusterPolicy
 from master.core.expconf import ExperimentConfig, complete, parse
+from master.core.expconf.searchers import AdaptiveAshaSearcher, AsyncHalvingSearcher
 from master.experiments.state import RunSettings
 from rm_backends.base import AllocationRequest, JobOrder, ResourceManager
 from windlass.base.clock import Clock
@@ -20,7 +21,8 @@ from windlass.base.trial_class import is_trial_class, needs_package
 
 log = structlog.get_logger(__name__)
 
-DEFAULT_PREEMPTION_TIMEOUT_S = 3600.0
+TIMED = (AsyncHalvingSearcher, AdaptiveAshaSearcher)
+"""Searchers that must know how far a trial is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,20 +116,18 @@ def run_settings(
     config: ExperimentConfig, pool: str, queue_position: Decimal | None = None
 ) -> RunSettings:
     """What running the trials needs of a complete config."""
-    document = config.to_json()
-    resources, searcher = document["resources"], document["searcher"]
-    timeout = document.get("preemption_timeout")
+    resources, searcher = config.resources, config.searcher
     return RunSettings(
         pool=pool,
-        slots_per_trial=resources["slots_per_trial"],
-        max_restarts=document["max_restarts"],
-        single_node=bool(resources["is_single_node"]),
-        weight=resources["weight"],
-        max_slots=resources["max_slots"],
-        priority=resources["priority"],
+        slots_per_trial=resources.slots_per_trial,
+        max_restarts=config.max_restarts,
+        single_node=bool(resources.is_single_node),
+        weight=resources.weight,
+        max_slots=resources.max_slots,
+        priority=resources.priority,
         queue_position=queue_position,
-        preemption_timeout_s=DEFAULT_PREEMPTION_TIMEOUT_S if timeout is None else timeout,
-        metric=searcher["metric"],
-        smaller_is_better=searcher["smaller_is_better"],
-        time_metric=searcher.get("time_metric"),
+        preemption_timeout_s=config.preemption_timeout,
+        metric=searcher.metric,
+        smaller_is_better=searcher.smaller_is_better,
+        time_metric=searcher.time_metric if isinstance(searcher, TIMED) else None,
     )

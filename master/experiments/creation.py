@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from master.core.expconf import ExperimentConfig
 from master.experiments.state import ExperimentState
 from master.store.contexts import ContextFile, Listing
-from windlass.base.json_types import JsonMapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +35,11 @@ class Created:
 def experiment_row(
     state: ExperimentState,
     new: NewExperiment,
-    document: JsonMapping,
     blob: str | None,
     listing: Listing,
 ) -> dict[str, object]:
-    """The first row of an experiment; `document` is its complete config."""
+    """The first row of an experiment."""
+    config = state.config
     return {
         "id": state.id,
         "job_id": state.job_id,
@@ -49,13 +48,13 @@ def experiment_row(
         "parent_id": new.parent_id,
         "state": state.phase.value,
         "name": state.name,
-        "description": document["description"] or "",
-        "labels": list(document["labels"]),
+        "description": config.description or "",
+        "labels": list(config.labels),
         "notes": "",
         "archived": False,
         "unmanaged": False,
         "external_id": None,
-        "config": dict(document),
+        "config": config.to_json(),
         "original_config": new.config,
         "model_definition": blob,
         "model_files": listing,

@@ -38,7 +38,7 @@ class SearchQueries:
         """Raises NotFound."""
         if live is not None:
             return SearchView(
-                method=str(live.config.to_json()["searcher"]["name"]),
+                method=live.config.searcher.name,
                 rungs=describe_rungs(live.state.searcher),
                 trial_ids={t.request_id: t.id for t in live.state.trials.values()},
             )
@@ -47,21 +47,21 @@ class SearchQueries:
         trial = tables.Trial
         rows = await self._store.read(select(trial).where(trial.experiment_id == experiment_id))
         return SearchView(
-            method=str(config["searcher"]["name"]),
+            method=config.searcher.name,
             rungs=describe_rungs(state),
             trial_ids={row.request_id: row.id for row in rows},
         )
 
-    async def _config(self, experiment_id: int) -> JsonObject:
+    async def _config(self, experiment_id: int) -> ExperimentConfig:
         experiment = tables.Experiment
         config: JsonObject | None = await self._store.read_one(
             select(experiment.config).where(experiment.id == experiment_id)
         )
         if config is None:
             raise NotFound("experiment", experiment_id)
-        return config
+        return ExperimentConfig.from_json(config)
 
-    async def _logged_state(self, experiment_id: int, config: JsonObject) -> SearchState:
+    async def _logged_state(self, experiment_id: int, config: ExperimentConfig) -> SearchState:
         """The newest snapshot plus a replay of the events after it."""
         snapshots, event = tables.SearcherSnapshot, tables.SearcherEvent
         snapshot = await self._store.read_one(
@@ -79,9 +79,9 @@ class SearchQueries:
 
 
 def _replayed(
-    config: JsonObject, snapshot: SearcherSnapshot | None, events: Sequence[JsonObject]
+    config: ExperimentConfig, snapshot: SearcherSnapshot | None, events: Sequence[JsonObject]
 ) -> SearchState:
-    search = search_of(ExperimentConfig.from_json(config))
+    search = search_of(config)
     start = search.start() if snapshot is None else state_from_json(snapshot.state)
     state, _ = resume(search, start, (event_from_json(event) for event in events))
     return state

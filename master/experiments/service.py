@@ -82,12 +82,11 @@ class ExperimentService:
         )
         if workspace_id is None:
             raise NotFound("project", new.project_id)
-        document = checked.config.to_json()
         state = ExperimentState(
             id=self._store.next_id(tables.Experiment),
             job_id=self._ids.uuid(),
             owner_id=new.owner_id,
-            name=document["name"],
+            name=checked.config.name,
             config=checked.config,
             settings=checked.settings,
             searcher=search_of(checked.config).start(),
@@ -95,7 +94,7 @@ class ExperimentService:
             phase=Phase.ACTIVE if new.activate else Phase.PAUSED,
         )
         row = UnitOfWork()
-        row.insert(tables.Experiment, experiment_row(state, new, document, blob, listing))
+        row.insert(tables.Experiment, experiment_row(state, new, blob, listing))
 
         def begin(state: ExperimentState, env: Env) -> Step:
             return replace(machine.begin(state, env), rows=tuple(row.operations))

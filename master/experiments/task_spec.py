@@ -17,9 +17,10 @@ from master.allocations.task_environment import (
     own_mounts,
     own_variables,
 )
+from master.core.expconf import ExperimentConfig
+from master.core.expconf.storage import DirectoryStorage, SharedFsStorage
 from master.experiments.state import TrialState
 from rm_backends.base import BindMount, LaunchSpec
-from windlass.base.json_types import JsonMapping
 
 if TYPE_CHECKING:
     from master.experiments.live import LiveExperiment
@@ -36,10 +37,10 @@ class TaskSpecs:
     def trial(
         self, live: LiveExperiment, trial: TrialState, allocation: AllocationState, token: str
     ) -> LaunchSpec:
-        config = live.config.to_json()
+        config = live.config
         environment = {
             **common(allocation, token, task_type="TRIAL", user=live.owner_name),
-            **_trial(live, trial, config),
+            **_trial(live, trial),
             **{name: str(port) for name, port in allocation.ports.items()},
             **own_variables(config, allocation),
         }
@@ -56,7 +57,7 @@ class TaskSpecs:
         )
 
 
-def _trial(live: LiveExperiment, trial: TrialState, config: JsonMapping) -> dict[str, str]:
+def _trial(live: LiveExperiment, trial: TrialState) -> dict[str, str]:
     checkpoint = trial.latest_checkpoint or trial.warm_start_checkpoint
     steps = trial.latest_checkpoint_steps if trial.latest_checkpoint else 0
     environment = {
@@ -65,20 +66,20 @@ def _trial(live: LiveExperiment, trial: TrialState, config: JsonMapping) -> dict
         "DET_TRIAL_RUN_ID": str(trial.run_id),
         "DET_TRIAL_SEED": str(trial.seed),
         "DET_STEPS_COMPLETED": str(steps),
-        "DET_EXPERIMENT_CONFIG": as_json(config),
+        "DET_EXPERIMENT_CONFIG": as_json(live.config.to_json()),
         "DET_HPARAMS": as_json(trial.hparams),
     }
     return {**environment, "DET_LATEST_CHECKPOINT": checkpoint} if checkpoint else environment
 
 
-def _binds(config: JsonMapping) -> Iterable[BindMount]:
+def _binds(config: ExperimentConfig) -> Iterable[BindMount]:
     """The checkpoint storage, then the user's mounts, which may themselves be where the storage lies."""
     own = tuple(own_mounts(config))
-    storage = config["checkpoint_storage"]
-    if storage["type"] == "shared_fs":
-        yield BindMount(source=storage["host_path"], target=SHARED_FS)
-    elif storage["type"] == "directory":
-        path = PurePosixPath(storage["container_path"])
+    storage = config.checkpoint_storage
+    if isinstance(storage, SharedFsStorage):
+        yield BindMount(source=storage.host_path, target=SHARED_FS)
+    elif isinstance(storage, DirectoryStorage):
+        path = PurePosixPath(storage.container_path)
         if not any(path.is_relative_to(mount.target) for mount in own):
             yield BindMount(source=str(path), target=str(path))
     yield from own

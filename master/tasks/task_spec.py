@@ -31,7 +31,7 @@ class CommandSpecs:
     def command(
         self, state: CommandState, owner_name: str, allocation: AllocationState, token: str
     ) -> LaunchSpec:
-        config = state.config.to_json()
+        config = state.config
         work_dir = self._work_dir(state.config.work_dir, owner_name)
         environment = {
             **common(

@@ -93,7 +93,7 @@ def describe(
             ("description", experiment.get("description")),
             ("labels", ", ".join(experiment.get("labels") or [])),
             ("state", state_name(experiment.get("state"))),
-            ("error", error_of(experiment)),
+            ("error", error_of(experiment) or experiment.get("error")),
             ("archived", experiment.get("archived") or None),
             ("waiting for", waiting_text(experiment)),
             ("jobs ahead", job.get("jobsAhead") if (job.get("jobsAhead") or -1) >= 0 else None),

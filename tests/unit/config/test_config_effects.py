@@ -68,6 +68,7 @@ QUEUE = {
     "weight": "master:weight",
     "priority": "master:priority",
     "resource_pool": "master:resource_pool",
+    "shm_size": "master/allocations:shm_size",
 }
 
 
@@ -119,6 +120,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
     TaskContainerDefaults: {
         **below("environment_variables", VARIABLES),
         **below("bind_mounts", MOUNTS),
+        "shm_size_bytes": "master/allocations:shm_size_bytes",
         "work_dir": "master/tasks:work_dir",
         "shm_size_bytes": "master/allocations:shm_size_bytes",
         "startup_hook": "master:startup_hook",

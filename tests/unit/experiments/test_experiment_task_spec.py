@@ -100,7 +100,7 @@ async def test_the_cluster_says_what_the_configuration_leaves_out(
         await cluster.create(CONFIG.format(storage="{type: shared_fs, host_path: /ckpt}"))
         await cluster.grant()
         given = cluster.run
-        config = cluster.only.config.to_json()
+        config = cluster.only.config
         defaults = {given.pool: TaskContainerDefaults(shm_size_bytes=1024, network_mode="team-net")}
         tasks = ClusterTasks(defaults=defaults, os_user=OsUser(uid=7, gid=8, user="u", group="g"))
         alone = tasks.options(config, given)

@@ -122,7 +122,6 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         **below("bind_mounts", MOUNTS),
         "shm_size_bytes": "master/allocations:shm_size_bytes",
         "work_dir": "master/tasks:work_dir",
-        "shm_size_bytes": "master/allocations:shm_size_bytes",
         "startup_hook": "master:startup_hook",
         "preemption_timeout": "master/experiments:preemption_timeout",
     },

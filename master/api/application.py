@@ -61,7 +61,7 @@ ROUTES: Sequence[BaseRoute] = (
 )
 
 
-def build_app(services: Services) -> FastAPI:
+def build_app(services: Services) -> DescribedApp:
     """`master.app` serves it, and calls `begin_shutdown` when the server is to stop."""
     app = DescribedApp(
         title="Windlass",

@@ -29,10 +29,14 @@ def reads(model: type[BaseModel]) -> JsonObject:
 class DescribedApp(FastAPI):
     """A FastAPI whose description has every reply."""
 
+    @property
+    def described(self) -> list[APIRoute]:
+        routes = (route for route in self.routes if isinstance(route, APIRoute))
+        return [route for route in routes if route.include_in_schema]
+
     def openapi(self) -> JsonObject:
         if self.openapi_schema is None:
-            routes = [route for route in self.routes if isinstance(route, APIRoute)]
-            self.openapi_schema = _completed(super().openapi(), routes)
+            self.openapi_schema = _completed(super().openapi(), self.described)
         return self.openapi_schema
 
 
@@ -45,10 +49,11 @@ def _completed(document: JsonObject, routes: Iterable[APIRoute]) -> JsonObject:
     for route in routes:
         for method in route.methods or ():
             operation = document["paths"][route.path_format][method.lower()]
-            operation["responses"] = {
-                "200": _response("Success", schemas.get(route.unique_id)),
-                "default": _response("Failure", schemas[ERROR]),
-            }
+            described = operation["responses"]["200"]  # of what is no JSON: FastAPI knows
+            if route.unique_id in schemas:
+                described = _response("Success", schemas[route.unique_id])
+            failure = _response("Failure", schemas[ERROR])
+            operation["responses"] = {"200": described, "default": failure}
             for media in operation.get("requestBody", {}).get("content", {}).values():
                 _define(components, media["schema"].pop("$defs", {}))
     return document
@@ -73,7 +78,5 @@ def _define(components: JsonObject, definitions: JsonObject) -> None:
             raise ValueError(f"two schemas are called {name}: rename one")
 
 
-def _response(description: str, schema: JsonObject | None) -> JsonObject:
-    if schema is None:
-        return {"description": description}
+def _response(description: str, schema: JsonObject) -> JsonObject:
     return {"description": description, "content": {"application/json": {"schema": schema}}}

@@ -13,13 +13,13 @@ from typing import Any, TypeAlias
 
 import httpx2
 from argon2 import PasswordHasher
-from fastapi import FastAPI
 
 from agent_bootstrap.protocol import Channel
 from master.allocations.machine import AllocationPhase, AllocationState
 from master.allocations.policy import ClusterPolicy
 from master.allocations.tokens import AllocationTokenMint
 from master.api.application import build_app
+from master.api.openapi import DescribedApp
 from master.api.services import ClusterInfo, Services
 from master.auth.passwords import Passwords
 from master.auth.service import AuthService
@@ -40,6 +40,7 @@ from rm_backends.agents.pool import UNDECIDED
 from rm_backends.base import RmEvents
 from rm_backends.router import RoutedBackend, Router
 from tests.fakes.agents_world import TOKEN, MemoryAgentStore, OneToken
+from tests.fakes.declared_replies import DeclaredReplies
 from tests.fakes.fake_agent import FakeAgent
 from tests.fakes.first_fit import first_fit
 from tests.fakes.memory_channel import memory_channel
@@ -123,7 +124,7 @@ class OneInstance:
 class ApiWorld:
     """`client` is nobody until `login`; `as_task` acts with the token of an allocation."""
 
-    app: FastAPI
+    app: DescribedApp
     services: Services
     clock: ManualClock
     mint: AllocationTokenMint
@@ -143,11 +144,13 @@ class ApiWorld:
             headers["Authorization"] = f"Bearer {token}"
         content = options.pop("content", None if body is None else json.dumps(body).encode())
         try:
-            return await self.client.request(
+            response = await self.client.request(
                 method, path, content=content, headers=headers, **options
             )
         finally:
             self.client.cookies.clear()  # tokens are given, not remembered
+        DeclaredReplies(self.app).check(response)
+        return response
 
     async def ok(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
         response = await self.call(method, path, body, **options)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query
 from pydantic import AfterValidator
 
+from master.api.agents.replies import AgentReply, AgentsReply, SlotReply, SlotsReply
 from master.api.agents.wire import agent as agent_json
 from master.api.agents.wire import container_states
 from master.api.agents.wire import slot as slot_json
 from master.api.paging import pagination
 from master.api.permits import CLUSTER, permit
-from master.api.replies import reply
+from master.api.replies import Reply, reply
 from master.api.request_models import Body, Paging, word
 from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
@@ -33,7 +34,7 @@ class ListAgents(Paging):
 
 @router.get("")
 @permit(Action.VIEW_CLUSTER, CLUSTER)
-async def list_agents(query: Annotated[ListAgents, Query()], api: TheApi) -> Response:
+async def list_agents(query: Annotated[ListAgents, Query()], api: TheApi) -> Reply[AgentsReply]:
     views = list(api.services.cluster.agents())
     if query.sort_by == "TIME":
         views.sort(key=lambda view: (view.registered, view.id))
@@ -55,13 +56,13 @@ async def list_agents(query: Annotated[ListAgents, Query()], api: TheApi) -> Res
 
 @router.get("/{agent_id}")
 @permit(Action.VIEW_CLUSTER, CLUSTER)
-async def get(agent_id: str, api: TheApi) -> Response:
+async def get(agent_id: str, api: TheApi) -> Reply[AgentReply]:
     return _one(api, api.services.cluster.agent(agent_id))
 
 
 @router.post("/{agent_id}/enable")
 @permit(Action.UPDATE_AGENTS, CLUSTER)
-async def enable(agent_id: str, api: TheApi) -> Response:
+async def enable(agent_id: str, api: TheApi) -> Reply[AgentReply]:
     return _one(api, await api.services.operator.enable_agent(agent_id))
 
 
@@ -71,13 +72,13 @@ class Disable(Body):
 
 @router.post("/{agent_id}/disable")
 @permit(Action.UPDATE_AGENTS, CLUSTER)
-async def disable(agent_id: str, body: Disable, api: TheApi) -> Response:
+async def disable(agent_id: str, body: Disable, api: TheApi) -> Reply[AgentReply]:
     return _one(api, await api.services.operator.disable_agent(agent_id, drain=body.drain))
 
 
 @router.get("/{agent_id}/slots")
 @permit(Action.VIEW_CLUSTER, CLUSTER)
-async def list_slots(agent_id: str, api: TheApi) -> Response:
+async def list_slots(agent_id: str, api: TheApi) -> Reply[SlotsReply]:
     states = _container_states(api)
     slots = sorted(api.services.cluster.agent(agent_id).slots, key=lambda slot: slot.id)
     return reply({"slots": [slot_json(view, states) for view in slots]})
@@ -85,30 +86,30 @@ async def list_slots(agent_id: str, api: TheApi) -> Response:
 
 @router.get("/{agent_id}/slots/{slot_id}")
 @permit(Action.VIEW_CLUSTER, CLUSTER)
-async def get_slot(agent_id: str, slot_id: str, api: TheApi) -> Response:
+async def get_slot(agent_id: str, slot_id: str, api: TheApi) -> Reply[SlotReply]:
     return _one_slot(api, _slot(api, agent_id, slot_id))
 
 
 @router.post("/{agent_id}/slots/{slot_id}/enable")
 @permit(Action.UPDATE_AGENTS, CLUSTER)
-async def enable_slot(agent_id: str, slot_id: str, api: TheApi) -> Response:
+async def enable_slot(agent_id: str, slot_id: str, api: TheApi) -> Reply[SlotReply]:
     slot = _slot(api, agent_id, slot_id)
     return _one_slot(api, await api.services.operator.enable_slot(agent_id, slot.id))
 
 
 @router.post("/{agent_id}/slots/{slot_id}/disable")
 @permit(Action.UPDATE_AGENTS, CLUSTER)
-async def disable_slot(agent_id: str, slot_id: str, body: Disable, api: TheApi) -> Response:
+async def disable_slot(agent_id: str, slot_id: str, body: Disable, api: TheApi) -> Reply[SlotReply]:
     slot = _slot(api, agent_id, slot_id)
     view = await api.services.operator.disable_slot(agent_id, slot.id, drain=body.drain)
     return _one_slot(api, view)
 
 
-def _one(api: Api, view: AgentView) -> Response:
+def _one(api: Api, view: AgentView) -> Reply[AgentReply]:
     return reply({"agent": agent_json(view, _container_states(api))})
 
 
-def _one_slot(api: Api, view: SlotView) -> Response:
+def _one_slot(api: Api, view: SlotView) -> Reply[SlotReply]:
     return reply({"slot": slot_json(view, _container_states(api))})
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NotRequired
+
 from typing_extensions import TypedDict
 
+from master.api.values import Timestamp
 from windlass.base.json_types import JsonObject
 
 
@@ -23,3 +26,7 @@ class GatheredReply(TypedDict):
 
 class PreemptionReply(TypedDict):
     preempt: bool
+    deadline: NotRequired[Timestamp | None]
+    """Our own: when it will be killed."""
+    reason: NotRequired[str]
+    """Our own: why."""

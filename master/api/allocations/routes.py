@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
+from master.api.allocations.replies import GatheredReply, PreemptionReply, RendezvousReply
 from master.api.permits import allocation, permit
-from master.api.replies import hold, reply
+from master.api.replies import Empty, Reply, hold, reply
 from master.api.request_models import Body, FreeObject, Text
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute, HotRoute
@@ -40,7 +41,7 @@ async def accelerator_data(
     allocation_id: str,
     body: PostAcceleratorData,
     api: TheApi,
-) -> Response:
+) -> Reply[Empty]:
     data = body.accelerator_data
     await api.services.allocations.record_accelerators(
         allocation_id,
@@ -59,7 +60,7 @@ async def rendezvous(
     allocation_id: str,
     resources_id: str,
     api: TheApi,
-) -> Response:
+) -> Reply[RendezvousReply]:
     work = api.services.allocations.rendezvous(allocation_id, resources_id)
     info = await hold(request, api.closing, work)
     return reply(
@@ -86,7 +87,7 @@ async def all_gather(
     allocation_id: str,
     body: AllGather,
     api: TheApi,
-) -> Response:
+) -> Reply[GatheredReply]:
     work = api.services.allocations.all_gather(
         allocation_id, body.request_uuid, body.num_peers, body.data
     )
@@ -95,32 +96,34 @@ async def all_gather(
 
 @router.post("/notify_container_running")
 @permit(Action.REPORT, allocation("allocation_id"))
-async def container_running(allocation_id: str, api: TheApi) -> Response:
+async def container_running(allocation_id: str, api: TheApi) -> Reply[GatheredReply]:
     """Agents tell what runs; the call exists for containers that do not have one."""
-    return _noted(allocation_id, api, {"data": []})
+    _require_running(allocation_id, api)
+    return reply({"data": []})
 
 
 @router.post("/proxy_address")
 @permit(Action.REPORT, allocation("allocation_id"))
-async def proxy_address(allocation_id: str, api: TheApi) -> Response:
-    return _noted(allocation_id, api, {})
+async def proxy_address(allocation_id: str, api: TheApi) -> Reply[Empty]:
+    _require_running(allocation_id, api)
+    return reply()
 
 
 @router.post("/waiting")
 @permit(Action.REPORT, allocation("allocation_id"))
-async def waiting(allocation_id: str, api: TheApi) -> Response:
-    return _noted(allocation_id, api, {})
+async def waiting(allocation_id: str, api: TheApi) -> Reply[Empty]:
+    _require_running(allocation_id, api)
+    return reply()
 
 
-def _noted(allocation_id: str, api: Api, answer: dict[str, Any]) -> Response:
+def _require_running(allocation_id: str, api: Api) -> None:
     """For what changes nothing here: the allocation must still run."""
     api.services.allocations.state(allocation_id)
-    return reply(answer)
 
 
 @router.post("/ready")
 @permit(Action.REPORT, allocation("allocation_id"))
-async def ready(allocation_id: str, api: TheApi) -> Response:
+async def ready(allocation_id: str, api: TheApi) -> Reply[Empty]:
     await api.services.allocations.mark_ready(allocation_id)
     return reply()
 
@@ -131,7 +134,7 @@ async def daemon(
     allocation_id: str,
     resources_id: str,
     api: TheApi,
-) -> Response:
+) -> Reply[Empty]:
     await api.services.allocations.mark_daemon(allocation_id, resources_id)
     return reply()
 
@@ -147,7 +150,7 @@ async def preemption(
     allocation_id: str,
     query: Annotated[Poll, Query()],
     api: TheApi,
-) -> Response:
+) -> Reply[PreemptionReply]:
     work = api.services.allocations.preemption_signal(allocation_id, query.timeout_seconds)
     asked = await hold(request, api.closing, work)
     if asked is None:
@@ -157,13 +160,13 @@ async def preemption(
 
 @router.post("/signals/ack_preemption")
 @permit(Action.REPORT, allocation("allocation_id"))
-async def acknowledge(allocation_id: str, api: TheApi) -> Response:
+async def acknowledge(allocation_id: str, api: TheApi) -> Reply[Empty]:
     await api.services.allocations.acknowledge_preemption(allocation_id)
     return reply()
 
 
 @router.post("/signals/pending_preemption")
 @permit(Action.REPORT, allocation("allocation_id"))
-async def pending(allocation_id: str, api: TheApi) -> Response:
+async def pending(allocation_id: str, api: TheApi) -> Reply[Empty]:
     await api.services.allocations.preempt(allocation_id, "its slots were announced to go away")
     return reply()

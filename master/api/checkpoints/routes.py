@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query
 from pydantic import AfterValidator, Field
 
 from master.api.access import Caller, Visible, require
 from master.api.checkpoints import replies
+from master.api.checkpoints.replies import CheckpointReply, CheckpointsReply
 from master.api.checkpoints.wire import checkpoint
 from master.api.paging import pagination
 from master.api.permits import IN_BODY, VISIBLE, permit
-from master.api.replies import reply
+from master.api.replies import Empty, Reply, reply
 from master.api.request_models import (
     Body,
     FreeObject,
@@ -67,7 +68,7 @@ class Report(Body):
 
 @router.post("/api/v1/checkpoints")
 @permit(Action.REPORT, IN_BODY)
-async def report(body: Report, principal: Caller, api: TheApi) -> Response:
+async def report(body: Report, principal: Caller, api: TheApi) -> Reply[Empty]:
     target = await task_target(api, body.task_id, principal)
     if body.allocation_id:
         target = replace(target, allocation_id=body.allocation_id)
@@ -102,7 +103,7 @@ class Patch(Body):
 
 @router.patch("/api/v1/checkpoints")
 @permit(Action.REPORT, IN_BODY)
-async def patch(body: Patch, principal: Caller, api: TheApi) -> Response:
+async def patch(body: Patch, principal: Caller, api: TheApi) -> Reply[Empty]:
     changes = {c.uuid: c.resources.resources for c in body.checkpoints if c.resources is not None}
     for target in await api.owners.checkpoints(list(changes)):
         require(api, principal, Action.REPORT, target)
@@ -112,7 +113,7 @@ async def patch(body: Patch, principal: Caller, api: TheApi) -> Response:
 
 @router.get("/api/v1/checkpoints/{checkpoint_uuid}")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
-async def get(checkpoint_uuid: str, visible: Visible, api: TheApi) -> Response:
+async def get(checkpoint_uuid: str, visible: Visible, api: TheApi) -> Reply[CheckpointReply]:
     row = await api.reads.checkpoints.checkpoint(checkpoint_uuid, visible)
     return reply({"checkpoint": (await _with_metrics(api, [row]))[0]})
 
@@ -127,7 +128,7 @@ class ListCheckpoints(Paging):
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def of_experiment(
     id: RowId, query: Annotated[ListCheckpoints, Query()], visible: Visible, api: TheApi
-) -> Response:
+) -> Reply[CheckpointsReply]:
     row = await api.reads.experiments.experiment(id, visible)
     searcher = row.experiment.config.get("searcher") or {}
     keys = await api.reads.checkpoints.keys(experiment_id=id, states=_states(query))
@@ -139,7 +140,7 @@ async def of_experiment(
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def of_trial(
     id: RowId, query: Annotated[ListCheckpoints, Query()], visible: Visible, api: TheApi
-) -> Response:
+) -> Reply[CheckpointsReply]:
     row = await api.reads.experiments.trial(id, visible)
     searcher = row.experiment_config.get("searcher") or {}
     keys = await api.reads.checkpoints.keys(trial_id=id, states=_states(query))
@@ -156,7 +157,7 @@ async def _list(
     query: ListCheckpoints,
     searcher: str,
     best_first: bool | None,
-) -> Response:
+) -> Reply[CheckpointsReply]:
     """`best_first`: the direction of the searcher's metric when none is asked for (True: descending)."""
     if query.sort_by_metric and query.sort_by_attr:
         raise InvalidArgument("sortByMetric: not together with sortByAttr")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter
 
+from master.api.cluster.replies import Info, MasterConfigReply, MasterReply
 from master.api.permits import CLUSTER, permit, public
-from master.api.replies import reply
+from master.api.replies import Reply, reply
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.auth.permissions import Action
@@ -16,7 +17,7 @@ router = APIRouter(route_class=ApiRoute, tags=["master"])
 
 @router.get("/info")
 @public
-async def info(api: TheApi) -> Response:
+async def info(api: TheApi) -> Reply[Info]:
     who = api.services.info
     return reply(
         {
@@ -33,7 +34,7 @@ async def info(api: TheApi) -> Response:
 
 @router.get("/api/v1/master")
 @public
-async def get_master(api: TheApi) -> Response:
+async def get_master(api: TheApi) -> Reply[MasterReply]:
     who = api.services.info
     return reply(
         {
@@ -60,5 +61,5 @@ async def get_master(api: TheApi) -> Response:
 
 @router.get("/api/v1/master/config")
 @permit(Action.VIEW_MASTER_CONFIG, CLUSTER)
-async def config(api: TheApi) -> Response:
+async def config(api: TheApi) -> Reply[MasterConfigReply]:
     return reply({"config": masked(api.services.config)})

@@ -41,6 +41,8 @@ class LaunchedCommandReply(TypedDict):
     command: Command
     config: JsonObject
     warnings: list[str]
+    configWarnings: list[str]
+    """Our own: in sentences."""
 
 
 class CommandsReply(TypedDict):

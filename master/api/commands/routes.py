@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request
 from pydantic import AfterValidator, Field
 
 from master.api.access import Caller, Visible
 from master.api.commands import wire
-from master.api.commands.replies import Command
+from master.api.commands.replies import (
+    Command,
+    CommandReply,
+    CommandsReply,
+    GetCommandReply,
+    LaunchedCommandReply,
+)
 from master.api.file_bodies import FileBody, parse_body
 from master.api.openapi import reads
 from master.api.paging import pagination
 from master.api.permits import CLUSTER, VISIBLE, command, permit
-from master.api.replies import reply
+from master.api.replies import Reply, reply
 from master.api.request_models import Body, FreeObject, Int32, Paging, Text, word
 from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
@@ -54,7 +60,9 @@ def read_launch(body: bytes) -> tuple[LaunchCommand, tuple[ContextFile, ...]]:
     openapi_extra=reads(LaunchCommand),
 )
 @permit(Action.CREATE_COMMAND, CLUSTER)
-async def launch(request: Request, principal: Caller, visible: Visible, api: TheApi) -> Response:
+async def launch(
+    request: Request, principal: Caller, visible: Visible, api: TheApi
+) -> Reply[LaunchedCommandReply]:
     # Read by hand: its files may be large, and must not be parsed on the event loop.
     body, files = await asyncio.to_thread(read_launch, await request.body())
     if body.template_name:
@@ -75,9 +83,14 @@ async def launch(request: Request, principal: Caller, visible: Visible, api: The
     else:
         checked = await commands.launch(new)
         command = await _command_json(api, checked.id, visible)
-    config = finite(checked.config.to_json())
-    answer = {"command": command, "config": config, "warnings": checked.warnings}
-    return reply({**answer, "configWarnings": checked.config_warnings})
+    return reply(
+        {
+            "command": command,
+            "config": finite(checked.config.to_json()),
+            "warnings": list(checked.warnings),
+            "configWarnings": list(checked.config_warnings),
+        }
+    )
 
 
 class ListCommands(Paging):
@@ -92,7 +105,7 @@ class ListCommands(Paging):
 @permit(Action.VIEW_COMMANDS, VISIBLE)
 async def list_commands(
     query: Annotated[ListCommands, Query()], visible: Visible, api: TheApi
-) -> Response:
+) -> Reply[CommandsReply]:
     if query.workspace_id:
         await api.reads.workspaces.workspace(query.workspace_id, visible)
     where = CommandFilter(
@@ -108,14 +121,16 @@ async def list_commands(
 
 @router.get("/{command_id}")
 @permit(Action.VIEW_COMMANDS, VISIBLE)
-async def get(command_id: CommandId, visible: Visible, api: TheApi) -> Response:
+async def get(command_id: CommandId, visible: Visible, api: TheApi) -> Reply[GetCommandReply]:
     row = await api.reads.commands.command(command_id, visible)
     return reply({"command": _json(api, row), "config": finite(row.command.config)})
 
 
 @router.post("/{command_id}/kill")
 @permit(Action.UPDATE_COMMAND, command("command_id"))
-async def kill(command_id: CommandId, principal: Caller, visible: Visible, api: TheApi) -> Response:
+async def kill(
+    command_id: CommandId, principal: Caller, visible: Visible, api: TheApi
+) -> Reply[CommandReply]:
     await api.services.commands.kill(command_id, by=principal.name)
     return reply({"command": await _command_json(api, command_id, visible)})
 
@@ -128,7 +143,7 @@ class SetPriorityBody(Body):
 @permit(Action.UPDATE_COMMAND, command("command_id"))
 async def set_priority(
     command_id: CommandId, body: SetPriorityBody, visible: Visible, api: TheApi
-) -> Response:
+) -> Reply[CommandReply]:
     await api.services.commands.set_priority(command_id, body.priority)
     return reply({"command": await _command_json(api, command_id, visible)})
 

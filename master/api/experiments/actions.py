@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path
 
 from master.api.access import Caller, Visible, require
 from master.api.errors import Unimplemented
+from master.api.experiments.replies import ExperimentReply, LabelsReply
 from master.api.experiments.requests import PatchExperiment
 from master.api.experiments.routes import experiment_json
 from master.api.permits import experiment, permit
-from master.api.replies import reply
+from master.api.replies import Empty, Reply, reply
 from master.api.request_models import RowId, Text
 from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
@@ -31,7 +32,7 @@ Label = Annotated[Text, Path(min_length=1, max_length=200)]
 @permit(Action.UPDATE_METADATA, experiment("experiment_id"))
 async def patch(
     experiment_id: RowId, body: PatchExperiment, principal: Caller, visible: Visible, api: TheApi
-) -> Response:
+) -> Reply[ExperimentReply]:
     if body.checkpoint_storage:
         raise Unimplemented(
             "changing the checkpoint_storage of an experiment is not implemented yet"
@@ -52,49 +53,49 @@ async def patch(
 
 @router.post("/api/v1/experiments/{id}/activate")
 @permit(Action.UPDATE_EXPERIMENT, experiment("id"))
-async def activate(id: RowId, api: TheApi) -> Response:
+async def activate(id: RowId, api: TheApi) -> Reply[Empty]:
     await api.services.experiments.activate(id)
     return reply()
 
 
 @router.post("/api/v1/experiments/{id}/pause")
 @permit(Action.UPDATE_EXPERIMENT, experiment("id"))
-async def pause(id: RowId, api: TheApi) -> Response:
+async def pause(id: RowId, api: TheApi) -> Reply[Empty]:
     await api.services.experiments.pause(id)
     return reply()
 
 
 @router.post("/api/v1/experiments/{id}/cancel")
 @permit(Action.END_EXPERIMENT, experiment("id"))
-async def cancel(id: RowId, api: TheApi) -> Response:
+async def cancel(id: RowId, api: TheApi) -> Reply[Empty]:
     await api.services.experiments.cancel(id)
     return reply()
 
 
 @router.post("/api/v1/experiments/{id}/kill")
 @permit(Action.END_EXPERIMENT, experiment("id"))
-async def kill(id: RowId, api: TheApi) -> Response:
+async def kill(id: RowId, api: TheApi) -> Reply[Empty]:
     await api.services.experiments.kill(id)
     return reply()
 
 
 @router.post("/api/v1/experiments/{id}/archive")
 @permit(Action.UPDATE_METADATA, experiment("id"))
-async def archive(id: RowId, api: TheApi) -> Response:
+async def archive(id: RowId, api: TheApi) -> Reply[Empty]:
     await api.metadata.set_archived(id, True)
     return reply()
 
 
 @router.post("/api/v1/experiments/{id}/unarchive")
 @permit(Action.UPDATE_METADATA, experiment("id"))
-async def unarchive(id: RowId, api: TheApi) -> Response:
+async def unarchive(id: RowId, api: TheApi) -> Reply[Empty]:
     await api.metadata.set_archived(id, False)
     return reply()
 
 
 @router.delete("/api/v1/experiments/{experiment_id}/tensorboard-files")
 @permit(Action.DELETE_EXPERIMENT, experiment("experiment_id"))
-async def delete_tensorboard(experiment_id: RowId, visible: Visible, api: TheApi) -> Response:
+async def delete_tensorboard(experiment_id: RowId, visible: Visible, api: TheApi) -> Reply[Empty]:
     row = (await api.reads.experiments.experiment(experiment_id, visible)).experiment
     if not Phase(row.state).is_terminal:
         raise InvalidState("Experiment is not in terminal state.")
@@ -112,7 +113,7 @@ async def add_label(
     experiment_id: RowId,
     label: Label,
     api: TheApi,
-) -> Response:
+) -> Reply[LabelsReply]:
     return reply({"labels": await api.metadata.add_label(experiment_id, label)})
 
 
@@ -122,7 +123,7 @@ async def remove_label(
     experiment_id: RowId,
     label: Label,
     api: TheApi,
-) -> Response:
+) -> Reply[LabelsReply]:
     return reply({"labels": await api.metadata.remove_label(experiment_id, label)})
 
 

@@ -63,6 +63,8 @@ class CreatedExperimentReply(TypedDict):
     experiment: Experiment
     config: JsonObject | None
     warnings: list[str]
+    configWarnings: list[str]
+    """Our own: in sentences."""
 
 
 class GetExperimentReply(TypedDict):

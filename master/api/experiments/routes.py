@@ -7,12 +7,19 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Request
 
 from master.api.access import Caller, Visible
 from master.api.errors import Unimplemented
 from master.api.experiments import wire
-from master.api.experiments.replies import Experiment
+from master.api.experiments.replies import (
+    CreatedExperimentReply,
+    Experiment,
+    ExperimentsReply,
+    FilesReply,
+    GetExperimentReply,
+    MetricReply,
+)
 from master.api.experiments.requests import (
     CreateExperiment,
     ListExperiments,
@@ -24,21 +31,24 @@ from master.api.jobs.wire import summary
 from master.api.openapi import reads
 from master.api.paging import pagination
 from master.api.permits import CLUSTER, VISIBLE, permit
-from master.api.replies import reply
+from master.api.replies import Reply, reply
 from master.api.request_models import RowId
 from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
+from master.api.trials.replies import TrialsReply
 from master.api.trials.routes import trials_json
 from master.api.values import finite
 from master.auth.permissions import Action
 from master.core.reasons import Reason
 from master.core.visibility import Visibility
-from master.experiments.creation import NewExperiment
+from master.experiments.admission import Checked
+from master.experiments.creation import Created, NewExperiment
 from master.experiments.live import LiveExperiment
 from master.experiments.queries import ExperimentFilter, ExperimentRow
 from master.store.paging import Page
 from master.store.tables import Trial
 from windlass.base.errors import NotFound
+from windlass.base.json_types import JsonObject
 
 router = APIRouter(route_class=ApiRoute, tags=["experiments"])
 
@@ -50,7 +60,9 @@ UNCATEGORIZED = 1
     openapi_extra=reads(CreateExperiment),
 )
 @permit(Action.CREATE_EXPERIMENT, CLUSTER)
-async def create(request: Request, principal: Caller, visible: Visible, api: TheApi) -> Response:
+async def create(
+    request: Request, principal: Caller, visible: Visible, api: TheApi
+) -> Reply[CreatedExperimentReply]:
     # Read by hand: the largest body of all must not be parsed on the event loop.
     body, files = await asyncio.to_thread(read_create, await request.body())
     if body.unmanaged:
@@ -62,8 +74,7 @@ async def create(request: Request, principal: Caller, visible: Visible, api: The
     experiments = api.services.experiments
     if body.validate_only:
         checked = await asyncio.to_thread(experiments.check, body.config)
-        answer = {"experiment": wire.nothing(), "config": None, "warnings": checked.warnings}
-        return reply({**answer, "configWarnings": checked.config_warnings})
+        return _created(wire.nothing(), None, checked)
     parent = body.parent_id or None
     if parent is not None:
         await api.reads.experiments.require_experiment(parent, visible)
@@ -79,14 +90,25 @@ async def create(request: Request, principal: Caller, visible: Visible, api: The
         )
     )
     experiment = await experiment_json(api, created.experiment_id, visible)
-    config = finite(created.config.to_json())
-    answer = {"experiment": experiment, "config": config, "warnings": created.warnings}
-    return reply({**answer, "configWarnings": created.config_warnings})
+    return _created(experiment, finite(created.config.to_json()), created)
+
+
+def _created(
+    experiment: Experiment, config: JsonObject | None, checked: Checked | Created
+) -> Reply[CreatedExperimentReply]:
+    return reply(
+        {
+            "experiment": experiment,
+            "config": config,
+            "warnings": list(checked.warnings),
+            "configWarnings": list(checked.config_warnings),
+        }
+    )
 
 
 @router.get("/api/v1/experiments/{experiment_id}")
 @permit(Action.VIEW_EXPERIMENTS, VISIBLE)
-async def get(experiment_id: RowId, visible: Visible, api: TheApi) -> Response:
+async def get(experiment_id: RowId, visible: Visible, api: TheApi) -> Reply[GetExperimentReply]:
     experiment = await experiment_json(api, experiment_id, visible)
     live = api.services.experiments.live(experiment_id)
     job = _job_summary(api, live) if live is not None else None
@@ -97,7 +119,7 @@ async def get(experiment_id: RowId, visible: Visible, api: TheApi) -> Response:
 @permit(Action.VIEW_EXPERIMENTS, VISIBLE)
 async def list_experiments(
     query: Annotated[ListExperiments, Query()], visible: Visible, api: TheApi
-) -> Response:
+) -> Reply[ExperimentsReply]:
     where = ExperimentFilter(
         name=query.name,
         description=query.description,
@@ -120,11 +142,12 @@ async def list_experiments(
     found = await api.reads.experiments.experiments(where, page, visible)
     best = await _best(api, found.rows) if query.show_trial_data else {}
     now = api.services.clock.now()
-    items = []
+    items: list[Experiment] = []
     for row in found.rows:
         live = api.services.experiments.live(row.experiment.id)
         item = wire.experiment(row, live, now, waiting=_waiting(api, live), notes="omitted")
-        items.append({**item, "bestTrialSearcherMetric": finite(best.get(row.experiment.id))})
+        item["bestTrialSearcherMetric"] = finite(best.get(row.experiment.id))
+        items.append(item)
     return reply({"experiments": items, "pagination": pagination(found)})
 
 
@@ -135,7 +158,7 @@ async def list_trials(
     query: Annotated[ListTrials, Query()],
     visible: Visible,
     api: TheApi,
-) -> Response:
+) -> Reply[TrialsReply]:
     await api.reads.experiments.require_experiment(experiment_id, visible)
     states = [state for state in query.states if state]
     page = query.page(sort=query.sort_by.lower() or "id")
@@ -145,7 +168,9 @@ async def list_trials(
 
 @router.get("/api/v1/experiments/{experiment_id}/model_def")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
-async def model_definition(experiment_id: RowId, visible: Visible, api: TheApi) -> Response:
+async def model_definition(
+    experiment_id: RowId, visible: Visible, api: TheApi
+) -> Reply[FilesReply]:
     row = await api.reads.experiments.experiment(experiment_id, visible)
     blob = row.experiment.model_definition
     content = await api.services.blobs.get(blob) if blob else b""
@@ -154,7 +179,7 @@ async def model_definition(experiment_id: RowId, visible: Visible, api: TheApi) 
 
 @router.get("/api/v1/experiments/{experiment_id}/searcher/best_searcher_validation_metric")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
-async def best_metric(experiment_id: RowId, visible: Visible, api: TheApi) -> Response:
+async def best_metric(experiment_id: RowId, visible: Visible, api: TheApi) -> Reply[MetricReply]:
     row = await api.reads.experiments.experiment(experiment_id, visible)
     trial = await _best_trial(api, row)
     if trial is None:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query
 from pydantic import AfterValidator, Field
 
 from master.api import request_models
 from master.api.access import Caller, Visible
 from master.api.jobs import wire
+from master.api.jobs.replies import (
+    ExplanationReply,
+    FullJob,
+    FullJobsReply,
+    JobReply,
+    JobsReply,
+    QueueStatisticsReply,
+)
 from master.api.paging import pagination
 from master.api.permits import CLUSTER, IN_BODY, VISIBLE, permit
-from master.api.replies import reply
+from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body, Int32, Paging, Text, word
 from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
@@ -67,7 +75,9 @@ class UpdateJobQueue(Body):
 
 @router.get("/api/v1/job-queues")
 @permit(Action.VIEW_JOBS, VISIBLE)
-async def list_jobs(query: Annotated[ListJobs, Query()], visible: Visible, api: TheApi) -> Response:
+async def list_jobs(
+    query: Annotated[ListJobs, Query()], visible: Visible, api: TheApi
+) -> Reply[JobsReply]:
     page = _page(query, visible, api)
     jobs = [wire.job(job) for job in page.rows]
     return reply({"jobs": jobs, "pagination": pagination(page)})
@@ -77,16 +87,16 @@ async def list_jobs(query: Annotated[ListJobs, Query()], visible: Visible, api: 
 @permit(Action.VIEW_JOBS, VISIBLE)
 async def list_jobs_v2(
     query: Annotated[ListJobs, Query()], visible: Visible, api: TheApi
-) -> Response:
+) -> Reply[FullJobsReply]:
     """Everybody may see everything, so that no job is a `limited` one."""
     page = _page(query, visible, api)
-    jobs = [{"full": wire.job(job)} for job in page.rows]
+    jobs: list[FullJob] = [{"full": wire.job(job)} for job in page.rows]
     return reply({"jobs": jobs, "pagination": pagination(page)})
 
 
 @router.post("/api/v1/job-queues")
 @permit(Action.UPDATE_JOB, IN_BODY)
-async def update(body: UpdateJobQueue, principal: Caller, api: TheApi) -> Response:
+async def update(body: UpdateJobQueue, principal: Caller, api: TheApi) -> Reply[Empty]:
     updates = [control.update() for control in body.updates]
     await api.services.jobs.update_all(updates, by=principal)
     return reply()
@@ -94,14 +104,16 @@ async def update(body: UpdateJobQueue, principal: Caller, api: TheApi) -> Respon
 
 @router.get("/api/v1/job-queues/stats")
 @permit(Action.VIEW_JOBS, CLUSTER)
-async def stats(query: Annotated[JobQueueStats, Query()], api: TheApi) -> Response:
+async def stats(
+    query: Annotated[JobQueueStats, Query()], api: TheApi
+) -> Reply[QueueStatisticsReply]:
     pools = await api.services.jobs.statistics(query.resource_pools)
     return reply({"results": [wire.statistics(pool) for pool in pools]})
 
 
 @router.get("/api/v1/windlass/jobs/{job_id}")
 @permit(Action.VIEW_JOBS, VISIBLE)
-async def get_job(job_id: str, visible: Visible, api: TheApi) -> Response:
+async def get_job(job_id: str, visible: Visible, api: TheApi) -> Reply[JobReply]:
     """By its id, or by how its id begins."""
     jobs = api.services.jobs
     facts = jobs.find(job_id, visible)
@@ -110,7 +122,7 @@ async def get_job(job_id: str, visible: Visible, api: TheApi) -> Response:
 
 @router.get("/api/v1/windlass/jobs/{job_id}/explain")
 @permit(Action.VIEW_JOBS, VISIBLE)
-async def explain(job_id: str, visible: Visible, api: TheApi) -> Response:
+async def explain(job_id: str, visible: Visible, api: TheApi) -> Reply[ExplanationReply]:
     """By its id, or by how its id begins."""
     jobs = api.services.jobs
     return reply(wire.explanation(await jobs.explain(jobs.find(job_id, visible).job_id)))

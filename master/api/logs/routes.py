@@ -8,13 +8,14 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import Annotated, TypeAlias, TypeVar
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query
 from pydantic import AfterValidator, Field
 
 from master.api.access import Caller, Visible, require
+from master.api.logs import replies
 from master.api.logs.wire import task_log, trial_log
 from master.api.permits import IN_BODY, VISIBLE, permit
-from master.api.replies import Document, Lines, reply
+from master.api.replies import Document, Empty, Lines, Reply, reply
 from master.api.request_models import Body, Int32, OptionalTime, Order, RowId, Text, word
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute, HotRoute
@@ -55,7 +56,7 @@ class PostLogs(Body):
 
 @hot.post("/api/v1/task/logs")
 @permit(Action.REPORT, IN_BODY)
-async def post(body: PostLogs, principal: Caller, api: TheApi) -> Response:
+async def post(body: PostLogs, principal: Caller, api: TheApi) -> Reply[Empty]:
     task_ids = {line.task_id for line in body.logs}
     if len(task_ids) != 1:
         raise InvalidArgument("logs: must have at least one line, and all of the same taskId")
@@ -124,7 +125,9 @@ Filters = Annotated[ReadLogs, Query()]
 
 @router.get("/api/v1/trials/{trial_id}/logs")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
-async def of_trial(trial_id: RowId, query: Filters, visible: Visible, api: TheApi) -> Response:
+async def of_trial(
+    trial_id: RowId, query: Filters, visible: Visible, api: TheApi
+) -> Lines[replies.TrialLog]:
     task_id = await api.reads.tasks.task_of_trial(trial_id, visible)
     over = partial(_trial_over, api, trial_id)
     return _stream(api, query, task_id, over, lambda row: trial_log(row, trial_id))
@@ -132,7 +135,9 @@ async def of_trial(trial_id: RowId, query: Filters, visible: Visible, api: TheAp
 
 @router.get("/api/v1/tasks/{task_id}/logs")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
-async def of_task(task_id: str, query: Filters, visible: Visible, api: TheApi) -> Response:
+async def of_task(
+    task_id: str, query: Filters, visible: Visible, api: TheApi
+) -> Lines[replies.TaskLog]:
     row = await api.reads.tasks.task(task_id, visible)
     trial_id = row.trial_id
     over = partial(_command_over, api, task_id)
@@ -147,7 +152,7 @@ def _stream(
     task_id: str,
     over: Wait,
     shape: Callable[[LogRow], R],
-) -> Response:
+) -> Lines[R]:
     wanted = query.of_task(task_id)
     if not query.follow:
         return Lines(_shaped(api.services.logs.pages(wanted), shape), api.closing)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query
 from pydantic import Field
 
 from master.api.access import Visible
+from master.api.metrics.replies import MetricsReports
 from master.api.metrics.wire import metrics_report
 from master.api.permits import VISIBLE, permit, trial
-from master.api.replies import Document, Lines, reply
+from master.api.replies import Empty, Lines, Reply, reply
 from master.api.request_models import Body, FreeObject, Int32, Int64, OptionalTime, RowId, Text
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute, HotRoute
@@ -50,7 +51,7 @@ async def report(
     trial_id: RowId,
     body: ReportMetrics,
     api: TheApi,
-) -> Response:
+) -> Reply[Empty]:
     batches = body.metrics.metrics.batch_metrics
     await api.services.reports.metrics(
         Report(
@@ -76,7 +77,7 @@ Trials = Annotated[OfTrials, Query()]
 
 @router.get("/api/v1/trials/metrics/trial_metrics")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
-async def any_metrics(query: Trials, visible: Visible, api: TheApi) -> Response:
+async def any_metrics(query: Trials, visible: Visible, api: TheApi) -> Lines[MetricsReports]:
     if not query.group:
         raise InvalidArgument("group: must be given")
     return await _stream(api, visible, query.trial_ids, query.group)
@@ -84,17 +85,19 @@ async def any_metrics(query: Trials, visible: Visible, api: TheApi) -> Response:
 
 @router.get("/api/v1/trials/metrics/training_metrics")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
-async def training_metrics(query: Trials, visible: Visible, api: TheApi) -> Response:
+async def training_metrics(query: Trials, visible: Visible, api: TheApi) -> Lines[MetricsReports]:
     return await _stream(api, visible, query.trial_ids, TRAINING)
 
 
 @router.get("/api/v1/trials/metrics/validation_metrics")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
-async def validation_metrics(query: Trials, visible: Visible, api: TheApi) -> Response:
+async def validation_metrics(query: Trials, visible: Visible, api: TheApi) -> Lines[MetricsReports]:
     return await _stream(api, visible, query.trial_ids, VALIDATION)
 
 
-async def _stream(api: Api, visible: Visibility, trial_ids: Sequence[int], group: str) -> Response:
+async def _stream(
+    api: Api, visible: Visibility, trial_ids: Sequence[int], group: str
+) -> Lines[MetricsReports]:
     if not trial_ids:
         raise InvalidArgument("trialIds: must name at least one trial")
     await api.reads.experiments.require_trials(trial_ids, visible)
@@ -103,8 +106,8 @@ async def _stream(api: Api, visible: Visibility, trial_ids: Sequence[int], group
 
 async def _items(
     api: Api, trial_ids: Sequence[int], group: str
-) -> AsyncGenerator[Sequence[Document], None]:
+) -> AsyncGenerator[Sequence[MetricsReports], None]:
     async with aclosing(api.reads.metrics.pages(trial_ids, group)) as pages:
         async for rows in pages:
-            item: dict[str, Any] = {"metrics": [metrics_report(row) for row in rows]}
+            item: MetricsReports = {"metrics": [metrics_report(row) for row in rows]}
             yield [item]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query
 
 from master.api.paging import pagination
 from master.api.permits import CLUSTER, permit
-from master.api.replies import reply
+from master.api.replies import Reply, reply
 from master.api.request_models import Paging
+from master.api.resource_pools.replies import ResourcePoolsReply
 from master.api.resource_pools.wire import resource_pool
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
@@ -21,7 +22,7 @@ router = APIRouter(route_class=ApiRoute, tags=["resource pools"])
 
 @router.get("/api/v1/resource-pools")
 @permit(Action.VIEW_CLUSTER, CLUSTER)
-async def list_pools(query: Annotated[Paging, Query()], api: TheApi) -> Response:
+async def list_pools(query: Annotated[Paging, Query()], api: TheApi) -> Reply[ResourcePoolsReply]:
     config = api.services.config
     configured = {pool.name: pool for pool in config.pools()}
     agents = api.services.cluster.agents()

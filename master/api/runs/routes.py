@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter
 from pydantic import Field
 
 from master.api.access import Caller, Visible, require
 from master.api.permits import IN_BODY, VISIBLE, permit, trial
-from master.api.replies import reply
+from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body, FreeObject, Int32, RowId, Text
 from master.api.routing import ApiRoute
+from master.api.runs.replies import RunMetadataReply, StartedRunReply
 from master.api.services import TheApi
 from master.api.targets import trial_target
 from master.api.values import finite
@@ -35,7 +36,7 @@ class StartRun(Body):
 
 @router.post("/api/v1/runs/start")
 @permit(Action.REPORT, IN_BODY)
-async def start(body: StartRun, principal: Caller, api: TheApi) -> Response:
+async def start(body: StartRun, principal: Caller, api: TheApi) -> Reply[StartedRunReply]:
     require(api, principal, Action.REPORT, await trial_target(api, body.run_id))
     storage_id = await api.services.reports.storage_id(body.checkpoint_storage)
     return reply({} if storage_id is None else {"storageId": storage_id})
@@ -43,7 +44,7 @@ async def start(body: StartRun, principal: Caller, api: TheApi) -> Response:
 
 @router.get("/api/v1/runs/{run_id}/metadata")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
-async def get_metadata(run_id: RowId, visible: Visible, api: TheApi) -> Response:
+async def get_metadata(run_id: RowId, visible: Visible, api: TheApi) -> Reply[RunMetadataReply]:
     await api.reads.experiments.require_trials([run_id], visible)
     metadata = await api.services.reports.run_metadata(run_id)
     return reply({"metadata": finite(metadata)})
@@ -55,7 +56,7 @@ class RunMetadata(Body):
 
 @router.post("/api/v1/runs/{run_id}/metadata")
 @permit(Action.REPORT, trial("run_id"))
-async def set_metadata(run_id: RowId, body: RunMetadata, api: TheApi) -> Response:
+async def set_metadata(run_id: RowId, body: RunMetadata, api: TheApi) -> Reply[RunMetadataReply]:
     check_metadata(body.metadata)
     await api.services.reports.set_run_metadata(run_id, body.metadata)
     return reply({"metadata": finite(body.metadata)})
@@ -99,7 +100,7 @@ class WebhookEvent(Body):
 
 @router.post("/api/v1/webhooks/custom")
 @permit(Action.REPORT, IN_BODY)
-async def alert(body: WebhookEvent, principal: Caller, api: TheApi) -> Response:
+async def alert(body: WebhookEvent, principal: Caller, api: TheApi) -> Reply[Empty]:
     """Nobody listens: there are no webhooks yet, and an alert without a listener is no error."""
     if body.trial_id:
         require(api, principal, Action.REPORT, await trial_target(api, body.trial_id))

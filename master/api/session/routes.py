@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Request
 
 from master.api.access import COOKIE, Caller, is_loopback, token_in
 from master.api.permits import OWN, permit, public
@@ -10,6 +10,8 @@ from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
+from master.api.session.replies import LoginReply
+from master.api.users.replies import User, UserReply
 from master.api.users.wire import user as user_json
 from master.auth.permissions import Action
 from master.auth.service import SESSION_LENGTH
@@ -25,7 +27,7 @@ class Login(Body):
 
 @router.post("/api/v1/auth/login")
 @public
-async def login(request: Request, body: Login, api: TheApi) -> Response:
+async def login(request: Request, body: Login, api: TheApi) -> Reply[LoginReply]:
     token, user = await api.services.auth.login(
         body.username,
         body.password,
@@ -33,7 +35,7 @@ async def login(request: Request, body: Login, api: TheApi) -> Response:
         loopback=is_loopback(request),
         address=request.client.host if request.client else "",
     )
-    response = reply({"token": token, "user": user_json(user)})
+    response: Reply[LoginReply] = reply({"token": token, "user": user_json(user)})
     response.set_cookie(
         COOKIE,
         token,
@@ -47,7 +49,7 @@ async def login(request: Request, body: Login, api: TheApi) -> Response:
 
 @router.post("/api/v1/auth/logout")
 @permit(Action.USE_SESSION, OWN)
-async def logout(request: Request, api: TheApi) -> Response:
+async def logout(request: Request, api: TheApi) -> Reply[Empty]:
     await api.services.auth.logout(token_in(request.scope["headers"]))
     response: Reply[Empty] = reply()
     response.delete_cookie(COOKIE)
@@ -56,11 +58,11 @@ async def logout(request: Request, api: TheApi) -> Response:
 
 @router.get("/api/v1/me")
 @permit(Action.USE_SESSION, OWN)
-async def me(principal: Caller, api: TheApi) -> Response:
+async def me(principal: Caller, api: TheApi) -> Reply[UserReply]:
     return reply({"user": user_json(api.services.auth.user(principal.user_id))})
 
 
 @router.get("/users/me")
 @permit(Action.USE_SESSION, OWN)
-async def me_for_browsers(principal: Caller, api: TheApi) -> Response:
+async def me_for_browsers(principal: Caller, api: TheApi) -> Reply[User]:
     return reply(user_json(api.services.auth.user(principal.user_id)))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import base64
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter
 
 from master.api.access import Visible
+from master.api.experiments.replies import FilesReply
 from master.api.permits import CLUSTER, VISIBLE, permit
-from master.api.replies import reply
+from master.api.replies import Reply, reply
 from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.api.tasks import wire
-from master.api.tasks.replies import AllocationSummary
+from master.api.tasks.replies import AllocationSummary, LiveTasksReply, OldSummary, TaskReply
 from master.auth.permissions import Action
 
 router = APIRouter(route_class=ApiRoute, tags=["tasks"])
@@ -20,7 +21,7 @@ router = APIRouter(route_class=ApiRoute, tags=["tasks"])
 
 @router.get("/api/v1/tasks/{task_id}/context_directory")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
-async def context_directory(task_id: str, visible: Visible, api: TheApi) -> Response:
+async def context_directory(task_id: str, visible: Visible, api: TheApi) -> Reply[FilesReply]:
     blob = await api.reads.tasks.context_of_task(task_id, visible)
     content = await api.services.blobs.get(blob) if blob else b""
     return reply({"b64Tgz": base64.b64encode(content).decode()})
@@ -28,20 +29,20 @@ async def context_directory(task_id: str, visible: Visible, api: TheApi) -> Resp
 
 @router.get("/api/v1/tasks/{task_id}")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
-async def get(task_id: str, visible: Visible, api: TheApi) -> Response:
+async def get(task_id: str, visible: Visible, api: TheApi) -> Reply[TaskReply]:
     row = await api.reads.tasks.task(task_id, visible)
     return reply({"task": wire.task(row, await api.reads.tasks.allocations(task_id))})
 
 
 @router.get("/api/v1/tasks")
 @permit(Action.VIEW_CLUSTER, CLUSTER)
-async def list_live(api: TheApi) -> Response:
+async def list_live(api: TheApi) -> Reply[LiveTasksReply]:
     return reply({"allocationIdToSummary": _summaries(api)})
 
 
 @router.get("/tasks")
 @permit(Action.VIEW_CLUSTER, CLUSTER)
-async def list_live_for_old_scripts(api: TheApi) -> Response:
+async def list_live_for_old_scripts(api: TheApi) -> Reply[dict[str, OldSummary]]:
     return reply({id_: wire.old_summary(summary) for id_, summary in _summaries(api).items()})
 
 

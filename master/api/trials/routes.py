@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query
 from pydantic import AfterValidator
 
 from master.api.access import Visible
 from master.api.checkpoints.wire import checkpoint_workload
 from master.api.paging import pagination
 from master.api.permits import VISIBLE, permit, trial
-from master.api.replies import reply
+from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body, Paging, RowId, Text, word
 from master.api.routing import ApiRoute, HotRoute
 from master.api.services import Api, TheApi
 from master.api.trials import wire
-from master.api.trials.replies import Trial, Workload
+from master.api.trials.replies import Trial, TrialReply, Workload, WorkloadsReply
 from master.auth.permissions import Action
 from master.core.reasons import Reason
 from master.experiments.live import LiveExperiment
@@ -34,14 +34,14 @@ _METRIC_TYPES = ("TRAINING", "VALIDATION", "PROFILING")
 
 @router.get("/api/v1/trials/{trial_id}")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
-async def get(trial_id: RowId, visible: Visible, api: TheApi) -> Response:
+async def get(trial_id: RowId, visible: Visible, api: TheApi) -> Reply[TrialReply]:
     row = await api.reads.experiments.trial(trial_id, visible)
     return reply({"trial": (await trials_json(api, [row]))[0]})
 
 
 @router.post("/api/v1/trials/{id}/kill")
 @permit(Action.END_EXPERIMENT, trial("id"))
-async def kill(id: RowId, api: TheApi) -> Response:
+async def kill(id: RowId, api: TheApi) -> Reply[Empty]:
     await api.services.experiments.kill_trial(id)
     return reply()
 
@@ -62,11 +62,11 @@ async def workloads(
     query: Annotated[ListWorkloads, Query()],
     visible: Visible,
     api: TheApi,
-) -> Response:
+) -> Reply[WorkloadsReply]:
     await api.reads.experiments.require_trials([trial_id], visible)
     items = await _workloads(api, trial_id, query)
     page = cut(_ordered(items, query), query.page())
-    return reply({"workloads": page.rows, "pagination": pagination(page)})
+    return reply({"workloads": list(page.rows), "pagination": pagination(page)})
 
 
 class Progress(Body):
@@ -76,7 +76,7 @@ class Progress(Body):
 
 @hot.post("/api/v1/trials/{trial_id}/progress")
 @permit(Action.REPORT, trial("trial_id"))
-async def progress(trial_id: RowId, body: Progress, api: TheApi) -> Response:
+async def progress(trial_id: RowId, body: Progress, api: TheApi) -> Reply[Empty]:
     await api.services.reports.progress(trial_id, body.progress)
     return reply()
 
@@ -87,7 +87,7 @@ class EarlyExit(Body):
 
 @router.post("/api/v1/trials/{trial_id}/early_exit")
 @permit(Action.REPORT, trial("trial_id"))
-async def early_exit(trial_id: RowId, body: EarlyExit, api: TheApi) -> Response:
+async def early_exit(trial_id: RowId, body: EarlyExit, api: TheApi) -> Reply[Empty]:
     await api.services.reports.early_exit(trial_id, body.reason)
     return reply()
 
@@ -102,7 +102,7 @@ async def runner_metadata(
     trial_id: RowId,
     body: RunnerMetadata,
     api: TheApi,
-) -> Response:
+) -> Reply[Empty]:
     await api.services.reports.runner_state(trial_id, body.state)
     return reply()
 

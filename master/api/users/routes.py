@@ -6,17 +6,18 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query
 from pydantic import AfterValidator, Field
 
 from master.api.access import Caller, require
 from master.api.errors import Unimplemented
 from master.api.paging import pagination
 from master.api.permits import CLUSTER, permit, user
-from master.api.replies import reply
+from master.api.replies import Reply, reply
 from master.api.request_models import Body, Paging, RowId, Text, word
 from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
+from master.api.users.replies import UserReply, UsersReply
 from master.api.users.wire import user as user_json
 from master.auth.permissions import Action
 from master.auth.users import User as UserRecord
@@ -50,7 +51,7 @@ class ListUsers(Paging):
 
 @router.get("/api/v1/users")
 @permit(Action.VIEW_USERS, CLUSTER)
-async def list_users(query: Annotated[ListUsers, Query()], api: TheApi) -> Response:
+async def list_users(query: Annotated[ListUsers, Query()], api: TheApi) -> Reply[UsersReply]:
     name = query.name.lower()
     users = [
         user
@@ -81,7 +82,7 @@ class PostUser(Body):
 
 @router.post("/api/v1/users")
 @permit(Action.ADMINISTRATE_USERS, CLUSTER)
-async def create(body: PostUser, api: TheApi) -> Response:
+async def create(body: PostUser, api: TheApi) -> Reply[UserReply]:
     fields = body.user
     user = await api.services.auth.create_user(
         fields.username,
@@ -97,13 +98,13 @@ async def create(body: PostUser, api: TheApi) -> Response:
 
 @router.get("/api/v1/users/{user_id}")
 @permit(Action.VIEW_USERS, CLUSTER)
-async def get(user_id: RowId, api: TheApi) -> Response:
+async def get(user_id: RowId, api: TheApi) -> Reply[UserReply]:
     return reply({"user": user_json(api.services.auth.user(user_id))})
 
 
 @router.get("/api/v1/users/{username}/by-username")
 @permit(Action.VIEW_USERS, CLUSTER)
-async def get_by_name(username: str, api: TheApi) -> Response:
+async def get_by_name(username: str, api: TheApi) -> Reply[UserReply]:
     return reply({"user": user_json(api.services.auth.user_by_name(username))})
 
 
@@ -120,7 +121,9 @@ class PatchUser(Body):
 
 @router.patch("/api/v1/users/{user_id}")
 @permit(Action.UPDATE_USER, user("user_id"))
-async def patch(user_id: RowId, body: PatchUser, principal: Caller, api: TheApi) -> Response:
+async def patch(
+    user_id: RowId, body: PatchUser, principal: Caller, api: TheApi
+) -> Reply[UserReply]:
     """Password and display name are one's own affair, the rest is an admin's."""
     for_admins = (body.username, body.admin, body.active, body.remote, body.agent_user_group)
     others = user_id != principal.user_id or any(value is not None for value in for_admins)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from fastapi import APIRouter, Response
+from fastapi import APIRouter
 
 from master.api.access import Visible
 from master.api.permits import CLUSTER, VISIBLE, permit
-from master.api.replies import reply
+from master.api.replies import Reply, reply
 from master.api.request_models import RowId
 from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.api.values import finite, reason, time
+from master.api.windlass.replies import (
+    FleetReply,
+    Pool,
+    PoolsReply,
+    ReasonReply,
+    ReasonsReply,
+    Rung,
+    SearcherReply,
+    WaitingInPool,
+)
 from master.api.windlass.wire import GONE, NO_COST, activity, blocked, cost, instance
 from master.auth.permissions import Action
 from provisioner.types import InstanceView
@@ -23,7 +31,7 @@ router = APIRouter(prefix="/api/v1/windlass", route_class=ApiRoute, tags=["windl
 
 @router.get("/fleet")
 @permit(Action.VIEW_CLUSTER, CLUSTER)
-async def fleet(api: TheApi) -> Response:
+async def fleet(api: TheApi) -> Reply[FleetReply]:
     provisioner = api.services.provisioner
     now = api.services.clock.now().timestamp()
     spent = NO_COST if provisioner is None else cost(provisioner.cost())
@@ -39,16 +47,16 @@ async def fleet(api: TheApi) -> Response:
 
 @router.get("/pools")
 @permit(Action.VIEW_CLUSTER, CLUSTER)
-async def pools(api: TheApi) -> Response:
+async def pools(api: TheApi) -> Reply[PoolsReply]:
     return reply({"pools": [_pool(api, view) for view in api.services.cluster.pools_view()]})
 
 
 @router.get("/experiments/{id}/searcher")
 @permit(Action.VIEW_EXPERIMENTS, VISIBLE)
-async def searcher(id: RowId, visible: Visible, api: TheApi) -> Response:
+async def searcher(id: RowId, visible: Visible, api: TheApi) -> Reply[SearcherReply]:
     await api.reads.experiments.require_experiment(id, visible)
     view = await api.reads.searches.search(id, api.services.experiments.live(id))
-    rungs = [
+    rungs: list[Rung] = [
         {
             "bracket": rung.bracket,
             "rung": rung.rung,
@@ -71,7 +79,7 @@ async def searcher(id: RowId, visible: Visible, api: TheApi) -> Response:
 
 @router.get("/experiments/{id}/reasons")
 @permit(Action.VIEW_EXPERIMENTS, VISIBLE)
-async def reasons(id: RowId, visible: Visible, api: TheApi) -> Response:
+async def reasons(id: RowId, visible: Visible, api: TheApi) -> Reply[ReasonsReply]:
     """Of every trial that waits; empty once the experiment is over."""
     await api.reads.experiments.require_experiment(id, visible)
     live = api.services.experiments.live(id)
@@ -83,7 +91,7 @@ async def reasons(id: RowId, visible: Visible, api: TheApi) -> Response:
 
 @router.get("/allocations/{id}/reason")
 @permit(Action.VIEW_CLUSTER, CLUSTER)
-async def allocation_reason(id: str, api: TheApi) -> Response:
+async def allocation_reason(id: str, api: TheApi) -> Reply[ReasonReply]:
     """Null if it does not wait."""
     api.services.allocations.state(id)
     return reply({"reason": reason(api.services.allocations.rm.explain(id))})
@@ -96,13 +104,13 @@ def _instances(api: Api) -> list[InstanceView]:
     return [view for view in views if view.state != GONE]
 
 
-def _pool(api: Api, view: PoolView) -> dict[str, Any]:
+def _pool(api: Api, view: PoolView) -> Pool:
     launching = [
         instance
         for instance in _instances(api)
         if instance.pool == view.name and activity(instance) == "booting"
     ]
-    waiting = [
+    waiting: list[WaitingInPool] = [
         {
             "allocationId": entry.allocation_id,
             "taskId": entry.task_id,

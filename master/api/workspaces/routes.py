@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, TypeVar
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query
 from pydantic import AfterValidator
 
 from master.api.access import Visible
 from master.api.paging import pagination
 from master.api.permits import VISIBLE, permit
-from master.api.replies import reply
+from master.api.replies import Reply, reply
 from master.api.request_models import Int32, Paging, RowId, word
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
+from master.api.workspaces.replies import (
+    ProjectReply,
+    ProjectsReply,
+    WorkspaceReply,
+    WorkspacesReply,
+)
 from master.api.workspaces.wire import project, workspace
 from master.auth.permissions import Action
 from master.store.paging import cut
@@ -64,7 +70,7 @@ Filters = Annotated[ListNamed, Query()]
 
 @router.get("/api/v1/workspaces")
 @permit(Action.VIEW_WORKSPACES, VISIBLE)
-async def list_workspaces(query: Filters, visible: Visible, api: TheApi) -> Response:
+async def list_workspaces(query: Filters, visible: Visible, api: TheApi) -> Reply[WorkspacesReply]:
     rows = [
         row
         for row in await api.reads.workspaces.workspaces(visible)
@@ -77,13 +83,15 @@ async def list_workspaces(query: Filters, visible: Visible, api: TheApi) -> Resp
 
 @router.get("/api/v1/workspaces/{id}")
 @permit(Action.VIEW_WORKSPACES, VISIBLE)
-async def get_workspace(id: RowId, visible: Visible, api: TheApi) -> Response:
+async def get_workspace(id: RowId, visible: Visible, api: TheApi) -> Reply[WorkspaceReply]:
     return reply({"workspace": workspace(await api.reads.workspaces.workspace(id, visible))})
 
 
 @router.get("/api/v1/workspaces/{id}/projects")
 @permit(Action.VIEW_WORKSPACES, VISIBLE)
-async def list_projects(id: RowId, query: Filters, visible: Visible, api: TheApi) -> Response:
+async def list_projects(
+    id: RowId, query: Filters, visible: Visible, api: TheApi
+) -> Reply[ProjectsReply]:
     if id:
         await api.reads.workspaces.workspace(id, visible)
     rows = [
@@ -98,5 +106,5 @@ async def list_projects(id: RowId, query: Filters, visible: Visible, api: TheApi
 
 @router.get("/api/v1/projects/{id}")
 @permit(Action.VIEW_WORKSPACES, VISIBLE)
-async def get_project(id: RowId, visible: Visible, api: TheApi) -> Response:
+async def get_project(id: RowId, visible: Visible, api: TheApi) -> Reply[ProjectReply]:
     return reply({"project": project(await api.reads.workspaces.project(id, visible))})

@@ -1,0 +1,50 @@
+"""Whether answers have the shape that their routes declare: every test of the API checks it on the way."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import httpx2
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter, ValidationError
+
+from master.api.errors import ErrorReply
+from master.api.openapi import DescribedApp
+from master.api.replies import declared_reply
+
+
+class DeclaredReplies:
+    def __init__(self, app: DescribedApp) -> None:
+        self._routes = app.described
+
+    def check(self, response: httpx2.Response) -> None:
+        """Raises AssertionError for an answer that is not what its route declares, down to unknown keys."""
+        request = response.request
+        route = self._route(request.method, request.url.path)
+        shape = ErrorReply if route is None else declared_reply(route.endpoint)
+        if not response.headers.get("content-type", "").startswith("application/json"):
+            assert shape is None, f"{request.method} {request.url.path} declares JSON"
+            return
+        if response.status_code != 200:
+            shape = ErrorReply | (shape or ErrorReply)
+        elif route is None:
+            return  # the description itself
+        assert shape is not None, f"{request.method} {request.url.path} declares no reply"
+        for line in response.content.splitlines():
+            try:
+                _adapter(shape).validate_json(line, strict=True, extra="forbid")
+            except ValidationError as error:
+                raise AssertionError(f"{request.method} {request.url.path}: {error}") from None
+
+    def _route(self, method: str, path: str) -> APIRoute | None:
+        """The first that matches, as the application finds it."""
+        for route in self._routes:
+            if method in (route.methods or ()) and route.path_regex.match(path.rstrip("/")):
+                return route
+        return None
+
+
+@cache
+def _adapter(shape: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(shape)

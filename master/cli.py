@@ -28,7 +28,7 @@ ConfigOption = Annotated[
         "--config",
         "-c",
         envvar="DET_CONFIG_FILE",
-        help=f"master.yaml. Default: {DEFAULT_CONFIG} if it exists, else built-in defaults.",
+        help=f"Read this master.yaml. Default: {DEFAULT_CONFIG} if it exists, else built-in defaults.",
         show_default=False,
     ),
 ]
@@ -37,7 +37,7 @@ DataDirOption = Annotated[
     typer.Option(
         "--data-dir",
         envvar="WINDLASS_DATA_DIR",
-        help="Where the master keeps its state. Default: /var/lib/windlass as root, "
+        help="Keep the master's state here. Default: /var/lib/windlass as root, "
         "else ~/.local/share/windlass/master.",
         show_default=False,
     ),
@@ -50,15 +50,17 @@ def run(
     data_dir: DataDirOption = None,
     host: Annotated[
         str | None,
-        typer.Option(help="Address to listen on. Empty passwords work on loopback only."),
+        typer.Option(help="Listen on this address. Empty passwords work on loopback only."),
     ] = None,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Listen on this port.")] = None,
     url: Annotated[
         str | None,
-        typer.Option(help="Where agents and tasks reach this master, if not http://HOST:PORT."),
+        typer.Option(
+            help="Tell agents and tasks this URL of the master instead of http://HOST:PORT."
+        ),
     ] = None,
 ) -> None:
-    """Run the master until SIGTERM. Tasks go on while it is away; a restart takes them up again."""
+    """Run the master until SIGTERM. Tasks keep running without it; a restart reconnects them."""
     from agent_bootstrap.log_setup import set_up_logging
     from master.app import MasterOptions
     from master.data_folder import held
@@ -89,23 +91,23 @@ def run(
 def join_token(
     pool: Annotated[
         str | None,
-        typer.Argument(help="The resource pool that the agents will join.", show_default=False),
+        typer.Argument(help="Resource pool that the agents will join.", show_default=False),
     ] = None,
     pool_option: Annotated[str | None, typer.Option("--pool", hidden=True)] = None,
     agent: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only for the agent of this id, once, also if it has lost its credential. May be repeated.",
+            help="Admit only the agent of this id, once, also if it has lost its credential. May be repeated.",
         ),
     ] = None,
     valid: Annotated[
         str | None,
-        typer.Option(help="How long agents may join with it: 90s, 5m, 1h30m. With --agent: 1h."),
+        typer.Option(help="Let agents join for this long: 90s, 5m, 1h30m. With --agent: 1h."),
     ] = None,
     config_file: ConfigOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Print a token with which agents join a pool. Keep it in a file that only they can read.
+    """Print a token with which agents join a pool. Keep it in a file that only agents can read.
 
     Without --agent and --valid it is the token of the pool: always the same, for any new agent.
     """
@@ -169,7 +171,7 @@ def show_config(config_file: ConfigOption = None) -> None:
 
 @app.command("end-instances")
 def end_instances(data_dir: DataDirOption = None) -> None:
-    """End every instance that the embedded pools of a stopped master still have, and all tasks on them."""
+    """Terminate all instances that the embedded pools of a stopped master still have, and their tasks."""
     import asyncio
 
     from master.app import end_embedded_instances

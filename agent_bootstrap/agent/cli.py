@@ -20,44 +20,53 @@ from agent_bootstrap.agent.websocket import connect
 from agent_bootstrap.log_setup import set_up_logging
 from windlass.base.errors import InvalidConfig, WindlassError
 
-app = typer.Typer(help="The daemon on a node.", no_args_is_help=True)
+app = typer.Typer(help="Run an agent on this machine.", no_args_is_help=True)
 
 
 @app.callback()
 def _group() -> None:
-    """Run and inspect agents."""
+    """Run an agent on this machine."""
 
 
 @app.command("run")
 def run(
     master: Annotated[
-        str | None, typer.Option(help="URL of the master: http://host:port.", show_default=False)
+        str | None,
+        typer.Option(help="Connect to this master: http://host:port.", show_default=False),
     ] = None,
-    pool: Annotated[str | None, typer.Option(help="Resource pool to join.")] = None,
+    pool: Annotated[str | None, typer.Option(help="Join this resource pool.")] = None,
     agent_id: Annotated[
-        str | None, typer.Option(help="Unique in the cluster; the host name if not given.")
+        str | None, typer.Option(help="Use this id, unique in the cluster. Default: the host name.")
     ] = None,
     label: Annotated[
         list[str] | None,
-        typer.Option(help="Shown of this agent, e.g. rack=a12. May be repeated."),
+        typer.Option(help="Show this label of the agent, for example rack=a12. May be repeated."),
     ] = None,
     join_token_file: Annotated[
-        Path | None, typer.Option(help="File with the pool's join token (mode 0600).")
+        Path | None, typer.Option(help="Read the join token from this file (mode 0600).")
     ] = None,
     work_dir: Annotated[
-        Path | None, typer.Option(help="Where tasks live on this machine; keep it over restarts.")
+        Path | None,
+        typer.Option(help="Keep tasks in this directory; it must survive restarts of the agent."),
     ] = None,
     artificial_slots: Annotated[
-        int | None, typer.Option(help="Offer this many pretended slots, for tests and demos.")
+        int | None, typer.Option(help="Offer this many artificial slots, for tests and demos.")
     ] = None,
-    slot_type: Annotated[str | None, typer.Option(help="auto, cuda, cpu or none.")] = None,
+    slot_type: Annotated[
+        str | None, typer.Option(help="Offer these slots: auto, cuda, cpu or none.")
+    ] = None,
     visible_gpus: Annotated[
-        str | None, typer.Option(help="Comma list of index, UUID, PCI id or serial.")
+        str | None,
+        typer.Option(
+            help="Offer only these GPUs: index, UUID, PCI id or serial, separated by commas."
+        ),
     ] = None,
-    isolation: Annotated[str | None, typer.Option(help="auto, namespace or directory.")] = None,
-    config_file: Annotated[Path | None, typer.Option(help="agent.yaml.")] = None,
+    isolation: Annotated[
+        str | None, typer.Option(help="Isolate tasks by: auto, namespace or directory.")
+    ] = None,
+    config_file: Annotated[Path | None, typer.Option(help="Read this agent.yaml.")] = None,
 ) -> None:
-    """Offer this machine's slots to a master, and run what it sends.
+    """Offer this machine's slots to a master and run its tasks.
 
     Each option may also be a key of agent.yaml or a variable DET_<KEY> (DET_MASTER for the URL); options win over
     variables, variables over the file.

@@ -24,7 +24,7 @@ OPERATOR_GROUPS = ("master", "agent")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyCommand:
-    """Where a command group lives, and what --help says of it without loading it."""
+    """The module of a command group, and its line in --help, which does not load it."""
 
     module: str
     help: str

@@ -21,8 +21,8 @@ from master.jobs.ports import PoolQueues
 from master.jobs.service import JobService
 from master.store.blobs import BlobStore
 from master.store.store import Store
-from master.tasks.service import CommandService
-from master.tasks.task_spec import CommandSpecs
+from master.tasks.launch_specs import LaunchSpecs
+from master.tasks.service import InteractiveService
 from rm_backends.base import RestoreRecord
 from windlass.base.clock import Clock
 from windlass.base.ids import Ids
@@ -53,7 +53,7 @@ class ControlPlane:
     allocations: AllocationService
     """Its resource manager is connected before anything is restored or created."""
     experiments: ExperimentService
-    commands: CommandService
+    commands: InteractiveService
     reports: ReportService
 
     async def restore(self) -> Sequence[RestoreRecord]:
@@ -91,13 +91,13 @@ def build(parts: Parts) -> ControlPlane:
         clock=parts.clock,
         ids=parts.ids,
     )
-    commands = CommandService(
+    commands = InteractiveService(
         store=parts.store,
         blobs=parts.blobs,
         allocations=allocations,
         policy=parts.policy,
         task_log=parts.task_log,
-        specs=CommandSpecs(cluster=parts.cluster_tasks),
+        specs=LaunchSpecs(cluster=parts.cluster_tasks),
         clock=parts.clock,
         ids=parts.ids,
     )

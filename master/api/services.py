@@ -28,7 +28,7 @@ from master.store.blobs import BlobStore
 from master.store.store import Store
 from master.tasks.command_queries import CommandQueries
 from master.tasks.queries import TaskQueries
-from master.tasks.service import CommandService
+from master.tasks.service import InteractiveService
 from master.workspaces.queries import WorkspaceQueries
 from provisioner.types import BlockedOffer, CostView, InstanceView
 from rm_backends.observer import AgentOperator, Observer
@@ -75,7 +75,7 @@ class Services:
     blobs: BlobStore
     auth: AuthService
     experiments: ExperimentService
-    commands: CommandService
+    commands: InteractiveService
     reports: ReportService
     allocations: AllocationService
     jobs: JobService

@@ -1,1 +1,1 @@
-"""Interactive tasks: commands."""
+"""Interactive tasks: one life for all kinds (`kinds`)."""

@@ -1,4 +1,4 @@
-"""One command that is not over: its state in memory, its job, and the owner of its allocations."""
+"""One interactive task that is not over: its state in memory, its job, and the owner of its allocations."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from master.allocations.machine import AllocationState
 from master.allocations.ports import AllocationStep
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLog
-from master.core.jobs import JobChange, JobType
+from master.core.jobs import JobChange
 from master.jobs.ports import JobFacts
 from master.roots.root import AllocationChange, Root, Transition
 from master.roots.task_messages import TaskMessages
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from master.tasks import machine
+from master.tasks.launch_specs import LaunchSpecs
 from master.tasks.machine import Step
 from master.tasks.persistence import changed_allocation, changes
-from master.tasks.state import CommandState
-from master.tasks.task_spec import CommandSpecs
+from master.tasks.state import TaskState
 from rm_backends.base import AllocationRequest, JobOrder, LaunchSpec
 from windlass.base.clock import Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveParts:
-    """What every live command shares."""
+    """What every live task shares."""
 
     store: Store
     clock: Clock
     allocations: AllocationService
-    specs: CommandSpecs
+    specs: LaunchSpecs
     task_log: TaskLog
 
 
-class LiveCommand(Root[CommandState, datetime, Step]):
-    """The root of a command."""
+class LiveTask(Root[TaskState, datetime, Step]):
+    """The root of an interactive task."""
 
-    def __init__(self, parts: LiveParts, state: CommandState, owner_name: str) -> None:
+    def __init__(self, parts: LiveParts, state: TaskState, owner_name: str) -> None:
         super().__init__(
             state,
-            name=f"command {state.id}",
+            name=state.name,
             order=job_order(state),
             store=parts.store,
             allocations=parts.allocations,
@@ -67,14 +67,14 @@ class LiveCommand(Root[CommandState, datetime, Step]):
     def env(self) -> datetime:
         return self._parts.clock.now()
 
-    def rows(self, transitions: Sequence[Transition[CommandState, Step]]) -> UnitOfWork:
+    def rows(self, transitions: Sequence[Transition[TaskState, Step]]) -> UnitOfWork:
         uow = UnitOfWork()
         for transition in transitions:
             uow.extend(changes(transition.before, transition.step.state))
         return uow
 
     def changed_allocations(
-        self, transition: Transition[CommandState, Step]
+        self, transition: Transition[TaskState, Step]
     ) -> Iterable[AllocationChange]:
         change = changed_allocation(transition.before, transition.step.state)
         return () if change is None else (change,)
@@ -118,7 +118,7 @@ class LiveCommand(Root[CommandState, datetime, Step]):
         )
 
     def launch_spec(self, state: AllocationState, token: str) -> LaunchSpec:
-        return self._parts.specs.command(self.state, self.owner_name, state, token)
+        return self._parts.specs.spec(self.state, self.owner_name, state, token)
 
     def owner_id(self, allocation_id: str) -> int:
         return self.state.owner_id
@@ -134,7 +134,7 @@ class LiveCommand(Root[CommandState, datetime, Step]):
         state = self.state
         return JobFacts(
             job_id=state.job_id,
-            type=JobType.COMMAND,
+            type=state.type,
             entity_id=state.id,
             name=state.config.description,
             owner_id=state.owner_id,
@@ -153,7 +153,7 @@ class LiveCommand(Root[CommandState, datetime, Step]):
         await self.apply(lambda state, now: Step(machine.change_job(state, change)))
 
 
-def job_order(state: CommandState) -> JobOrder:
+def job_order(state: TaskState) -> JobOrder:
     """Without the configured max_slots: it holds its slots or none."""
     resources = state.config.resources
     return JobOrder(

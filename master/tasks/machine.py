@@ -1,4 +1,4 @@
-"""What happens to a command: pure steps over `CommandState`, each with the effects to run once it is committed."""
+"""What happens to an interactive task: pure steps over `TaskState`, each with effects to run once it is committed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from master.allocations.backoff import MAX_ABORTS, backoff_after
 from master.allocations.machine import AllocationState, Effects, Outcome, OutcomeKind
 from master.core.jobs import JobChange, SetPlace, SetPriority
 from master.core.reasons import Reason
-from master.tasks.state import CommandPhase, CommandState
+from master.tasks.state import TaskPhase, TaskState
 from windlass.base.errors import InvalidArgument, InvalidState
 
 SUCCESS = "success"
@@ -22,39 +22,39 @@ SUCCESS = "success"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    state: CommandState
+    state: TaskState
     effects: Effects = ()
 
 
 AllocationStep: TypeAlias = Callable[[AllocationState], allocation_machine.Step]
 
 
-def launch(state: CommandState, now: datetime) -> Step:
-    """A new command: ask for its slots."""
+def launch(state: TaskState, now: datetime) -> Step:
+    """A new task: ask for its slots."""
     return _request_allocation(state, now)
 
 
-def settle(state: CommandState, now: datetime) -> Step:
+def settle(state: TaskState, now: datetime) -> Step:
     """Make the allocation match the phase: for a restarted master."""
     allocation = state.open_allocation
-    if state.phase is CommandPhase.ACTIVE and allocation is None:
+    if state.phase is TaskPhase.ACTIVE and allocation is None:
         return _request_allocation(state, now)
     return Step(state)
 
 
-def kill(state: CommandState, now: datetime, reason: str) -> Step:
+def kill(state: TaskState, now: datetime, reason: str) -> Step:
     """End it now. What is over stays as it is."""
     if state.is_over:
         return Step(state)
     allocation = state.open_allocation
     if allocation is None:
         return Step(_over(state, now, f"killed before it started: {reason}"))
-    stopping = replace(state, phase=CommandPhase.STOPPING)
+    stopping = replace(state, phase=TaskPhase.STOPPING)
     return _allocation_stepped(stopping, now, allocation_machine.kill(allocation, reason, now=now))
 
 
 def allocation_event(
-    state: CommandState, now: datetime, allocation_id: str, step: AllocationStep
+    state: TaskState, now: datetime, allocation_id: str, step: AllocationStep
 ) -> Step:
     """Apply a step of `allocations.machine` to the current allocation. An earlier one is history: nothing changes."""
     allocation = state.allocation
@@ -63,18 +63,18 @@ def allocation_event(
     return _allocation_stepped(state, now, step(allocation))
 
 
-def clock_ticked(state: CommandState, now: datetime) -> Step:
+def clock_ticked(state: TaskState, now: datetime) -> Step:
     """The pause after an allocation that could not be started may be over."""
     due = next_deadline(state)
     return _request_allocation(state, now) if due is not None and now >= due else Step(state)
 
 
-def next_deadline(state: CommandState) -> datetime | None:
+def next_deadline(state: TaskState) -> datetime | None:
     """When `clock_ticked` has something to do, if ever."""
-    return state.not_before if state.phase is CommandPhase.ACTIVE else None
+    return state.not_before if state.phase is TaskPhase.ACTIVE else None
 
 
-def backoff_reason(state: CommandState) -> Reason | None:
+def backoff_reason(state: TaskState) -> Reason | None:
     """The reason of one whose allocations could not be started: it is tried again after a pause."""
     allocation = state.allocation
     if state.not_before is None or allocation is None or allocation.outcome is None:
@@ -82,13 +82,13 @@ def backoff_reason(state: CommandState) -> Reason | None:
     return backoff.backoff_reason(allocation.run_id, allocation.outcome, state.not_before)
 
 
-def change_job(state: CommandState, change: JobChange) -> CommandState:
+def change_job(state: TaskState, change: JobChange) -> TaskState:
     """What of a job can be changed here. The same value again changes nothing.
 
     What runs already goes on running, whatever its place.
     """
     if state.is_over:
-        raise InvalidState(f"command {state.id} is over ({state.exit_status})")
+        raise InvalidState(f"{state.name} is over ({state.exit_status})")
     match change:
         case SetPriority(priority) if priority == state.config.resources.priority:
             return state
@@ -98,17 +98,17 @@ def change_job(state: CommandState, change: JobChange) -> CommandState:
             return replace(_with_priority(state, priority), position=position)
         case _:
             raise InvalidArgument(
-                f"command {state.id} cannot be moved to another pool, and its weight and max_slots are fixed: "
+                f"{state.name} cannot be moved to another pool, and its weight and max_slots are fixed: "
                 "only its priority and its place in the queue can be changed; kill it and start it again instead"
             )
 
 
-def _with_priority(state: CommandState, priority: int | None) -> CommandState:
+def _with_priority(state: TaskState, priority: int | None) -> TaskState:
     resources = state.config.resources.model_copy(update={"priority": priority})
     return replace(state, config=state.config.model_copy(update={"resources": resources}))
 
 
-def _request_allocation(state: CommandState, now: datetime) -> Step:
+def _request_allocation(state: TaskState, now: datetime) -> Step:
     run_id = state.allocation.run_id + 1 if state.allocation is not None else 1
     allocation = AllocationState(
         id=f"{state.id}.{run_id}",
@@ -125,7 +125,7 @@ def _request_allocation(state: CommandState, now: datetime) -> Step:
     )
 
 
-def _allocation_stepped(state: CommandState, now: datetime, step: allocation_machine.Step) -> Step:
+def _allocation_stepped(state: TaskState, now: datetime, step: allocation_machine.Step) -> Step:
     allocation, effects = step
     was_open = state.open_allocation is not None
     state = replace(state, allocation=allocation)
@@ -135,11 +135,11 @@ def _allocation_stepped(state: CommandState, now: datetime, step: allocation_mac
 
 
 def _allocation_ended(
-    state: CommandState, now: datetime, allocation: AllocationState, outcome: Outcome
-) -> CommandState:
-    """So has the command, unless nothing of the user's ever ran."""
+    state: TaskState, now: datetime, allocation: AllocationState, outcome: Outcome
+) -> TaskState:
+    """So has the task, unless nothing of the user's ever ran."""
     refused = allocation.never_ran and outcome.kind is not OutcomeKind.FAILED
-    if not refused or state.phase is CommandPhase.STOPPING:
+    if not refused or state.phase is TaskPhase.STOPPING:
         return _over(state, now, exit_status(allocation, outcome))
     if allocation.run_id > MAX_ABORTS:
         status = f"task failed: it could not be started {allocation.run_id} times in a row: "
@@ -147,10 +147,10 @@ def _allocation_ended(
     return replace(state, not_before=now + backoff_after(allocation.run_id))
 
 
-def _over(state: CommandState, now: datetime, status: str) -> CommandState:
+def _over(state: TaskState, now: datetime, status: str) -> TaskState:
     return replace(
         state,
-        phase=CommandPhase.TERMINATED,
+        phase=TaskPhase.TERMINATED,
         exit_status=status,
         ended_at=now,
         not_before=None,

@@ -1,4 +1,4 @@
-"""Between the live state of commands and rows: the difference of two states as one unit of work, and back."""
+"""Between the live state of interactive tasks and rows: the difference of two states as one unit of work, and back."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from decimal import Decimal
 
 from master.allocations.machine import AllocationState
 from master.allocations.persistence import allocation_changes
-from master.core.expconf.command import CommandConfig
 from master.core.jobs import JobType
 from master.roots.root import AllocationChange
 from master.store import tables
 from master.store.unit_of_work import UnitOfWork, changed_values
-from master.tasks.state import CommandPhase, CommandState
+from master.tasks.kinds import KINDS
+from master.tasks.state import TaskPhase, TaskState
 
 
-def changes(old: CommandState | None, new: CommandState) -> UnitOfWork:
+def changes(old: TaskState | None, new: TaskState) -> UnitOfWork:
     """Everything that differs between the stored state and the new one, as one atomic unit."""
     uow = UnitOfWork()
     if old is None:
@@ -30,7 +30,7 @@ def changes(old: CommandState | None, new: CommandState) -> UnitOfWork:
     return uow
 
 
-def changed_allocation(old: CommandState | None, new: CommandState) -> AllocationChange | None:
+def changed_allocation(old: TaskState | None, new: TaskState) -> AllocationChange | None:
     """None if nothing about it changed."""
     last = old.allocation if old is not None else None
     if new.allocation is None or new.allocation is last:
@@ -38,10 +38,10 @@ def changed_allocation(old: CommandState | None, new: CommandState) -> Allocatio
     return (last if last is not None and last.id == new.allocation.id else None), new.allocation
 
 
-def _task_row(state: CommandState) -> dict[str, object]:
+def _task_row(state: TaskState) -> dict[str, object]:
     return {
         "id": state.id,
-        "type": JobType.COMMAND.value,
+        "type": state.type.value,
         "job_id": state.job_id,
         "owner_id": state.owner_id,
         "experiment_id": None,
@@ -51,10 +51,10 @@ def _task_row(state: CommandState) -> dict[str, object]:
     }
 
 
-def _fixed_columns(state: CommandState) -> dict[str, object]:
+def _fixed_columns(state: TaskState) -> dict[str, object]:
     return {
         "id": state.id,
-        "type": JobType.COMMAND.value,
+        "type": state.type.value,
         "job_id": state.job_id,
         "owner_id": state.owner_id,
         "workspace_id": state.workspace_id,
@@ -65,7 +65,7 @@ def _fixed_columns(state: CommandState) -> dict[str, object]:
     }
 
 
-def _columns(state: CommandState) -> dict[str, object]:
+def _columns(state: TaskState) -> dict[str, object]:
     """Those that change."""
     return {
         "state": state.phase.value,
@@ -76,20 +76,21 @@ def _columns(state: CommandState) -> dict[str, object]:
     }
 
 
-def command_from_row(row: tables.Command, allocation: AllocationState | None) -> CommandState:
+def task_from_row(row: tables.Command, allocation: AllocationState | None) -> TaskState:
     """`allocation`: its newest allocation."""
-    position = row.queue_position
-    return CommandState(
+    position, type_ = row.queue_position, JobType(row.type)
+    return TaskState(
+        type=type_,
         id=row.id,
         job_id=row.job_id,
         owner_id=row.owner_id,
         workspace_id=row.workspace_id,
-        config=CommandConfig.from_json(row.config),
+        config=KINDS[type_].read(row.config),
         pool=row.resource_pool,
         created_at=row.created_at,
         context=row.context,
         position=None if position is None else Decimal(position),
-        phase=CommandPhase(row.state),
+        phase=TaskPhase(row.state),
         exit_status=row.exit_status,
         ended_at=row.ended_at,
         allocation=allocation,

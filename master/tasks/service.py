@@ -1,4 +1,4 @@
-"""What users do with commands: launch, kill, give a priority; and restore at start."""
+"""What users do with interactive tasks: launch, kill, give a priority; and restore at start."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from master.allocations.persistence import newest_allocations
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLog
-from master.core.expconf.command import WHAT, CommandConfig, complete_command
 from master.core.expconf.normalise import normalise
-from master.core.jobs import SetPriority
+from master.core.jobs import JobType, SetPriority
 from master.core.reasons import Reason
 from master.core.visibility import EVERYTHING
 from master.roots.live_roots import LiveRoots
@@ -26,10 +25,11 @@ from master.store.contexts import ContextFile, store_context
 from master.store.store import Store
 from master.tasks import machine
 from master.tasks.command_queries import CommandQueries, CommandRow
-from master.tasks.live import LiveCommand, LiveParts
-from master.tasks.persistence import command_from_row
-from master.tasks.state import CommandPhase, CommandState
-from master.tasks.task_spec import CommandSpecs
+from master.tasks.kinds import KINDS, TaskConfig, TaskKind
+from master.tasks.launch_specs import LaunchSpecs
+from master.tasks.live import LiveParts, LiveTask
+from master.tasks.persistence import task_from_row
+from master.tasks.state import TaskPhase, TaskState
 from rm_backends.base import AllocationRequest, JobOrder, RestoreRecord
 from windlass.base.clock import Clock
 from windlass.base.errors import (
@@ -47,9 +47,10 @@ SLOTS_EXCEEDED = "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewCommand:
-    """A request to launch a command, parsed from the wire but not yet checked."""
+class NewTask:
+    """A request to launch a task, parsed from the wire but not yet checked."""
 
+    type: JobType
     config: JsonMapping
     owner_id: int
     owner_name: str
@@ -59,10 +60,10 @@ class NewCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """A command that could run here, with the id that it would have."""
+    """A task that could run here, with the id that it would have."""
 
     id: str
-    config: CommandConfig
+    config: TaskConfig
     pool: str
     warnings: tuple[str, ...] = ()
     """Words that the published client knows."""
@@ -70,8 +71,8 @@ class Checked:
     """Sentences about keys of the config that have no effect."""
 
 
-class CommandService:
-    """All live commands of this master."""
+class InteractiveService:
+    """All live interactive tasks of this master."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class CommandService:
         allocations: AllocationService,
         policy: ClusterPolicy,
         task_log: TaskLog,
-        specs: CommandSpecs,
+        specs: LaunchSpecs,
         clock: Clock,
         ids: Ids,
     ) -> None:
@@ -95,19 +96,21 @@ class CommandService:
             store=store, clock=clock, allocations=allocations, specs=specs, task_log=task_log
         )
         self._queries = CommandQueries(store)
-        self.roots: LiveRoots[LiveCommand] = LiveRoots(allocations=allocations, clock=clock)
+        self.roots: LiveRoots[LiveTask] = LiveRoots(allocations=allocations, clock=clock)
 
-    async def check(self, new: NewCommand) -> Checked:
+    async def check(self, new: NewTask) -> Checked:
         """Complete and test a configuration against this cluster. Launches nothing.
 
         Raises InvalidConfig, and Unsatisfiable for what could never run unless the cluster accepts that.
         """
         return await asyncio.to_thread(self._check, new, self._ids.uuid())
 
-    def _check(self, new: NewCommand, id_: str) -> Checked:
-        pool = self._pool_of(new.config.get("resources"))
-        config = complete_command(
-            new.config, defaults=self._policy.defaults[pool], description=f"Command ({id_[:8]})"
+    def _check(self, new: NewTask, id_: str) -> Checked:
+        kind = KINDS[new.type]
+        pool = self._pool_of(kind, new.config.get("resources"))
+        description = f"{kind.noun.capitalize()} ({id_[:8]})"
+        config = kind.complete(
+            new.config, defaults=self._policy.defaults[pool], description=description
         )
         resources = config.resources.model_copy(update={"resource_pool": pool})
         config = _with_work_dir(config.model_copy(update={"resources": resources}), new)
@@ -115,26 +118,29 @@ class CommandService:
             id=id_,
             config=config,
             pool=pool,
-            warnings=self._check_fits(config, pool),
+            warnings=self._check_fits(kind, config, pool),
             config_warnings=tuple(keys_without_effect(config, normalise(new.config))),
         )
 
-    def _check_fits(self, config: CommandConfig, pool: str) -> tuple[str, ...]:
+    def _check_fits(self, kind: TaskKind, config: TaskConfig, pool: str) -> tuple[str, ...]:
         """Warnings, if what could never run is accepted here at all. Raises Unsatisfiable."""
         try:
             self._allocations.rm.check(self._probe(config, pool))
         except Unsatisfiable as error:
             if self._policy.launch_error:
                 raise
-            log.warning("command may never run", reason=error.message)
+            log.warning("task may never run", kind=kind.noun, reason=error.message)
             return (SLOTS_EXCEEDED,)
         return ()
 
-    async def launch(self, new: NewCommand) -> Checked:
-        """Check, store the files, then write command, task and request in one commit."""
+    async def launch(self, new: NewTask) -> Checked:
+        """Check, store the files, then write task and request in one commit."""
         checked = await self.check(new)
-        context = await store_context(self._blobs, new.files, what="command context")
-        state = CommandState(
+        context = await store_context(
+            self._blobs, new.files, what=f"{KINDS[new.type].noun} context"
+        )
+        state = TaskState(
+            type=new.type,
             id=checked.id,
             job_id=self._ids.uuid(),
             owner_id=new.owner_id,
@@ -144,17 +150,17 @@ class CommandService:
             created_at=self._clock.now(),
             context=context,
         )
-        live = LiveCommand(self._parts, state, new.owner_name)
+        live = LiveTask(self._parts, state, new.owner_name)
         await live.create(machine.launch, lambda: self.roots.register(live))
         return checked
 
-    def _pool_of(self, raw: object) -> str:
+    def _pool_of(self, kind: TaskKind, raw: object) -> str:
         """The pool that a raw `resources` section names or implies. Raises InvalidConfig for an unknown one."""
         resources = raw if isinstance(raw, Mapping) else {}
         wanted = str(resources.get("resource_pool") or "")
-        return self._policy.pool_of(wanted, aux=resources.get("slots") == 0, what=WHAT)
+        return self._policy.pool_of(wanted, aux=resources.get("slots") == 0, what=kind.config_name)
 
-    def _probe(self, config: CommandConfig, pool: str) -> AllocationRequest:
+    def _probe(self, config: TaskConfig, pool: str) -> AllocationRequest:
         """The request that it would make."""
         now = self._clock.now()
         return AllocationRequest(
@@ -169,28 +175,29 @@ class CommandService:
             preemptible=False,
         )
 
-    async def kill(self, command_id: str, *, by: str) -> None:
+    async def kill(self, task_id: str, *, by: str) -> None:
         """End it now, in the name of user `by`. One that is over stays as it is. Raises NotFound."""
-        live = self.roots.get(command_id)
+        live = self.roots.get(task_id)
         if live is None:
-            await self._queries.command(command_id, EVERYTHING)
+            await self._queries.command(task_id, EVERYTHING)
             return
         await live.apply(partial(machine.kill, reason=f"asked for by {by}"))
 
-    async def set_priority(self, command_id: str, priority: int) -> None:
+    async def set_priority(self, task_id: str, priority: int) -> None:
         """Raises NotFound, InvalidArgument for a priority that is none, InvalidState when it is over."""
         change = SetPriority(priority)
-        live = self.roots.get(command_id)
+        live = self.roots.get(task_id)
         if live is None:
-            row = await self._queries.command(command_id, EVERYTHING)
-            raise InvalidState(f"command {command_id} is over ({row.command.exit_status})")
+            row = await self._queries.command(task_id, EVERYTHING)
+            noun = KINDS[JobType(row.command.type)].noun
+            raise InvalidState(f"{noun} {task_id} is over ({row.command.exit_status})")
         await live.change_job(change)
 
-    def live(self, command_id: str) -> LiveCommand | None:
-        """The live root, None when the command is over or unknown."""
-        return self.roots.get(command_id)
+    def live(self, task_id: str) -> LiveTask | None:
+        """The live root, None when the task is over or unknown."""
+        return self.roots.get(task_id)
 
-    def waiting_reason(self, state: CommandState) -> Reason | None:
+    def waiting_reason(self, state: TaskState) -> Reason | None:
         """Why it waits; None if it does not."""
         allocation = state.open_allocation
         if allocation is not None:
@@ -202,9 +209,9 @@ class CommandService:
         return machine.backoff_reason(state)
 
     async def restore(self) -> list[RestoreRecord]:
-        """Rebuild every command that was not over; what the resource managers must know of it."""
+        """Rebuild every task that was not over; what the resource managers must know of it."""
         command, allocation_table, user = tables.Command, tables.Allocation, tables.User
-        not_over = command.state != CommandPhase.TERMINATED.value
+        not_over = command.state != TaskPhase.TERMINATED.value
         rows = await self._store.read(
             select(command, user.username, user.display_name)
             .join(user, user.id == command.owner_id)
@@ -217,25 +224,25 @@ class CommandService:
             .where(not_over)
         )
         allocations = newest_allocations(allocation_rows)
-        states = (command_from_row(row.command, allocations.get(row.command.id)) for row in rows)
+        states = (task_from_row(row.command, allocations.get(row.command.id)) for row in rows)
         return self.roots.restore(
-            LiveCommand(self._parts, state, row.username)
+            LiveTask(self._parts, state, row.username)
             for state, row in zip(states, rows, strict=True)
         )
 
 
-def _with_work_dir(config: CommandConfig, new: NewCommand) -> CommandConfig:
+def _with_work_dir(config: TaskConfig, new: NewTask) -> TaskConfig:
     """Files lie in the task's own working directory: the cluster's default yields to them, the user's own does not."""
     if new.files and new.config.get("work_dir"):
         raise InvalidConfig(
             [
                 "<config>.work_dir: not together with files: they are put into a directory of the task's own"
             ],
-            what=WHAT,
+            what=KINDS[new.type].config_name,
         )
     if new.files:
         return config.model_copy(update={"work_dir": None})
     if config.work_dir is not None and not config.work_dir.startswith("/"):
         problem = f'<config>.work_dir: must be an absolute path, but is "{config.work_dir}"'
-        raise InvalidConfig([problem], what=WHAT)
+        raise InvalidConfig([problem], what=KINDS[new.type].config_name)
     return config

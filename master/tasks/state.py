@@ -1,4 +1,4 @@
-"""The state of one command: frozen, complete, enough to go on after a restart.
+"""The state of one interactive task: frozen, complete, enough to go on after a restart.
 
     ACTIVE --> STOPPING (a kill was asked for) --> TERMINATED
 
@@ -13,10 +13,11 @@ from decimal import Decimal
 from enum import StrEnum
 
 from master.allocations.machine import AllocationState
-from master.core.expconf.command import CommandConfig
+from master.core.jobs import JobType
+from master.tasks.kinds import KINDS, TaskConfig, TaskKind
 
 
-class CommandPhase(StrEnum):
+class TaskPhase(StrEnum):
     """What users see of an ACTIVE one is the phase of its allocation."""
 
     ACTIVE = "ACTIVE"
@@ -25,13 +26,14 @@ class CommandPhase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandState:
+class TaskState:
+    type: JobType
     id: str
     """Also the id of its task."""
     job_id: str
     owner_id: int
     workspace_id: int
-    config: CommandConfig
+    config: TaskConfig
     """Its `resources.priority` is the priority in effect."""
     pool: str
     created_at: datetime
@@ -39,7 +41,7 @@ class CommandState:
     """Blob id of the files that came with it."""
     position: Decimal | None = None
     """Where its job was moved to in the queue (`rm_backends.base.JobOrder.position`)."""
-    phase: CommandPhase = CommandPhase.ACTIVE
+    phase: TaskPhase = TaskPhase.ACTIVE
     not_before: datetime | None = None
     """After an allocation that could not be started: no new one before this. Not stored: a restart tries at once."""
     exit_status: str = ""
@@ -49,10 +51,19 @@ class CommandState:
     """The current allocation, or the last one."""
 
     @property
+    def kind(self) -> TaskKind:
+        return KINDS[self.type]
+
+    @property
+    def name(self) -> str:
+        """For people, in errors."""
+        return f"{self.kind.noun} {self.id}"
+
+    @property
     def open_allocation(self) -> AllocationState | None:
         allocation = self.allocation
         return allocation if allocation is not None and allocation.is_open else None
 
     @property
     def is_over(self) -> bool:
-        return self.phase is CommandPhase.TERMINATED
+        return self.phase is TaskPhase.TERMINATED

@@ -27,10 +27,11 @@ from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.api.values import finite
 from master.auth.permissions import Action
+from master.core.jobs import JobType
 from master.core.visibility import Visibility
 from master.store.contexts import ContextFile
 from master.tasks.command_queries import CommandFilter, CommandRow
-from master.tasks.service import NewCommand
+from master.tasks.service import NewTask
 from windlass.base.errors import NotFound
 
 router = APIRouter(prefix="/api/v1/commands", route_class=ApiRoute, tags=["commands"])
@@ -70,7 +71,8 @@ async def launch(
     workspace_id = body.workspace_id or UNCATEGORIZED
     await api.reads.workspaces.workspace(workspace_id, visible)
     commands = api.services.commands
-    new = NewCommand(
+    new = NewTask(
+        type=JobType.COMMAND,
         config=body.config,
         owner_id=principal.user_id,
         owner_name=principal.name,

@@ -12,7 +12,7 @@ from master.auth.principal import Principal
 from master.core.reasons import Reason
 from master.tasks.command_queries import CommandRow
 from master.tasks.service import Checked
-from master.tasks.state import CommandPhase, CommandState
+from master.tasks.state import TaskPhase, TaskState
 
 _STATES: Mapping[AllocationPhase, str] = {
     AllocationPhase.PENDING: "STATE_QUEUED",
@@ -26,15 +26,13 @@ _STATES: Mapping[AllocationPhase, str] = {
 """What users see of an active command, by the phase of its newest allocation."""
 
 
-def command(row: CommandRow, live: CommandState | None, waiting: Reason | None = None) -> Command:
+def command(row: CommandRow, live: TaskState | None, waiting: Reason | None = None) -> Command:
     """`row` with its owner's names; `live`: its state in memory, which may be newer."""
     allocation = live.open_allocation if live is not None else None
     return {
         "id": row.command.id,
         "description": row.command.description,
-        "state": _state(
-            CommandPhase(row.command.state) if live is None else live.phase, allocation
-        ),
+        "state": _state(TaskPhase(row.command.state) if live is None else live.phase, allocation),
         "startTime": time(row.command.created_at),
         "endTime": time(row.command.ended_at if live is None else live.ended_at),
         "container": _container(allocation),
@@ -69,10 +67,10 @@ def preview(checked: Checked, owner: Principal, workspace_id: int) -> Command:
     }
 
 
-def _state(phase: CommandPhase, allocation: AllocationState | None) -> str:
-    if phase is CommandPhase.TERMINATED:
+def _state(phase: TaskPhase, allocation: AllocationState | None) -> str:
+    if phase is TaskPhase.TERMINATED:
         return "STATE_TERMINATED"
-    if phase is CommandPhase.STOPPING:
+    if phase is TaskPhase.STOPPING:
         return "STATE_TERMINATING"
     return "STATE_QUEUED" if allocation is None else _STATES[allocation.phase]
 

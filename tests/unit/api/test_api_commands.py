@@ -15,7 +15,7 @@ import pytest
 from master.allocations.machine import AllocationPhase, AllocationState
 from master.core.visibility import Visibility
 from master.tasks.command_queries import CommandQueries, CommandRow
-from master.tasks.live import LiveCommand
+from master.tasks.live import LiveTask
 from tests.fakes.api_world import ApiWorld, file
 from windlass.launch.context_files import unpack
 
@@ -32,7 +32,7 @@ async def look(world: ApiWorld, command_id: str) -> Any:
     return (await world.ok("GET", f"{URL}/{command_id}"))["command"]
 
 
-def live_of(world: ApiWorld, command_id: str) -> LiveCommand:
+def live_of(world: ApiWorld, command_id: str) -> LiveTask:
     live = world.services.commands.live(command_id)
     assert live is not None
     return live

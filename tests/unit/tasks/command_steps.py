@@ -10,9 +10,10 @@ from master.allocations import machine as allocation
 from master.allocations.machine import AllocationState
 from master.core.expconf import ClusterDefaults
 from master.core.expconf.command import complete_command
+from master.core.jobs import JobType
 from master.tasks import machine
 from master.tasks.machine import AllocationStep, Step
-from master.tasks.state import CommandState
+from master.tasks.state import TaskState
 from rm_backends.base import Container, ContainerExit, ContainerPhase, FailureKind
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -25,9 +26,10 @@ BAD_MOUNT = ContainerExit(exit_code=None, failure=FailureKind.TASK_ERROR, messag
 AGENT_DIED = ContainerExit(exit_code=None, failure=FailureKind.AGENT_FAILED, message="agent died")
 
 
-def new(**config: Any) -> CommandState:
+def new(**config: Any) -> TaskState:
     raw = {"entrypoint": ["echo", "hi"], **config}
-    return CommandState(
+    return TaskState(
+        type=JobType.COMMAND,
         id="cmd",
         job_id="job",
         owner_id=1,
@@ -38,19 +40,19 @@ def new(**config: Any) -> CommandState:
     )
 
 
-def waiting(**config: Any) -> CommandState:
+def waiting(**config: Any) -> TaskState:
     return machine.launch(new(**config), NOW).state
 
 
-def reserved() -> CommandState:
+def reserved() -> TaskState:
     return granted(waiting())
 
 
-def running() -> CommandState:
+def running() -> TaskState:
     return reported(reserved(), ContainerPhase.RUNNING).state
 
 
-def granted(state: CommandState) -> CommandState:
+def granted(state: TaskState) -> TaskState:
     run = run_of(state)
     container = Container(container_id=f"{run.id}-c", agent_id="a", rank=0, slot_ids=(0,))
     grant = partial(
@@ -59,27 +61,25 @@ def granted(state: CommandState) -> CommandState:
     return stepped(state, grant).state
 
 
-def reported(
-    state: CommandState, phase: ContainerPhase, exit_: ContainerExit | None = None
-) -> Step:
+def reported(state: TaskState, phase: ContainerPhase, exit_: ContainerExit | None = None) -> Step:
     container_id = f"{run_of(state).id}-c"
     return stepped(
         state, lambda run: allocation.container_changed(run, container_id, phase, exit_, now=NOW)
     )
 
 
-def exited(state: CommandState, exit_: ContainerExit) -> Step:
+def exited(state: TaskState, exit_: ContainerExit) -> Step:
     return reported(state, ContainerPhase.TERMINATED, exit_)
 
 
-def lost(state: CommandState) -> Step:
+def lost(state: TaskState) -> Step:
     return stepped(state, partial(allocation.lost, reason="agent a is gone", now=NOW))
 
 
-def stepped(state: CommandState, step: AllocationStep) -> Step:
+def stepped(state: TaskState, step: AllocationStep) -> Step:
     return machine.allocation_event(state, NOW, run_of(state).id, step)
 
 
-def run_of(state: CommandState) -> AllocationState:
+def run_of(state: TaskState) -> AllocationState:
     assert state.allocation is not None
     return state.allocation

@@ -42,7 +42,7 @@ from master.allocations.machine import (
 )
 from master.core.jobs import JobChange, SetMaxSlots, SetPlace, SetPool, SetPriority, SetWeight
 from master.tasks import machine
-from master.tasks.state import CommandPhase, CommandState
+from master.tasks.state import TaskPhase, TaskState
 from rm_backends.base import ContainerExit, ContainerPhase
 from windlass.base.errors import InvalidArgument, InvalidState
 
@@ -71,7 +71,7 @@ def test_a_new_command_asks_for_its_slots_once() -> None:
 )
 def test_the_end_of_its_run_is_its_end(exit_: ContainerExit, status: str) -> None:
     step = exited(running(), exit_)
-    assert step.state.phase is CommandPhase.TERMINATED
+    assert step.state.phase is TaskPhase.TERMINATED
     assert (step.state.exit_status, step.state.ended_at) == (status, NOW)
     assert step.effects == (Closed("cmd.1"),)
 
@@ -86,10 +86,10 @@ def test_a_lost_agent_ends_what_ran_there() -> None:
     "fail", [lost, partial(exited, exit_=REFUSED)], ids=["lost while reserved", "refused"]
 )
 def test_what_never_started_asks_again_after_a_pause(
-    fail: Callable[[CommandState], machine.Step],
+    fail: Callable[[TaskState], machine.Step],
 ) -> None:
     state = fail(reserved()).state
-    assert state.phase is CommandPhase.ACTIVE
+    assert state.phase is TaskPhase.ACTIVE
     assert machine.next_deadline(state) == NOW + timedelta(seconds=1)
     assert machine.clock_ticked(state, NOW).state is state, "not before the pause is over"
     reason = machine.backoff_reason(state)
@@ -129,11 +129,11 @@ def test_a_scheduler_that_takes_a_reservation_back_does_not_end_the_command() ->
     ids=["in the queue", "between two runs"],
 )
 def test_a_kill_of_what_waits_ends_it_at_once(
-    state: CommandState, effects: tuple[object, ...]
+    state: TaskState, effects: tuple[object, ...]
 ) -> None:
     step = machine.kill(state, NOW, "asked for by eve")
     assert step.effects == effects
-    assert step.state.phase is CommandPhase.TERMINATED
+    assert step.state.phase is TaskPhase.TERMINATED
     assert step.state.exit_status.startswith("killed before it started")
     assert "eve" in step.state.exit_status
     assert machine.next_deadline(step.state) is None
@@ -141,7 +141,7 @@ def test_a_kill_of_what_waits_ends_it_at_once(
 
 def test_a_killed_command_ends_with_its_run_and_is_killed_once() -> None:
     step = machine.kill(running(), NOW, "asked for by eve")
-    assert (step.state.phase, step.effects) == (CommandPhase.STOPPING, (KillContainers("cmd.1"),))
+    assert (step.state.phase, step.effects) == (TaskPhase.STOPPING, (KillContainers("cmd.1"),))
     assert machine.kill(step.state, LATER, "asked for by bob").state == step.state
     over = exited(step.state, KILLED).state
     assert over.exit_status == "killed: asked for by eve"
@@ -149,7 +149,7 @@ def test_a_killed_command_ends_with_its_run_and_is_killed_once() -> None:
 
 
 @pytest.mark.parametrize("end", [lost, partial(exited, exit_=REFUSED)])
-def test_a_killed_command_is_not_tried_again(end: Callable[[CommandState], machine.Step]) -> None:
+def test_a_killed_command_is_not_tried_again(end: Callable[[TaskState], machine.Step]) -> None:
     state = end(machine.kill(reserved(), NOW, "asked for by eve").state).state
     assert state.exit_status == "killed: asked for by eve"
 
@@ -188,13 +188,11 @@ EXITS = (OK, BAD, KILLED, REFUSED, BAD_MOUNT, AGENT_DIED)
 REFUSAL = f"exit {EXITS.index(REFUSED)}"
 
 
-def _report(
-    phase: ContainerPhase, exit_: ContainerExit | None = None
-) -> Callable[..., CommandState]:
+def _report(phase: ContainerPhase, exit_: ContainerExit | None = None) -> Callable[..., TaskState]:
     return lambda state: reported(state, phase, exit_).state
 
 
-EVENTS: dict[str, Callable[[CommandState], CommandState]] = {
+EVENTS: dict[str, Callable[[TaskState], TaskState]] = {
     "granted": granted,
     "pulling": _report(ContainerPhase.PULLING),
     "running": _report(ContainerPhase.RUNNING),

@@ -13,8 +13,8 @@ from master.core.jobs import SetPlace
 from master.store import tables
 from master.store.unit_of_work import Delete, Insert, Update
 from master.tasks import machine
-from master.tasks.persistence import changes, command_from_row
-from master.tasks.state import CommandState
+from master.tasks.persistence import changes, task_from_row
+from master.tasks.state import TaskState
 
 
 def test_a_new_command_is_one_unit_of_command_task_and_run() -> None:
@@ -56,13 +56,13 @@ def test_the_end_is_written_for_command_task_and_run_together() -> None:
     ],
     ids=["new", "waiting", "moved", "over"],
 )
-def test_rows_become_the_same_command_again(state: CommandState) -> None:
+def test_rows_become_the_same_command_again(state: TaskState) -> None:
     [row] = [
         o.rows[0]
         for o in changes(None, state).operations
         if isinstance(o, Insert) and o.table is tables.Command
     ]
-    assert command_from_row(tables.Command(**row), state.allocation) == state
+    assert task_from_row(tables.Command(**row), state.allocation) == state
 
 
 def test_a_moved_command_keeps_its_exact_place() -> None:

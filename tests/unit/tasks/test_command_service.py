@@ -6,9 +6,10 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -24,9 +25,10 @@ from master.store.contexts import ContextFile
 from master.store.paging import Page
 from master.store.tables import Command
 from master.tasks.command_queries import CommandFilter, CommandQueries
-from master.tasks.live import LiveCommand
-from master.tasks.service import NewCommand
-from master.tasks.state import CommandPhase, CommandState
+from master.tasks.kinds import KINDS, TaskKind
+from master.tasks.live import LiveTask
+from master.tasks.service import NewTask
+from master.tasks.state import TaskPhase, TaskState
 from rm_backends.base import (
     Container,
     ContainerExit,
@@ -65,29 +67,31 @@ async def life(folder: Path, clock: ManualClock, **options: Any) -> AsyncIterato
         await started.crash()
 
 
-def wanted(files: tuple[ContextFile, ...] = (), **config: Any) -> NewCommand:
+def wanted(files: tuple[ContextFile, ...] = (), **config: Any) -> NewTask:
     raw = {"entrypoint": ["echo", "hi"], **config}
-    return NewCommand(config=raw, owner_id=OWNER, owner_name="admin", files=files)
+    return NewTask(
+        type=JobType.COMMAND, config=raw, owner_id=OWNER, owner_name="admin", files=files
+    )
 
 
-async def launch(cluster: ScriptedCluster, **config: Any) -> LiveCommand:
+async def launch(cluster: ScriptedCluster, **config: Any) -> LiveTask:
     launched = await cluster.commands.launch(wanted(**config))
     live = cluster.commands.live(launched.id)
     assert live is not None
     return live
 
 
-def only(cluster: ScriptedCluster) -> LiveCommand:
+def only(cluster: ScriptedCluster) -> LiveTask:
     (live,) = cluster.commands.roots.job_roots()
     return live
 
 
-def run_id(live: LiveCommand) -> str:
+def run_id(live: LiveTask) -> str:
     assert live.state.allocation is not None
     return live.state.allocation.id
 
 
-async def grant(cluster: ScriptedCluster, live: LiveCommand) -> None:
+async def grant(cluster: ScriptedCluster, live: LiveTask) -> None:
     id_ = run_id(live)
     cluster.rm.granted.add(id_)
     container = Container(container_id=f"{id_}-c", agent_id="a", rank=0, slot_ids=(0,))
@@ -96,7 +100,7 @@ async def grant(cluster: ScriptedCluster, live: LiveCommand) -> None:
 
 async def report(
     cluster: ScriptedCluster,
-    live: LiveCommand,
+    live: LiveTask,
     phase: ContainerPhase,
     exit_: ContainerExit | None = None,
 ) -> None:
@@ -105,7 +109,7 @@ async def report(
     await cluster.allocations.handle(event)
 
 
-async def start(cluster: ScriptedCluster, **config: Any) -> LiveCommand:
+async def start(cluster: ScriptedCluster, **config: Any) -> LiveTask:
     """A command that runs."""
     live = await launch(cluster, **config)
     await grant(cluster, live)
@@ -113,7 +117,7 @@ async def start(cluster: ScriptedCluster, **config: Any) -> LiveCommand:
     return live
 
 
-async def exit_with(cluster: ScriptedCluster, live: LiveCommand, code: int) -> None:
+async def exit_with(cluster: ScriptedCluster, live: LiveTask, code: int) -> None:
     await report(cluster, live, ContainerPhase.TERMINATED, ContainerExit(exit_code=code))
 
 
@@ -205,7 +209,7 @@ async def test_a_command_whose_deadline_fails_does_not_hold_up_the_others(
         await cluster.allocations.handle(Lost(allocation_id=run_id(live), reason="gone"))
     cluster.clock.advance(60)
 
-    async def broken(step: Any) -> CommandState:
+    async def broken(step: Any) -> TaskState:
         raise Conflict("its row is gone")
 
     monkeypatch.setattr(first, "apply", broken)
@@ -221,7 +225,7 @@ async def test_an_end_that_cannot_be_committed_comes_again(cluster: ScriptedClus
     cluster.store.full = True
     with pytest.raises(StoreUnavailable):
         await exit_with(cluster, live, 0)
-    assert live.state.phase is CommandPhase.ACTIVE
+    assert live.state.phase is TaskPhase.ACTIVE
     cluster.store.full = False
     await exit_with(cluster, live, 0)
     assert live.state.exit_status == "success"
@@ -302,7 +306,8 @@ async def test_a_config_however_large_does_not_hold_up_the_event_loop(
         threads.append(threading.current_thread())
         return complete_command(*args, **options)
 
-    monkeypatch.setattr("master.tasks.service.complete_command", complete)
+    command = replace(KINDS[JobType.COMMAND], complete=complete)
+    monkeypatch.setitem(cast("dict[JobType, TaskKind]", KINDS), JobType.COMMAND, command)
     await launch(cluster)
     assert len(threads) == 1
     assert threads[0] is not threading.current_thread()

@@ -1,4 +1,4 @@
-"""What a command's container is given beyond what every task is: the program to run, and where."""
+"""What an interactive task's container is given beyond what every task is: the program to run, and where."""
 
 from __future__ import annotations
 
@@ -9,27 +9,22 @@ from master.allocations.machine import AllocationState
 from master.allocations.task_environment import (
     LAUNCHER,
     WORK_DIR,
-    as_json,
     common,
     own_mounts,
     own_variables,
 )
-from master.core.jobs import JobType
-from master.tasks.state import CommandState
+from master.tasks.state import TaskState
 from rm_backends.base import LaunchSpec
-
-ENTRYPOINT = "DET_COMMAND_ENTRYPOINT"
-"""The variable with the argument vector, a JSON list: one word is run by a shell, several are executed as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandSpecs:
-    """Builds launch specs. Holds what all commands of this cluster share."""
+class LaunchSpecs:
+    """Builds launch specs. Holds what all interactive tasks of this cluster share."""
 
     cluster: ClusterTasks = field(default_factory=ClusterTasks)
 
-    def command(
-        self, state: CommandState, owner_name: str, allocation: AllocationState, token: str
+    def spec(
+        self, state: TaskState, owner_name: str, allocation: AllocationState, token: str
     ) -> LaunchSpec:
         config = state.config
         work_dir = self._work_dir(state.config.work_dir, owner_name)
@@ -37,17 +32,17 @@ class CommandSpecs:
             **common(
                 allocation,
                 token,
-                task_type=JobType.COMMAND.value,
+                task_type=state.type.value,
                 user=owner_name,
                 work_dir=work_dir,
             ),
-            ENTRYPOINT: as_json(list(state.config.entrypoint or ())),
+            **state.kind.launch(state.config),
             **own_variables(config, allocation),
         }
         return LaunchSpec(
             allocation_id=allocation.id,
             task_id=allocation.task_id,
-            task_type=JobType.COMMAND.value,
+            task_type=state.type.value,
             entrypoint=LAUNCHER,
             environment=environment,
             work_dir=work_dir,

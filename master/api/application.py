@@ -15,12 +15,14 @@ from master.api.allocations import routes as allocations
 from master.api.checkpoints import routes as checkpoints
 from master.api.cluster import routes as cluster
 from master.api.commands import routes as commands
+from master.api.description import routes as description
 from master.api.experiments import actions as experiment_actions
+from master.api.experiments import bulk as experiment_bulk
 from master.api.experiments import routes as experiments
 from master.api.jobs import routes as jobs
 from master.api.logs import routes as logs
 from master.api.metrics import routes as metrics
-from master.api.middleware import API, BodyLimits, JsonBodies, PlainUrls
+from master.api.middleware import BodyLimits, JsonBodies, PlainUrls
 from master.api.openapi import DescribedApp
 from master.api.resource_pools import routes as resource_pools
 from master.api.route_table import RouteTable
@@ -33,12 +35,13 @@ from master.api.users import routes as users
 from master.api.windlass import routes as windlass
 from master.api.workspaces import routes as workspaces
 
-OPENAPI_URL = f"{API}/openapi.json"
 ROUTES: Sequence[BaseRoute] = (
+    *description.router.routes,
     *session.router.routes,
     *cluster.router.routes,
     *experiments.router.routes,
     *experiment_actions.router.routes,
+    *experiment_bulk.router.routes,
     *commands.router.routes,
     *metrics.router.routes,
     *metrics.hot.routes,
@@ -66,7 +69,7 @@ def build_app(services: Services) -> DescribedApp:
     app = DescribedApp(
         title="Windlass",
         version=services.info.windlass_version,
-        openapi_url=OPENAPI_URL,
+        openapi_url=None,  # the three are routes like others
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,

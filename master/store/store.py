@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, TypeVarTuple, overload
 
-from sqlalchemy import Connection, Integer, Select, func, select
+from sqlalchemy import Connection, Integer, Select, func, literal, select
 from sqlmodel import SQLModel
 
 from master.store import lease, unit_of_work
@@ -124,6 +124,10 @@ class Store:
         if len(found) > 1:
             raise ValueError(f"{len(found)} rows where one was expected")
         return found[0] if found else None
+
+    async def ping(self) -> None:
+        """Raises StoreUnavailable if the database does not answer."""
+        await self.read(select(literal(1)))
 
     async def run(self) -> None:
         """The writer, owned by a task group. Without it commits wait for ever."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 
 from master.allocations.machine import AllocationPhase
 from master.api.application import begin_shutdown
+from master.api.description.page import page
 from tests.fakes.api_world import ASHA, SINGLE, ApiWorld, api_world
+from windlass.base.errors import StoreUnavailable
 
 
 async def test_rendezvous_waits_for_every_container(world: ApiWorld) -> None:
@@ -339,3 +342,48 @@ async def test_who_the_master_is_needs_no_token(world: ApiWorld) -> None:
     assert (await world.ok("GET", "/api/v1/master", token=""))["clusterId"] == "cluster"
     document = await world.ok("GET", "/api/v1/openapi.json", token="")
     assert document["info"]["title"] == "Windlass"
+    assert await world.ok("GET", "/openapi.json", token="") == document
+    ids = [op["operationId"] for ops in document["paths"].values() for op in ops.values()]
+    assert len(ids) == len(set(ids)) > 90
+
+
+async def test_the_page_of_the_api_shows_every_operation_and_loads_nothing(world: ApiWorld) -> None:
+    response = await world.call("GET", "/docs", token="")
+    assert response.status_code == 200
+    assert response.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in response.headers["content-security-policy"]
+    for path, operations in world.app.openapi()["paths"].items():
+        for method in operations:
+            assert f"<b>{method.upper()}</b><code>{path}</code>" in response.text
+    for foreign in ("<script", "src=", "http://", "https://"):
+        assert foreign not in response.text
+    for anchor in set(re.findall(r"href='#(\w+)'", response.text)):
+        assert f"id='{anchor}'" in response.text
+
+
+def test_what_a_document_says_is_escaped() -> None:
+    operation = {"tags": ["<i>"], "description": "<script>", "responses": {}}
+    document = {
+        "info": {"title": "<b>", "version": "1"},
+        "paths": {"/<path>": {"get": operation}},
+    }
+    html = page(document)
+    for raw in ("<i>", "<script>", "<title><b>", "/<path>"):
+        assert raw not in html
+
+
+async def test_health_is_up_until_the_database_or_the_server_goes(world: ApiWorld) -> None:
+    up = {"status": "up", "database": "up", "version": "0.38.1"}
+    assert await world.ok("GET", "/health", token="") == up
+
+    async def broken() -> None:
+        raise StoreUnavailable("disk full")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(world.services.store, "ping", broken)
+        response = await world.call("GET", "/health", token="")
+    assert response.status_code == 503
+    assert response.json() == {**up, "status": "down", "database": "down"}
+    begin_shutdown(world.app)
+    response = await world.call("GET", "/health", token="")
+    assert (response.status_code, response.json()) == (503, {**up, "status": "down"})

@@ -1,0 +1,138 @@
+"""What users do to several experiments at once: each is tried, and each has its own answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from master.api.access import Caller, Visible, require
+from master.api.experiments.requests import State
+from master.api.permits import IN_BODY, permit
+from master.api.replies import Reply, reply
+from master.api.request_models import MAX_ID, Body, Int32, Text
+from master.api.routing import ApiRoute
+from master.api.services import Api, TheApi
+from master.api.targets import experiment_target
+from master.auth.permissions import Action
+from master.auth.principal import Principal
+from master.core.visibility import Visibility
+from master.experiments.queries import ExperimentFilter
+from master.store.paging import Page
+from windlass.base.errors import InvalidArgument, LeaseLost, NotFound, WindlassError
+
+router = APIRouter(
+    prefix="/api/v1/projects/{project_id}/experiments", route_class=ApiRoute, tags=["experiments"]
+)
+
+MAX_EXPERIMENTS = 10_000
+"""Of one call: each is a commit of its own."""
+ANY_PROJECT = -1
+ProjectId = Annotated[int, Path(ge=ANY_PROJECT, le=MAX_ID)]
+"""-1 and 0: any."""
+Act = Callable[[Api, int], Awaitable[None]]
+
+
+class Filters(Body):
+    name: Text = ""
+    description: Text = ""
+    labels: tuple[Text, ...] = ()
+    archived: bool | None = None
+    states: tuple[State, ...] = ()
+    user_ids: tuple[Int32, ...] = ()
+    project_id: Int32 = 0
+    excluded_experiment_ids: tuple[Int32, ...] = ()
+
+
+class SomeExperiments(Body):
+    """By their ids, or all that the filters find."""
+
+    experiment_ids: Annotated[tuple[Int32, ...], Field(max_length=MAX_EXPERIMENTS)] = ()
+    filters: Filters | None = None
+
+    def where(self, project_id: int) -> ExperimentFilter:
+        """Raises InvalidArgument."""
+        if (self.filters is None) == (not self.experiment_ids):
+            raise InvalidArgument("experimentIds: give either these or filters")
+        filters = self.filters or Filters()
+        project = max(project_id, 0) or filters.project_id
+        return ExperimentFilter(
+            name=filters.name,
+            description=filters.description,
+            labels=filters.labels,
+            archived=filters.archived,
+            states=tuple(state for state in filters.states if state),
+            user_ids=filters.user_ids,
+            project_id=project or None,
+            ids={"incl": self.experiment_ids, "notIn": filters.excluded_experiment_ids},
+        )
+
+
+class ActionResult(TypedDict):
+    id: int
+    error: str
+    """Empty: it was done."""
+
+
+class ActionResults(TypedDict):
+    results: list[ActionResult]
+
+
+ACTS: dict[str, tuple[Action, Act]] = {
+    "activate": (Action.UPDATE_EXPERIMENT, lambda api, id_: api.services.experiments.activate(id_)),
+    "pause": (Action.UPDATE_EXPERIMENT, lambda api, id_: api.services.experiments.pause(id_)),
+    "cancel": (Action.END_EXPERIMENT, lambda api, id_: api.services.experiments.cancel(id_)),
+    "kill": (Action.END_EXPERIMENT, lambda api, id_: api.services.experiments.kill(id_)),
+    "archive": (Action.UPDATE_METADATA, lambda api, id_: api.metadata.set_archived(id_, True)),
+    "unarchive": (Action.UPDATE_METADATA, lambda api, id_: api.metadata.set_archived(id_, False)),
+}
+
+
+def _add(name: str, action: Action, act: Act) -> None:
+    @router.post(f"/{name}", name=f"{name}_experiments")
+    @permit(action, IN_BODY)
+    async def on_each(
+        project_id: ProjectId,
+        body: SomeExperiments,
+        principal: Caller,
+        visible: Visible,
+        api: TheApi,
+    ) -> Reply[ActionResults]:
+        ids = await _found(api, body, project_id, visible)
+        results: list[ActionResult] = [
+            {"id": id_, "error": await _tried(api, principal, action, act, id_)}
+            if known
+            else {"id": id_, "error": NotFound("experiment", id_).message}
+            for id_, known in ids
+        ]
+        return reply({"results": results})
+
+
+for _name, (_action, _act) in ACTS.items():
+    _add(_name, _action, _act)
+
+
+async def _found(
+    api: Api, body: SomeExperiments, project_id: int, visible: Visibility
+) -> Sequence[tuple[int, bool]]:
+    """Experiments, each with whether it is there for the caller."""
+    page = Page(limit=MAX_EXPERIMENTS)
+    found = await api.reads.experiments.experiments(body.where(project_id), page, visible)
+    known = {row.experiment.id for row in found.rows}
+    asked = dict.fromkeys(body.experiment_ids or sorted(known))
+    return [(id_, id_ in known) for id_ in asked]
+
+
+async def _tried(api: Api, by: Principal, action: Action, act: Act, experiment_id: int) -> str:
+    """Why it could not be done; empty if it was."""
+    try:
+        require(api, by, action, await experiment_target(api, experiment_id))
+        await act(api, experiment_id)
+    except LeaseLost:
+        raise
+    except WindlassError as error:
+        return error.message
+    return ""

@@ -7,6 +7,7 @@ lists. HTTP is written by hand over kept connections: a client library would cos
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import random
 import time
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from urllib.parse import quote
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
+
+from agent_bootstrap.protocol import CREDENTIAL_HEADER
 
 REPORT_EVERY_S = 10.0
 POLL_S = 600
@@ -228,7 +231,10 @@ class Agent:
         self._load = load
         self._id = agent_id
         self._slots = slots
-        self._token = token
+        self._headers = {
+            "Authorization": f"Bearer {token}",
+            CREDENTIAL_HEADER: hashlib.sha256(agent_id.encode()).hexdigest(),
+        }
         self._containers: dict[str, str] = {}
         """container id -> allocation id"""
 
@@ -239,7 +245,7 @@ class Agent:
             try:
                 async with connect(
                     url,
-                    additional_headers={"Authorization": f"Bearer {self._token}"},
+                    additional_headers=self._headers,
                     compression=None,
                     max_size=MAX_FRAME,
                     ping_interval=None,
@@ -262,8 +268,6 @@ class Agent:
                         self._load.connected += 1
                         counted = True
                         self._load.changed.set()
-                        if message.get("credential"):
-                            self._token = message["credential"]
                     case "start_container":
                         await self._start(socket, message["spec"])
                     case "kill_container":

@@ -140,8 +140,10 @@ class RealCluster:
     def start_agent(self, agent_id: str, *, pool: str = "default", slots: int = 2) -> None:
         token = self.folder / f"{pool}.token"
         if not token.exists():
-            command = [WINDLASS, "master", "join-token", "--data-dir", str(self.data_dir)]
-            made = subprocess.run([*command, "--pool", pool], check=True, capture_output=True)
+            command = [WINDLASS, "master", "join-token", pool, "-c", str(self.config_file)]
+            made = subprocess.run(
+                [*command, "--data-dir", str(self.data_dir)], check=True, capture_output=True
+            )
             token.touch(mode=0o600)
             token.write_bytes(made.stdout)
         log = (self.folder / f"{agent_id}.log").open("ab")

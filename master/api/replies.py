@@ -1,38 +1,34 @@
-"""Answers: one JSON object, or a stream of lines, each a JSON object; and waiting that ends when nobody waits.
+"""Answers: one JSON object, or a stream of lines, each a JSON object.
 
-A held request ends when its client has gone or the server stops, whichever server runs the application.
+A stream ends when its client has gone or the server stops, whichever server runs the application.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Generic, NotRequired, TypeVar, get_args, get_origin, get_type_hints
 
 import orjson
 import structlog
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from typing_extensions import TypedDict
 
 from master.api.errors import (
-    Stopping,
     StreamError,
     error_response,
     plain_traceback,
     status_of,
     stream_error,
 )
+from master.api.held import Closing, WhileWanted
 from windlass.base.errors import WindlassError
 
 log = structlog.get_logger(__name__)
-T = TypeVar("T")
 Document = Mapping[str, object]
 R = TypeVar("R", bound=Document)
-_STOPPING = "the master is stopping: ask again in a moment"
 
 
 def encode(content: Any) -> bytes:
@@ -70,32 +66,6 @@ def declared_reply(endpoint: Callable[..., Any]) -> Any:
     return None
 
 
-async def hold(request: Request, closing: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` for as long as somebody waits for it. Raises Stopping when it was given up."""
-    return await _first(work, _gone(request.receive), closing.wait())
-
-
-async def _first(work: Coroutine[Any, Any, T], *ends: Coroutine[Any, Any, object]) -> T:
-    """The result of `work`; raises Stopping, with `work` cancelled and over, if one of `ends` comes first."""
-    main = asyncio.ensure_future(work)
-    others = [asyncio.ensure_future(end) for end in ends]
-    try:
-        await asyncio.wait([main, *others], return_when=asyncio.FIRST_COMPLETED)
-        if main.done():
-            return main.result()
-        raise Stopping(_STOPPING)
-    finally:
-        for task in (main, *others):
-            task.cancel()
-        await asyncio.gather(main, *others, return_exceptions=True)
-
-
-async def _gone(receive: Receive) -> None:
-    """Returns when the client has disconnected."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
 class Line(TypedDict, Generic[R]):
     """One line of a stream: a result, or the error that ended it."""
 
@@ -114,7 +84,7 @@ class Lines(Response, Generic[R]):
     def __init__(
         self,
         pages: AsyncGenerator[Sequence[R], None],
-        closing: asyncio.Event,
+        closing: Closing,
         *,
         eager: bool = True,
     ) -> None:
@@ -140,7 +110,8 @@ class Lines(Response, Generic[R]):
             start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
             await send(start)
             try:
-                await _first(self._send(first, send), _gone(receive), self._closing.wait())
+                async with WhileWanted(receive, self._closing):
+                    await self._send(first, send)
             except WindlassError as error:
                 await _chunk(send, encode({"error": stream_error(error)}) + b"\n")
             except Exception as error:  # noqa: BLE001 - headers are out: the stream has to say it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Protocol, TypeAlias, cast
@@ -12,6 +11,7 @@ from starlette.requests import HTTPConnection
 
 from agent_bootstrap.protocol import Channel
 from master.allocations.service import AllocationService
+from master.api.held import Closing
 from master.auth.ownership import OwnershipQueries
 from master.auth.service import AuthService
 from master.config import MasterConfig
@@ -109,7 +109,7 @@ class Api:
     reads: Reads
     owners: OwnershipQueries
     metadata: ExperimentMetadata
-    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    closing: Closing = field(default_factory=Closing)
     """Set when the server stops: what waits is answered at once."""
 
 

@@ -8,8 +8,9 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 from master.api.allocations.replies import GatheredReply, PreemptionReply, RendezvousReply
+from master.api.held import hold
 from master.api.permits import allocation, permit
-from master.api.replies import Empty, Reply, hold, reply
+from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body, FreeObject, Text
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute, HotRoute

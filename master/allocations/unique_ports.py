@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from windlass.base.errors import CapacityError
+
 TRIAL_PORTS: Mapping[str, int] = {
     "DTRAIN_SSH_PORT": 12350,
     "INTER_TRAIN_PROCESS_COMM_PORT_1": 12360,
     "INTER_TRAIN_PROCESS_COMM_PORT_2": 12365,
     "C10D_PORT": 29400,
 }
-"""Environment variable -> where the search for a free number begins."""
+"""Where the processes of a trial meet: environment variable -> where the search for a free number begins."""
 MAX_PORT = 65535
 
 
@@ -24,21 +26,33 @@ class UniquePorts:
         self._lowest: dict[int, int] = {}
         """Base -> where the search goes on: nothing from the base up to there is free."""
 
-    def take(self, allocation_id: str, bases: Mapping[str, int] = TRIAL_PORTS) -> dict[str, int]:
-        """The same answer when asked again for the same allocation is up to the caller: it stores the numbers."""
+    def take(self, allocation_id: str, bases: Mapping[str, int]) -> dict[str, int]:
+        """The same answer when asked again for the same allocation is up to the caller: it stores the numbers.
+
+        Raises CapacityError if one cannot be had; then none is held.
+        """
         self.free(allocation_id)
         chosen: dict[str, int] = {}
-        for name, base in bases.items():
-            port = next(
-                p
-                for p in range(self._lowest.get(base, base), MAX_PORT + 1)
-                if p not in self._taken and p not in self._reserved
-            )
-            self._taken.add(port)
-            self._lowest[base] = port + 1
-            chosen[name] = port
+        try:
+            for name, base in bases.items():
+                chosen[name] = self._take_one(name, base)
+        except CapacityError:
+            self._held[allocation_id] = frozenset(chosen.values())
+            self.free(allocation_id)
+            raise
         self._held[allocation_id] = frozenset(chosen.values())
         return chosen
+
+    def _take_one(self, name: str, base: int) -> int:
+        for port in range(self._lowest.get(base, base), MAX_PORT + 1):
+            if port not in self._taken and port not in self._reserved:
+                self._taken.add(port)
+                self._lowest[base] = port + 1
+                return port
+        raise CapacityError(
+            f"no port from {base} to {MAX_PORT} is left for {name}: {len(self._taken)} are held by live allocations, "
+            f"{len(self._reserved)} are reserved (reserved_ports in master.yaml)"
+        )
 
     def hold(self, allocation_id: str, ports: Iterable[int]) -> None:
         """After a restart: these are in use."""

@@ -160,7 +160,7 @@ class Master:
         group.create_task(allocations.run())
         group.create_task(Loop("deadlines", plane.experiments.roots.tick, interval_s=TICK_S).run())
         group.create_task(
-            Loop("deadlines of commands", plane.commands.roots.tick, interval_s=TICK_S).run()
+            Loop("deadlines of tasks", plane.tasks.roots.tick, interval_s=TICK_S).run()
         )
         group.create_task(self._housekeeping(auth).run())
         await plane.resume()
@@ -171,7 +171,7 @@ class Master:
             blobs=plane.parts.blobs,
             auth=auth,
             experiments=plane.experiments,
-            commands=plane.commands,
+            tasks=plane.tasks,
             reports=plane.reports,
             allocations=allocations,
             jobs=plane.jobs(router),

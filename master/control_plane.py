@@ -1,6 +1,6 @@
 """The services between the store and the API, wired once: for the master's process and for the worlds of tests.
 
-store, blobs -> allocations -> experiments, commands -> reports, jobs
+store, blobs -> allocations -> experiments, interactive tasks -> reports, jobs
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ class ControlPlane:
     allocations: AllocationService
     """Its resource manager is connected before anything is restored or created."""
     experiments: ExperimentService
-    commands: InteractiveService
+    tasks: InteractiveService
     reports: ReportService
 
     async def restore(self) -> Sequence[RestoreRecord]:
         """Rebuild the live roots from the store; what the resource manager must know of them."""
-        return [*await self.experiments.restore(), *await self.commands.restore()]
+        return [*await self.experiments.restore(), *await self.tasks.restore()]
 
     async def resume(self) -> None:
         """After the resource manager was given the records: do again what a crash may have cut off."""
         await self.experiments.resume()
-        await self.commands.roots.resume()
+        await self.tasks.roots.resume()
 
     def jobs(self, queues: PoolQueues) -> JobService:
         """The job queue; `queues`: what the resource managers tell of theirs."""
         return JobService(
-            sources=[self.experiments.roots, self.commands.roots],
+            sources=[self.experiments.roots, self.tasks.roots],
             queues=queues,
             allocations=self.allocations,
             store=self.parts.store,
@@ -91,7 +91,7 @@ def build(parts: Parts) -> ControlPlane:
         clock=parts.clock,
         ids=parts.ids,
     )
-    commands = InteractiveService(
+    tasks = InteractiveService(
         store=parts.store,
         blobs=parts.blobs,
         allocations=allocations,
@@ -106,6 +106,6 @@ def build(parts: Parts) -> ControlPlane:
         mint=mint,
         allocations=allocations,
         experiments=experiments,
-        commands=commands,
+        tasks=tasks,
         reports=ReportService(store=parts.store, experiments=experiments, clock=parts.clock),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias
 
 from master.allocations.machine import AllocationState, Step
@@ -27,6 +27,10 @@ class AllocationOwner(Protocol):
     def allocation_request(self, state: AllocationState) -> AllocationRequest: ...
 
     def launch_spec(self, state: AllocationState, token: str) -> LaunchSpec: ...
+
+    def unique_ports(self) -> Mapping[str, int]:
+        """Ports that each of its allocations needs to itself: variable -> the lowest number that will do."""
+        ...
 
     def owner_id(self, allocation_id: str) -> int:
         """The user on whose behalf the task acts."""

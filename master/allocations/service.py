@@ -188,7 +188,7 @@ class AllocationService:
         if current is not None and current.has_slots:
             await self.run_effects(machine.pending_effects(current))
             return
-        ports = self._ports.take(event.allocation_id)
+        ports = self._ports.take(event.allocation_id, owner.unique_ports())
         hash_ = self._mint.hash(event.allocation_id)
 
         def step(state: AllocationState) -> machine.Step:

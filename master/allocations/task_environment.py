@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import orjson
 
 from master.allocations.machine import AllocationState
-from master.core.expconf import ExperimentConfig
-from master.core.expconf.command import CommandConfig
+from master.core.expconf.environment import BindMount as UserMount
+from master.core.expconf.environment import Device, Environment
 from rm_backends.base import BindMount, TaskFile
 from windlass.base.json_types import JsonMapping
-
-TaskConfig: TypeAlias = ExperimentConfig | CommandConfig
-"""A complete one."""
 
 RUN_DIR = "/run/determined"
 WORK_DIR = f"{RUN_DIR}/workdir"
@@ -30,6 +27,27 @@ RETRY_CONFIG: JsonMapping = {
     "raise_on_status": False,
 }
 """Makes the published harness survive a restart of the master; without it one 503 ends a trial."""
+
+
+class TaskResources(Protocol):
+    @property
+    def shm_size(self) -> int | None: ...
+
+    @property
+    def devices(self) -> Sequence[Device]: ...
+
+
+class TaskConfig(Protocol):
+    """What the complete configurations of all tasks have."""
+
+    @property
+    def environment(self) -> Environment: ...
+
+    @property
+    def bind_mounts(self) -> Sequence[UserMount]: ...
+
+    @property
+    def resources(self) -> TaskResources: ...
 
 
 def common(

@@ -26,7 +26,7 @@ from master.jobs.service import JobService
 from master.logs.store import LogStore
 from master.store.blobs import BlobStore
 from master.store.store import Store
-from master.tasks.command_queries import CommandQueries
+from master.tasks.interactive_queries import InteractiveQueries
 from master.tasks.queries import TaskQueries
 from master.tasks.service import InteractiveService
 from master.workspaces.queries import WorkspaceQueries
@@ -75,7 +75,7 @@ class Services:
     blobs: BlobStore
     auth: AuthService
     experiments: ExperimentService
-    commands: InteractiveService
+    tasks: InteractiveService
     reports: ReportService
     allocations: AllocationService
     jobs: JobService
@@ -98,7 +98,7 @@ class Reads:
         self.tasks = TaskQueries(store)
         self.workspaces = WorkspaceQueries(store)
         self.searches = SearchQueries(store)
-        self.commands = CommandQueries(store)
+        self.interactive = InteractiveQueries(store)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

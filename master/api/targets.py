@@ -62,7 +62,7 @@ async def task_target(api: Api, task_id: str, by: Principal) -> Target:
 
 
 async def command_target(api: Api, command_id: str) -> Target:
-    live = api.services.commands.live(command_id)
+    live = api.services.tasks.live(command_id)
     if live is None:
         return await api.owners.command(command_id)
     return Target(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -11,6 +11,7 @@ from master.allocations.machine import AllocationState
 from master.allocations.ports import AllocationStep
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLog
+from master.allocations.unique_ports import TRIAL_PORTS
 from master.core.expconf import ExperimentConfig
 from master.core.jobs import JobChange, JobType
 from master.core.searcher.search import Search
@@ -174,6 +175,9 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
 
     def launch_spec(self, state: AllocationState, token: str) -> LaunchSpec:
         return self._parts.specs.trial(self, self.trial_of(state), state, token)
+
+    def unique_ports(self) -> Mapping[str, int]:
+        return TRIAL_PORTS
 
     def owner_id(self, allocation_id: str) -> int:
         return self.state.owner_id

@@ -119,23 +119,25 @@ class Experiment(SQLModel, table=True):
 
 
 class Command(SQLModel, table=True):
-    """A command: one task, one run. The same columns will serve the other interactive tasks."""
+    """An interactive task of any kind: one task, one run."""
 
     id: Mapped[str] = Field(primary_key=True)
     """Also the id of its task."""
     type: Mapped[str]
-    """COMMAND"""
+    """Its row of the table of kinds, `master.tasks.kinds`."""
     job_id: Mapped[str] = Field(index=True)
     owner_id: Mapped[int] = Field(foreign_key="user.id", index=True)
     workspace_id: Mapped[int] = Field(default=1, foreign_key="workspace.id")
     state: Mapped[str] = Field(index=True)
     description: Mapped[str] = Field(default="")
-    config: Mapped[JsonObject] = document_column(documents.COMMAND_CONFIG)
+    config: Mapped[JsonObject] = document_column(documents.TASK_CONFIG)
     """Complete: merged, every default filled in."""
     context: Mapped[str | None] = Field(default=None)
     """Blob id of the gzipped tar of its files."""
     resource_pool: Mapped[str] = Field(default="")
     queue_position: Mapped[str | None] = Field(default=None)
+    active_at: Mapped[datetime | None] = time_column()
+    """Its last activity, from when it runs; written now and then."""
     exit_status: Mapped[str] = Field(default="")
     created_at: Mapped[datetime] = time_column(nullable=False, index=True)
     ended_at: Mapped[datetime | None] = time_column()

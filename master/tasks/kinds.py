@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
 from typing import Any, Protocol, TypeAlias
 
 from master.allocations.task_environment import as_json
@@ -31,6 +33,35 @@ class Complete(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A port that tasks of a kind serve, and that the master's proxy leads to.
+
+    Each task has a number of its own in the whole cluster: processes and containers with the host's network share one.
+    """
+
+    variable: str
+    """Tells the task which port it is."""
+    lowest_port: int
+    tcp: bool = False
+    """A plain stream, not HTTP."""
+    unauthenticated: bool = False
+    """The proxy asks nobody who they are: the service does."""
+
+
+class Readiness(Enum):
+    """When users are told that a running task serves them."""
+
+    STARTED = "started"
+    """As soon as it runs."""
+    REPORTED = "reported"
+    """When it says so: `POST /api/v1/allocations/{id}/ready`."""
+
+
+def _never(config: TaskConfig) -> None:
+    """Tasks of this kind end by themselves, or when a user ends them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskKind:
     noun: str
     """In texts for people."""
@@ -41,6 +72,13 @@ class TaskKind:
     """From what its `to_json` wrote."""
     launch: Callable[[TaskConfig], Mapping[str, str]]
     """Variables that tell the launcher what to run."""
+    services: tuple[Service, ...] = ()
+    readiness: Readiness = Readiness.STARTED
+    idle_timeout: Callable[[TaskConfig], timedelta | None] = _never
+    """How long a running task may be without activity before it is ended; None: for ever."""
+
+    def unique_ports(self) -> Mapping[str, int]:
+        return {service.variable: service.lowest_port for service in self.services}
 
 
 def _run_command(config: TaskConfig) -> Mapping[str, str]:
@@ -54,5 +92,8 @@ KINDS: Mapping[JobType, TaskKind] = {
         complete=complete_command,
         read=CommandConfig.from_json,
         launch=_run_command,
+        services=(),
+        readiness=Readiness.STARTED,
+        idle_timeout=_never,
     ),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from agent_bootstrap.container_options import ContainerOptions, ProxyPort
 from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.machine import AllocationState
 from master.allocations.task_environment import (
@@ -37,6 +38,7 @@ class LaunchSpecs:
                 work_dir=work_dir,
             ),
             **state.kind.launch(state.config),
+            **{name: str(port) for name, port in allocation.ports.items()},
             **own_variables(config, allocation),
         }
         return LaunchSpec(
@@ -48,8 +50,21 @@ class LaunchSpecs:
             work_dir=work_dir,
             files=self.cluster.startup_hook(allocation.pool),
             binds=tuple(own_mounts(config, work_dir)),
-            options=self.cluster.options(config, allocation),
+            options=self._options(state, allocation),
         )
+
+    def _options(self, state: TaskState, allocation: AllocationState) -> ContainerOptions:
+        """With the ports of its kind's services before those that its user asked for."""
+        options = self.cluster.options(state.config, allocation)
+        services = tuple(
+            ProxyPort(
+                port=allocation.ports[service.variable],
+                tcp=service.tcp,
+                unauthenticated=service.unauthenticated,
+            )
+            for service in state.kind.services
+        )
+        return options.model_copy(update={"ports": (*services, *options.ports)})
 
     def _work_dir(self, configured: str | None, owner_name: str) -> str:
         if configured is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -50,6 +50,8 @@ class LiveTask(Root[TaskState, datetime, Step]):
         )
         self._parts = parts
         self.owner_name = owner_name
+        self._active_at: datetime | None = None
+        """The last activity that this master saw."""
         self.subscribe(TaskMessages(parts.task_log, self).committed)
 
     @property
@@ -88,8 +90,15 @@ class LiveTask(Root[TaskState, datetime, Step]):
 
     async def keep_deadlines(self, now: datetime) -> None:
         due = machine.next_deadline(self.state)
-        if due is not None and due <= now:
-            await self.apply(machine.clock_ticked)
+        is_due = due is not None and due <= now
+        if is_due or machine.is_activity_due(self.state, self._active_at):
+            await self.apply(
+                lambda state, now: machine.clock_ticked(state, now, active_at=self._active_at)
+            )
+
+    def note_activity(self) -> None:
+        """Somebody uses it. Cheap enough for each request: written down now and then, by `keep_deadlines`."""
+        self._active_at = self._parts.clock.now()
 
     def allocation(self, allocation_id: str) -> AllocationState | None:
         allocation = self.state.allocation
@@ -119,6 +128,9 @@ class LiveTask(Root[TaskState, datetime, Step]):
 
     def launch_spec(self, state: AllocationState, token: str) -> LaunchSpec:
         return self._parts.specs.spec(self.state, self.owner_name, state, token)
+
+    def unique_ports(self) -> Mapping[str, int]:
+        return self.state.kind.unique_ports()
 
     def owner_id(self, allocation_id: str) -> int:
         return self.state.owner_id

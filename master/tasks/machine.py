@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from master.allocations import backoff
 from master.allocations import machine as allocation_machine
 from master.allocations.backoff import MAX_ABORTS, backoff_after
-from master.allocations.machine import AllocationState, Effects, Outcome, OutcomeKind
+from master.allocations.machine import (
+    AllocationPhase,
+    AllocationState,
+    Effects,
+    Outcome,
+    OutcomeKind,
+)
 from master.core.jobs import JobChange, SetPlace, SetPriority
 from master.core.reasons import Reason
+from master.tasks.kinds import Readiness
 from master.tasks.state import TaskPhase, TaskState
+from windlass.base.durations import format_duration
 from windlass.base.errors import InvalidArgument, InvalidState
 
 SUCCESS = "success"
 """The exit status that the published clients know."""
+ACTIVITY_WRITTEN_EVERY = timedelta(seconds=30)
+"""At most: after a restart of the master an idle task may end so much too early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +47,9 @@ def launch(state: TaskState, now: datetime) -> Step:
 def settle(state: TaskState, now: datetime) -> Step:
     """Make the allocation match the phase: for a restarted master."""
     allocation = state.open_allocation
-    if state.phase is TaskPhase.ACTIVE and allocation is None:
-        return _request_allocation(state, now)
-    return Step(state)
+    if allocation is not None:
+        return _allocation_stepped(state, now, (allocation, ()))
+    return _request_allocation(state, now) if state.phase is TaskPhase.ACTIVE else Step(state)
 
 
 def kill(state: TaskState, now: datetime, reason: str) -> Step:
@@ -63,15 +73,44 @@ def allocation_event(
     return _allocation_stepped(state, now, step(allocation))
 
 
-def clock_ticked(state: TaskState, now: datetime) -> Step:
-    """The pause after an allocation that could not be started may be over."""
+def clock_ticked(state: TaskState, now: datetime, *, active_at: datetime | None = None) -> Step:
+    """The pause after an allocation that could not be started may be over; an idle task may have to end.
+
+    `active_at`: its last activity, if any is known.
+    """
+    state = _with_activity(state, active_at)
     due = next_deadline(state)
-    return _request_allocation(state, now) if due is not None and now >= due else Step(state)
+    if due is None or now < due:
+        return Step(state)
+    if state.open_allocation is None:
+        return _request_allocation(state, now)
+    limit = format_duration(state.idle_timeout or timedelta(0))
+    return kill(state, now, f"idle for more than {limit}: service is inactive")
 
 
 def next_deadline(state: TaskState) -> datetime | None:
     """When `clock_ticked` has something to do, if ever."""
-    return state.not_before if state.phase is TaskPhase.ACTIVE else None
+    if state.phase is not TaskPhase.ACTIVE:
+        return None
+    if state.open_allocation is None:
+        return state.not_before
+    if state.idle_timeout is None or state.active_at is None:
+        return None
+    return state.active_at + state.idle_timeout
+
+
+def is_activity_due(state: TaskState, active_at: datetime | None) -> bool:
+    """Whether this activity is to be written down: a restart may not forget much of it."""
+    limit = state.idle_timeout
+    if active_at is None or limit is None or state.active_at is None:
+        return False
+    return active_at - state.active_at >= min(limit / 10, ACTIVITY_WRITTEN_EVERY)
+
+
+def _with_activity(state: TaskState, active_at: datetime | None) -> TaskState:
+    if active_at is None or state.active_at is None or active_at <= state.active_at:
+        return state
+    return replace(state, active_at=active_at)
 
 
 def backoff_reason(state: TaskState) -> Reason | None:
@@ -120,7 +159,7 @@ def _request_allocation(state: TaskState, now: datetime) -> Step:
         preemptible=False,
     )
     return Step(
-        replace(state, allocation=allocation, not_before=None),
+        replace(state, allocation=allocation, not_before=None, active_at=None),
         (allocation_machine.AskResources(allocation.id),),
     )
 
@@ -128,7 +167,12 @@ def _request_allocation(state: TaskState, now: datetime) -> Step:
 def _allocation_stepped(state: TaskState, now: datetime, step: allocation_machine.Step) -> Step:
     allocation, effects = step
     was_open = state.open_allocation is not None
+    runs = allocation.is_open and allocation.phase is AllocationPhase.RUNNING
+    if runs and state.kind.readiness is Readiness.STARTED:
+        allocation = allocation_machine.marked_ready(allocation)
     state = replace(state, allocation=allocation)
+    if runs and state.active_at is None:
+        state = replace(state, active_at=now)
     if was_open and allocation.outcome is not None:
         state = _allocation_ended(state, now, allocation, allocation.outcome)
     return Step(state, effects)

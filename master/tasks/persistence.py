@@ -71,6 +71,7 @@ def _columns(state: TaskState) -> dict[str, object]:
         "state": state.phase.value,
         "config": state.config.to_json(),
         "queue_position": None if state.position is None else str(state.position),
+        "active_at": state.active_at,
         "exit_status": state.exit_status,
         "ended_at": state.ended_at,
     }
@@ -91,6 +92,7 @@ def task_from_row(row: tables.Command, allocation: AllocationState | None) -> Ta
         context=row.context,
         position=None if position is None else Decimal(position),
         phase=TaskPhase(row.state),
+        active_at=row.active_at,
         exit_status=row.exit_status,
         ended_at=row.ended_at,
         allocation=allocation,

@@ -24,7 +24,7 @@ from master.store.blobs import BlobStore
 from master.store.contexts import ContextFile, store_context
 from master.store.store import Store
 from master.tasks import machine
-from master.tasks.command_queries import CommandQueries, CommandRow
+from master.tasks.interactive_queries import InteractiveQueries, InteractiveRow
 from master.tasks.kinds import KINDS, TaskConfig, TaskKind
 from master.tasks.launch_specs import LaunchSpecs
 from master.tasks.live import LiveParts, LiveTask
@@ -95,7 +95,7 @@ class InteractiveService:
         self._parts = LiveParts(
             store=store, clock=clock, allocations=allocations, specs=specs, task_log=task_log
         )
-        self._queries = CommandQueries(store)
+        self._queries = InteractiveQueries(store)
         self.roots: LiveRoots[LiveTask] = LiveRoots(allocations=allocations, clock=clock)
 
     async def check(self, new: NewTask) -> Checked:
@@ -179,7 +179,7 @@ class InteractiveService:
         """End it now, in the name of user `by`. One that is over stays as it is. Raises NotFound."""
         live = self.roots.get(task_id)
         if live is None:
-            await self._queries.command(task_id, EVERYTHING)
+            await self._queries.task(task_id, EVERYTHING)
             return
         await live.apply(partial(machine.kill, reason=f"asked for by {by}"))
 
@@ -188,10 +188,15 @@ class InteractiveService:
         change = SetPriority(priority)
         live = self.roots.get(task_id)
         if live is None:
-            row = await self._queries.command(task_id, EVERYTHING)
-            noun = KINDS[JobType(row.command.type)].noun
-            raise InvalidState(f"{noun} {task_id} is over ({row.command.exit_status})")
+            row = await self._queries.task(task_id, EVERYTHING)
+            noun = KINDS[JobType(row.task.type)].noun
+            raise InvalidState(f"{noun} {task_id} is over ({row.task.exit_status})")
         await live.change_job(change)
+
+    def note_activity(self, task_id: str) -> None:
+        """Somebody uses one of its services. Whom nobody knows, or who is over, needs nothing."""
+        if (live := self.roots.get(task_id)) is not None:
+            live.note_activity()
 
     def live(self, task_id: str) -> LiveTask | None:
         """The live root, None when the task is over or unknown."""
@@ -216,7 +221,7 @@ class InteractiveService:
             select(command, user.username, user.display_name)
             .join(user, user.id == command.owner_id)
             .where(not_over),
-            CommandRow,
+            InteractiveRow,
         )
         allocation_rows = await self._store.read(
             select(allocation_table)
@@ -224,7 +229,7 @@ class InteractiveService:
             .where(not_over)
         )
         allocations = newest_allocations(allocation_rows)
-        states = (task_from_row(row.command, allocations.get(row.command.id)) for row in rows)
+        states = (task_from_row(row.task, allocations.get(row.task.id)) for row in rows)
         return self.roots.restore(
             LiveTask(self._parts, state, row.username)
             for state, row in zip(states, rows, strict=True)

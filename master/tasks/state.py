@@ -8,7 +8,7 @@ It runs once. Only an allocation that ended before a process of the user's began
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
@@ -44,6 +44,8 @@ class TaskState:
     phase: TaskPhase = TaskPhase.ACTIVE
     not_before: datetime | None = None
     """After an allocation that could not be started: no new one before this. Not stored: a restart tries at once."""
+    active_at: datetime | None = None
+    """The last activity that is written down, or when it began to run; None before."""
     exit_status: str = ""
     """How it ended, for people; empty until then."""
     ended_at: datetime | None = None
@@ -55,6 +57,10 @@ class TaskState:
         return KINDS[self.type]
 
     @property
+    def idle_timeout(self) -> timedelta | None:
+        return self.kind.idle_timeout(self.config)
+
+    @property
     def name(self) -> str:
         """For people, in errors."""
         return f"{self.kind.noun} {self.id}"
@@ -63,6 +69,12 @@ class TaskState:
     def open_allocation(self) -> AllocationState | None:
         allocation = self.allocation
         return allocation if allocation is not None and allocation.is_open else None
+
+    @property
+    def is_ready(self) -> bool:
+        """It runs, and serves its users: `TaskKind.readiness`."""
+        allocation = self.open_allocation
+        return allocation is not None and allocation.ready
 
     @property
     def is_over(self) -> bool:

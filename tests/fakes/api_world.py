@@ -396,7 +396,7 @@ async def _start(
         blobs=plane.parts.blobs,
         auth=auth,
         experiments=plane.experiments,
-        commands=plane.commands,
+        tasks=plane.tasks,
         reports=plane.reports,
         allocations=allocations,
         jobs=plane.jobs(router),

@@ -194,7 +194,7 @@ class ScriptedCluster:
         self.allocations = self.plane.allocations
         self.allocations.connect(self.rm)
         self.experiments = self.plane.experiments
-        self.commands = self.plane.commands
+        self.commands = self.plane.tasks
         self.reports = self.plane.reports
         self.tasks: list[asyncio.Task[None]] = []
 

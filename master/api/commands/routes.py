@@ -30,12 +30,13 @@ from master.auth.permissions import Action
 from master.core.jobs import JobType
 from master.core.visibility import Visibility
 from master.store.contexts import ContextFile
-from master.tasks.command_queries import CommandFilter, CommandRow
+from master.tasks.interactive_queries import InteractiveFilter, InteractiveRow
 from master.tasks.service import NewTask
 from windlass.base.errors import NotFound
 
 router = APIRouter(prefix="/api/v1/commands", route_class=ApiRoute, tags=["commands"])
 
+KIND = JobType.COMMAND
 UNCATEGORIZED = 1
 SORTS = ("ID", "DESCRIPTION", "START_TIME", "WORKSPACE_ID")
 
@@ -70,9 +71,9 @@ async def launch(
         raise NotFound("template", body.template_name)
     workspace_id = body.workspace_id or UNCATEGORIZED
     await api.reads.workspaces.workspace(workspace_id, visible)
-    commands = api.services.commands
+    commands = api.services.tasks
     new = NewTask(
-        type=JobType.COMMAND,
+        type=KIND,
         config=body.config,
         owner_id=principal.user_id,
         owner_name=principal.name,
@@ -110,13 +111,13 @@ async def list_commands(
 ) -> Reply[CommandsReply]:
     if query.workspace_id:
         await api.reads.workspaces.workspace(query.workspace_id, visible)
-    where = CommandFilter(
+    where = InteractiveFilter(
         users=tuple(user.lower() for user in query.users),
         user_ids=tuple(query.user_ids),
         workspace_id=query.workspace_id,
     )
     page = query.page(sort=query.sort_by.lower() or "start_time")
-    found = await api.reads.commands.commands(where, page, visible)
+    found = await api.reads.interactive.tasks(KIND, where, page, visible)
     items = [_json(api, row) for row in found.rows]
     return reply({"commands": items, "pagination": pagination(found)})
 
@@ -124,8 +125,8 @@ async def list_commands(
 @router.get("/{command_id}")
 @permit(Action.VIEW_COMMANDS, VISIBLE)
 async def get(command_id: CommandId, visible: Visible, api: TheApi) -> Reply[GetCommandReply]:
-    row = await api.reads.commands.command(command_id, visible)
-    return reply({"command": _json(api, row), "config": finite(row.command.config)})
+    row = await api.reads.interactive.task(command_id, visible, type_=KIND)
+    return reply({"command": _json(api, row), "config": finite(row.task.config)})
 
 
 @router.post("/{command_id}/kill")
@@ -133,7 +134,7 @@ async def get(command_id: CommandId, visible: Visible, api: TheApi) -> Reply[Get
 async def kill(
     command_id: CommandId, principal: Caller, visible: Visible, api: TheApi
 ) -> Reply[CommandReply]:
-    await api.services.commands.kill(command_id, by=principal.name)
+    await api.services.tasks.kill(command_id, by=principal.name)
     return reply({"command": await _command_json(api, command_id, visible)})
 
 
@@ -146,17 +147,17 @@ class SetPriorityBody(Body):
 async def set_priority(
     command_id: CommandId, body: SetPriorityBody, visible: Visible, api: TheApi
 ) -> Reply[CommandReply]:
-    await api.services.commands.set_priority(command_id, body.priority)
+    await api.services.tasks.set_priority(command_id, body.priority)
     return reply({"command": await _command_json(api, command_id, visible)})
 
 
 async def _command_json(api: Api, command_id: str, visible: Visibility) -> Command:
     """One command. Raises NotFound."""
-    return _json(api, await api.reads.commands.command(command_id, visible))
+    return _json(api, await api.reads.interactive.task(command_id, visible, type_=KIND))
 
 
-def _json(api: Api, row: CommandRow) -> Command:
-    live = api.services.commands.live(row.command.id)
+def _json(api: Api, row: InteractiveRow) -> Command:
+    live = api.services.tasks.live(row.task.id)
     if live is None:
         return wire.command(row, None)
-    return wire.command(row, live.state, api.services.commands.waiting_reason(live.state))
+    return wire.command(row, live.state, api.services.tasks.waiting_reason(live.state))

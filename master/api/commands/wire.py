@@ -10,7 +10,7 @@ from master.api.commands.replies import Command
 from master.api.values import time
 from master.auth.principal import Principal
 from master.core.reasons import Reason
-from master.tasks.command_queries import CommandRow
+from master.tasks.interactive_queries import InteractiveRow
 from master.tasks.service import Checked
 from master.tasks.state import TaskPhase, TaskState
 
@@ -26,23 +26,23 @@ _STATES: Mapping[AllocationPhase, str] = {
 """What users see of an active command, by the phase of its newest allocation."""
 
 
-def command(row: CommandRow, live: TaskState | None, waiting: Reason | None = None) -> Command:
+def command(row: InteractiveRow, live: TaskState | None, waiting: Reason | None = None) -> Command:
     """`row` with its owner's names; `live`: its state in memory, which may be newer."""
     allocation = live.open_allocation if live is not None else None
     return {
-        "id": row.command.id,
-        "description": row.command.description,
-        "state": _state(TaskPhase(row.command.state) if live is None else live.phase, allocation),
-        "startTime": time(row.command.created_at),
-        "endTime": time(row.command.ended_at if live is None else live.ended_at),
+        "id": row.task.id,
+        "description": row.task.description,
+        "state": _state(TaskPhase(row.task.state) if live is None else live.phase, allocation),
+        "startTime": time(row.task.created_at),
+        "endTime": time(row.task.ended_at if live is None else live.ended_at),
         "container": _container(allocation),
         "username": row.username,
         "displayName": row.display_name,
-        "userId": row.command.owner_id,
-        "resourcePool": row.command.resource_pool,
-        "exitStatus": row.command.exit_status if live is None else live.exit_status,
-        "jobId": row.command.job_id,
-        "workspaceId": row.command.workspace_id,
+        "userId": row.task.owner_id,
+        "resourcePool": row.task.resource_pool,
+        "exitStatus": row.task.exit_status if live is None else live.exit_status,
+        "jobId": row.task.job_id,
+        "workspaceId": row.task.workspace_id,
         "waitingReason": waiting.text if waiting is not None else None,
     }
 

@@ -198,6 +198,6 @@ async def _trial_over(api: Api, trial_id: int) -> None:
 
 async def _command_over(api: Api, task_id: str) -> None:
     """Returns when the command is over; at once for a task of any other kind, which lives no more."""
-    live = api.services.commands.live(task_id)
+    live = api.services.tasks.live(task_id)
     if live is not None:
         await live.wait_until(lambda state: state.is_over)

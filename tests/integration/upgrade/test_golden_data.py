@@ -126,9 +126,7 @@ async def test_a_master_goes_on_where_the_old_one_was_killed(release: str, tmp_p
         assert waiting.open_allocation is not None
         assert waiting.open_allocation.phase == "PENDING"
         assert waiting.run_id == 2
-        commands = {
-            c.state.config.description: c.state for c in services.commands.roots.job_roots()
-        }
+        commands = {c.state.config.description: c.state for c in services.tasks.roots.job_roots()}
         assert set(commands) == {"long", "queued"}, "the short one was over"
         assert commands["long"].allocation is not None
         assert commands["long"].allocation.phase == "RUNNING"

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from master.allocations.machine import AllocationPhase, AllocationState
+from master.core.jobs import JobType
 from master.core.visibility import Visibility
-from master.tasks.command_queries import CommandQueries, CommandRow
+from master.tasks.interactive_queries import InteractiveQueries, InteractiveRow
 from master.tasks.live import LiveTask
 from tests.fakes.api_world import ApiWorld, file
 from windlass.launch.context_files import unpack
@@ -33,7 +34,7 @@ async def look(world: ApiWorld, command_id: str) -> Any:
 
 
 def live_of(world: ApiWorld, command_id: str) -> LiveTask:
-    live = world.services.commands.live(command_id)
+    live = world.services.tasks.live(command_id)
     assert live is not None
     return live
 
@@ -85,7 +86,7 @@ async def test_a_command_from_its_launch_to_its_end(world: ApiWorld) -> None:
     assert over["state"] == "STATE_TERMINATED"
     assert over["exitStatus"].startswith("task failed with exit code 3")
     assert over["endTime"] == "2026-01-01T00:00:00.000000Z"
-    await world.services.commands.roots.tick()
+    await world.services.tasks.roots.tick()
     assert await look(world, command["id"]) == over, "the same from the store alone"
 
 
@@ -269,17 +270,21 @@ async def test_a_command_that_ends_while_it_is_read_is_never_seen_to_wait_again(
     world: ApiWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id_ = await launch(world)
-    read = CommandQueries.command
+    read = InteractiveQueries.task
 
     async def read_late(
-        queries: CommandQueries, command_id: str, visible: Visibility
-    ) -> CommandRow:
-        row = await read(queries, command_id, visible)
-        await world.services.commands.kill(id_, by="eve")
-        await world.services.commands.roots.tick()
+        queries: InteractiveQueries,
+        command_id: str,
+        visible: Visibility,
+        *,
+        type_: JobType | None = None,
+    ) -> InteractiveRow:
+        row = await read(queries, command_id, visible, type_=type_)
+        await world.services.tasks.kill(id_, by="eve")
+        await world.services.tasks.roots.tick()
         return row
 
-    monkeypatch.setattr(CommandQueries, "command", read_late)
+    monkeypatch.setattr(InteractiveQueries, "task", read_late)
     seen = await look(world, id_)
     assert seen["state"] == "STATE_TERMINATED"
     assert seen["exitStatus"].startswith("killed before it started")

@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from master.api.services import Reads
+from master.core.jobs import JobType
 from master.core.visibility import EVERYTHING, Visibility
 from master.experiments.queries import ExperimentFilter
 from master.store.paging import Page
-from master.tasks.command_queries import CommandFilter
+from master.tasks.interactive_queries import InteractiveFilter
 from tests.fakes.api_world import ApiWorld
 from windlass.base.errors import NotFound
 
@@ -38,7 +39,7 @@ async def test_what_is_in_other_workspaces_is_not_found(world: ApiWorld) -> None
         lambda v: reads.tasks.context_of_task(allocation.task_id, v),
         lambda v: reads.workspaces.workspace(1, v),
         lambda v: reads.workspaces.project(1, v),
-        lambda v: reads.commands.command(command, v),
+        lambda v: reads.interactive.task(command, v),
     ]
     for read in single:
         await read(EVERYTHING)
@@ -56,7 +57,9 @@ async def test_lists_leave_out_what_is_in_other_workspaces(world: ApiWorld) -> N
     async def listed(visible: Visibility) -> list[int]:
         experiments = await reads.experiments.experiments(ExperimentFilter(), page, visible)
         trials = await reads.experiments.trials(experiment, (), page, visible)
-        commands = await reads.commands.commands(CommandFilter(), page, visible)
+        commands = await reads.interactive.tasks(
+            JobType.COMMAND, InteractiveFilter(), page, visible
+        )
         workspaces = await reads.workspaces.workspaces(visible)
         projects = await reads.workspaces.projects(0, visible)
         return [

@@ -24,7 +24,7 @@ from master.store import tables
 from master.store.contexts import ContextFile
 from master.store.paging import Page
 from master.store.tables import Command
-from master.tasks.command_queries import CommandFilter, CommandQueries
+from master.tasks.interactive_queries import InteractiveFilter, InteractiveQueries
 from master.tasks.kinds import KINDS, TaskKind
 from master.tasks.live import LiveTask
 from master.tasks.service import NewTask
@@ -129,7 +129,7 @@ async def rows(cluster: ScriptedCluster, *which: Any) -> int:
 
 
 async def stored(cluster: ScriptedCluster, command_id: str) -> Command:
-    return (await CommandQueries(cluster.store).command(command_id, EVERYTHING)).command
+    return (await InteractiveQueries(cluster.store).task(command_id, EVERYTHING)).task
 
 
 async def test_launching_asks_for_slots_once_all_of_it_is_written(
@@ -478,17 +478,21 @@ async def test_lists_show_commands_that_are_over_too(
         live = await start(cluster, description=name)
         await exit_with(cluster, live, 0)
         ids.append(live.state.id)
-    queries = CommandQueries(cluster.store)
+    queries = InteractiveQueries(cluster.store)
 
-    async def listed(where: CommandFilter | None = None, **page: Any) -> list[str]:
-        found = await queries.commands(where or CommandFilter(), Page(**page), EVERYTHING)
-        return [row.command.id for row in found.rows]
+    async def listed(where: InteractiveFilter | None = None, **page: Any) -> list[str]:
+        found = await queries.tasks(
+            JobType.COMMAND, where or InteractiveFilter(), Page(**page), EVERYTHING
+        )
+        return [row.task.id for row in found.rows]
 
     assert await listed(sort="start_time") == ids
     assert await listed(sort="start_time", descending=True) == ids[::-1]
     assert await listed(sort="description") == [ids[1], ids[2], ids[0]]
     assert await listed(sort="id", offset=1, limit=1) == sorted(ids)[1:2]
-    assert await listed(CommandFilter(users=("admin",)), sort="start_time") == ids
-    assert await listed(CommandFilter(users=("eve",))) == []
-    assert await listed(CommandFilter(users=("eve",), user_ids=(OWNER,)), sort="start_time") == ids
-    assert await listed(CommandFilter(workspace_id=2)) == []
+    assert await listed(InteractiveFilter(users=("admin",)), sort="start_time") == ids
+    assert await listed(InteractiveFilter(users=("eve",))) == []
+    assert (
+        await listed(InteractiveFilter(users=("eve",), user_ids=(OWNER,)), sort="start_time") == ids
+    )
+    assert await listed(InteractiveFilter(workspace_id=2)) == []

@@ -242,7 +242,8 @@ class AllocationService:
             return
         elif isinstance(effect, AskResources):
             await self.rm.request(owner.allocation_request(state))
-        elif isinstance(effect, StartContainers):
+        elif isinstance(effect, StartContainers) and effect in machine.pending_effects(state):
+            # A start that is tried again must not come after a kill.
             spec = owner.launch_spec(state, self._mint.token(allocation_id))
             await self.rm.start(allocation_id, spec)
         elif isinstance(effect, SignalPreemption):

@@ -93,11 +93,12 @@ class ExperimentService:
             created_at=self._clock.now(),
             phase=Phase.ACTIVE if new.activate else Phase.PAUSED,
         )
-        row = UnitOfWork()
-        row.insert(tables.Experiment, experiment_row(state, new, blob, listing))
 
         def begin(state: ExperimentState, env: Env) -> Step:
-            return replace(machine.begin(state, env), rows=tuple(row.operations))
+            step = machine.begin(state, env)
+            row = UnitOfWork()
+            row.insert(tables.Experiment, experiment_row(step.state, new, blob, listing))
+            return replace(step, rows=tuple(row.operations))
 
         live = LiveExperiment(
             self._parts, state, owner_name=new.owner_name, workspace_id=workspace_id

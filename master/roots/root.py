@@ -2,7 +2,8 @@
 
     messages that wait -> pure steps, one after another -> one commit -> new state, subscribers, answers -> effects
 
-A step that raises is left out alone. A commit that fails changes nothing and fails the whole batch.
+A step that raises is left out alone. A commit that the store refuses changes nothing and fails the whole batch; if it
+is the rows that cannot be written, each message is tried alone.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -25,6 +26,7 @@ from master.roots.mailbox import Mailbox, Message
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from rm_backends.base import JobOrder
+from windlass.base.errors import LeaseLost, StoreUnavailable
 
 log = structlog.get_logger(__name__)
 
@@ -70,6 +72,19 @@ class _Work(Generic[State, Env, Step]):
     """None: only what follows a commit is to be done again."""
     created: Callable[[], None] | None = None
     """Called when the root has been written down for the first time."""
+
+
+_Message: TypeAlias = Message[_Work[State, Env, Step], State]
+
+
+@dataclass(slots=True)
+class _Ran(Generic[State, Env, Step]):
+    """A batch whose steps were run, and are not committed."""
+
+    state: State
+    transitions: list[Transition[State, Step]] = field(default_factory=list)
+    done: list[tuple[_Message[State, Env, Step], State]] = field(default_factory=list)
+    failed: list[tuple[_Message[State, Env, Step], Exception]] = field(default_factory=list)
 
 
 class Root(AllocationOwner, JobRoot, Generic[State, Env, Step]):
@@ -183,36 +198,58 @@ class Root(AllocationOwner, JobRoot, Generic[State, Env, Step]):
         if self.has_unsynced_order:
             await self._order.tell(self.job_order())
 
-    async def _handle(self, batch: list[Message[_Work[State, Env, Step], State]]) -> None:
-        state: State = self.state
-        transitions: list[Transition[State, Step]] = []
-        done: list[tuple[Message[_Work[State, Env, Step], State], State]] = []
-        failed: list[tuple[Message[_Work[State, Env, Step], State], Exception]] = []
+    async def _handle(self, batch: list[_Message[State, Env, Step]]) -> None:
+        ran = await self._run(batch)
+        try:
+            if rows := self.rows(ran.transitions):
+                await self._store.commit(rows)
+        except (LeaseLost, StoreUnavailable):
+            raise
+        except Exception:
+            # What one message writes cannot be written: the others do not fail for it.
+            if len(batch) == 1:
+                raise
+            await self._handle_alone(batch)
+            return
+        self.state = ran.state
+        for message, why in ran.failed:
+            message.refuse(why)
+        await self._committed(ran.transitions, ran.done)
+
+    async def _handle_alone(self, batch: Sequence[_Message[State, Env, Step]]) -> None:
+        for message in batch:
+            try:
+                await self._handle([message])
+            except LeaseLost:
+                raise
+            except Exception as error:
+                if message.is_answered:
+                    log.exception("a message failed after its answer", root=self.id)
+                message.refuse(error)
+
+    async def _run(self, batch: Sequence[_Message[State, Env, Step]]) -> _Ran[State, Env, Step]:
+        """The steps, one after another; nothing is changed yet."""
+        ran: _Ran[State, Env, Step] = _Ran(self.state)
         for number, message in enumerate(batch, 1):
             if number % STEPS_AT_ONCE == 0:
                 await asyncio.sleep(0)
             work = message.content
             try:
-                step = work.step(state, self.env()) if work.step is not None else None
+                step = work.step(ran.state, self.env()) if work.step is not None else None
             except Exception as error:  # noqa: BLE001  (its caller gets it)
-                failed.append((message, error))
+                ran.failed.append((message, error))
                 continue
             if step is not None:
-                is_new = work.created is not None
-                transitions.append(Transition(None if is_new else state, step))
-                state = step.state
-            done.append((message, state))
-        if rows := self.rows(transitions):
-            await self._store.commit(rows)
-        self.state = state
-        for message, why in failed:
-            message.refuse(why)
-        await self._committed(transitions, done)
+                before = ran.state if work.created is None else None
+                ran.transitions.append(Transition(before, step))
+                ran.state = step.state
+            ran.done.append((message, ran.state))
+        return ran
 
     async def _committed(
         self,
         transitions: Sequence[Transition[State, Step]],
-        done: Sequence[tuple[Message[_Work[State, Env, Step], State], State]],
+        done: Sequence[tuple[_Message[State, Env, Step], State]],
     ) -> None:
         """Nothing awaits before the effects: new allocations and what subscribers keep are known with the state."""
         for message, _ in done:

@@ -102,7 +102,7 @@ def next_deadline(state: TaskState) -> datetime | None:
 def is_activity_due(state: TaskState, active_at: datetime | None) -> bool:
     """Whether this activity is to be written down: a restart may not forget much of it."""
     limit = state.idle_timeout
-    if active_at is None or limit is None or state.active_at is None:
+    if state.is_over or active_at is None or limit is None or state.active_at is None:
         return False
     return active_at - state.active_at >= min(limit / 10, ACTIVITY_WRITTEN_EVERY)
 

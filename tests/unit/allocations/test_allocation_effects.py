@@ -5,10 +5,40 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from master.allocations.machine import KillContainers
+import pytest
+
+from master.allocations.machine import KillContainers, StartContainers
 from master.allocations.service import EFFECTS_AT_ONCE
-from tests.fakes.scripted_cluster import ScriptedCluster
+from master.core.jobs import JobType
+from master.tasks.service import NewTask
+from rm_backends.base import Container, Granted
+from tests.fakes.scripted_cluster import OWNER, ScriptedCluster, ScriptedManager
 from windlass.base.clock import ManualClock
+from windlass.base.errors import BatchSystemError
+
+
+async def test_a_start_that_is_tried_again_does_not_overtake_the_kill(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = await ScriptedCluster.start(tmp_path, clock)
+
+    async def unreachable(*_: object) -> None:
+        raise BatchSystemError("not now")
+
+    new = NewTask(type=JobType.COMMAND, config={}, owner_id=OWNER, owner_name="admin")
+    try:
+        task_id = (await cluster.commands.launch(new)).id
+        allocation = f"{task_id}.1"
+        box = Container(container_id="c", agent_id="a", rank=0, slot_ids=(0,))
+        with monkeypatch.context() as patch:
+            patch.setattr(ScriptedManager, "start", unreachable)
+            await cluster.allocations.handle(Granted(allocation_id=allocation, containers=(box,)))
+        await cluster.commands.kill(task_id, by="eve")
+        cluster.rm.take()
+        await cluster.allocations.run_effects([StartContainers(allocation)])
+        assert cluster.rm.take() == []
+    finally:
+        await cluster.crash()
 
 
 async def test_thousands_of_effects_let_others_have_a_turn(

@@ -15,6 +15,8 @@ from sqlalchemy import func, select
 
 from master.allocations.machine import AllocationPhase
 from master.auth.principal import TaskIdentity
+from master.core.searcher.search import Search, SearchState
+from master.core.searcher.types import Event
 from master.experiments.metrics import Report
 from master.experiments.state import Phase
 from master.store import tables
@@ -88,6 +90,20 @@ async def test_a_full_disk_creates_nothing(cluster: ScriptedCluster) -> None:
     cluster.store.full = False
     await cluster.create(SINGLE)
     assert cluster.rm.take() == [("request", cluster.run.id)]
+
+
+async def test_a_search_that_fails_at_its_first_step_is_stored_as_failed(
+    cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(search: Search, state: SearchState, event: Event) -> Any:
+        raise InvalidArgument("no such searcher")
+
+    monkeypatch.setattr(Search, "on", fail)
+    live = await cluster.create(SINGLE)
+    assert live.state.phase is Phase.ERROR
+    (row,) = await cluster.store.read(select(tables.Experiment))
+    assert (row.state, row.error) == ("ERROR", "no such searcher")
+    assert row.ended_at == live.state.ended_at
 
 
 async def test_a_creator_that_goes_away_leaves_a_living_experiment(

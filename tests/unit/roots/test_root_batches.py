@@ -14,13 +14,14 @@ from sqlalchemy import select
 from master.experiments.live import LiveExperiment
 from master.experiments.metrics import Report
 from master.experiments.state import ExperimentState, Phase, TrialState
-from master.experiments.step_builder import Step
+from master.experiments.step_builder import Env, Step
 from master.roots.root import Transition
 from master.store import tables
+from master.store.unit_of_work import UnitOfWork
 from rm_backends.base import ContainerPhase
 from tests.fakes.scripted_cluster import ScriptedCluster
 from windlass.base.clock import ManualClock
-from windlass.base.errors import InvalidArgument, InvalidState, StoreUnavailable
+from windlass.base.errors import Conflict, InvalidArgument, InvalidState, StoreUnavailable
 
 SEARCH = """
 name: search
@@ -132,6 +133,21 @@ async def test_a_commit_that_fails_changes_nothing_and_fails_the_batch(
     assert cluster.rm.take() == []
     cluster.store.full = False
     assert await together(*(report(cluster, t, 10) for t in trials)) == [None] * len(trials)
+
+
+async def test_a_step_whose_rows_cannot_be_written_fails_alone(cluster: ScriptedCluster) -> None:
+    live, (first, second, *_) = await running_search(cluster)
+
+    def unwritable(state: ExperimentState, env: Env) -> Step:
+        rows = UnitOfWork()
+        rows.update(tables.Trial, {"id": -1}, {"runner_state": "x"}, expect=1)
+        return Step(state, rows=tuple(rows.operations))
+
+    answers = await together(
+        report(cluster, first, 10), live.apply(unwritable), report(cluster, second, 10)
+    )
+    assert [type(answer) for answer in answers] == [type(None), Conflict, type(None)]
+    assert await stored(cluster) == [(first.id, 10), (second.id, 10)]
 
 
 async def test_a_report_between_the_reading_and_the_step_of_a_roll_back_counts(

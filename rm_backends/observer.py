@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from master.core.actor import Actor
 from master.core.scheduler.types import SchedulerSettings
 from rm_backends.views import AgentView, JobInPool, PoolView, QueueEntry, SlotView
 
@@ -40,20 +41,22 @@ class Observer(Protocol):
 class AgentOperator(Protocol):
     """Takes agents and slots out of service and back into it. All raise NotFound."""
 
-    async def enable_agent(self, agent_id: str) -> AgentView: ...
+    async def enable_agent(self, agent_id: str, *, by: Actor) -> AgentView: ...
 
-    async def disable_agent(self, agent_id: str, *, drain: bool) -> AgentView:
+    async def disable_agent(self, agent_id: str, *, drain: bool, by: Actor) -> AgentView:
         """With `drain` what runs on it may finish, else it is stopped. It gets no new work either way."""
         ...
 
-    async def enable_slot(self, agent_id: str, slot_id: int) -> SlotView:
+    async def enable_slot(self, agent_id: str, slot_id: int, *, by: Actor) -> SlotView:
         """It gets work again if its agent is enabled."""
         ...
 
-    async def disable_slot(self, agent_id: str, slot_id: int, *, drain: bool) -> SlotView:
+    async def disable_slot(
+        self, agent_id: str, slot_id: int, *, drain: bool, by: Actor
+    ) -> SlotView:
         """With `drain` what holds it may finish, else it is stopped. It gets no new work either way."""
         ...
 
-    async def forget_agent(self, agent_id: str) -> None:
+    async def forget_agent(self, agent_id: str, *, by: Actor) -> None:
         """It will not come back. Raises Conflict while it is connected."""
         ...

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
+from master.core.actor import Actor
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.types import SchedulerSettings
 from rm_backends.base import (
@@ -162,20 +163,22 @@ class Router:
 
     # AgentOperator
 
-    async def enable_agent(self, agent_id: str) -> AgentView:
-        return await self._operator_of(agent_id).enable_agent(agent_id)
+    async def enable_agent(self, agent_id: str, *, by: Actor) -> AgentView:
+        return await self._operator_of(agent_id).enable_agent(agent_id, by=by)
 
-    async def disable_agent(self, agent_id: str, *, drain: bool) -> AgentView:
-        return await self._operator_of(agent_id).disable_agent(agent_id, drain=drain)
+    async def disable_agent(self, agent_id: str, *, drain: bool, by: Actor) -> AgentView:
+        return await self._operator_of(agent_id).disable_agent(agent_id, drain=drain, by=by)
 
-    async def enable_slot(self, agent_id: str, slot_id: int) -> SlotView:
-        return await self._operator_of(agent_id).enable_slot(agent_id, slot_id)
+    async def enable_slot(self, agent_id: str, slot_id: int, *, by: Actor) -> SlotView:
+        return await self._operator_of(agent_id).enable_slot(agent_id, slot_id, by=by)
 
-    async def disable_slot(self, agent_id: str, slot_id: int, *, drain: bool) -> SlotView:
-        return await self._operator_of(agent_id).disable_slot(agent_id, slot_id, drain=drain)
+    async def disable_slot(
+        self, agent_id: str, slot_id: int, *, drain: bool, by: Actor
+    ) -> SlotView:
+        return await self._operator_of(agent_id).disable_slot(agent_id, slot_id, drain=drain, by=by)
 
-    async def forget_agent(self, agent_id: str) -> None:
-        await self._operator_of(agent_id).forget_agent(agent_id)
+    async def forget_agent(self, agent_id: str, *, by: Actor) -> None:
+        await self._operator_of(agent_id).forget_agent(agent_id, by=by)
 
     def _operator_of(self, agent_id: str) -> AgentOperator:
         """Raises NotFound, and InvalidState for an agent that others operate."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from master.core.actor import Actor
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Principal:
-    user_id: int
-    name: str
+class Principal(Actor):
+    """An actor with what the rules ask."""
+
     admin: bool
     allocation_id: str | None = None
-    """Set when the caller is a task: it acts for the user who owns it."""
-    task_id: str | None = None
+    """Set when the caller is a task."""
     experiment_id: int | None = None
     """Of which the task is a trial; None for a user, and for any other task."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import structlog
 from sqlmodel import select
 
 from master.auth.passwords import Passwords
@@ -23,6 +24,7 @@ from master.auth.users import (
     normalise_username,
     user_from_row,
 )
+from master.core.actor import Actor
 from master.store import tables
 from master.store.mailbox import Mailbox
 from master.store.store import Store
@@ -36,6 +38,8 @@ from windlass.base.errors import (
     Unauthenticated,
 )
 from windlass.base.ids import Ids, token_hash
+
+log = structlog.get_logger(__name__)
 
 SESSION_LENGTH = timedelta(days=7)
 _INVALID = "invalid credentials"
@@ -183,12 +187,13 @@ class AuthService:
         active: bool = True,
         remote: bool = False,
         display_name: str = "",
+        by: Actor,
     ) -> User:
         """Raises InvalidArgument (odd name, remote with a password) or Conflict (it exists)."""
         name = normalise_username(username)
         if remote and password:
             raise InvalidArgument("password: a remote user logs in elsewhere and must not have one")
-        return await self._insert_user(
+        user = await self._insert_user(
             name,
             admin=admin,
             active=active,
@@ -197,22 +202,26 @@ class AuthService:
             password=password,
             is_hashed=is_hashed,
         )
+        log.info("user created", user=user.username, by=str(by))
+        return user
 
-    async def change_password(self, user_id: int, password: str, *, is_hashed: bool) -> User:
+    async def change_password(
+        self, user_id: int, password: str, *, is_hashed: bool, by: Actor
+    ) -> User:
         """Ends all sessions of the user."""
         self.user(user_id)
         hashed = await self._passwords.hash(password, is_hashed=is_hashed)
-        return await self._change(user_id, end_sessions=True, password_hash=hashed)
+        return await self._change(user_id, by, end_sessions=True, password_hash=hashed)
 
-    async def set_active(self, user_id: int, active: bool) -> User:
+    async def set_active(self, user_id: int, active: bool, *, by: Actor) -> User:
         """An inactive user cannot log in, and its sessions end."""
-        return await self._change(user_id, end_sessions=not active, active=active)
+        return await self._change(user_id, by, end_sessions=not active, active=active)
 
-    async def set_admin(self, user_id: int, admin: bool) -> User:
-        return await self._change(user_id, end_sessions=False, admin=admin)
+    async def set_admin(self, user_id: int, admin: bool, *, by: Actor) -> User:
+        return await self._change(user_id, by, end_sessions=False, admin=admin)
 
-    async def set_display_name(self, user_id: int, display_name: str) -> User:
-        return await self._change(user_id, end_sessions=False, display_name=display_name)
+    async def set_display_name(self, user_id: int, display_name: str, *, by: Actor) -> User:
+        return await self._change(user_id, by, end_sessions=False, display_name=display_name)
 
     # Inside the mailbox
 
@@ -275,7 +284,9 @@ class AuthService:
 
         return await self._mailbox.run(insert)
 
-    async def _change(self, user_id: int, *, end_sessions: bool, **changes: Any) -> User:
+    async def _change(self, user_id: int, by: Actor, *, end_sessions: bool, **changes: Any) -> User:
+        changed = sorted(changes)
+
         async def change() -> User:
             changes["modified_at"] = self._clock.now()
             user = replace(self.user(user_id), **changes)
@@ -289,7 +300,9 @@ class AuthService:
                 self._sessions = {h: s for h, s in self._sessions.items() if s.user_id != user_id}
             return user
 
-        return await self._mailbox.run(change)
+        user = await self._mailbox.run(change)
+        log.info("user changed", user=user.username, changed=changed, by=str(by))
+        return user
 
     def _by_name(self, name: str) -> User | None:
         return next((user for user in self._users.values() if user.username == name), None)

@@ -14,8 +14,6 @@ class NewExperiment:
     """A request to create an experiment, parsed from the wire but not yet checked."""
 
     config: str
-    owner_id: int
-    owner_name: str
     files: tuple[ContextFile, ...] = ()
     blob_of: int | None = None
     """Without files of its own it gets those of this experiment."""

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import structlog
 
+from master.core.actor import Actor
 from master.experiments.state import ExperimentState, Phase
 from master.experiments.step_builder import Step, TrialChange
 from master.roots.root import Transition
 
 log = structlog.get_logger(__name__)
 
+_ASKED = {
+    Phase.ACTIVE: "experiment activated",
+    Phase.PAUSED: "experiment paused",
+    Phase.STOPPING_CANCELED: "experiment canceled",
+    Phase.STOPPING_KILLED: "experiment killed",
+}
+"""What users ask for."""
+
 
 def log_committed(transition: Transition[ExperimentState, Step]) -> None:
     """A subscriber of an experiment."""
     before, step = transition.before, transition.step
-    state = step.state
+    state, by = step.state, _name(transition.by)
     if before is None:
         log.info(
             "experiment created",
@@ -22,17 +31,38 @@ def log_committed(transition: Transition[ExperimentState, Step]) -> None:
             name=state.name,
             owner=state.owner_id,
             pool=state.settings.pool,
+            **by,
         )
+    elif by and state.phase in _ASKED and state.phase is not before.phase:
+        log.info(_ASKED[state.phase], experiment=state.id, **by)
     for change in step.trials:
         if _has_failed(change):
             log.warning(
                 "trial failed", trial=change.after.id, experiment=state.id, error=change.after.error
             )
+        elif by and _is_killed_alone(change, state):
+            log.info("trial killed", trial=change.after.id, experiment=state.id, **by)
     if state.phase.is_terminal and (before is None or not before.phase.is_terminal):
         tell = log.warning if state.phase is Phase.ERROR else log.info
-        tell("experiment ended", experiment=state.id, state=state.phase.value, error=state.error)
+        tell(
+            "experiment ended",
+            experiment=state.id,
+            state=state.phase.value,
+            error=state.error,
+            **by,
+        )
 
 
 def _has_failed(change: TrialChange) -> bool:
     failed_before = change.before is not None and change.before.phase is Phase.ERROR
     return change.after.phase is Phase.ERROR and not failed_before
+
+
+def _is_killed_alone(change: TrialChange, state: ExperimentState) -> bool:
+    """By somebody who killed this trial, not its experiment."""
+    killed_before = change.before is not None and change.before.phase is not Phase.ACTIVE
+    return change.after.phase is Phase.STOPPING_KILLED and not killed_before
+
+
+def _name(by: Actor | None) -> dict[str, str]:
+    return {} if by is None else {"by": str(by)}

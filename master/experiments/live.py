@@ -12,6 +12,7 @@ from master.allocations.ports import AllocationStep
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLog
 from master.allocations.unique_ports import TRIAL_PORTS
+from master.core.actor import Actor
 from master.core.expconf import ExperimentConfig
 from master.core.jobs import JobChange, JobType
 from master.core.searcher.search import Search
@@ -208,14 +209,14 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
     def waiting_allocations(self) -> Sequence[str]:
         return [a.id for a in self.trials.waiting_allocations(self.state.trials)]
 
-    async def change_job(self, change: JobChange) -> None:
+    async def change_job(self, change: JobChange, *, by: Actor) -> None:
         def pure(state: ExperimentState, env: Env) -> Step:
             step = resources.change(state, env, change)
             if step.state.settings.pool != state.settings.pool:
                 self._parts.admission.check_pool(step.state.settings)
             return step
 
-        await self.apply(pure)
+        await self.apply(pure, by=by)
 
 
 def search_of(config: ExperimentConfig) -> Search:

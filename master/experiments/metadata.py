@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import structlog
 from sqlalchemy import select
 
+from master.core.actor import Actor
 from master.core.expconf import ExperimentConfig
 from master.experiments.service import ExperimentService
 from master.experiments.state import ExperimentState, Phase
@@ -20,6 +22,8 @@ from master.store.mailbox import Mailbox
 from master.store.store import Store
 from master.store.unit_of_work import Operation, UnitOfWork
 from windlass.base.errors import InvalidArgument, InvalidState, NotFound
+
+log = structlog.get_logger(__name__)
 
 _IN_CONFIG = ("name", "description", "labels")
 """Also keys of the experiment's configuration, which shows the newest."""
@@ -46,7 +50,7 @@ class ExperimentMetadata:
         self._experiments = experiments
         self._mailbox = Mailbox("experiment metadata")
 
-    async def patch(self, experiment_id: int, patch: MetadataPatch) -> None:
+    async def patch(self, experiment_id: int, patch: MetadataPatch, *, by: Actor) -> None:
         """Raises InvalidArgument for a blank name."""
         if patch.name is not None and not patch.name.strip():
             raise InvalidArgument("name: must not be blank")
@@ -57,19 +61,19 @@ class ExperimentMetadata:
         }
         if patch.labels is not None:
             values["labels"] = list(dict.fromkeys(patch.labels))
-        await self._change(experiment_id, lambda row: values)
+        await self._change(experiment_id, lambda row: values, by)
 
-    async def add_label(self, experiment_id: int, label: str) -> list[str]:
+    async def add_label(self, experiment_id: int, label: str, *, by: Actor) -> list[str]:
         """All labels there are now."""
-        return await self._relabel(experiment_id, lambda labels: [*labels, label])
+        return await self._relabel(experiment_id, lambda labels: [*labels, label], by)
 
-    async def remove_label(self, experiment_id: int, label: str) -> list[str]:
+    async def remove_label(self, experiment_id: int, label: str, *, by: Actor) -> list[str]:
         """All labels there are now."""
         return await self._relabel(
-            experiment_id, lambda labels: [known for known in labels if known != label]
+            experiment_id, lambda labels: [known for known in labels if known != label], by
         )
 
-    async def set_archived(self, experiment_id: int, archived: bool) -> None:
+    async def set_archived(self, experiment_id: int, archived: bool, *, by: Actor) -> None:
         """Raises InvalidState if it runs, or is archived (or not) already."""
 
         def change(row: tables.Experiment) -> Mapping[str, object]:
@@ -79,10 +83,10 @@ class ExperimentMetadata:
                 raise InvalidState(f"Experiment is {'already' if archived else 'not'} archived.")
             return {"archived": archived}
 
-        await self._change(experiment_id, change)
+        await self._change(experiment_id, change, by)
 
     async def _relabel(
-        self, experiment_id: int, edit: Callable[[Sequence[str]], Sequence[str]]
+        self, experiment_id: int, edit: Callable[[Sequence[str]], Sequence[str]], by: Actor
     ) -> list[str]:
         labels: list[str] = []
 
@@ -90,13 +94,13 @@ class ExperimentMetadata:
             labels[:] = dict.fromkeys(edit(row.labels))
             return {"labels": list(labels)}
 
-        await self._change(experiment_id, change)
+        await self._change(experiment_id, change, by)
         return labels
 
-    async def _change(self, experiment_id: int, change: Change) -> None:
-        await self._mailbox.run(lambda: self._apply(experiment_id, change))
+    async def _change(self, experiment_id: int, change: Change, by: Actor) -> None:
+        await self._mailbox.run(lambda: self._apply(experiment_id, change, by))
 
-    async def _apply(self, experiment_id: int, change: Change) -> None:
+    async def _apply(self, experiment_id: int, change: Change, by: Actor) -> None:
         experiment = tables.Experiment
         row = await self._store.read_one(select(experiment).where(experiment.id == experiment_id))
         if row is None:
@@ -104,16 +108,20 @@ class ExperimentMetadata:
         values = dict(change(row))
         if not values:
             return
+        changed = sorted(values)
         uow = UnitOfWork()
         edits = {key: value for key, value in values.items() if key in _IN_CONFIG}
         live = self._experiments.live(experiment_id)
         if live is not None:
             uow.update(experiment, {"id": experiment_id}, values, expect=1)
-            await live.apply(partial(_edited, edits=edits, rows=tuple(uow.operations)))
+            await live.apply(partial(_edited, edits=edits, rows=tuple(uow.operations)), by=by)
         else:
             values["config"] = {**row.config, **edits}
             uow.update(experiment, {"id": experiment_id}, values, expect=1)
             await self._store.commit(uow)
+        log.info(
+            "experiment metadata changed", experiment=experiment_id, changed=changed, by=str(by)
+        )
 
 
 def _edited(

@@ -10,8 +10,10 @@ from functools import partial
 from typing import Any
 
 import orjson
+import structlog
 from sqlalchemy import select
 
+from master.core.actor import Actor
 from master.core.searcher.types import ExitReason
 from master.experiments import machine
 from master.experiments.live import LiveExperiment
@@ -31,6 +33,8 @@ from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from windlass.base.clock import Clock
 from windlass.base.errors import Conflict, InvalidArgument, NotFound
+
+log = structlog.get_logger(__name__)
 
 INVALID_HP_REASONS: Mapping[str, ExitReason] = {
     "EXITED_REASON_INVALID_HP": ExitReason.INVALID_HP,
@@ -183,7 +187,9 @@ class ReportService:
         uow.upsert(tables.Checkpoint, _checkpoint_row(report, report.steps, task, 0, now))
         await self._store.commit(uow)
 
-    async def patch_checkpoints(self, remaining: Mapping[str, Mapping[str, int]]) -> None:
+    async def patch_checkpoints(
+        self, remaining: Mapping[str, Mapping[str, int]], *, by: Actor
+    ) -> None:
         """uuid -> files that remain: none means deleted, fewer means partially deleted. All or nothing."""
         checkpoint = tables.Checkpoint
         rows = await self._store.read(
@@ -202,16 +208,21 @@ class ReportService:
             values = {"resources": dict(files), "state": state, "size": sum(files.values())}
             uow.update(checkpoint, {"uuid": uuid}, values)
         await self._store.commit(uow)
+        for uuid in remaining:
+            log.info("checkpoint changed", checkpoint=uuid, by=str(by))
 
     async def run_metadata(self, trial_id: int) -> Any:
         row = await self._require_trial_row(trial_id)
         return row.run_metadata
 
-    async def set_run_metadata(self, trial_id: int, metadata: Mapping[str, object]) -> None:
+    async def set_run_metadata(
+        self, trial_id: int, metadata: Mapping[str, object], *, by: Actor
+    ) -> None:
         await self._require_trial_row(trial_id)
         uow = UnitOfWork()
         uow.update(tables.Trial, {"id": trial_id}, {"run_metadata": dict(metadata)})
         await self._store.commit(uow)
+        log.info("run metadata set", trial=trial_id, by=str(by))
 
     def _require_live(self, trial_id: int) -> tuple[LiveExperiment, str]:
         """Its experiment, and its request id there."""

@@ -13,6 +13,7 @@ from sqlalchemy import select
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLog
+from master.core.actor import Actor
 from master.core.reasons import Reason
 from master.experiments import machine, waiting
 from master.experiments.admission import Admission, Checked
@@ -72,8 +73,11 @@ class ExperimentService:
         """Parse, complete and test an experiment config against this cluster. Creates nothing."""
         return self._admission.check(text)
 
-    async def create(self, new: NewExperiment) -> Created:
-        """Check, store the context, then write experiment, first trials and their requests in one commit."""
+    async def create(self, new: NewExperiment, *, by: Actor) -> Created:
+        """Check, store the context, then write experiment, first trials and their requests in one commit.
+
+        It belongs to `by`.
+        """
         checked = await asyncio.to_thread(self.check, new.config)
         blob, listing = await self._context(new)
         project = tables.Project
@@ -85,7 +89,7 @@ class ExperimentService:
         state = ExperimentState(
             id=self._store.next_id(tables.Experiment),
             job_id=self._ids.uuid(),
-            owner_id=new.owner_id,
+            owner_id=by.user_id,
             name=checked.config.name,
             config=checked.config,
             settings=checked.settings,
@@ -100,10 +104,8 @@ class ExperimentService:
             row.insert(tables.Experiment, experiment_row(step.state, new, blob, listing))
             return replace(step, rows=tuple(row.operations))
 
-        live = LiveExperiment(
-            self._parts, state, owner_name=new.owner_name, workspace_id=workspace_id
-        )
-        await live.create(begin, lambda: self.roots.register(live))
+        live = LiveExperiment(self._parts, state, owner_name=by.name, workspace_id=workspace_id)
+        await live.create(begin, lambda: self.roots.register(live), by=by)
         return Created(
             experiment_id=state.id,
             config=checked.config,
@@ -119,33 +121,34 @@ class ExperimentService:
         row = await self._experiment(new.blob_of)
         return row.model_definition, row.model_files
 
-    async def activate(self, experiment_id: int) -> None:
-        await self._apply(experiment_id, machine.activate)
+    async def activate(self, experiment_id: int, *, by: Actor) -> None:
+        await self._apply(experiment_id, machine.activate, by)
 
-    async def pause(self, experiment_id: int) -> None:
-        await self._apply(experiment_id, machine.pause)
+    async def pause(self, experiment_id: int, *, by: Actor) -> None:
+        await self._apply(experiment_id, machine.pause, by)
 
-    async def cancel(self, experiment_id: int) -> None:
-        await self._apply(experiment_id, machine.cancel, over_is_fine=True)
+    async def cancel(self, experiment_id: int, *, by: Actor) -> None:
+        await self._apply(experiment_id, machine.cancel, by, over_is_fine=True)
 
-    async def kill(self, experiment_id: int) -> None:
-        await self._apply(experiment_id, machine.kill, over_is_fine=True)
+    async def kill(self, experiment_id: int, *, by: Actor) -> None:
+        await self._apply(experiment_id, machine.kill, by, over_is_fine=True)
 
-    async def kill_trial(self, trial_id: int) -> None:
+    async def kill_trial(self, trial_id: int, *, by: Actor) -> None:
         live = self.roots.of_trial(trial_id)
         if live is None:
             trial = tables.Trial
             if await self._store.read_one(select(trial.id).where(trial.id == trial_id)) is None:
                 raise NotFound("trial", trial_id)
             return
-        await live.apply(partial(machine.kill_trial, request_id=live.trials.request_id(trial_id)))
+        request_id = live.trials.request_id(trial_id)
+        await live.apply(partial(machine.kill_trial, request_id=request_id), by=by)
 
     async def _apply(
-        self, experiment_id: int, step: PureStep, *, over_is_fine: bool = False
+        self, experiment_id: int, step: PureStep, by: Actor, *, over_is_fine: bool = False
     ) -> None:
         live = self.roots.get(experiment_id)
         if live is not None:
-            await live.apply(step)
+            await live.apply(step, by=by)
             return
         row = await self._experiment(experiment_id)
         if not over_is_fine:

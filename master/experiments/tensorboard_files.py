@@ -6,17 +6,23 @@ import asyncio
 import shutil
 from pathlib import Path
 
+import structlog
+
+from master.core.actor import Actor
 from windlass.base.errors import InvalidState
 from windlass.base.json_types import JsonMapping
 
+log = structlog.get_logger(__name__)
+
 
 async def delete_tensorboard_files(
-    storage: JsonMapping, *, cluster_id: str, experiment_id: int
+    storage: JsonMapping, *, cluster_id: str, experiment_id: int, by: Actor
 ) -> None:
     """Files that are gone already are fine. Raises InvalidState if this machine cannot reach the storage."""
     base = _base(storage)
     relative = Path(cluster_id, "tensorboard", "experiment", str(experiment_id))
     await asyncio.to_thread(_delete, base, relative, experiment_id)
+    log.info("tensorboard files deleted", experiment=experiment_id, by=str(by))
 
 
 def _base(storage: JsonMapping) -> Path:

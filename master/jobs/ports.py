@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from master.allocations.machine import AllocationState
+from master.core.actor import Actor
 from master.core.jobs import JobChange, JobType
 from master.core.scheduler.types import SchedulerSettings
 from rm_backends.base import JobOrder, ResourceManager
@@ -42,7 +43,7 @@ class JobRoot(Protocol):
         """Ids of its allocations that have no slots yet, oldest first."""
         ...
 
-    async def change_job(self, change: JobChange) -> None:
+    async def change_job(self, change: JobChange, *, by: Actor) -> None:
         """Commit the change, then tell the resource managers.
 
         Raises InvalidArgument for what this kind of job cannot do, InvalidState when it is over, NotFound for an

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+import structlog
+
 from master.auth.permissions import Action, Target, allowed, refusal
 from master.auth.principal import Principal
+from master.core.actor import Actor
 from master.core.jobs import JobChange
 from master.core.reasons import Reason, ReasonKind
 from master.core.visibility import Visibility
@@ -31,6 +34,8 @@ from windlass.base.errors import (
     PermissionDenied,
     WindlassError,
 )
+
+log = structlog.get_logger(__name__)
 
 MAX_EXPLAINED = 10
 """Waiting allocations of one job that are explained: each forecast may take a while in a large pool."""
@@ -142,18 +147,19 @@ class JobService:
 
     # What can be changed
 
-    async def update(self, job_id: str, change: JobChange) -> None:
+    async def update(self, job_id: str, change: JobChange, *, by: Actor) -> None:
         """Raises NotFound, and what `JobRoot.change_job` raises."""
-        await self._mailbox.run(lambda: self._root(job_id).change_job(change))
+        await self._mailbox.run(lambda: self._root(job_id).change_job(change, by=by))
+        log.info("job changed", job=job_id, change=str(change), by=str(by))
 
     async def move(
-        self, job_id: str, *, ahead_of: str | None = None, behind_of: str | None = None
+        self, job_id: str, *, ahead_of: str | None = None, behind_of: str | None = None, by: Actor
     ) -> None:
         """Next to another job of the same pool, with its priority; nothing happens if it is there.
 
         Raises NotFound, InvalidArgument where the scheduler knows no places, Conflict where there is no room.
         """
-        await self._do(JobUpdate(job_id=job_id, ahead_of=ahead_of, behind_of=behind_of))
+        await self._do(JobUpdate(job_id=job_id, ahead_of=ahead_of, behind_of=behind_of), by)
 
     async def update_all(self, updates: Sequence[JobUpdate], *, by: Principal) -> None:
         """Each that `by` may do is tried, in order; those that can be done are done.
@@ -183,16 +189,16 @@ class JobService:
         )
         if not allowed(by, Action.UPDATE_JOB, target):
             raise PermissionDenied(refusal(by, Action.UPDATE_JOB, target, facts.owner_name))
-        await self._do(update)
+        await self._do(update, by)
 
-    async def _do(self, update: JobUpdate) -> None:
+    async def _do(self, update: JobUpdate, by: Actor) -> None:
         action = update.action()
         if isinstance(action, Move):
-            await self._mailbox.run(lambda: self._move(update.job_id, action))
+            await self._mailbox.run(lambda: self._move(update.job_id, action, by))
         else:
-            await self.update(update.job_id, action)
+            await self.update(update.job_id, action, by=by)
 
-    async def _move(self, job_id: str, move: Move) -> None:
+    async def _move(self, job_id: str, move: Move, by: Actor) -> None:
         root = self._root(job_id)
         pool, anchor_pool = root.job_facts().pool, self._root(move.anchor_id).job_facts().pool
         if pool != anchor_pool:
@@ -214,7 +220,10 @@ class JobService:
         jobs = [facts.order.as_job() for facts in self._all_facts() if facts.pool == pool]
         place = place_beside(jobs, settings, job_id, move.anchor_id, move.side)
         if place is not None:
-            await root.change_job(place)
+            await root.change_job(place, by=by)
+            log.info(
+                "job moved", job=job_id, side=move.side.value, anchor=move.anchor_id, by=str(by)
+            )
 
     async def _explain_waiting(
         self, id_: str, facts: JobFacts, queued: QueuedJob | None, entry: QueueEntry | None

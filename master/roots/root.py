@@ -21,6 +21,7 @@ from master.allocations.machine import AllocationState, Effects
 from master.allocations.order_sync import OrderSync
 from master.allocations.ports import AllocationOwner
 from master.allocations.service import AllocationService
+from master.core.actor import Actor
 from master.jobs.ports import JobRoot
 from master.roots.mailbox import Mailbox, Message
 from master.store.store import Store
@@ -60,6 +61,8 @@ class Transition(Generic[State, Step]):
 
     before: State | None
     step: Step
+    by: Actor | None = None
+    """None: no user asked for it, but a report, the scheduler or the clock brought it about."""
 
 
 AllocationChange: TypeAlias = tuple[AllocationState | None, AllocationState]
@@ -72,6 +75,7 @@ class _Work(Generic[State, Env, Step]):
     """None: only what follows a commit is to be done again."""
     created: Callable[[], None] | None = None
     """Called when the root has been written down for the first time."""
+    by: Actor | None = None
 
 
 _Message: TypeAlias = Message[_Work[State, Env, Step], State]
@@ -165,17 +169,17 @@ class Root(AllocationOwner, JobRoot, Generic[State, Env, Step]):
         self._subscribers.append(subscriber)
 
     async def create(
-        self, first: Callable[[State, Env], Step], created: Callable[[], None]
+        self, first: Callable[[State, Env], Step], created: Callable[[], None], *, by: Actor
     ) -> None:
         """Write down a new root as its first step leaves it; `created` is called once that is committed.
 
         In the mailbox, like all that follows: a caller that goes away leaves either nothing or a living root.
         """
-        await self._mailbox.ask(_Work(first, created))
+        await self._mailbox.ask(_Work(first, created, by))
 
-    async def apply(self, step: Callable[[State, Env], Step]) -> State:
+    async def apply(self, step: Callable[[State, Env], Step], *, by: Actor | None = None) -> State:
         """Run a pure step, commit it; the state as the step left it."""
-        return await self._mailbox.ask(_Work(step))
+        return await self._mailbox.ask(_Work(step, by=by))
 
     async def wait_until(self, reached: Callable[[State], bool]) -> State:
         """Block until the state satisfies `reached`."""
@@ -241,7 +245,7 @@ class Root(AllocationOwner, JobRoot, Generic[State, Env, Step]):
                 continue
             if step is not None:
                 before = ran.state if work.created is None else None
-                ran.transitions.append(Transition(before, step))
+                ran.transitions.append(Transition(before, step, work.by))
                 ran.state = step.state
             ran.done.append((message, ran.state))
         return ran

@@ -11,6 +11,7 @@ from master.allocations.machine import AllocationState
 from master.allocations.ports import AllocationStep
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLog
+from master.core.actor import Actor
 from master.core.jobs import JobChange
 from master.jobs.ports import JobFacts
 from master.roots.root import AllocationChange, Root, Transition
@@ -161,8 +162,8 @@ class LiveTask(Root[TaskState, datetime, Step]):
         allocation = self.state.open_allocation
         return () if allocation is None or allocation.has_slots else (allocation.id,)
 
-    async def change_job(self, change: JobChange) -> None:
-        await self.apply(lambda state, now: Step(machine.change_job(state, change)))
+    async def change_job(self, change: JobChange, *, by: Actor) -> None:
+        await self.apply(lambda state, now: Step(machine.change_job(state, change)), by=by)
 
 
 def job_order(state: TaskState) -> JobOrder:

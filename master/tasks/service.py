@@ -14,6 +14,7 @@ from master.allocations.persistence import newest_allocations
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLog
+from master.core.actor import Actor
 from master.core.expconf.normalise import normalise
 from master.core.jobs import JobType, SetPriority
 from master.core.reasons import Reason
@@ -52,8 +53,6 @@ class NewTask:
 
     type: JobType
     config: JsonMapping
-    owner_id: int
-    owner_name: str
     files: tuple[ContextFile, ...] = ()
     workspace_id: int = 1
 
@@ -133,8 +132,8 @@ class InteractiveService:
             return (SLOTS_EXCEEDED,)
         return ()
 
-    async def launch(self, new: NewTask) -> Checked:
-        """Check, store the files, then write task and request in one commit."""
+    async def launch(self, new: NewTask, *, by: Actor) -> Checked:
+        """Check, store the files, then write task and request in one commit. It belongs to `by`."""
         checked = await self.check(new)
         context = await store_context(
             self._blobs, new.files, what=f"{KINDS[new.type].noun} context"
@@ -143,15 +142,16 @@ class InteractiveService:
             type=new.type,
             id=checked.id,
             job_id=self._ids.uuid(),
-            owner_id=new.owner_id,
+            owner_id=by.user_id,
             workspace_id=new.workspace_id,
             config=checked.config,
             pool=checked.pool,
             created_at=self._clock.now(),
             context=context,
         )
-        live = LiveTask(self._parts, state, new.owner_name)
-        await live.create(machine.launch, lambda: self.roots.register(live))
+        live = LiveTask(self._parts, state, by.name)
+        await live.create(machine.launch, lambda: self.roots.register(live), by=by)
+        log.info("task launched", task=checked.id, type=new.type.value, by=str(by))
         return checked
 
     def _pool_of(self, kind: TaskKind, raw: object) -> str:
@@ -175,15 +175,16 @@ class InteractiveService:
             preemptible=False,
         )
 
-    async def kill(self, task_id: str, *, by: str) -> None:
-        """End it now, in the name of user `by`. One that is over stays as it is. Raises NotFound."""
+    async def kill(self, task_id: str, *, by: Actor) -> None:
+        """End it now. One that is over stays as it is. Raises NotFound."""
         live = self.roots.get(task_id)
         if live is None:
             await self._queries.task(task_id, EVERYTHING)
             return
-        await live.apply(partial(machine.kill, reason=f"asked for by {by}"))
+        await live.apply(partial(machine.kill, reason=f"asked for by {by}"), by=by)
+        log.info("task killed", task=task_id, by=str(by))
 
-    async def set_priority(self, task_id: str, priority: int) -> None:
+    async def set_priority(self, task_id: str, priority: int, *, by: Actor) -> None:
         """Raises NotFound, InvalidArgument for a priority that is none, InvalidState when it is over."""
         change = SetPriority(priority)
         live = self.roots.get(task_id)
@@ -191,7 +192,7 @@ class InteractiveService:
             row = await self._queries.task(task_id, EVERYTHING)
             noun = KINDS[JobType(row.task.type)].noun
             raise InvalidState(f"{noun} {task_id} is over ({row.task.exit_status})")
-        await live.change_job(change)
+        await live.change_job(change, by=by)
 
     def note_activity(self, task_id: str) -> None:
         """Somebody uses one of its services. Whom nobody knows, or who is over, needs nothing."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from agent_bootstrap.protocol import Channel, Leaving, Welcome
+from master.core.actor import Actor
 from master.core.reasons import Reason
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.types import PoolAvailability, PoolCapacity, PoolDemand
@@ -34,6 +36,8 @@ from windlass.base.clock import Clock
 from windlass.base.errors import InvalidArgument, NotFound, Unsatisfiable
 from windlass.base.ids import Ids
 from windlass.base.loop import Loop
+
+log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 1.0
 """How exactly reconnect windows are kept."""
@@ -246,14 +250,16 @@ class AgentsBackend:
         """What waits and what holds slots, in the order of jobs; of one job, or of all."""
         return queue_view(self._pool(pool), job_id)
 
-    async def enable_agent(self, agent_id: str) -> AgentView:
+    async def enable_agent(self, agent_id: str, *, by: Actor) -> AgentView:
         """Raises NotFound, as the next two."""
         await self._registry.set_service(agent_id, enabled=True, draining=False)
+        log.info("agent %s enabled by %s", agent_id, by)
         return self.agent(agent_id)
 
-    async def disable_agent(self, agent_id: str, *, drain: bool) -> AgentView:
+    async def disable_agent(self, agent_id: str, *, drain: bool, by: Actor) -> AgentView:
         """With `drain` what runs on it may finish, else it is stopped. It gets no new work either way."""
         await self._registry.set_service(agent_id, enabled=False, draining=drain)
+        log.info("agent %s disabled by %s (drain: %s)", agent_id, by, drain)
         return self.agent(agent_id)
 
     def slot(self, agent_id: str, slot_id: int) -> SlotView:
@@ -263,20 +269,25 @@ class AgentsBackend:
                 return slot
         raise NotFound(f"agent '{agent_id}': slot", slot_id)
 
-    async def enable_slot(self, agent_id: str, slot_id: int) -> SlotView:
+    async def enable_slot(self, agent_id: str, slot_id: int, *, by: Actor) -> SlotView:
         """It gets work again if its agent is enabled."""
         await self._registry.set_slot_service(agent_id, slot_id, None)
+        log.info("slot %d of agent %s enabled by %s", slot_id, agent_id, by)
         return self.slot(agent_id, slot_id)
 
-    async def disable_slot(self, agent_id: str, slot_id: int, *, drain: bool) -> SlotView:
+    async def disable_slot(
+        self, agent_id: str, slot_id: int, *, drain: bool, by: Actor
+    ) -> SlotView:
         """With `drain` what holds it may finish, else it is stopped. It gets no new work either way."""
         how = SlotService.DRAINING if drain else SlotService.DISABLED
         await self._registry.set_slot_service(agent_id, slot_id, how)
+        log.info("slot %d of agent %s disabled by %s (drain: %s)", slot_id, agent_id, by, drain)
         return self.slot(agent_id, slot_id)
 
-    async def forget_agent(self, agent_id: str) -> None:
+    async def forget_agent(self, agent_id: str, *, by: Actor) -> None:
         """It will not come back. Raises NotFound, and Conflict while it is connected."""
         await self._registry.forget(agent_id)
+        log.info("agent %s forgotten by %s", agent_id, by)
 
     def _pool(self, name: str) -> Pool:
         try:

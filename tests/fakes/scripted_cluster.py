@@ -36,6 +36,7 @@ from rm_backends.base import (
     RestoreRecord,
     Withdrawn,
 )
+from tests.fakes.actors import ADMIN
 from windlass.base.clock import Clock, ManualClock
 from windlass.base.errors import BatchSystemError, StoreUnavailable, Unsatisfiable
 from windlass.base.ids import Ids
@@ -251,8 +252,8 @@ class ScriptedCluster:
     # --- what tests look at ----------------------------------------------------------------------------------------
 
     async def create(self, config: str) -> LiveExperiment:
-        new = NewExperiment(config=config, owner_id=OWNER, owner_name="admin")
-        created = await self.experiments.create(new)
+        new = NewExperiment(config=config)
+        created = await self.experiments.create(new, by=ADMIN)
         live = self.experiments.live(created.experiment_id)
         assert live is not None
         return live

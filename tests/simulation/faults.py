@@ -18,6 +18,7 @@ from master.core.jobs import (
     SetPriority,
     SetWeight,
 )
+from tests.fakes.actors import ADMIN
 from tests.simulation.world import ELASTIC, LIST_GRACE_S, OFFERS, RACK
 from windlass.base.errors import Conflict, InvalidArgument, InvalidState, NotFound
 
@@ -140,9 +141,11 @@ async def _pause(world: World, fault: Fault) -> None:
     """A user pauses a search and activates it again, if it is not over by then."""
     experiment_id = 1 + round(fault.draw)
     with suppress(InvalidState):
-        await world.eventually(lambda services: services.experiments.pause(experiment_id))
+        await world.eventually(lambda services: services.experiments.pause(experiment_id, by=ADMIN))
         await asyncio.sleep(fault.lasts_s)
-        await world.eventually(lambda services: services.experiments.activate(experiment_id))
+        await world.eventually(
+            lambda services: services.experiments.activate(experiment_id, by=ADMIN)
+        )
 
 
 async def _change(world: World, fault: Fault, change: JobChange) -> None:
@@ -152,7 +155,7 @@ async def _change(world: World, fault: Fault, change: JobChange) -> None:
     async def carry_out(services: Services) -> None:
         live = services.experiments.live(experiment_id)
         if live is not None:
-            await live.change_job(change)
+            await live.change_job(change, by=ADMIN)
 
     with suppress(InvalidState, InvalidArgument):
         await world.eventually(carry_out)
@@ -189,9 +192,11 @@ async def _drain_agent(world: World, fault: Fault) -> None:
     if name is None:
         return
     with suppress(NotFound, Conflict):
-        await world.eventually(lambda s: s.operator.disable_agent(name, drain=fault.draw < 0.7))
+        await world.eventually(
+            lambda s: s.operator.disable_agent(name, drain=fault.draw < 0.7, by=ADMIN)
+        )
         await asyncio.sleep(fault.lasts_s)
-        await world.eventually(lambda s: s.operator.enable_agent(name))
+        await world.eventually(lambda s: s.operator.enable_agent(name, by=ADMIN))
 
 
 async def _drain_slot(world: World, fault: Fault) -> None:
@@ -199,9 +204,11 @@ async def _drain_slot(world: World, fault: Fault) -> None:
     if name is None:
         return
     with suppress(NotFound, Conflict):
-        await world.eventually(lambda s: s.operator.disable_slot(name, 0, drain=fault.draw < 0.7))
+        await world.eventually(
+            lambda s: s.operator.disable_slot(name, 0, drain=fault.draw < 0.7, by=ADMIN)
+        )
         await asyncio.sleep(fault.lasts_s)
-        await world.eventually(lambda s: s.operator.enable_slot(name, 0))
+        await world.eventually(lambda s: s.operator.enable_slot(name, 0, by=ADMIN))
 
 
 async def _stock_out(world: World, fault: Fault) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from master.experiments.service import ExperimentService
+from tests.fakes.actors import DETERMINED
 from tests.fakes.virtual_time import run
 from tests.simulation.faults import STRIKES_UNTIL_S, Fault, draw_faults
 from tests.simulation.process import processes
@@ -132,7 +133,7 @@ async def _doom(world: World, experiment_id: int, rng: random.Random) -> None:
     end = rng.choice((ExperimentService.kill, ExperimentService.cancel))
     await asyncio.sleep(rng.uniform(1.0, STRIKES_UNTIL_S))
     world.note(f"user: {end.__name__}")
-    await world.eventually(lambda services: end(services.experiments, experiment_id))
+    await world.eventually(lambda services: end(services.experiments, experiment_id, by=DETERMINED))
 
 
 def simulate(seed: int, folder: Path, *, faults: Sequence[Fault] | None = None) -> Outcome:

@@ -23,6 +23,7 @@ from master.experiments.creation import NewExperiment
 from provisioner.providers.simulated import SimulatedInstance, SimulatedProvider
 from provisioner.types import Offer, OfferKey
 from rm_backends.ports import JoinGrant, JoinKind
+from tests.fakes.actors import DETERMINED
 from tests.fakes.fake_agent import FakeAgent
 from tests.fakes.memory_channel import MemoryChannel, memory_channel
 from tests.fakes.virtual_time import LoopClock
@@ -188,8 +189,10 @@ class World:
                 await asyncio.sleep(0.1)
 
     async def submit(self, config: str) -> int:
-        new = NewExperiment(config=config, owner_id=2, owner_name="determined")
-        created = await self.eventually(lambda services: services.experiments.create(new))
+        new = NewExperiment(config=config)
+        created = await self.eventually(
+            lambda services: services.experiments.create(new, by=DETERMINED)
+        )
         return created.experiment_id
 
     async def end(self) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import AfterValidator
 
+from master.api.access import Caller
 from master.api.agents.replies import AgentReply, AgentsReply, SlotReply, SlotsReply
 from master.api.agents.wire import agent as agent_json
 from master.api.agents.wire import container_states
@@ -62,8 +63,8 @@ async def get(agent_id: str, api: TheApi) -> Reply[AgentReply]:
 
 @router.post("/{agent_id}/enable")
 @permit(Action.UPDATE_AGENTS, CLUSTER)
-async def enable(agent_id: str, api: TheApi) -> Reply[AgentReply]:
-    return _one(api, await api.services.operator.enable_agent(agent_id))
+async def enable(agent_id: str, principal: Caller, api: TheApi) -> Reply[AgentReply]:
+    return _one(api, await api.services.operator.enable_agent(agent_id, by=principal))
 
 
 class Disable(Body):
@@ -72,8 +73,12 @@ class Disable(Body):
 
 @router.post("/{agent_id}/disable")
 @permit(Action.UPDATE_AGENTS, CLUSTER)
-async def disable(agent_id: str, body: Disable, api: TheApi) -> Reply[AgentReply]:
-    return _one(api, await api.services.operator.disable_agent(agent_id, drain=body.drain))
+async def disable(
+    agent_id: str, body: Disable, principal: Caller, api: TheApi
+) -> Reply[AgentReply]:
+    return _one(
+        api, await api.services.operator.disable_agent(agent_id, drain=body.drain, by=principal)
+    )
 
 
 @router.get("/{agent_id}/slots")
@@ -92,16 +97,22 @@ async def get_slot(agent_id: str, slot_id: str, api: TheApi) -> Reply[SlotReply]
 
 @router.post("/{agent_id}/slots/{slot_id}/enable")
 @permit(Action.UPDATE_AGENTS, CLUSTER)
-async def enable_slot(agent_id: str, slot_id: str, api: TheApi) -> Reply[SlotReply]:
+async def enable_slot(
+    agent_id: str, slot_id: str, principal: Caller, api: TheApi
+) -> Reply[SlotReply]:
     slot = _slot(api, agent_id, slot_id)
-    return _one_slot(api, await api.services.operator.enable_slot(agent_id, slot.id))
+    return _one_slot(api, await api.services.operator.enable_slot(agent_id, slot.id, by=principal))
 
 
 @router.post("/{agent_id}/slots/{slot_id}/disable")
 @permit(Action.UPDATE_AGENTS, CLUSTER)
-async def disable_slot(agent_id: str, slot_id: str, body: Disable, api: TheApi) -> Reply[SlotReply]:
+async def disable_slot(
+    agent_id: str, slot_id: str, body: Disable, principal: Caller, api: TheApi
+) -> Reply[SlotReply]:
     slot = _slot(api, agent_id, slot_id)
-    view = await api.services.operator.disable_slot(agent_id, slot.id, drain=body.drain)
+    view = await api.services.operator.disable_slot(
+        agent_id, slot.id, drain=body.drain, by=principal
+    )
     return _one_slot(api, view)
 
 

@@ -107,7 +107,7 @@ async def patch(body: Patch, principal: Caller, api: TheApi) -> Reply[Empty]:
     changes = {c.uuid: c.resources.resources for c in body.checkpoints if c.resources is not None}
     for target in await api.owners.checkpoints(list(changes)):
         require(api, principal, Action.REPORT, target)
-    await api.services.reports.patch_checkpoints(changes)
+    await api.services.reports.patch_checkpoints(changes, by=principal)
     return reply()
 
 

@@ -75,8 +75,6 @@ async def launch(
     new = NewTask(
         type=KIND,
         config=body.config,
-        owner_id=principal.user_id,
-        owner_name=principal.name,
         files=files,
         workspace_id=workspace_id,
     )
@@ -84,7 +82,7 @@ async def launch(
         checked = await commands.check(new)
         command = wire.preview(checked, principal, workspace_id)
     else:
-        checked = await commands.launch(new)
+        checked = await commands.launch(new, by=principal)
         command = await _command_json(api, checked.id, visible)
     return reply(
         {
@@ -134,7 +132,7 @@ async def get(command_id: CommandId, visible: Visible, api: TheApi) -> Reply[Get
 async def kill(
     command_id: CommandId, principal: Caller, visible: Visible, api: TheApi
 ) -> Reply[CommandReply]:
-    await api.services.tasks.kill(command_id, by=principal.name)
+    await api.services.tasks.kill(command_id, by=principal)
     return reply({"command": await _command_json(api, command_id, visible)})
 
 
@@ -145,9 +143,9 @@ class SetPriorityBody(Body):
 @router.post("/{command_id}/set_priority")
 @permit(Action.UPDATE_COMMAND, command("command_id"))
 async def set_priority(
-    command_id: CommandId, body: SetPriorityBody, visible: Visible, api: TheApi
+    command_id: CommandId, body: SetPriorityBody, visible: Visible, principal: Caller, api: TheApi
 ) -> Reply[CommandReply]:
-    await api.services.tasks.set_priority(command_id, body.priority)
+    await api.services.tasks.set_priority(command_id, body.priority, by=principal)
     return reply({"command": await _command_json(api, command_id, visible)})
 
 

@@ -45,57 +45,59 @@ async def patch(
     patched = MetadataPatch(
         name=body.name, description=body.description, notes=body.notes, labels=body.labels
     )
-    await api.metadata.patch(experiment_id, patched)
+    await api.metadata.patch(experiment_id, patched, by=principal)
     for change in changes:
-        await api.services.jobs.update(job_id, change)
+        await api.services.jobs.update(job_id, change, by=principal)
     return reply({"experiment": await experiment_json(api, experiment_id, visible)})
 
 
 @router.post("/api/v1/experiments/{id}/activate")
 @permit(Action.UPDATE_EXPERIMENT, experiment("id"))
-async def activate(id: RowId, api: TheApi) -> Reply[Empty]:
-    await api.services.experiments.activate(id)
+async def activate(id: RowId, principal: Caller, api: TheApi) -> Reply[Empty]:
+    await api.services.experiments.activate(id, by=principal)
     return reply()
 
 
 @router.post("/api/v1/experiments/{id}/pause")
 @permit(Action.UPDATE_EXPERIMENT, experiment("id"))
-async def pause(id: RowId, api: TheApi) -> Reply[Empty]:
-    await api.services.experiments.pause(id)
+async def pause(id: RowId, principal: Caller, api: TheApi) -> Reply[Empty]:
+    await api.services.experiments.pause(id, by=principal)
     return reply()
 
 
 @router.post("/api/v1/experiments/{id}/cancel")
 @permit(Action.END_EXPERIMENT, experiment("id"))
-async def cancel(id: RowId, api: TheApi) -> Reply[Empty]:
-    await api.services.experiments.cancel(id)
+async def cancel(id: RowId, principal: Caller, api: TheApi) -> Reply[Empty]:
+    await api.services.experiments.cancel(id, by=principal)
     return reply()
 
 
 @router.post("/api/v1/experiments/{id}/kill")
 @permit(Action.END_EXPERIMENT, experiment("id"))
-async def kill(id: RowId, api: TheApi) -> Reply[Empty]:
-    await api.services.experiments.kill(id)
+async def kill(id: RowId, principal: Caller, api: TheApi) -> Reply[Empty]:
+    await api.services.experiments.kill(id, by=principal)
     return reply()
 
 
 @router.post("/api/v1/experiments/{id}/archive")
 @permit(Action.UPDATE_METADATA, experiment("id"))
-async def archive(id: RowId, api: TheApi) -> Reply[Empty]:
-    await api.metadata.set_archived(id, True)
+async def archive(id: RowId, principal: Caller, api: TheApi) -> Reply[Empty]:
+    await api.metadata.set_archived(id, True, by=principal)
     return reply()
 
 
 @router.post("/api/v1/experiments/{id}/unarchive")
 @permit(Action.UPDATE_METADATA, experiment("id"))
-async def unarchive(id: RowId, api: TheApi) -> Reply[Empty]:
-    await api.metadata.set_archived(id, False)
+async def unarchive(id: RowId, principal: Caller, api: TheApi) -> Reply[Empty]:
+    await api.metadata.set_archived(id, False, by=principal)
     return reply()
 
 
 @router.delete("/api/v1/experiments/{experiment_id}/tensorboard-files")
 @permit(Action.DELETE_EXPERIMENT, experiment("experiment_id"))
-async def delete_tensorboard(experiment_id: RowId, visible: Visible, api: TheApi) -> Reply[Empty]:
+async def delete_tensorboard(
+    experiment_id: RowId, visible: Visible, principal: Caller, api: TheApi
+) -> Reply[Empty]:
     row = (await api.reads.experiments.experiment(experiment_id, visible)).experiment
     if not Phase(row.state).is_terminal:
         raise InvalidState("Experiment is not in terminal state.")
@@ -103,6 +105,7 @@ async def delete_tensorboard(experiment_id: RowId, visible: Visible, api: TheApi
         row.config["checkpoint_storage"],
         cluster_id=api.services.info.cluster_id,
         experiment_id=experiment_id,
+        by=principal,
     )
     return reply()
 
@@ -112,9 +115,10 @@ async def delete_tensorboard(experiment_id: RowId, visible: Visible, api: TheApi
 async def add_label(
     experiment_id: RowId,
     label: Label,
+    principal: Caller,
     api: TheApi,
 ) -> Reply[LabelsReply]:
-    return reply({"labels": await api.metadata.add_label(experiment_id, label)})
+    return reply({"labels": await api.metadata.add_label(experiment_id, label, by=principal)})
 
 
 @router.delete("/api/v1/experiments/{experiment_id}/labels/{label}")
@@ -122,9 +126,10 @@ async def add_label(
 async def remove_label(
     experiment_id: RowId,
     label: Label,
+    principal: Caller,
     api: TheApi,
 ) -> Reply[LabelsReply]:
-    return reply({"labels": await api.metadata.remove_label(experiment_id, label)})
+    return reply({"labels": await api.metadata.remove_label(experiment_id, label, by=principal)})
 
 
 def _job_of(api: Api, experiment_id: int) -> str:

@@ -33,7 +33,7 @@ MAX_EXPERIMENTS = 10_000
 ANY_PROJECT = -1
 ProjectId = Annotated[int, Path(ge=ANY_PROJECT, le=MAX_ID)]
 """-1 and 0: any."""
-Act = Callable[[Api, int], Awaitable[None]]
+Act = Callable[[Api, int, Principal], Awaitable[None]]
 
 
 class Filters(Body):
@@ -82,12 +82,27 @@ class ActionResults(TypedDict):
 
 
 ACTS: dict[str, tuple[Action, Act]] = {
-    "activate": (Action.UPDATE_EXPERIMENT, lambda api, id_: api.services.experiments.activate(id_)),
-    "pause": (Action.UPDATE_EXPERIMENT, lambda api, id_: api.services.experiments.pause(id_)),
-    "cancel": (Action.END_EXPERIMENT, lambda api, id_: api.services.experiments.cancel(id_)),
-    "kill": (Action.END_EXPERIMENT, lambda api, id_: api.services.experiments.kill(id_)),
-    "archive": (Action.UPDATE_METADATA, lambda api, id_: api.metadata.set_archived(id_, True)),
-    "unarchive": (Action.UPDATE_METADATA, lambda api, id_: api.metadata.set_archived(id_, False)),
+    "activate": (
+        Action.UPDATE_EXPERIMENT,
+        lambda api, id_, by: api.services.experiments.activate(id_, by=by),
+    ),
+    "pause": (
+        Action.UPDATE_EXPERIMENT,
+        lambda api, id_, by: api.services.experiments.pause(id_, by=by),
+    ),
+    "cancel": (
+        Action.END_EXPERIMENT,
+        lambda api, id_, by: api.services.experiments.cancel(id_, by=by),
+    ),
+    "kill": (Action.END_EXPERIMENT, lambda api, id_, by: api.services.experiments.kill(id_, by=by)),
+    "archive": (
+        Action.UPDATE_METADATA,
+        lambda api, id_, by: api.metadata.set_archived(id_, True, by=by),
+    ),
+    "unarchive": (
+        Action.UPDATE_METADATA,
+        lambda api, id_, by: api.metadata.set_archived(id_, False, by=by),
+    ),
 }
 
 
@@ -130,7 +145,7 @@ async def _tried(api: Api, by: Principal, action: Action, act: Act, experiment_i
     """Why it could not be done; empty if it was."""
     try:
         require(api, by, action, await experiment_target(api, experiment_id))
-        await act(api, experiment_id)
+        await act(api, experiment_id, by)
     except LeaseLost:
         raise
     except WindlassError as error:

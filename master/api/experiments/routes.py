@@ -81,13 +81,12 @@ async def create(
     created = await experiments.create(
         NewExperiment(
             config=body.config,
-            owner_id=principal.user_id,
-            owner_name=principal.name,
             files=files,
             blob_of=parent,
             parent_id=parent,
             activate=body.activate,
-        )
+        ),
+        by=principal,
     )
     experiment = await experiment_json(api, created.experiment_id, visible)
     return _created(experiment, finite(created.config.to_json()), created)

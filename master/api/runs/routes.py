@@ -56,9 +56,11 @@ class RunMetadata(Body):
 
 @router.post("/api/v1/runs/{run_id}/metadata")
 @permit(Action.REPORT, trial("run_id"))
-async def set_metadata(run_id: RowId, body: RunMetadata, api: TheApi) -> Reply[RunMetadataReply]:
+async def set_metadata(
+    run_id: RowId, body: RunMetadata, principal: Caller, api: TheApi
+) -> Reply[RunMetadataReply]:
     check_metadata(body.metadata)
-    await api.services.reports.set_run_metadata(run_id, body.metadata)
+    await api.services.reports.set_run_metadata(run_id, body.metadata, by=principal)
     return reply({"metadata": finite(body.metadata)})
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import AfterValidator
 
-from master.api.access import Visible
+from master.api.access import Caller, Visible
 from master.api.checkpoints.wire import checkpoint_workload
 from master.api.paging import pagination
 from master.api.permits import VISIBLE, permit, trial
@@ -41,8 +41,8 @@ async def get(trial_id: RowId, visible: Visible, api: TheApi) -> Reply[TrialRepl
 
 @router.post("/api/v1/trials/{id}/kill")
 @permit(Action.END_EXPERIMENT, trial("id"))
-async def kill(id: RowId, api: TheApi) -> Reply[Empty]:
-    await api.services.experiments.kill_trial(id)
+async def kill(id: RowId, principal: Caller, api: TheApi) -> Reply[Empty]:
+    await api.services.experiments.kill_trial(id, by=principal)
     return reply()
 
 

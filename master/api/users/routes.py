@@ -20,6 +20,7 @@ from master.api.services import Api, TheApi
 from master.api.users.replies import UserReply, UsersReply
 from master.api.users.wire import user as user_json
 from master.auth.permissions import Action
+from master.auth.principal import Principal
 from master.auth.users import User as UserRecord
 from master.store.paging import cut
 from windlass.base.errors import InvalidArgument
@@ -82,7 +83,7 @@ class PostUser(Body):
 
 @router.post("/api/v1/users")
 @permit(Action.ADMINISTRATE_USERS, CLUSTER)
-async def create(body: PostUser, api: TheApi) -> Reply[UserReply]:
+async def create(body: PostUser, principal: Caller, api: TheApi) -> Reply[UserReply]:
     fields = body.user
     user = await api.services.auth.create_user(
         fields.username,
@@ -92,6 +93,7 @@ async def create(body: PostUser, api: TheApi) -> Reply[UserReply]:
         active=fields.active,
         remote=fields.remote,
         display_name=fields.display_name,
+        by=principal,
     )
     return reply({"user": user_json(user)})
 
@@ -133,18 +135,18 @@ async def patch(
         raise Unimplemented("username, remote and agentUserGroup of a user cannot be changed yet")
     if principal.user_id == user_id and (body.active is False or body.admin is False):
         raise InvalidArgument("admins cannot deactivate or demote themselves: ask another admin")
-    return reply({"user": user_json(await _patched(api, user_id, body))})
+    return reply({"user": user_json(await _patched(api, user_id, body, principal))})
 
 
-async def _patched(api: Api, user_id: int, body: PatchUser) -> UserRecord:
+async def _patched(api: Api, user_id: int, body: PatchUser, by: Principal) -> UserRecord:
     auth = api.services.auth
     user = auth.user(user_id)
     if body.display_name is not None:
-        user = await auth.set_display_name(user_id, body.display_name)
+        user = await auth.set_display_name(user_id, body.display_name, by=by)
     if body.admin is not None:
-        user = await auth.set_admin(user_id, body.admin)
+        user = await auth.set_admin(user_id, body.admin, by=by)
     if body.active is not None:
-        user = await auth.set_active(user_id, body.active)
+        user = await auth.set_active(user_id, body.active, by=by)
     if body.password is not None:
-        user = await auth.change_password(user_id, body.password, is_hashed=body.is_hashed)
+        user = await auth.change_password(user_id, body.password, is_hashed=body.is_hashed, by=by)
     return user

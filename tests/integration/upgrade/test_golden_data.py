@@ -31,6 +31,7 @@ from provisioner.fleet import (
     intent_from_document,
 )
 from rm_backends.ports import SlotService
+from tests.fakes.actors import ADMIN
 from tests.integration.upgrade.golden import RELEASES, data_folder, edit, restarted, stored
 from windlass.base.errors import UnreadableDocument
 from windlass.base.strict_json import StrictJson
@@ -152,7 +153,7 @@ async def test_a_renamed_field_comes_back_under_its_new_name(
         assert asha is not None
         allocations = [t.open_allocation for t in asha.state.trials.values()]
         assert [a.pool for a in allocations if a] == ["compute"] * 3
-        await master.services.experiments.kill(4)
+        await master.services.experiments.kill(4, by=ADMIN)
     [ended] = [
         d["$document"]
         for d in stored(folder, "allocation", "document")

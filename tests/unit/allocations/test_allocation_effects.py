@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from master.allocations.service import EFFECTS_AT_ONCE
 from master.core.jobs import JobType
 from master.tasks.service import NewTask
 from rm_backends.base import Container, Granted
+from tests.fakes.actors import ADMIN
 from tests.fakes.scripted_cluster import OWNER, ScriptedCluster, ScriptedManager
 from windlass.base.clock import ManualClock
 from windlass.base.errors import BatchSystemError
@@ -27,13 +29,13 @@ async def test_a_start_that_is_tried_again_does_not_overtake_the_kill(
 
     new = NewTask(type=JobType.COMMAND, config={}, owner_id=OWNER, owner_name="admin")
     try:
-        task_id = (await cluster.commands.launch(new)).id
+        task_id = (await cluster.commands.launch(new, by=ADMIN)).id
         allocation = f"{task_id}.1"
         box = Container(container_id="c", agent_id="a", rank=0, slot_ids=(0,))
         with monkeypatch.context() as patch:
             patch.setattr(ScriptedManager, "start", unreachable)
             await cluster.allocations.handle(Granted(allocation_id=allocation, containers=(box,)))
-        await cluster.commands.kill(task_id, by="eve")
+        await cluster.commands.kill(task_id, by=replace(ADMIN, name="eve"))
         cluster.rm.take()
         await cluster.allocations.run_effects([StartContainers(allocation)])
         assert cluster.rm.take() == []

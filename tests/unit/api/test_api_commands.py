@@ -7,6 +7,7 @@ import io
 import json
 import tarfile
 from collections.abc import Awaitable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from master.core.jobs import JobType
 from master.core.visibility import Visibility
 from master.tasks.interactive_queries import InteractiveQueries, InteractiveRow
 from master.tasks.live import LiveTask
+from tests.fakes.actors import ADMIN
 from tests.fakes.api_world import ApiWorld, file
 from windlass.launch.context_files import unpack
 
@@ -280,7 +282,7 @@ async def test_a_command_that_ends_while_it_is_read_is_never_seen_to_wait_again(
         type_: JobType | None = None,
     ) -> InteractiveRow:
         row = await read(queries, command_id, visible, type_=type_)
-        await world.services.tasks.kill(id_, by="eve")
+        await world.services.tasks.kill(id_, by=replace(ADMIN, name="eve"))
         await world.services.tasks.roots.tick()
         return row
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from master.experiments.tensorboard_files import delete_tensorboard_files
+from tests.fakes.actors import ADMIN
 from tests.fakes.api_world import ASHA, SINGLE, ApiWorld, file
 from windlass.base.errors import InvalidState
 
@@ -102,7 +103,7 @@ async def test_tensorboard_files_that_the_master_cannot_reach() -> None:
     }
     for reason, storage in storages.items():
         with pytest.raises(InvalidState, match=reason):
-            await delete_tensorboard_files(storage, cluster_id="c", experiment_id=1)
+            await delete_tensorboard_files(storage, cluster_id="c", experiment_id=1, by=ADMIN)
 
 
 async def test_metadata_of_a_live_experiment_and_of_one_that_is_over(world: ApiWorld) -> None:

@@ -15,6 +15,7 @@ from master.auth.service import SESSION_LENGTH, AuthService
 from master.auth.throttle import FREE_FAILURES, LoginThrottled
 from master.store.store import Store
 from master.store.tables import User, UserSession
+from tests.fakes.actors import ADMIN
 from windlass.base.clock import ManualClock
 from windlass.base.errors import (
     Conflict,
@@ -111,7 +112,7 @@ async def test_sessions_survive_a_restart_and_their_tokens_are_not_stored(
 async def test_the_empty_password_works_on_loopback_only(
     auth: AuthService, name: str, password: str
 ) -> None:
-    await auth.create_user("remote", remote=True)
+    await auth.create_user("remote", remote=True, by=ADMIN)
     with pytest.raises(Unauthenticated) as refused:
         await auth.login(name, password, is_hashed=True, loopback=False)
     with pytest.raises(Unauthenticated) as nobody:
@@ -121,7 +122,7 @@ async def test_the_empty_password_works_on_loopback_only(
 
 @pytest.mark.parametrize("name", ["nobody", "remote"])
 async def test_unknown_and_remote_users_cannot_log_in(auth: AuthService, name: str) -> None:
-    await auth.create_user("remote", remote=True)
+    await auth.create_user("remote", remote=True, by=ADMIN)
     with pytest.raises(Unauthenticated, match="invalid credentials"):
         await login(auth, name)
 
@@ -138,7 +139,7 @@ async def test_no_such_token(auth: AuthService, token: str) -> None:
 
 
 async def test_guessing_is_slowed_down(auth: AuthService, clock: ManualClock) -> None:
-    await auth.create_user("alice", password="right", is_hashed=False)
+    await auth.create_user("alice", password="right", is_hashed=False, by=ADMIN)
     for _ in range(FREE_FAILURES):
         with pytest.raises(Unauthenticated):
             await login(auth, "alice", "wrong")
@@ -167,7 +168,7 @@ async def test_an_allocation_token_acts_for_its_owner_while_it_lives(auth: AuthS
     )
     with pytest.raises(InvalidArgument):
         await auth.logout("secret")
-    await auth.set_active(2, False)
+    await auth.set_active(2, False, by=ADMIN)
     with pytest.raises(PermissionDenied):
         auth.identify("secret")
     live.owners.clear()
@@ -177,7 +178,7 @@ async def test_an_allocation_token_acts_for_its_owner_while_it_lives(auth: AuthS
 
 async def test_a_new_password_ends_the_sessions_of_that_user(auth: AuthService) -> None:
     admin, determined = await login(auth), await login(auth, "determined")
-    await auth.change_password(2, client_hash("new"), is_hashed=True)
+    await auth.change_password(2, client_hash("new"), is_hashed=True, by=ADMIN)
     with pytest.raises(Unauthenticated):
         auth.identify(determined)
     auth.identify(admin)
@@ -188,24 +189,24 @@ async def test_a_new_password_ends_the_sessions_of_that_user(auth: AuthService) 
 
 async def test_an_inactive_user_is_out_until_active_again(auth: AuthService) -> None:
     token = await login(auth, "determined")
-    await auth.set_active(2, False)
+    await auth.set_active(2, False, by=ADMIN)
     with pytest.raises(Unauthenticated):
         auth.identify(token)
     with pytest.raises(PermissionDenied, match="user is not active"):
         await login(auth, "determined")
-    await auth.set_active(2, True)
+    await auth.set_active(2, True, by=ADMIN)
     assert await login(auth, "determined")
 
 
 async def test_a_password_changed_during_a_login_refuses_it(
     auth: AuthService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await auth.create_user("alice", password="old", is_hashed=False)
+    await auth.create_user("alice", password="old", is_hashed=False, by=ADMIN)
     real = auth._passwords.verify
 
     async def verify(stored: str | None, password: str, *, is_hashed: bool) -> bool:
         verified = await real(stored, password, is_hashed=is_hashed)
-        await auth.change_password(3, "new", is_hashed=False)
+        await auth.change_password(3, "new", is_hashed=False, by=ADMIN)
         return verified
 
     monkeypatch.setattr(auth._passwords, "verify", verify)
@@ -216,12 +217,13 @@ async def test_a_password_changed_during_a_login_refuses_it(
 @pytest.mark.parametrize("name", ["a", " a ", "", "äää", "a\nb", "x" * 256])
 async def test_odd_names_are_refused(auth: AuthService, name: str) -> None:
     with pytest.raises(InvalidArgument, match="username"):
-        await auth.create_user(name)
+        await auth.create_user(name, by=ADMIN)
 
 
 async def test_names_are_unique_in_any_case(auth: AuthService) -> None:
     results = await asyncio.gather(
-        *(auth.create_user(name) for name in ("Alice", "alice ", "ALICE")), return_exceptions=True
+        *(auth.create_user(name, by=ADMIN) for name in ("Alice", "alice ", "ALICE")),
+        return_exceptions=True,
     )
     assert [isinstance(result, Conflict) for result in results] == [False, True, True]
     assert "user already exists" in str(results[1])
@@ -230,22 +232,22 @@ async def test_names_are_unique_in_any_case(auth: AuthService) -> None:
 
 async def test_a_remote_user_has_no_password(auth: AuthService) -> None:
     with pytest.raises(InvalidArgument, match="remote"):
-        await auth.create_user("remote", remote=True, password="x")
+        await auth.create_user("remote", remote=True, password="x", by=ADMIN)
 
 
 async def test_unknown_users_are_not_found(auth: AuthService) -> None:
     for change in (
-        auth.change_password(99, "", is_hashed=True),
-        auth.set_active(99, True),
-        auth.set_admin(99, True),
+        auth.change_password(99, "", is_hashed=True, by=ADMIN),
+        auth.set_active(99, True, by=ADMIN),
+        auth.set_admin(99, True, by=ADMIN),
     ):
         with pytest.raises(NotFound, match="user '99' not found"):
             await change
 
 
 async def test_changes_are_stored(auth: AuthService, memory_store: Store) -> None:
-    await auth.set_admin(2, True)
-    await auth.set_display_name(2, "Det")
+    await auth.set_admin(2, True, by=ADMIN)
+    await auth.set_display_name(2, "Det", by=ADMIN)
     row = await memory_store.read_one(select(User).where(User.id == 2))
     assert row is not None
     assert (row.admin, row.display_name) == (True, "Det")
@@ -262,8 +264,8 @@ async def test_a_failed_commit_changes_nothing_in_memory(
     before = auth.users()
     monkeypatch.setattr(memory_store, "commit", full)
     for change in (
-        auth.create_user("alice"),
-        auth.set_active(1, False),
+        auth.create_user("alice", by=ADMIN),
+        auth.set_active(1, False, by=ADMIN),
         login(auth, "determined"),
         auth.logout(token),
     ):

@@ -31,6 +31,7 @@ from master.experiments.state import Phase
 from master.jobs.ports import JobRoot, JobSource
 from master.store import tables
 from rm_backends.base import AllocationHint, ContainerPhase, JobOrder, ReleaseAsked
+from tests.fakes.actors import ADMIN
 from tests.fakes.scripted_cluster import ScriptedCluster
 from windlass.base.clock import ManualClock
 from windlass.base.errors import InvalidArgument, NotFound, StoreUnavailable, Unsatisfiable
@@ -105,7 +106,7 @@ async def test_a_change_is_committed_told_and_survives(
     async with life() as cluster:
         live = await cluster.create(SINGLE)
         expected = replace(live.job_order(), **changed)
-        await live.change_job(change)
+        await live.change_job(change, by=ADMIN)
         assert cluster.store.commits == 2
         assert cluster.rm.orders == [expected]
         check_config(live, expected)
@@ -131,7 +132,7 @@ def check_config(live: LiveExperiment, order: JobOrder) -> None:
 async def test_the_same_value_again_writes_and_says_nothing(cluster: ScriptedCluster) -> None:
     live = await cluster.create(SINGLE)
     for same in (SetPriority(42), SetWeight(2.0), SetMaxSlots(8)):
-        await live.change_job(same)
+        await live.change_job(same, by=ADMIN)
     assert cluster.store.commits == 1
     assert cluster.rm.orders == []
 
@@ -139,8 +140,8 @@ async def test_the_same_value_again_writes_and_says_nothing(cluster: ScriptedClu
 async def test_a_new_priority_gives_up_the_place(life: Life) -> None:
     async with life() as cluster:
         live = await cluster.create(SINGLE)
-        await live.change_job(SetPlace(PLACE, None))
-        await live.change_job(SetPriority(7))
+        await live.change_job(SetPlace(PLACE, None), by=ADMIN)
+        await live.change_job(SetPriority(7), by=ADMIN)
         assert [order.position for order in cluster.rm.orders] == [PLACE, None]
         assert (await stored(cluster)).queue_position is None
     async with life() as cluster:
@@ -150,11 +151,11 @@ async def test_a_new_priority_gives_up_the_place(life: Life) -> None:
 async def test_a_paused_experiment_keeps_its_place(life: Life) -> None:
     async with life() as cluster:
         live = await cluster.create(SINGLE)
-        await live.change_job(SetPlace(PLACE, None))
-        await cluster.experiments.pause(1)
+        await live.change_job(SetPlace(PLACE, None), by=ADMIN)
+        await cluster.experiments.pause(1, by=ADMIN)
         assert live.waiting_allocations() == []
     async with life() as cluster:
-        await cluster.experiments.activate(1)
+        await cluster.experiments.activate(1, by=ADMIN)
         assert cluster.rm.requests[cluster.run.id].job.position == PLACE
 
 
@@ -163,9 +164,9 @@ async def test_a_change_that_cannot_be_committed_is_none(cluster: ScriptedCluste
     order, config = live.job_order(), live.config
     cluster.store.full = True
     with pytest.raises(StoreUnavailable):
-        await live.change_job(SetPriority(1))
+        await live.change_job(SetPriority(1), by=ADMIN)
     with pytest.raises(StoreUnavailable):
-        await live.change_job(SetPool("other"))
+        await live.change_job(SetPool("other"), by=ADMIN)
     assert (live.job_order(), live.config) == (order, config)
     assert cluster.rm.orders == []
     assert cluster.run.pool == "default"
@@ -174,7 +175,7 @@ async def test_a_change_that_cannot_be_committed_is_none(cluster: ScriptedCluste
 async def test_a_change_that_could_not_be_told_is_told_later(cluster: ScriptedCluster) -> None:
     live = await cluster.create(SINGLE)
     cluster.rm.deaf = True
-    await live.change_job(SetPriority(1))
+    await live.change_job(SetPriority(1), by=ADMIN)
     await cluster.experiments.roots.tick()
     assert live.job_order().priority == 1
     assert cluster.rm.orders == []
@@ -187,7 +188,7 @@ async def test_a_change_that_could_not_be_told_is_told_later(cluster: ScriptedCl
 async def test_a_change_cut_off_before_it_was_told_comes_with_the_restart(life: Life) -> None:
     async with life() as cluster:
         live = await cluster.create(SINGLE)
-        await cluster.cut_after(1, live.change_job(SetPriority(1)))
+        await cluster.cut_after(1, live.change_job(SetPriority(1), by=ADMIN))
         assert cluster.rm.orders == []
     async with life() as cluster:
         (record,) = cluster.rm.records
@@ -199,11 +200,11 @@ async def test_a_rename_and_a_change_do_not_undo_each_other(life: Life) -> None:
         live = await cluster.create(SINGLE)
         metadata = ExperimentMetadata(store=cluster.store, experiments=cluster.experiments)
         await asyncio.gather(
-            live.change_job(SetPriority(7)),
-            metadata.patch(1, MetadataPatch(name="second", labels=["a"])),
-            live.change_job(SetWeight(3.0)),
-            metadata.patch(1, MetadataPatch(description="words")),
-            live.change_job(SetPool("other")),
+            live.change_job(SetPriority(7), by=ADMIN),
+            metadata.patch(1, MetadataPatch(name="second", labels=["a"]), by=ADMIN),
+            live.change_job(SetWeight(3.0), by=ADMIN),
+            metadata.patch(1, MetadataPatch(description="words"), by=ADMIN),
+            live.change_job(SetPool("other"), by=ADMIN),
         )
         config = (await stored(cluster)).config
         assert config == live.config.to_json()
@@ -216,11 +217,11 @@ async def test_a_rename_and_a_change_do_not_undo_each_other(life: Life) -> None:
 async def test_a_running_trial_moves_with_its_checkpoint_and_all_settings(life: Life) -> None:
     async with life() as cluster:
         live = await cluster.create(SINGLE)
-        await live.change_job(SetPlace(PLACE, 7))
+        await live.change_job(SetPlace(PLACE, 7), by=ADMIN)
         await run_one(cluster)
         first = cluster.run.id
         before = replace(cluster.rm.requests[first], job=live.job_order())
-        await live.change_job(SetPool("other"))
+        await live.change_job(SetPool("other"), by=ADMIN)
         assert cluster.rm.take() == [("release", first)]
         assert await cluster.allocations.preemption_signal(first, 0)
         await cluster.allocations.acknowledge_preemption(first)
@@ -258,7 +259,7 @@ async def test_a_waiting_trial_moves_at_once(cluster: ScriptedCluster) -> None:
     live = await cluster.create(SINGLE)
     old = cluster.run.id
     cluster.rm.take()
-    await live.change_job(SetPool("other"))
+    await live.change_job(SetPool("other"), by=ADMIN)
     assert cluster.store.commits == 2
     assert cluster.rm.take() == [("withdraw", old), ("request", cluster.run.id)]
     assert cluster.rm.requests[cluster.run.id].pool == "other"
@@ -270,13 +271,13 @@ async def create(cluster: ScriptedCluster) -> None:
 
 MOVE: list[Callable[[ScriptedCluster], Coroutine[Any, Any, object]]] = [
     create,
-    lambda c: c.only.change_job(SetPlace(PLACE, 7)),
-    lambda c: c.only.change_job(SetPool("other")),
+    lambda c: c.only.change_job(SetPlace(PLACE, 7), by=ADMIN),
+    lambda c: c.only.change_job(SetPool("other"), by=ADMIN),
     lambda c: c.grant(),
     lambda c: c.report(ContainerPhase.RUNNING),
     lambda c: c.allocations.mark_ready(c.run.id),
-    lambda c: c.only.change_job(SetPool("default")),
-    lambda c: c.only.change_job(SetMaxSlots(4)),
+    lambda c: c.only.change_job(SetPool("default"), by=ADMIN),
+    lambda c: c.only.change_job(SetMaxSlots(4), by=ADMIN),
     lambda c: c.allocations.acknowledge_preemption(c.run.id),
     lambda c: c.exit(0),
     lambda c: c.grant(),
@@ -313,7 +314,7 @@ async def test_a_crash_directly_after_the_commit_continues_the_move(life: Life) 
     async with life() as cluster:
         live = await cluster.create(SINGLE)
         await run_one(cluster)
-        await cluster.cut_after(1, live.change_job(SetPool("other")))
+        await cluster.cut_after(1, live.change_job(SetPool("other"), by=ADMIN))
         assert cluster.rm.take() == []
     async with life() as cluster:
         assert cluster.rm.take() == [("release", cluster.run.id)]
@@ -329,7 +330,7 @@ async def test_a_crash_directly_after_the_commit_continues_the_move(life: Life) 
 async def test_a_crash_after_the_move_of_what_waits_asks_in_the_new_pool_only(life: Life) -> None:
     async with life() as cluster:
         live = await cluster.create(SINGLE)
-        await cluster.cut_after(1, live.change_job(SetPool("other")))
+        await cluster.cut_after(1, live.change_job(SetPool("other"), by=ADMIN))
     async with life() as cluster:
         assert [record.request.pool for record in cluster.rm.records] == ["other"]
 
@@ -339,7 +340,7 @@ async def test_a_grant_that_the_move_overtakes_is_given_back(cluster: ScriptedCl
     old = cluster.run.id
     cluster.rm.granted.add(old)
     cluster.rm.take()
-    await live.change_job(SetPool("other"))
+    await live.change_job(SetPool("other"), by=ADMIN)
     assert cluster.rm.take() == [("withdraw", old), ("kill", old), ("request", cluster.run.id)]
 
 
@@ -357,7 +358,7 @@ async def test_where_an_experiment_cannot_go(
     live = await cluster.create(SINGLE)
     cluster.rm.too_small["other"] = "agents of pool other have 1 slot"
     with pytest.raises(error, match=says):
-        await live.change_job(SetPool(pool))
+        await live.change_job(SetPool(pool), by=ADMIN)
     assert live.job_facts().pool == "default"
     assert cluster.store.commits == 1
 
@@ -368,7 +369,7 @@ async def test_without_launch_errors_it_may_wait_where_nothing_fits(
     cluster = await ScriptedCluster.start(tmp_path, clock, launch_error=False)
     live = await cluster.create(SINGLE)
     cluster.rm.too_small["other"] = "agents of pool other have 1 slot"
-    await live.change_job(SetPool("other"))
+    await live.change_job(SetPool("other"), by=ADMIN)
     assert cluster.run.pool == "other"
     await cluster.crash()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,6 +22,7 @@ from master.experiments.metrics import Report
 from master.experiments.state import Phase
 from master.store import tables
 from rm_backends.base import ContainerPhase, Lost, ReleaseAsked
+from tests.fakes.actors import ADMIN
 from tests.fakes.scripted_cluster import ScriptedCluster
 from windlass.base.clock import ManualClock
 from windlass.base.errors import Conflict, InvalidArgument, NotFound, StoreUnavailable
@@ -141,7 +143,7 @@ async def test_a_kill_that_overtakes_the_grant_gives_the_slots_back(
     run = cluster.run
     cluster.rm.granted.add(run.id)
     cluster.rm.take()
-    await cluster.experiments.kill(live.state.id)
+    await cluster.experiments.kill(live.state.id, by=ADMIN)
     await cluster.grant()
     assert cluster.rm.take() == [("withdraw", run.id), ("kill", run.id), ("kill", run.id)]
     assert live.state.phase is Phase.CANCELED
@@ -199,12 +201,30 @@ async def test_losses_are_counted_over_restarts(tmp_path: Path, clock: ManualClo
 async def test_the_masters_log_tells_of_experiments(cluster: ScriptedCluster) -> None:
     with structlog.testing.capture_logs() as logs:
         live = await cluster.create(SINGLE)
-        await cluster.experiments.kill(live.state.id)
+        await cluster.experiments.kill(live.state.id, by=ADMIN)
     assert [(entry["event"], entry["experiment"], entry["log_level"]) for entry in logs] == [
         ("experiment created", live.state.id, "info"),
         ("experiment ended", live.state.id, "info"),
     ]
     assert logs[1]["state"] == "CANCELED"
+    assert {entry["by"] for entry in logs} == {"admin"}
+
+
+async def test_the_masters_log_tells_who_changes_an_experiment(cluster: ScriptedCluster) -> None:
+    eve = replace(ADMIN, name="eve", task_id="9.abc")
+    live = await cluster.create(SINGLE)
+    await cluster.grant()
+    with structlog.testing.capture_logs() as logs:
+        await cluster.experiments.pause(live.state.id, by=ADMIN)
+        await cluster.experiments.activate(live.state.id, by=ADMIN)
+        await cluster.experiments.kill_trial(cluster.trial.id, by=eve)
+        await cluster.experiments.kill(live.state.id, by=eve)
+    assert [(entry["event"], entry["by"]) for entry in logs] == [
+        ("experiment paused", "admin"),
+        ("experiment activated", "admin"),
+        ("trial killed", "eve (task 9.abc)"),
+        ("experiment killed", "eve (task 9.abc)"),
+    ]
 
 
 async def test_a_trial_given_up_while_it_waits_ends(cluster: ScriptedCluster) -> None:
@@ -308,8 +328,8 @@ LIFE: list[tuple[Do, str | None, list[str]]] = [
     (lambda c: c.grant(), "reserved", ["start"]),
     (lambda c: c.report(RUNNING), "running", []),
     (lambda c: c.exit(1), "queued", []),
-    (lambda c: c.experiments.pause(1), None, []),
-    (lambda c: c.experiments.activate(1), "queued", []),
+    (lambda c: c.experiments.pause(1, by=ADMIN), None, []),
+    (lambda c: c.experiments.activate(1, by=ADMIN), "queued", []),
     (lambda c: c.grant(), "reserved", ["start"]),
     (lambda c: c.report(RUNNING), "running", []),
     (lambda c: c.exit(0), None, []),
@@ -360,7 +380,7 @@ async def test_a_kill_is_sent_again_after_a_crash(tmp_path: Path, clock: ManualC
     async with life(tmp_path, clock) as cluster:
         for do, _, _ in LIFE[:3]:
             await do(cluster)
-        await cluster.cut_after(1, cluster.experiments.kill(1))
+        await cluster.cut_after(1, cluster.experiments.kill(1, by=ADMIN))
     async with life(tmp_path, clock) as cluster:
         assert held(cluster) == "running"
         assert cluster.rm.take() == [("kill", cluster.run.id)]

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any, cast
 
 from master.allocations.machine import AllocationState
+from master.core.actor import Actor
 from master.core.jobs import (
     JobChange,
     JobType,
@@ -113,7 +114,7 @@ class MemoryJob:
     def waiting_allocations(self) -> Sequence[str]:
         return self.waiting
 
-    async def change_job(self, change: JobChange) -> None:
+    async def change_job(self, change: JobChange, *, by: Actor) -> None:
         if self.broken is not None:
             raise self.broken
         order, pool = self.facts.order, self.facts.pool

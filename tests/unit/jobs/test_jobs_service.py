@@ -82,14 +82,14 @@ def test_only_jobs_that_ask_for_something_are_in_the_queue(
 async def test_moves_go_through_all_jobs_of_the_pool(
     service: JobService, cluster: MemoryCluster
 ) -> None:
-    await service.move("c", ahead_of="ab")
+    await service.move("c", ahead_of="ab", by=ADMIN)
     assert cluster.place("c") == (Decimal(NOW.timestamp()) + 30, 42)
     requeue(cluster)
     assert order(service) == ["aa", "c", "ab"]
-    await service.move("c", ahead_of="ab")
+    await service.move("c", ahead_of="ab", by=ADMIN)
     assert len(cluster.jobs["c"].changes) == 1, "it is there already"
     cluster.entries = []  # all of them are paused: places stay
-    await service.move("aa", behind_of="c")
+    await service.move("aa", behind_of="c", by=ADMIN)
     requeue(cluster)
     assert order(service) == ["c", "aa", "ab"]
 
@@ -97,21 +97,23 @@ async def test_moves_go_through_all_jobs_of_the_pool(
 async def test_moves_at_the_same_time_are_made_one_after_the_other(
     service: JobService, cluster: MemoryCluster
 ) -> None:
-    await asyncio.gather(service.move("aa", behind_of="c"), service.move("ab", behind_of="c"))
+    await asyncio.gather(
+        service.move("aa", behind_of="c", by=ADMIN), service.move("ab", behind_of="c", by=ADMIN)
+    )
     requeue(cluster)
     assert order(service) == ["c", "ab", "aa"]
 
 
 async def test_moves_that_cannot_be(service: JobService, cluster: MemoryCluster) -> None:
     with pytest.raises(NotFound, match="job 'nobody'"):
-        await service.move("aa", ahead_of="nobody")
+        await service.move("aa", ahead_of="nobody", by=ADMIN)
     with pytest.raises(InvalidArgument, match="job aa is in pool gpu and job d in shared"):
-        await service.move("aa", behind_of="d")
+        await service.move("aa", behind_of="d", by=ADMIN)
     cluster.add(facts("e", 5, pool="shared"))
     with pytest.raises(InvalidArgument, match="fair_share, which knows no places"):
-        await service.move("d", behind_of="e")
+        await service.move("d", behind_of="e", by=ADMIN)
     with pytest.raises(InvalidArgument, match="exactly one"):
-        await service.move("d")
+        await service.move("d", by=ADMIN)
     assert not any(job.changes for job in cluster.jobs.values())
 
 
@@ -189,10 +191,10 @@ async def test_failures_that_agree_keep_their_code_and_one_alone_its_error(
 
 
 async def test_limits_are_changed_too(service: JobService, cluster: MemoryCluster) -> None:
-    await service.update("aa", SetMaxSlots(None))
+    await service.update("aa", SetMaxSlots(None), by=ADMIN)
     assert cluster.jobs["aa"].changes == [SetMaxSlots(None)]
     with pytest.raises(NotFound):
-        await service.update("nobody", SetMaxSlots(1))
+        await service.update("nobody", SetMaxSlots(1), by=ADMIN)
 
 
 async def test_an_explanation_tells_of_what_waits_and_of_what_runs(

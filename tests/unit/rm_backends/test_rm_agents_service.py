@@ -31,6 +31,7 @@ from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import Decide
 from rm_backends.base import FailureKind, ReleaseAsked
 from rm_backends.views import QueueState
+from tests.fakes.actors import ADMIN
 from tests.fakes.agents_world import (
     TOKEN,
     AgentsWorld,
@@ -152,7 +153,7 @@ def test_draining_lets_work_finish_and_disabling_does_not() -> None:
         agent = await world.add_agent("a1")
         first = await world.run_allocation(allocation(1))
         await world.run_allocation(allocation(2))
-        view = await world.backend.disable_agent("a1", drain=True)
+        view = await world.backend.disable_agent("a1", drain=True, by=ADMIN)
         assert (view.enabled, view.draining) == (False, True)
         await world.backend.request(allocation(3))
         await world.settle(60)
@@ -164,13 +165,13 @@ def test_draining_lets_work_finish_and_disabling_does_not() -> None:
         await world.master.ended(ID)
         assert world.master.exits("task-2.1") == []
 
-        await world.backend.disable_agent("a1", drain=False)
+        await world.backend.disable_agent("a1", drain=False, by=ADMIN)
         (ended,) = await world.master.ended("task-2.1")
         assert ended.exit is not None
         assert ended.exit.failure is FailureKind.AGENT_FAILED
         assert ended.exit.message == "agent a1 was disabled"
 
-        await world.backend.enable_agent("a1")
+        await world.backend.enable_agent("a1", by=ADMIN)
         await world.master.granted("task-3.1")
 
     play(scenario)
@@ -179,14 +180,14 @@ def test_draining_lets_work_finish_and_disabling_does_not() -> None:
 def test_a_disabled_agent_stays_disabled_over_a_restart() -> None:
     async def scenario(world: AgentsWorld) -> None:
         agent = await world.add_agent("a1")
-        await world.backend.disable_agent("a1", drain=False)
+        await world.backend.disable_agent("a1", drain=False, by=ADMIN)
         await world.restart()
         await world.settle(5)
         assert agent.connected
         await world.backend.request(allocation(1))
         await world.settle(60)
         assert world.master.grant_of(ID) is None
-        await world.backend.enable_agent("a1")
+        await world.backend.enable_agent("a1", by=ADMIN)
         await world.master.granted(ID)
 
     play(scenario)
@@ -197,7 +198,7 @@ def test_disabling_gives_up_reservations_that_were_not_started() -> None:
         await world.add_agent("a1")
         await world.backend.request(allocation(1))
         await world.master.granted(ID)
-        await world.backend.disable_agent("a1", drain=False)
+        await world.backend.disable_agent("a1", drain=False, by=ADMIN)
         assert await world.master.lost(ID) == "agent a1 was disabled"
         await world.backend.start(ID, launch_spec(ID))
         await world.settle(60)
@@ -210,11 +211,11 @@ def test_only_absent_agents_can_be_forgotten() -> None:
     async def scenario(world: AgentsWorld) -> None:
         agent = await world.add_agent("a1")
         with pytest.raises(Conflict, match="is connected"):
-            await world.backend.forget_agent("a1")
+            await world.backend.forget_agent("a1", by=ADMIN)
         await agent.die()
         await world.settle(30)
         world.backend.check(allocation(1))
-        await world.backend.forget_agent("a1")
+        await world.backend.forget_agent("a1", by=ADMIN)
         assert world.store.records == {}
         with pytest.raises(NotFound):
             world.backend.agent("a1")

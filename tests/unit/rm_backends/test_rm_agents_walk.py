@@ -22,6 +22,7 @@ from rm_backends.base import (
     RestoreRecord,
     RmEvent,
 )
+from tests.fakes.actors import ADMIN
 from tests.fakes.agents_world import (
     AgentsWorld,
     RecordingMaster,
@@ -194,20 +195,22 @@ class Walk:
     async def toggle_service(self) -> None:
         agent_id = self._agent().agent_id
         if self.rng.random() < 0.6:
-            await self.world.backend.enable_agent(agent_id)
+            await self.world.backend.enable_agent(agent_id, by=ADMIN)
         else:
-            await self.world.backend.disable_agent(agent_id, drain=self.rng.random() < 0.5)
+            await self.world.backend.disable_agent(
+                agent_id, drain=self.rng.random() < 0.5, by=ADMIN
+            )
 
     async def shut_slot(self) -> None:
         agent_id, slot_id = self._slot()
         drain = self.rng.random() < 0.5
-        view = await self.world.backend.disable_slot(agent_id, slot_id, drain=drain)
+        view = await self.world.backend.disable_slot(agent_id, slot_id, drain=drain, by=ADMIN)
         assert not view.enabled
         self.shut[agent_id, slot_id] = view.container_id
 
     async def open_slot(self) -> None:
         agent_id, slot_id = self._slot()
-        await self.world.backend.enable_slot(agent_id, slot_id)
+        await self.world.backend.enable_slot(agent_id, slot_id, by=ADMIN)
         self.shut.pop((agent_id, slot_id), None)
 
     async def restart(self) -> None:
@@ -226,9 +229,9 @@ class Walk:
         self.master.failure_rate = 0.0
         for agent in self.world.agents.values():
             agent.plug_in()
-            await self.world.backend.enable_agent(agent.agent_id)
+            await self.world.backend.enable_agent(agent.agent_id, by=ADMIN)
         for agent_id, slot_id in self.shut:
-            await self.world.backend.enable_slot(agent_id, slot_id)
+            await self.world.backend.enable_slot(agent_id, slot_id, by=ADMIN)
         await self.world.settle(60)
         for _ in range(self.number):
             for agent in self.world.agents.values():

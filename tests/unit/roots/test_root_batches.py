@@ -19,6 +19,7 @@ from master.roots.root import Transition
 from master.store import tables
 from master.store.unit_of_work import UnitOfWork
 from rm_backends.base import ContainerPhase
+from tests.fakes.actors import ADMIN
 from tests.fakes.scripted_cluster import ScriptedCluster
 from windlass.base.clock import ManualClock
 from windlass.base.errors import Conflict, InvalidArgument, InvalidState, StoreUnavailable
@@ -106,8 +107,8 @@ async def test_later_steps_of_a_batch_see_what_earlier_ones_did(cluster: Scripte
         report(cluster, trial, 10),
         report(cluster, trial, 10),
         report(cluster, trial, 20),
-        cluster.experiments.kill(live.state.id),
-        cluster.experiments.activate(live.state.id),
+        cluster.experiments.kill(live.state.id, by=ADMIN),
+        cluster.experiments.activate(live.state.id, by=ADMIN),
     )
     assert answers[:4] == [None] * 4
     assert isinstance(answers[4], InvalidState)
@@ -126,7 +127,7 @@ async def test_a_commit_that_fails_changes_nothing_and_fails_the_batch(
     answers = await together(
         *(report(cluster, t, 10) for t in trials),
         report(cluster, trials[0], 20, run_id=9),
-        cluster.experiments.kill(live.state.id),
+        cluster.experiments.kill(live.state.id, by=ADMIN),
     )
     assert {type(answer) for answer in answers} == {StoreUnavailable}
     assert live.state is before

@@ -37,6 +37,7 @@ from rm_backends.base import (
     Lost,
     ResourceChanged,
 )
+from tests.fakes.actors import ADMIN
 from tests.fakes.scripted_cluster import OWNER, ScriptedCluster
 from windlass.base.clock import ManualClock
 from windlass.base.errors import (
@@ -69,13 +70,11 @@ async def life(folder: Path, clock: ManualClock, **options: Any) -> AsyncIterato
 
 def wanted(files: tuple[ContextFile, ...] = (), **config: Any) -> NewTask:
     raw = {"entrypoint": ["echo", "hi"], **config}
-    return NewTask(
-        type=JobType.COMMAND, config=raw, owner_id=OWNER, owner_name="admin", files=files
-    )
+    return NewTask(type=JobType.COMMAND, config=raw, files=files)
 
 
 async def launch(cluster: ScriptedCluster, **config: Any) -> LiveTask:
-    launched = await cluster.commands.launch(wanted(**config))
+    launched = await cluster.commands.launch(wanted(**config), by=ADMIN)
     live = cluster.commands.live(launched.id)
     assert live is not None
     return live
@@ -155,7 +154,7 @@ async def test_a_full_disk_launches_nothing(cluster: ScriptedCluster) -> None:
 
 
 async def test_a_launcher_that_goes_away_leaves_a_living_command(cluster: ScriptedCluster) -> None:
-    await cluster.cut_after(1, cluster.commands.launch(wanted()))
+    await cluster.cut_after(1, cluster.commands.launch(wanted(), by=ADMIN))
     assert cluster.commands.roots.job_roots() == []
     cluster.store.go_on.set()
     await cluster.rm.until("request")
@@ -237,15 +236,15 @@ async def test_a_kill_says_who_asked_and_is_repeated_until_it_is_over(
     live = await start(cluster)
     id_ = live.state.id
     cluster.rm.take()
-    await cluster.commands.kill(id_, by="eve")
-    await cluster.commands.kill(id_, by="bob")
+    await cluster.commands.kill(id_, by=replace(ADMIN, name="eve"))
+    await cluster.commands.kill(id_, by=replace(ADMIN, name="bob"))
     assert cluster.rm.take() == [("kill", run_id(live)), ("kill", run_id(live))]
     await exit_with(cluster, live, 137)
     await cluster.commands.roots.tick()
-    await cluster.commands.kill(id_, by="bob")
+    await cluster.commands.kill(id_, by=replace(ADMIN, name="bob"))
     assert (await stored(cluster, id_)).exit_status == "killed: asked for by eve"
     with pytest.raises(NotFound):
-        await cluster.commands.kill("no-such", by="eve")
+        await cluster.commands.kill("no-such", by=replace(ADMIN, name="eve"))
 
 
 async def test_a_kill_that_overtakes_the_grant_gives_the_slots_back(
@@ -255,7 +254,7 @@ async def test_a_kill_that_overtakes_the_grant_gives_the_slots_back(
     run = run_id(live)
     cluster.rm.granted.add(run)
     cluster.rm.take()
-    await cluster.commands.kill(live.state.id, by="eve")
+    await cluster.commands.kill(live.state.id, by=replace(ADMIN, name="eve"))
     await grant(cluster, live)
     assert cluster.rm.take() == [("withdraw", run), ("kill", run), ("kill", run)]
     assert live.state.is_over
@@ -323,7 +322,7 @@ async def test_what_could_never_run_is_refused_or_warned_of(
         assert await rows(cluster, *EVERY) == 0
     async with life(tmp_path / "patient", clock, launch_error=False) as cluster:
         cluster.rm.too_small["default"] = "pool default has no agent with 9 slots"
-        launched = await cluster.commands.launch(wanted(resources={"slots": 9}))
+        launched = await cluster.commands.launch(wanted(resources={"slots": 9}), by=ADMIN)
         assert launched.warnings == ("LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED",)
         assert cluster.rm.take() == [("request", f"{launched.id}.1")]
 
@@ -333,11 +332,11 @@ async def test_files_and_a_work_dir_of_the_users_own_exclude_each_other(
 ) -> None:
     files = (ContextFile(path="a.txt", content=b"a"),)
     with pytest.raises(InvalidConfig, match="work_dir: not together with files"):
-        await cluster.commands.launch(wanted(files, work_dir="/home"))
+        await cluster.commands.launch(wanted(files, work_dir="/home"), by=ADMIN)
     outside = (ContextFile(path="../a.txt"),)
     with pytest.raises(InvalidConfig, match=r'path "../a.txt" must stay inside'):
-        await cluster.commands.launch(wanted(outside))
-    launched = await cluster.commands.launch(wanted(files))
+        await cluster.commands.launch(wanted(outside), by=ADMIN)
+    launched = await cluster.commands.launch(wanted(files), by=ADMIN)
     assert (await stored(cluster, launched.id)).context
 
 
@@ -356,12 +355,12 @@ async def test_the_job_of_a_command(cluster: ScriptedCluster) -> None:
 
 async def test_a_changed_place_is_told_once_it_is_written(cluster: ScriptedCluster) -> None:
     live = await launch(cluster)
-    await live.change_job(SetPlace(Decimal("5.5"), 7))
+    await live.change_job(SetPlace(Decimal("5.5"), 7), by=ADMIN)
     (order,) = cluster.rm.orders
     assert (order.position, order.priority) == (Decimal("5.5"), 7)
     cluster.store.full = True
     with pytest.raises(StoreUnavailable):
-        await live.change_job(SetPriority(1))
+        await live.change_job(SetPriority(1), by=ADMIN)
     assert live.job_order() == order
     assert cluster.rm.orders == [order]
 
@@ -369,7 +368,7 @@ async def test_a_changed_place_is_told_once_it_is_written(cluster: ScriptedClust
 async def test_a_changed_place_is_told_until_it_is_heard(cluster: ScriptedCluster) -> None:
     live = await launch(cluster)
     cluster.rm.deaf = True
-    await cluster.commands.set_priority(live.state.id, 3)
+    await cluster.commands.set_priority(live.state.id, 3, by=ADMIN)
     assert cluster.rm.orders == []
     cluster.rm.deaf = False
     await cluster.commands.roots.tick()
@@ -380,13 +379,13 @@ async def test_a_changed_place_is_told_until_it_is_heard(cluster: ScriptedCluste
 async def test_a_priority_that_is_none_is_refused(cluster: ScriptedCluster) -> None:
     live = await start(cluster)
     with pytest.raises(InvalidArgument, match=r"1 .* to 99"):
-        await cluster.commands.set_priority(live.state.id, 100)
+        await cluster.commands.set_priority(live.state.id, 100, by=ADMIN)
     await exit_with(cluster, live, 0)
     await cluster.commands.roots.tick()
     with pytest.raises(InvalidState, match=r"is over \(success\)"):
-        await cluster.commands.set_priority(live.state.id, 3)
+        await cluster.commands.set_priority(live.state.id, 3, by=ADMIN)
     with pytest.raises(NotFound):
-        await cluster.commands.set_priority("no-such", 3)
+        await cluster.commands.set_priority("no-such", 3, by=ADMIN)
 
 
 async def test_a_restart_finds_every_command_where_it_was(
@@ -394,7 +393,7 @@ async def test_a_restart_finds_every_command_where_it_was(
 ) -> None:
     async with life(tmp_path, clock) as cluster:
         running, waiting = await start(cluster), await launch(cluster)
-        await waiting.change_job(SetPlace(Decimal("0.125"), 7))
+        await waiting.change_job(SetPlace(Decimal("0.125"), 7), by=ADMIN)
         over = await start(cluster)
         await exit_with(cluster, over, 0)
         before = {live.state.id: live.state for live in (running, waiting)}
@@ -421,7 +420,7 @@ async def test_a_restart_starts_what_was_granted_and_kills_what_was_to_be_killed
     async with life(tmp_path, clock) as cluster:
         granted, killed = await launch(cluster), await start(cluster)
         await grant(cluster, granted)
-        await cluster.commands.kill(killed.state.id, by="eve")
+        await cluster.commands.kill(killed.state.id, by=replace(ADMIN, name="eve"))
     async with life(tmp_path, clock) as cluster:
         assert sorted(cluster.rm.take()) == [
             ("kill", run_id(killed)),

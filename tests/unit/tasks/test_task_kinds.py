@@ -21,7 +21,8 @@ from master.tasks.live import LiveTask
 from master.tasks.machine import ACTIVITY_WRITTEN_EVERY
 from master.tasks.service import NewTask
 from rm_backends.base import Container, ContainerExit, ContainerPhase, Granted, ResourceChanged
-from tests.fakes.scripted_cluster import OWNER, ScriptedCluster
+from tests.fakes.actors import ADMIN
+from tests.fakes.scripted_cluster import ScriptedCluster
 from windlass.base.clock import ManualClock
 from windlass.base.errors import InvalidConfig, InvalidState
 
@@ -60,25 +61,25 @@ def gadgets(make_gadgets: MakeGadgets) -> None:
 
 
 def wanted(**config: object) -> NewTask:
-    return NewTask(type=JobType.COMMAND, config=config, owner_id=OWNER, owner_name="admin")
+    return NewTask(type=JobType.COMMAND, config=config)
 
 
 async def test_a_kind_says_what_its_launcher_is_told_and_how_it_is_called(
     cluster: ScriptedCluster,
 ) -> None:
-    launched = await cluster.commands.launch(wanted(description="blue"))
+    launched = await cluster.commands.launch(wanted(description="blue"), by=ADMIN)
     box = Container(container_id="c", agent_id="a", rank=0, slot_ids=(0,))
     run = f"{launched.id}.1"
     await cluster.allocations.handle(Granted(allocation_id=run, containers=(box,)))
     assert cluster.rm.specs[run].environment["COLOUR"] == "blue"
     assert "DET_COMMAND_ENTRYPOINT" not in cluster.rm.specs[run].environment
-    unnamed = await cluster.commands.launch(wanted())
+    unnamed = await cluster.commands.launch(wanted(), by=ADMIN)
     assert unnamed.config.description == f"Gadget ({unnamed.id[:8]})"
-    await cluster.commands.kill(unnamed.id, by="admin")
+    await cluster.commands.kill(unnamed.id, by=ADMIN)
     with pytest.raises(InvalidState, match=f"gadget {unnamed.id} is over"):
-        await cluster.commands.set_priority(unnamed.id, 3)
+        await cluster.commands.set_priority(unnamed.id, 3, by=ADMIN)
     with pytest.raises(InvalidConfig, match="gadget configuration"):
-        await cluster.commands.launch(wanted(resources={"resource_pool": "nowhere"}))
+        await cluster.commands.launch(wanted(resources={"resource_pool": "nowhere"}), by=ADMIN)
 
 
 SERVED = (
@@ -88,7 +89,7 @@ SERVED = (
 
 
 async def running(cluster: ScriptedCluster, number: int = 1, **config: object) -> LiveTask:
-    launched = await cluster.commands.launch(wanted(**config))
+    launched = await cluster.commands.launch(wanted(**config), by=ADMIN)
     live = cluster.commands.live(launched.id)
     assert live is not None
     run = f"{launched.id}.1"
@@ -140,7 +141,7 @@ async def test_a_kind_without_services_holds_no_port(cluster: ScriptedCluster) -
 
 async def test_it_is_ready_when_it_runs(cluster: ScriptedCluster) -> None:
     assert (await running(cluster)).state.is_ready
-    waiting = cluster.commands.live((await cluster.commands.launch(wanted())).id)
+    waiting = cluster.commands.live((await cluster.commands.launch(wanted(), by=ADMIN)).id)
     assert waiting is not None
     assert not waiting.state.is_ready
 
@@ -159,7 +160,7 @@ async def test_an_idle_task_is_ended_and_says_why(
     cluster: ScriptedCluster, make_gadgets: MakeGadgets
 ) -> None:
     make_gadgets(idle_timeout=lambda config: timedelta(minutes=10))
-    waiting = cluster.commands.live((await cluster.commands.launch(wanted())).id)
+    waiting = cluster.commands.live((await cluster.commands.launch(wanted(), by=ADMIN)).id)
     live = await running(cluster)
     cluster.clock.advance(599)
     live.note_activity()

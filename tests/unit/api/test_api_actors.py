@@ -1,0 +1,145 @@
+"""Every route that changes something tells the services who does it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from master.api.application import ROUTES
+from master.api.experiments import actions
+from master.api.routing import ApiRoute
+from master.auth.permissions import Action
+from master.auth.service import AuthService
+from master.core.actor import Actor
+from master.experiments.metadata import ExperimentMetadata
+from master.experiments.reports import ReportService
+from master.experiments.service import ExperimentService
+from master.jobs.service import JobService
+from master.tasks.service import InteractiveService
+from rm_backends.router import Router
+from tests.fakes.api_world import SINGLE, ApiWorld
+
+SERVICES = (
+    *(AuthService, ExperimentMetadata, ExperimentService, InteractiveService),
+    *(JobService, ReportService, Router),
+)
+_BULK = "POST /api/v1/projects/{project_id}/experiments/"
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What there is to be changed."""
+
+    experiment: int
+    trial: int
+    job: str
+    command: str
+
+    def ids(self, path: str) -> str:
+        """The path of a route with ids instead of its parameters."""
+        ids = {
+            "id": self.trial if "/trials/" in path else self.experiment,
+            "experiment_id": self.experiment,
+            "project_id": -1,
+            "run_id": self.trial,
+            "command_id": self.command,
+            "user_id": 2,
+            "agent_id": "node-1",
+            "slot_id": 0,
+            "label": "new",
+        }
+        return path.format(**ids)
+
+
+Bodies = Mapping[str, Callable[[Here], Any]]
+BODIES: Bodies = {
+    "POST /api/v1/experiments": lambda here: {"config": SINGLE, "activate": False},
+    "PATCH /api/v1/experiments/{experiment_id}": lambda here: {
+        "name": "another",
+        "resources": {"maxSlots": 2},
+    },
+    **{
+        _BULK + act: lambda here: {"experimentIds": [here.experiment]}
+        for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive")
+    },
+    "POST /api/v1/commands": lambda here: {"config": {"entrypoint": ["true"]}},
+    "POST /api/v1/commands/{command_id}/set_priority": lambda here: {"priority": 7},
+    "POST /api/v1/job-queues": lambda here: {"updates": [{"jobId": here.job, "weight": 2.0}]},
+    "POST /api/v1/users": lambda here: {"user": {"username": "eve"}},
+    "PATCH /api/v1/users/{user_id}": lambda here: {
+        "displayName": "D",
+        "password": "p",
+        "admin": True,
+        "active": True,
+    },
+    "PATCH /api/v1/checkpoints": lambda here: {
+        "checkpoints": [{"uuid": "c", "resources": {"resources": {}}}]
+    },
+    "POST /api/v1/runs/{run_id}/metadata": lambda here: {"metadata": {"a": 1}},
+}
+CHANGED_BY_USERS_TOO = {"PATCH /api/v1/checkpoints", "POST /api/v1/runs/{run_id}/metadata"}
+"""Of what tasks report; the rest only they do, and it says of which task it is."""
+
+
+def mutating() -> list[str]:
+    found = []
+    for route in ROUTES:
+        if not isinstance(route, ApiRoute) or route.permit.action in (None, Action.USE_SESSION):
+            continue
+        for method in (route.methods or set()) - {"GET", "HEAD"}:
+            name = f"{method} {route.path}"
+            if route.permit.action is not Action.REPORT or name in CHANGED_BY_USERS_TOO:
+                found.append(name)
+    return sorted(found)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[Actor]:
+    """Who was named to a service."""
+    seen: list[Actor] = []
+
+    def spied(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def call(*arguments: Any, **named: Any) -> Any:
+            seen.append(named["by"])
+            return method(*arguments, **named)
+
+        return call
+
+    for service in SERVICES:
+        for name, method in inspect.getmembers(service, inspect.iscoroutinefunction):
+            if not name.startswith("_") and "by" in inspect.signature(method).parameters:
+                monkeypatch.setattr(service, name, spied(method))
+    deletes = spied(actions.delete_tensorboard_files)
+    monkeypatch.setattr(actions, "delete_tensorboard_files", deletes)
+    return seen
+
+
+@pytest.mark.parametrize("name", mutating())
+async def test_the_service_is_told_who_does_it(
+    world: ApiWorld, told: list[Actor], name: str
+) -> None:
+    await world.add_agent()
+    experiment = await world.create()
+    run = await world.run_of(experiment)
+    await world.checkpoint(run, "c", 1)
+    launched = await world.ok("POST", "/api/v1/commands", {"config": {"entrypoint": ["true"]}})
+    live = world.services.experiments.live(experiment)
+    assert live is not None
+    here = Here(
+        experiment=experiment,
+        trial=world.trial_id(experiment),
+        job=live.state.job_id,
+        command=launched["command"]["id"],
+    )
+    if "tensorboard" in name:
+        await world.finish(run)
+    told.clear()
+    method, _, path = name.partition(" ")
+    await world.call(method, here.ids(path), BODIES.get(name, lambda here: {})(here))
+    assert {(actor.user_id, actor.name, actor.task_id) for actor in told} == {(1, "admin", None)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
 
@@ -50,19 +50,22 @@ class Deadlines:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def due(self, now: datetime) -> list[str]:
-        """Request ids, the longest due first. They stay due until noted anew or `done`."""
+    def due(self, now: datetime) -> dict[str, datetime]:
+        """Request id -> deadline, the longest due first. They stay due until noted anew or `done`."""
         found: list[tuple[datetime, str]] = []
         while (deadline := self.next()) is not None and deadline <= now:
             found.append(heappop(self._heap))
         for item in found:
             heappush(self._heap, item)
-        return list(dict.fromkeys(request_id for _, request_id in found))
+        return {request_id: deadline for deadline, request_id in found}
 
-    def done(self, request_ids: Iterable[str], now: datetime) -> None:
-        """They were looked at; a pause of a paused experiment is not looked at again: activating it does that."""
-        for request_id in request_ids:
-            if (deadline := self._newest.get(request_id)) is not None and deadline <= now:
+    def done(self, due: Mapping[str, datetime]) -> None:
+        """They were looked at; a pause of a paused experiment is not looked at again: activating it does that.
+
+        What was noted meanwhile still counts, even if it is due already.
+        """
+        for request_id, deadline in due.items():
+            if self._counts(deadline, request_id):
                 del self._newest[request_id]
 
     def _counts(self, deadline: datetime, request_id: str) -> bool:

@@ -122,7 +122,7 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
     async def keep_deadlines(self, now: datetime) -> None:
         if due := self._deadlines.due(now):
             await self.apply(partial(machine.clock_ticked, due=due))
-            self._deadlines.done(due, now)
+            self._deadlines.done(due)
 
     def _note_trials(self, transition: Transition[ExperimentState, Step]) -> None:
         for change in transition.step.trials:

@@ -143,8 +143,9 @@ class ReportService:
         return await self._store.read_one(select(backend.id).where(backend.config_hash == digest))
 
     async def checkpoint(self, report: CheckpointReport) -> None:
-        """Record a checkpoint. The same uuid again replaces nothing that differs; a repeat is fine."""
+        """Record a checkpoint. A repeat is fine; Conflict for one that another task has reported."""
         steps = report.steps
+        await self._require_own(report)
         task = await self._store.read_one(
             select(tables.Task).where(tables.Task.id == report.task_id)
         )
@@ -179,6 +180,16 @@ class ReportService:
             return replace(reported, rows=tuple(rows.operations))
 
         await live.apply(step)
+
+    async def _require_own(self, report: CheckpointReport) -> None:
+        checkpoint = tables.Checkpoint
+        task_id = await self._store.read_one(
+            select(checkpoint.task_id).where(checkpoint.uuid == report.uuid)
+        )
+        if task_id not in (None, report.task_id):
+            raise Conflict(
+                f"checkpoint {report.uuid} belongs to task {task_id}: report a new one with a uuid of its own"
+            )
 
     async def _late_checkpoint(self, report: CheckpointReport, task: tables.Task) -> None:
         """The experiment is over: keep the record, it is on the storage anyway."""

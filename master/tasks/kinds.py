@@ -54,7 +54,7 @@ class Readiness(Enum):
     STARTED = "started"
     """As soon as it runs."""
     REPORTED = "reported"
-    """When it says so: `POST /api/v1/allocations/{id}/ready`."""
+    """When it says so: `POST /api/v1/allocations/{id}/ready`. Launch scripts do when they see a line of the service."""
 
 
 def _never(config: TaskConfig) -> None:

@@ -97,7 +97,7 @@ class PureExperiment:
         """The clock has moved: do what is due."""
         due = self.deadlines.due(self.now)
         effects = self.do(partial(machine.clock_ticked, due=due))
-        self.deadlines.done(due, self.now)
+        self.deadlines.done(due)
         return effects
 
     def trial(self, index: int = 0) -> TrialState:

@@ -13,6 +13,7 @@ from sqlalchemy import select
 
 from master.experiments.live import LiveExperiment
 from master.experiments.metrics import Report
+from master.experiments.reports import CheckpointReport
 from master.experiments.state import ExperimentState, Phase, TrialState
 from master.experiments.step_builder import Env, Step
 from master.roots.root import Transition
@@ -199,3 +200,20 @@ async def test_a_subscriber_is_told_each_committed_step_in_order_and_cannot_fail
     )
     assert [type(answer) for answer in answers] == [type(None), InvalidArgument, type(None)]
     assert told == [second.request_id, first.request_id]
+
+
+async def test_a_checkpoint_stays_with_the_task_that_reported_it_first(
+    cluster: ScriptedCluster,
+) -> None:
+    _, (first, second, *_) = await running_search(cluster)
+
+    def saved(trial: TrialState) -> CheckpointReport:
+        metadata = {"steps_completed": 1}
+        return CheckpointReport(uuid="u", task_id=trial.task_id, resources={}, metadata=metadata)
+
+    await cluster.reports.checkpoint(saved(first))
+    with pytest.raises(Conflict, match=f"checkpoint u belongs to task {first.task_id}"):
+        await cluster.reports.checkpoint(saved(second))
+    await cluster.reports.checkpoint(saved(first))
+    owners = await cluster.store.read(select(tables.Checkpoint.task_id))
+    assert owners == [first.task_id]

@@ -71,6 +71,13 @@ class JobService:
         jobs = jobs_in_queue(entries, facts, self._queues.scheduler(pool))
         return [job for job in jobs if job.facts.workspace_id in visible]
 
+    def is_visible(self, job_id: str, visible: Visibility) -> bool:
+        """What is over is visible only to one who sees everything."""
+        if visible.is_everything:
+            return True
+        root = self._look_up(job_id)
+        return root is not None and root.job_facts().workspace_id in visible
+
     def in_queue(self, job_id: str) -> QueuedJob | None:
         """None if the job asks for nothing now, or is over."""
         root = self._look_up(job_id)

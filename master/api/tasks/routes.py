@@ -8,13 +8,14 @@ from fastapi import APIRouter
 
 from master.api.access import Visible
 from master.api.experiments.replies import FilesReply
-from master.api.permits import CLUSTER, VISIBLE, permit
+from master.api.permits import VISIBLE, permit
 from master.api.replies import Reply, reply
 from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.api.tasks import wire
 from master.api.tasks.replies import AllocationSummary, LiveTasksReply, OldSummary, TaskReply
 from master.auth.permissions import Action
+from master.core.visibility import Visibility
 
 router = APIRouter(route_class=ApiRoute, tags=["tasks"])
 
@@ -35,18 +36,20 @@ async def get(task_id: str, visible: Visible, api: TheApi) -> Reply[TaskReply]:
 
 
 @router.get("/api/v1/tasks")
-@permit(Action.VIEW_CLUSTER, CLUSTER)
-async def list_live(api: TheApi) -> Reply[LiveTasksReply]:
-    return reply({"allocationIdToSummary": _summaries(api)})
+@permit(Action.VIEW_CLUSTER, VISIBLE)
+async def list_live(visible: Visible, api: TheApi) -> Reply[LiveTasksReply]:
+    return reply({"allocationIdToSummary": _summaries(api, visible)})
 
 
 @router.get("/tasks")
-@permit(Action.VIEW_CLUSTER, CLUSTER)
-async def list_live_for_old_scripts(api: TheApi) -> Reply[dict[str, OldSummary]]:
-    return reply({id_: wire.old_summary(summary) for id_, summary in _summaries(api).items()})
+@permit(Action.VIEW_CLUSTER, VISIBLE)
+async def list_live_for_old_scripts(visible: Visible, api: TheApi) -> Reply[dict[str, OldSummary]]:
+    return reply(
+        {id_: wire.old_summary(summary) for id_, summary in _summaries(api, visible).items()}
+    )
 
 
-def _summaries(api: Api) -> dict[str, AllocationSummary]:
+def _summaries(api: Api, visible: Visibility) -> dict[str, AllocationSummary]:
     """By id of the allocation."""
     cluster = api.services.cluster
     by_id = {agent.id: agent for agent in cluster.agents()}
@@ -55,6 +58,8 @@ def _summaries(api: Api) -> dict[str, AllocationSummary]:
     summaries = {}
     for id_, state in sorted(api.services.allocations.open_states().items()):
         entry, scheduler = entries.get(id_), settings.get(state.pool)
+        if not api.services.jobs.is_visible(entry.job.id if entry else "", visible):
+            continue
         default = scheduler.default_priority if scheduler else 0
         priority = entry.job.priority if entry is not None else None
         summaries[id_] = wire.allocation_summary(

@@ -23,6 +23,7 @@ from master.api.windlass.replies import (
 )
 from master.api.windlass.wire import GONE, NO_COST, activity, blocked, cost, instance
 from master.auth.permissions import Action
+from master.core.visibility import Visibility
 from provisioner.types import InstanceView
 from rm_backends.views import PoolView, QueueState
 
@@ -46,9 +47,11 @@ async def fleet(api: TheApi) -> Reply[FleetReply]:
 
 
 @router.get("/pools")
-@permit(Action.VIEW_CLUSTER, CLUSTER)
-async def pools(api: TheApi) -> Reply[PoolsReply]:
-    return reply({"pools": [_pool(api, view) for view in api.services.cluster.pools_view()]})
+@permit(Action.VIEW_CLUSTER, VISIBLE)
+async def pools(visible: Visible, api: TheApi) -> Reply[PoolsReply]:
+    return reply(
+        {"pools": [_pool(api, view, visible) for view in api.services.cluster.pools_view()]}
+    )
 
 
 @router.get("/experiments/{id}/searcher")
@@ -104,7 +107,7 @@ def _instances(api: Api) -> list[InstanceView]:
     return [view for view in views if view.state != GONE]
 
 
-def _pool(api: Api, view: PoolView) -> Pool:
+def _pool(api: Api, view: PoolView, visible: Visibility) -> Pool:
     launching = [
         instance
         for instance in _instances(api)
@@ -120,7 +123,7 @@ def _pool(api: Api, view: PoolView) -> Pool:
             "reason": reason(entry.reason),
         }
         for entry in api.services.cluster.queue(view.name)
-        if entry.state is QueueState.QUEUED
+        if entry.state is QueueState.QUEUED and api.services.jobs.is_visible(entry.job.id, visible)
     ]
     return {
         "name": view.name,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -74,3 +76,29 @@ async def test_an_answer_that_differs_is_noticed(world: ApiWorld) -> None:
         response._content = wrong
         with pytest.raises(AssertionError, match="GET /api/v1/me"):
             replies.check(response)
+
+
+async def test_a_client_generator_finds_all_that_it_needs(document: dict[str, Any]) -> None:
+    """Every reference leads somewhere, every parameter has a type and a place, every operation a success."""
+    schemas = document["components"]["schemas"]
+    for name, operation in operations(document).items():
+        assert operation["responses"]["200"]["content"], name
+        path = name.partition(" ")[2]
+        named = {p["name"] for p in operation.get("parameters", ()) if p["in"] == "path"}
+        assert named == set(re.findall(r"{(\w+)}", path)), name
+        for parameter in operation.get("parameters", ()):
+            schema = parameter["schema"]
+            assert schema.keys() & {"type", "anyOf", "$ref", "enum", "const"}, (name, schema)
+    for reference in references(document):
+        prefix, _, target = reference.rpartition("/")
+        assert (prefix, target in schemas) == ("#/components/schemas", True), reference
+
+
+def references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        node = list(node.values())
+    if isinstance(node, list):
+        for child in node:
+            yield from references(child)

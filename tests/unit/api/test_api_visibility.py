@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from master.api import permits
 from master.api.services import Reads
 from master.core.jobs import JobType
 from master.core.visibility import EVERYTHING, Visibility
@@ -70,3 +71,16 @@ async def test_lists_leave_out_what_is_in_other_workspaces(world: ApiWorld) -> N
     assert await listed(EVERYTHING) == [1, 1, 1, 1, 1]
     assert await listed(HERE) == [1, 1, 1, 1, 1]
     assert await listed(ELSEWHERE) == [0, 0, 0, 0, 0]
+
+
+async def test_live_tasks_and_waiting_ones_are_those_of_visible_workspaces(
+    world: ApiWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.create()
+    for visible, number in ((EVERYTHING, 1), (HERE, 1), (ELSEWHERE, 0)):
+        monkeypatch.setattr(permits, "visibility", lambda principal, action, v=visible: v)
+        live = await world.ok("GET", "/api/v1/tasks")
+        assert len(live["allocationIdToSummary"]) == number
+        assert len(await world.ok("GET", "/tasks")) == number
+        (pool, *_) = (await world.ok("GET", "/api/v1/windlass/pools"))["pools"]
+        assert len(pool["waiting"]) == number

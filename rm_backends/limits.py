@@ -48,19 +48,23 @@ def refusal(shape: PoolShape, slots: int, *, single_agent: bool) -> str | None:
         return _without_agents(shape)
     if slots == 0 or fits(shape, slots, single_agent=single_agent):
         return None
-    where = f"resource pool '{shape.pool}'"
     if shape.largest == 0:
-        return f"{where} has no slots: ask for 0 slots, or use another pool"
-    asked = f"{slots} slots were asked of {where}"
+        return f"resource pool '{shape.pool}' has no slots: request 0 slots, or use another pool"
     nearest = _nearest(shape, slots, single_agent=single_agent)
     if single_agent:
-        return f"{asked} on one agent, whose largest has {shape.largest}: {nearest}"
+        return (
+            f"Requested {slots} slots on one agent; the largest agent of pool '{shape.pool}' "
+            f"has {shape.largest}: {nearest}"
+        )
     if slots > shape.total:
-        return f"{asked}, which can have at most {shape.total} ({_describe(shape)}): {nearest}"
+        return (
+            f"Requested {slots} slots; the maximum of pool '{shape.pool}' is {shape.total} "
+            f"({_describe(shape)}): {nearest}"
+        )
     equal = "" if shape.heterogeneous else " of equal size"
     return (
-        f"{asked}, which do not fill whole agents{equal} ({_describe(shape)}), "
-        f"as work on more than one agent must: {nearest}"
+        f"Requested {slots} slots; in pool '{shape.pool}' they do not fill whole agents{equal} "
+        f"({_describe(shape)}), as work on more than one agent must: {nearest}"
     )
 
 

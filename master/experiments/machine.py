@@ -21,7 +21,7 @@ from master.core.searcher.types import (
 )
 from master.experiments.deadlines import INVALID_HP_GRACE
 from master.experiments.releases import asked_by_others
-from master.experiments.state import ALLOWED, ExperimentState, Phase, TrialMetrics
+from master.experiments.state import ALLOWED, ExperimentState, Phase, TrialMetrics, already_ended
 from master.experiments.step_builder import Env, Step, StepBuilder
 from master.experiments.transitions import (
     allocation_ended,
@@ -92,7 +92,9 @@ def _change_phase(state: ExperimentState, env: Env, phase: Phase) -> Step:
     if phase not in ALLOWED[state.phase]:
         if phase.is_stopping and (state.phase.is_stopping or state.phase.is_terminal):
             return Step(state)  # it is ending or has ended: as asked
-        raise InvalidState(f"experiment {state.id} is {state.phase}: it cannot become {phase}")
+        if state.phase.is_terminal:
+            raise InvalidState(already_ended(state.id, state.phase))
+        raise InvalidState(f"Experiment {state.id} is already ending ({state.phase})")
     builder = StepBuilder(replace(state, phase=phase), env)
     settle_trials(builder)
     return builder.done()

@@ -15,7 +15,7 @@ from master.core.jobs import (
     SetPriority,
     SetWeight,
 )
-from master.experiments.state import ExperimentState, RunSettings
+from master.experiments.state import ExperimentState, RunSettings, already_ended
 from master.experiments.step_builder import Env, Step, StepBuilder
 from master.experiments.transitions import settle_trials
 from windlass.base.errors import InvalidArgument, InvalidState
@@ -39,7 +39,7 @@ def change(state: ExperimentState, env: Env, wanted: JobChange) -> Step:
 
 def require_alive(state: ExperimentState) -> None:
     if state.phase.is_terminal:
-        raise InvalidState(f"experiment {state.id} is over: it is {state.phase}")
+        raise InvalidState(already_ended(state.id, state.phase))
 
 
 def change_priority(state: ExperimentState, wanted: SetPriority) -> Step:

@@ -21,7 +21,7 @@ from master.experiments.creation import Created, NewExperiment, experiment_row
 from master.experiments.live import LiveExperiment, LiveParts, search_of
 from master.experiments.restoring import last_checkpoints, rebuild_all
 from master.experiments.roots import LiveExperiments
-from master.experiments.state import ExperimentState, Phase, TrialState
+from master.experiments.state import ExperimentState, Phase, TrialState, already_ended
 from master.experiments.step_builder import Env, Step
 from master.experiments.task_spec import TaskSpecs
 from master.store import tables
@@ -152,8 +152,7 @@ class ExperimentService:
             return
         row = await self._experiment(experiment_id)
         if not over_is_fine:
-            state = row.state
-            raise InvalidState(f"experiment {experiment_id} is over: it is {state}")
+            raise InvalidState(already_ended(experiment_id, Phase(row.state)))
 
     async def _experiment(self, experiment_id: int) -> tables.Experiment:
         found = await self._store.read_one(

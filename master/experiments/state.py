@@ -52,7 +52,18 @@ TERMINAL_OF: Mapping[Phase, Phase] = {
 }
 """Where each stopping phase leads when nothing runs any more."""
 
-TERMINAL = frozenset({Phase.COMPLETED, Phase.CANCELED, Phase.ERROR})
+_ENDED_WORDS: Mapping[Phase, str] = {
+    Phase.COMPLETED: "completed",
+    Phase.CANCELED: "been canceled",
+    Phase.ERROR: "failed",
+}
+TERMINAL = frozenset(_ENDED_WORDS)
+
+
+def already_ended(experiment_id: int, phase: Phase) -> str:
+    """What a user is told whose change comes too late."""
+    return f"Experiment {experiment_id} has already {_ENDED_WORDS[phase]}"
+
 
 _RUNNING_MAY_GO = frozenset(TERMINAL_OF) | TERMINAL
 ALLOWED: Mapping[Phase, frozenset[Phase]] = {

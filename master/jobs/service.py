@@ -221,7 +221,7 @@ class JobService:
                 else f"has the scheduler {settings.type}"
             )
             raise InvalidArgument(
-                f"pool {pool} {order}, which knows no places in the queue: "
+                f"pool {pool} {order}, which keeps no order of jobs: "
                 "jobs can be moved where the scheduler is priority"
             )
         jobs = [facts.order.as_job() for facts in self._all_facts() if facts.pool == pool]

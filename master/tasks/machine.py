@@ -127,7 +127,7 @@ def change_job(state: TaskState, change: JobChange) -> TaskState:
     What runs already goes on running, whatever its place.
     """
     if state.is_over:
-        raise InvalidState(f"{state.name} is over ({state.exit_status})")
+        raise InvalidState(f"{state.name} has already ended ({state.exit_status})")
     match change:
         case SetPriority(priority) if priority == state.config.resources.priority:
             return state

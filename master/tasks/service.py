@@ -191,7 +191,7 @@ class InteractiveService:
         if live is None:
             row = await self._queries.task(task_id, EVERYTHING)
             noun = KINDS[JobType(row.task.type)].noun
-            raise InvalidState(f"{noun} {task_id} is over ({row.task.exit_status})")
+            raise InvalidState(f"{noun} {task_id} has already ended ({row.task.exit_status})")
         await live.change_job(change, by=by)
 
     def note_activity(self, task_id: str) -> None:

@@ -77,6 +77,6 @@ def test_a_detached_command_is_described_prioritised_and_killed(cluster: RealClu
 
 def test_what_cannot_run_is_one_clear_line(cluster: RealCluster) -> None:
     said = det(cluster, "cmd", "run", "--config", "resources.slots=99", "true", code=1)
-    assert "99 slots were asked of resource pool 'default'" in said
+    assert "Requested 99 slots on one agent; the largest agent of pool 'default'" in said
     said = det(cluster, "cmd", "run", "--config", "slot=1", "true", code=1)
     assert 'additionalProperties "slot" not allowed' in said

@@ -112,6 +112,8 @@ def wait(
     if state != "STATE_COMPLETED":
         print_failure(client, experiment)
         raise typer.Exit(1)
+    if problem := experiment.get("error"):
+        notice(f"warning: {problem}")
 
 
 @app.command()

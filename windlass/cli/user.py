@@ -1,4 +1,4 @@
-"""`det user`: log in and out, create users, change passwords."""
+"""`det user`: log in and out, list and create users, change passwords."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from windlass.base.errors import InvalidArgument, Unauthenticated
 from windlass.cli.connect import ask_password, client_for, for_administrators, settings_of
 from windlass.cli.groups import AliasedGroup
-from windlass.cli.output import JsonOption, notice, print_json
+from windlass.cli.output import CsvOption, JsonOption, LimitOption, notice, print_json, print_rows
 from windlass.sdk.client import Client
 from windlass.sdk.credentials import DEFAULT_USER, TokenCache, master_url, open_session
 
@@ -79,6 +79,25 @@ def whoami(ctx: typer.Context, as_json: JsonOption = False) -> None:
         typer.echo(f"{user.get('username')}{role} at {client.session.url}")
 
 
+@app.command("list")
+def list_users(
+    ctx: typer.Context,
+    limit: LimitOption = None,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+) -> None:
+    """List the users of the cluster."""
+    users = client_for(ctx).users(limit=limit)
+    if as_json:
+        print_json(users)
+        return
+    rows = [
+        (user.get("username"), user.get("displayName"), *(_yes(user.get(key)) for key in _FLAGS))
+        for user in users
+    ]
+    print_rows(["User", "Name", "Active", "Admin", "Remote"], rows, as_csv=as_csv)
+
+
 @app.command()
 def create(
     ctx: typer.Context,
@@ -124,6 +143,13 @@ def change_password(
         cache = TokenCache()
         active = cache.active_user(client.session.url) in (None, me)
         cache.remember(client.session.url, me, client.session.login(me, password), active=active)
+
+
+_FLAGS = ("active", "admin", "remote")
+
+
+def _yes(flag: object) -> str:
+    return "yes" if flag else "no"
 
 
 def _password(name: str, url: str, from_stdin: bool) -> str:

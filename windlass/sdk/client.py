@@ -35,6 +35,10 @@ class Client:
     def user(self, username: str) -> Json:
         return dict(self.session.get(f"/api/v1/users/{_segment(username)}/by-username")["user"])
 
+    def users(self, *, limit: int | None = None) -> list[Json]:
+        query: Query = {"sortBy": "SORT_BY_USER_NAME"}
+        return list(self._pages("/api/v1/users", "users", query, limit=limit))
+
     def create_user(
         self, username: str, *, password: str | None, admin: bool = False, remote: bool = False
     ) -> Json:

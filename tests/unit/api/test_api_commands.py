@@ -213,7 +213,7 @@ async def test_kill_and_priority(world: ApiWorld) -> None:
     await world.ok("POST", f"{URL}/{id_}/kill")
     assert await look(world, id_) == over
     said = await world.refused(400, "POST", f"{URL}/{id_}/set_priority", {"priority": 7})
-    assert "is over" in said
+    assert "has already ended" in said
 
 
 async def test_only_owners_and_admins_end_a_command_and_no_task_changes_one(

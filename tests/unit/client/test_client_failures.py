@@ -47,6 +47,15 @@ def test_wait_says_why_and_where_the_log_is(failed: ScriptedMaster) -> None:
     ]
 
 
+def test_waiting_for_what_completed_tells_what_was_wrong_with_it(failed: ScriptedMaster) -> None:
+    problem = 'metric "loss" of the searcher was not in the validation metrics; reported: accuracy'
+    completed = {"id": 7, "state": "STATE_COMPLETED", "error": problem}
+    failed.on("GET", "/api/v1/experiments/7", {"experiment": completed})
+    result = det(failed, "e", "wait", "7", "--polling-interval", "0.1")
+    assert result.exit_code == 0
+    assert result.stderr.splitlines()[-1] == f"warning: {problem}"
+
+
 def test_waiting_for_what_was_canceled_fails_without_naming_an_error(
     failed: ScriptedMaster,
 ) -> None:

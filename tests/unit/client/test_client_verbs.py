@@ -39,6 +39,22 @@ def refused(result: Result) -> str:
     return result.stderr
 
 
+def test_users_are_listed(cluster: ScriptedMaster) -> None:
+    users = [
+        {"username": "admin", "active": True, "admin": True},
+        {"username": "ann", "displayName": "Ann", "active": False, "admin": False},
+    ]
+    page = {"endIndex": 2, "total": 2}
+    cluster.on("GET", "/api/v1/users", {"users": users, "pagination": page})
+    result = det(cluster, "user", "list", "--csv")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        "User,Name,Active,Admin,Remote",
+        "admin,,yes,yes,no",
+        "ann,Ann,no,no,no",
+    ]
+
+
 def test_a_user_is_created_with_a_hashed_password(cluster: ScriptedMaster) -> None:
     result = det(cluster, "user", "create", "eve", "--admin", "--password", PASSWORD)
     assert (result.exit_code, result.stderr) == (0, "Created user eve\n")

@@ -80,7 +80,7 @@ def test_what_is_over_has_no_place_any_more(wanted: JobChange) -> None:
     world = PureExperiment()
     world.start()
     world.exit()
-    with pytest.raises(InvalidState, match="experiment 1 is over: it is COMPLETED"):
+    with pytest.raises(InvalidState, match="Experiment 1 has already completed"):
         change(world, wanted)
 
 

@@ -110,7 +110,7 @@ async def test_moves_that_cannot_be(service: JobService, cluster: MemoryCluster)
     with pytest.raises(InvalidArgument, match="job aa is in pool gpu and job d in shared"):
         await service.move("aa", behind_of="d", by=ADMIN)
     cluster.add(facts("e", 5, pool="shared"))
-    with pytest.raises(InvalidArgument, match="fair_share, which knows no places"):
+    with pytest.raises(InvalidArgument, match="fair_share, which keeps no order"):
         await service.move("d", behind_of="e", by=ADMIN)
     with pytest.raises(InvalidArgument, match="exactly one"):
         await service.move("d", by=ADMIN)

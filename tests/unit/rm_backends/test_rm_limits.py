@@ -52,14 +52,14 @@ def test_what_fits_is_accepted(shape: PoolShape, slots: int, single: bool) -> No
             FOUR_EIGHTS,
             40,
             False,
-            "40 slots were asked of resource pool 'gpu', which can have at most 32 "
+            "Requested 40 slots; the maximum of pool 'gpu' is 32 "
             "(4 agents of 8 slots): the nearest size that fits is 32",
         ),
         (
             FOUR_EIGHTS,
             12,
             False,
-            "12 slots were asked of resource pool 'gpu', which do not fill whole agents of equal "
+            "Requested 12 slots; in pool 'gpu' they do not fill whole agents of equal "
             "size (4 agents of 8 slots), as work on more than one agent must: "
             "the nearest sizes that fit are 8 and 16",
         ),
@@ -67,14 +67,14 @@ def test_what_fits_is_accepted(shape: PoolShape, slots: int, single: bool) -> No
             FOUR_EIGHTS,
             9,
             True,
-            "9 slots were asked of resource pool 'gpu' on one agent, whose largest has 8: "
+            "Requested 9 slots on one agent; the largest agent of pool 'gpu' has 8: "
             "the nearest size that fits is 8",
         ),
         (
             MIXED,
             12,
             False,
-            "12 slots were asked of resource pool 'gpu', which do not fill whole agents of equal "
+            "Requested 12 slots; in pool 'gpu' they do not fill whole agents of equal "
             "size (1 agent of 8 slots, 1 agent of 4 slots), as work on more than one agent must: "
             "the nearest size that fits is 8",
         ),
@@ -82,7 +82,7 @@ def test_what_fits_is_accepted(shape: PoolShape, slots: int, single: bool) -> No
             MIXED_HETEROGENEOUS,
             10,
             False,
-            "10 slots were asked of resource pool 'gpu', which do not fill whole agents "
+            "Requested 10 slots; in pool 'gpu' they do not fill whole agents "
             "(1 agent of 8 slots, 1 agent of 4 slots), as work on more than one agent must: "
             "the nearest sizes that fit are 8 and 12",
         ),
@@ -90,7 +90,7 @@ def test_what_fits_is_accepted(shape: PoolShape, slots: int, single: bool) -> No
             CATALOGUE,
             25,
             False,
-            "25 slots were asked of resource pool 'cloud', which can have at most 24 "
+            "Requested 25 slots; the maximum of pool 'cloud' is 24 "
             "(at most 3 agents of 8 or 1 slots): the nearest size that fits is 24",
         ),
         (
@@ -111,7 +111,7 @@ def test_what_fits_is_accepted(shape: PoolShape, slots: int, single: bool) -> No
             ONLY_AUX,
             1,
             False,
-            "resource pool 'aux' has no slots: ask for 0 slots, or use another pool",
+            "resource pool 'aux' has no slots: request 0 slots, or use another pool",
         ),
     ],
 )
@@ -140,4 +140,4 @@ def test_every_size_that_a_refusal_names_fits_and_is_the_nearest(
 
 
 def test_an_absurd_size_is_refused_without_counting_to_it() -> None:
-    assert "at most 32" in str(refusal(FOUR_EIGHTS, 10**15, single_agent=False))
+    assert "is 32 (" in str(refusal(FOUR_EIGHTS, 10**15, single_agent=False))

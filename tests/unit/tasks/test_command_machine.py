@@ -180,7 +180,7 @@ def test_a_command_cannot_be_moved(change: JobChange) -> None:
 
 
 def test_a_job_that_is_over_cannot_be_changed() -> None:
-    with pytest.raises(InvalidState, match=r"is over \(success\)"):
+    with pytest.raises(InvalidState, match=r"has already ended \(success\)"):
         machine.change_job(exited(running(), OK).state, SetPriority(3))
 
 

@@ -382,7 +382,7 @@ async def test_a_priority_that_is_none_is_refused(cluster: ScriptedCluster) -> N
         await cluster.commands.set_priority(live.state.id, 100, by=ADMIN)
     await exit_with(cluster, live, 0)
     await cluster.commands.roots.tick()
-    with pytest.raises(InvalidState, match=r"is over \(success\)"):
+    with pytest.raises(InvalidState, match=r"has already ended \(success\)"):
         await cluster.commands.set_priority(live.state.id, 3, by=ADMIN)
     with pytest.raises(NotFound):
         await cluster.commands.set_priority("no-such", 3, by=ADMIN)

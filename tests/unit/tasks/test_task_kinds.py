@@ -76,7 +76,7 @@ async def test_a_kind_says_what_its_launcher_is_told_and_how_it_is_called(
     unnamed = await cluster.commands.launch(wanted(), by=ADMIN)
     assert unnamed.config.description == f"Gadget ({unnamed.id[:8]})"
     await cluster.commands.kill(unnamed.id, by=ADMIN)
-    with pytest.raises(InvalidState, match=f"gadget {unnamed.id} is over"):
+    with pytest.raises(InvalidState, match=f"gadget {unnamed.id} has already ended"):
         await cluster.commands.set_priority(unnamed.id, 3, by=ADMIN)
     with pytest.raises(InvalidConfig, match="gadget configuration"):
         await cluster.commands.launch(wanted(resources={"resource_pool": "nowhere"}), by=ADMIN)

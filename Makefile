@@ -13,7 +13,7 @@ COMPAT := .compat
 STAMPS := .make
 export UV_PYTHON_DOWNLOADS := never
 PYTEST_ARGS ?=
-# Tests wait more than they compute: two for each core.
+# One for each core. The tests of a file stay together: they may share a cluster.
 TEST_WORKERS ?= $(shell nproc)
 
 .PHONY: help
@@ -26,11 +26,11 @@ demo: $(STAMPS)/demo ## Run a real adaptive ASHA search on an elastic pool, live
 
 .PHONY: test
 test: $(STAMPS)/dev $(STAMPS)/compat ## Set up and run every test that is not marked slow
-	$(BIN)/python -P -m pytest -n $(TEST_WORKERS) --dist worksteal --durations 20 -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -P -m pytest -n $(TEST_WORKERS) --dist loadfile --durations 20 -m "not slow" $(PYTEST_ARGS)
 
 .PHONY: test-slow
 test-slow: $(STAMPS)/dev $(STAMPS)/compat ## Run the tests marked slow
-	$(BIN)/python -P -m pytest -n $(TEST_WORKERS) --dist worksteal --durations 20 -m slow $(PYTEST_ARGS)
+	$(BIN)/python -P -m pytest -n $(TEST_WORKERS) --dist loadfile --durations 20 -m slow $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: $(STAMPS)/dev ## Check files, formatting, types and import directions

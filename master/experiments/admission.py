@@ -14,7 +14,7 @@ from master.core.expconf.searchers import AdaptiveAshaSearcher, AsyncHalvingSear
 from master.experiments.state import RunSettings
 from rm_backends.base import AllocationRequest, JobOrder, ResourceManager
 from windlass.base.clock import Clock
-from windlass.base.errors import NotFound, Unsatisfiable
+from windlass.base.errors import NotFound, Unfulfillable, Unsatisfiable
 from windlass.base.ids import Ids
 from windlass.base.no_effect import keys_without_effect
 from windlass.base.trial_class import is_trial_class, needs_package
@@ -79,7 +79,7 @@ class Admission:
         try:
             self._rm().check(self._probe(settings))
         except Unsatisfiable as error:
-            if self._policy.launch_error:
+            if self._policy.launch_error or isinstance(error, Unfulfillable):
                 raise
             log.warning("experiment may never run", reason=error.message)
             return ("LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED",)

@@ -24,6 +24,7 @@ from master.experiments.roots import LiveExperiments
 from master.experiments.state import ExperimentState, Phase, TrialState, already_ended
 from master.experiments.step_builder import Env, Step
 from master.experiments.task_spec import TaskSpecs
+from master.experiments.warm_start import WarmStart
 from master.store import tables
 from master.store.blobs import BlobStore
 from master.store.contexts import Listing, listing, store_context
@@ -58,6 +59,7 @@ class ExperimentService:
         self._clock = clock
         self._ids = ids
         self._admission = Admission(policy=policy, rm=lambda: allocations.rm, clock=clock, ids=ids)
+        self._warm_start = WarmStart(store)
         self._parts = LiveParts(
             store=store,
             clock=clock,
@@ -69,16 +71,17 @@ class ExperimentService:
         )
         self.roots = LiveExperiments(allocations=allocations, clock=clock)
 
-    def check(self, text: str) -> Checked:
+    async def check(self, text: str) -> Checked:
         """Parse, complete and test an experiment config against this cluster. Creates nothing."""
-        return self._admission.check(text)
+        checked = await asyncio.to_thread(self._admission.check, text)
+        return replace(checked, config=await self._warm_start.resolve(checked.config))
 
     async def create(self, new: NewExperiment, *, by: Actor) -> Created:
         """Check, store the context, then write experiment, first trials and their requests in one commit.
 
         It belongs to `by`.
         """
-        checked = await asyncio.to_thread(self.check, new.config)
+        checked = await self.check(new.config)
         blob, listing = await self._context(new)
         project = tables.Project
         workspace_id = await self._store.read_one(

@@ -36,6 +36,7 @@ from windlass.base.clock import Clock
 from windlass.base.errors import (
     InvalidConfig,
     InvalidState,
+    Unfulfillable,
     Unsatisfiable,
 )
 from windlass.base.ids import Ids
@@ -126,7 +127,7 @@ class InteractiveService:
         try:
             self._allocations.rm.check(self._probe(config, pool))
         except Unsatisfiable as error:
-            if self._policy.launch_error:
+            if self._policy.launch_error or isinstance(error, Unfulfillable):
                 raise
             log.warning("task may never run", kind=kind.noun, reason=error.message)
             return (SLOTS_EXCEEDED,)

@@ -33,7 +33,7 @@ from rm_backends.outbox import Outbox
 from rm_backends.ports import AgentStore, JoinTokens, LogSink, SlotService
 from rm_backends.views import AgentView, JobInPool, PoolView, QueueEntry, SlotView
 from windlass.base.clock import Clock
-from windlass.base.errors import InvalidArgument, NotFound, Unsatisfiable
+from windlass.base.errors import InvalidArgument, NotFound, Unfulfillable, Unsatisfiable
 from windlass.base.ids import Ids
 from windlass.base.loop import Loop
 
@@ -102,6 +102,8 @@ class AgentsBackend:
         shape = pool.shape(request.blocked_agents)
         why = refusal(shape, request.slots, single_agent=request.single_agent)
         if why is not None:
+            if request.single_agent and 0 < shape.largest < request.slots:
+                raise Unfulfillable(f"request unfulfillable: {why}")
             raise Unsatisfiable(why)
 
     async def request(self, request: AllocationRequest) -> None:

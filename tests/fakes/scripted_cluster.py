@@ -38,7 +38,7 @@ from rm_backends.base import (
 )
 from tests.fakes.actors import ADMIN
 from windlass.base.clock import Clock, ManualClock
-from windlass.base.errors import BatchSystemError, StoreUnavailable, Unsatisfiable
+from windlass.base.errors import BatchSystemError, StoreUnavailable, Unfulfillable, Unsatisfiable
 from windlass.base.ids import Ids
 
 OWNER = 1
@@ -84,6 +84,8 @@ class ScriptedManager:
     requests: dict[str, AllocationRequest] = field(default_factory=dict)
     too_small: dict[str, str] = field(default_factory=dict)
     """Pool -> why nothing could ever run there."""
+    too_large: set[str] = field(default_factory=set)
+    """Pools whose agents are all too small for work that must run on one."""
     deaf: bool = False
     """Changed orders and notes cannot be told."""
     kills_may_go: asyncio.Event = field(default_factory=asyncio.Event)
@@ -115,6 +117,8 @@ class ScriptedManager:
     def check(self, request: AllocationRequest) -> None:
         if why := self.too_small.get(request.pool):
             raise Unsatisfiable(why)
+        if request.pool in self.too_large:
+            raise Unfulfillable(f"request unfulfillable: {request.slots} slots")
 
     async def request(self, request: AllocationRequest) -> None:
         self.requests[request.allocation_id] = request

@@ -9,6 +9,7 @@ WindlassError
 ├── InvalidState             the thing is in a state that does not allow it
 ├── Conflict                 somebody else changed it or has it already
 ├── Unsatisfiable            no agent or offer could ever hold the request
+│   └── Unfulfillable        larger than any agent, and it must run on one
 ├── CapacityError            the provider has none right now
 ├── QuotaError               the provider's account limit is reached
 ├── ProviderAuthError        the provider refuses our credentials or permissions
@@ -93,6 +94,10 @@ class Unsatisfiable(InvalidArgument):
     """No agent or offer of the pool could ever hold the request. The message names the limit and what would fit."""
 
     code = "unsatisfiable"
+
+
+class Unfulfillable(Unsatisfiable):
+    """Larger than any agent, and it must run on one: refused even where what may never run is accepted."""
 
 
 class CapacityError(WindlassError):

@@ -73,7 +73,7 @@ async def create(
         raise NotFound("project", body.project_id)
     experiments = api.services.experiments
     if body.validate_only:
-        checked = await asyncio.to_thread(experiments.check, body.config)
+        checked = await experiments.check(body.config)
         return _created(wire.nothing(), None, checked)
     parent = body.parent_id or None
     if parent is not None:

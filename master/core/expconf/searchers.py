@@ -32,7 +32,6 @@ Divisor: TypeAlias = Annotated[Number, Field(gt=1)]
 
 
 STOP_ONCE = NoEffect("only the stopping form of ASHA exists")
-NO_WARM_START = NoEffect("every trial starts from the beginning, for now")
 
 
 class SearcherBase(Section):
@@ -42,10 +41,10 @@ class SearcherBase(Section):
     """The validation metric that trials are compared by."""
     smaller_is_better: bool = True
     """false: the larger."""
-    source_trial_id: Annotated[Integer | None, NO_WARM_START] = None
-    """Warm start from this trial's best checkpoint. Wins over `source_checkpoint_uuid`."""
-    source_checkpoint_uuid: Annotated[str | None, NO_WARM_START] = None
-    """Warm start from this checkpoint."""
+    source_trial_id: Integer | None = None
+    """Every trial starts from the newest checkpoint of this one. Wins over `source_checkpoint_uuid`."""
+    source_checkpoint_uuid: str | None = None
+    """Every trial starts from this checkpoint."""
 
 
 class SingleSearcher(SearcherBase):

@@ -371,6 +371,9 @@ async def test_without_launch_errors_it_may_wait_where_nothing_fits(
     cluster.rm.too_small["other"] = "agents of pool other have 1 slot"
     await live.change_job(SetPool("other"), by=ADMIN)
     assert cluster.run.pool == "other"
+    cluster.rm.too_large = {"default"}
+    with pytest.raises(Unsatisfiable, match="request unfulfillable"):
+        await live.change_job(SetPool("default"))
     await cluster.crash()
 
 

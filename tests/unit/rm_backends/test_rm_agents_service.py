@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -42,7 +43,7 @@ from tests.fakes.agents_world import (
 )
 from tests.fakes.first_fit import first_fit
 from tests.fakes.virtual_time import run
-from windlass.base.errors import Conflict, NotFound, StoreUnavailable, Unsatisfiable
+from windlass.base.errors import Conflict, NotFound, StoreUnavailable, Unfulfillable, Unsatisfiable
 
 ID = "task-1.1"
 CLOUD = PoolOptions(name="default", dynamic=True, kind="embedded")
@@ -329,6 +330,19 @@ def test_a_dynamic_pool_can_be_what_its_provisioner_could_launch() -> None:
                 world.backend.check(allocation(1, slots=slots))
 
     play(scenario, CLOUD)
+
+
+def test_what_must_run_on_one_agent_and_is_larger_than_any_is_unfulfillable() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        alone = replace(allocation(1, slots=99), single_agent=True)
+        with pytest.raises(Unsatisfiable) as nobody_yet:
+            world.backend.check(alone)
+        assert not isinstance(nobody_yet.value, Unfulfillable), "agents may still come"
+        await world.add_agent("a1")
+        with pytest.raises(Unfulfillable, match="request unfulfillable: 99 slots were asked"):
+            world.backend.check(alone)
+
+    play(scenario)
 
 
 def test_the_planner_says_why_a_gang_waits() -> None:

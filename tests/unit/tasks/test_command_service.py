@@ -325,6 +325,9 @@ async def test_what_could_never_run_is_refused_or_warned_of(
         launched = await cluster.commands.launch(wanted(resources={"slots": 9}), by=ADMIN)
         assert launched.warnings == ("LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED",)
         assert cluster.rm.take() == [("request", f"{launched.id}.1")]
+        cluster.rm.too_small, cluster.rm.too_large = {}, {"default"}
+        with pytest.raises(Unsatisfiable, match="request unfulfillable"):
+            await launch(cluster, resources={"slots": 9})
 
 
 async def test_files_and_a_work_dir_of_the_users_own_exclude_each_other(

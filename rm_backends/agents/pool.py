@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from master.core.reasons import Reason, ReasonKind
@@ -169,7 +169,7 @@ class Pool:
         if waiting is None:
             return UNDECIDED
         if not waiting.needs_capacity:
-            return waiting.reason
+            return self._named(waiting)
         if self.options.dynamic:
             planned = self._availability.reasons.get(allocation_id) if self._availability else None
             return planned or waiting.reason
@@ -397,6 +397,14 @@ class Pool:
         if shape is None or shape.max_agents == 0 or not (request.slots or shape.takes_aux):
             return False
         return fits(shape, request.slots, single_agent=request.single_agent)
+
+    def _named(self, waiting: Waiting) -> Reason:
+        """Its reason, with the names of what it waits for: the scheduler knows only ids."""
+        text = waiting.reason.text
+        for id_ in sorted(waiting.victims, key=len, reverse=True):  # "3.1" is part of "3.10"
+            if (entry := self.assignments.entries.get(id_)) is not None:
+                text = text.replace(id_, entry.request.name)
+        return replace(waiting.reason, text=text)
 
     def _no_such_agent(self, entry: Entry) -> Reason:
         shape = self.shape()

@@ -24,7 +24,7 @@ def names(ids: Sequence[str]) -> str:
 
 def above_max_slots(shape: Shape, max_slots: int) -> Waiting:
     text = (
-        f"needs {count(shape.slots, 'slot')}, more than its job's max_slots of {max_slots}: "
+        f"Requested {count(shape.slots, 'slot')}; the job's max_slots is {max_slots}: "
         "raise max_slots to run it"
     )
     return Waiting(reason=Reason(kind=ReasonKind.SHARE_USED, text=text))
@@ -33,10 +33,10 @@ def above_max_slots(shape: Shape, max_slots: int) -> Waiting:
 def max_slots_used(book: JobBook, claimed: int = 0) -> Waiting:
     """`claimed` are the slots that requests before it wait for and were not promised."""
     used = book.held + book.leaving
-    text = f"its job uses {used} of its max_slots of {book.job.max_slots}"
+    text = f"max_slots limit reached ({used} of {book.job.max_slots} slots)"
     more = book.promised + claimed
     if more:
-        text += f", and waits for {more} more"
+        text += f"; {more} more requested before it"
     return Waiting(reason=Reason(kind=ReasonKind.SHARE_USED, text=text))
 
 
@@ -69,9 +69,7 @@ def no_such_agent(shape: Shape, pool: PoolState, lasting: Mapping[str, int]) -> 
 
 def needs_release(shape: Shape, victims: Sequence[str]) -> Waiting:
     """`victims` are the requests whose slots it waits for."""
-    have = "has" if len(victims) == 1 else "have"
-    slots = count(shape.slots, "slot")
-    text = f"starts when {names(victims)} {have} given back slots ({slots} needed)"
+    text = f"Waiting for {names(victims)} to be preempted ({count(shape.slots, 'slot')} needed)"
     return Waiting(reason=Reason(kind=ReasonKind.NEEDS_RELEASE, text=text), victims=tuple(victims))
 
 
@@ -92,11 +90,10 @@ def expected(shape: Shape, pool: PoolState) -> Waiting:
 
 
 def share_used(book: JobBook, share: int, total: int) -> Waiting:
-    back = f" and is giving back {book.leaving}" if book.leaving else ""
-    text = (
-        f"its job uses {count(book.held, 'slot')}{back}, its fair share is {share} of {total}, "
-        "and no slots are left over"
-    )
+    used = book.held + book.leaving
+    text = f"Fair-share limit reached ({used} of {count(share, 'slot')}; the pool has {total})"
+    if book.leaving:
+        text += f"; {book.leaving} are being released"
     return _capacity(ReasonKind.SHARE_USED, text)
 
 

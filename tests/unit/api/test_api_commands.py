@@ -174,8 +174,8 @@ async def test_what_is_wrong_is_named(
 async def test_a_cluster_that_is_too_small_says_so(world: ApiWorld) -> None:
     await world.add_agent()
     body = {"config": {"entrypoint": ["x"], "resources": {"slots": 1000}}}
-    launched = await world.ok("POST", URL, body)
-    assert launched["warnings"] == ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"]
+    said = await world.refused(400, "POST", URL, body)
+    assert "request unfulfillable: Requested 1000 slots on one agent" in str(said)
 
 
 async def test_keys_without_effect_are_told(world: ApiWorld) -> None:

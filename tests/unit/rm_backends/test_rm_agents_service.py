@@ -339,7 +339,7 @@ def test_what_must_run_on_one_agent_and_is_larger_than_any_is_unfulfillable() ->
             world.backend.check(alone)
         assert not isinstance(nobody_yet.value, Unfulfillable), "agents may still come"
         await world.add_agent("a1")
-        with pytest.raises(Unfulfillable, match="request unfulfillable: 99 slots were asked"):
+        with pytest.raises(Unfulfillable, match="request unfulfillable: Requested 99 slots"):
             world.backend.check(alone)
 
     play(scenario)
@@ -660,3 +660,17 @@ def test_a_pool_that_takes_no_zero_slot_tasks_refuses_them_and_says_so_of_those_
         assert "max_aux_containers_per_agent is 0" in reason.text
 
     play(scenario, PoolOptions(name="default", max_aux_containers_per_agent=0), decide=real_decide)
+
+
+def test_who_is_waited_for_is_told_by_name() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        await world.add_agent("a1")
+        for number in range(4):
+            await world.run_allocation(allocation(number, job="first"))
+        await world.backend.request(allocation(9, slots=2))
+        await world.settle()
+        reason = world.backend.explain("task-9.1")
+        assert reason is not None
+        assert reason.text == "Waiting for Task 2, Task 3 to be preempted (2 slots needed)"
+
+    play(scenario, decide=real_decide)

@@ -207,7 +207,7 @@ def test_a_job_with_fewer_max_slots_than_it_needs_waits_and_says_so() -> None:
             await world.settle()
             reason = world.backend.explain("task-1.1")
             assert reason is not None
-            assert "more than its job's max_slots of 1" in reason.text
+            assert "the job's max_slots is 1" in reason.text
             await world.backend.update_job(replace(request.job, max_slots=2))
             await world.master.granted("task-1.1")
 

@@ -41,8 +41,7 @@ def test_the_documented_example(weight: float, expected: tuple[int, int]) -> Non
     assert (started(decision)["a"], started(decision)["b"]) == expected
     assert kind(decision, "b.9") is ReasonKind.SHARE_USED
     assert text(decision, "b.9") == (
-        f"its job uses {expected[1]} slots, its fair share is {expected[1]} of 8, "
-        "and no slots are left over"
+        f"Fair-share limit reached ({expected[1]} of {expected[1]} slots; the pool has 8)"
     )
 
 
@@ -141,14 +140,14 @@ def test_leftovers_go_beyond_shares_but_not_beyond_max_slots() -> None:
     capped = decide(pool([job("a", 1.0, max_slots=3), B], wanted, on=agents(8, 8)))
     assert started(capped) == {"a": 3, "b": 8}
     assert kind(capped, "a.7") is ReasonKind.SHARE_USED
-    assert text(capped, "a.7") == "its job uses 3 of its max_slots of 3"
+    assert text(capped, "a.7") == "max_slots limit reached (3 of 3 slots)"
     assert not capped.waiting["a.7"].needs_capacity
 
 
 def test_a_request_above_max_slots_says_so() -> None:
     decision = decide(pool([job("a", max_slots=4)], requests("a", 1, 8)))
     assert text(decision, "a.0") == (
-        "needs 8 slots, more than its job's max_slots of 4: raise max_slots to run it"
+        "Requested 8 slots; the job's max_slots is 4: raise max_slots to run it"
     )
     assert not decision.waiting["a.0"].needs_capacity
 
@@ -156,7 +155,7 @@ def test_a_request_above_max_slots_says_so() -> None:
 def test_leaving_work_still_counts_for_max_slots() -> None:
     tasks = [running(t, {"n0": 1}, releasing=True) for t in requests("a", 4)]
     decision = decide(pool([job("a", max_slots=4)], requests("a", 1, first=4), tasks))
-    assert text(decision, "a.4") == "its job uses 4 of its max_slots of 4"
+    assert text(decision, "a.4") == "max_slots limit reached (4 of 4 slots)"
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_it_is_asked_once_and_comes_back_when_the_limit_allows() -> None:
     assert decide(state).release == ()
     state = let_leave(state)
     assert not decide(state).start
-    assert text(decide(state), "a.7") == "its job uses 5 of its max_slots of 5"
+    assert text(decide(state), "a.7") == "max_slots limit reached (5 of 5 slots)"
     raised = replace(state, jobs={"a": job("a", max_slots=7)})
     assert started(decide(raised)) == {"a": 2}
 

@@ -174,8 +174,8 @@ def test_max_slots_holds_says_so_and_blocks_nobody(settings: SchedulerSettings) 
     wanted = requests("top", 5) + requests("top", 1, 4, first=5) + requests("low", 5)
     decision = decide(pool([capped, LOW], wanted, settings=settings))
     assert started(decision) == {"top": 3, "low": 5}
-    assert text(decision, "top.3") == "its job uses 3 of its max_slots of 3"
-    assert text(decision, "top.5").startswith("needs 4 slots, more than its job's max_slots of 3")
+    assert text(decision, "top.3") == "max_slots limit reached (3 of 3 slots)"
+    assert text(decision, "top.5").startswith("Requested 4 slots; the job's max_slots is 3")
     assert not any(answer.needs_capacity for answer in decision.waiting.values())
 
 
@@ -188,7 +188,10 @@ def test_no_more_is_demand_than_max_slots_allows() -> None:
         False,
         False,
     ]
-    assert text(decision, "mid.2") == "its job uses 0 of its max_slots of 2, and waits for 2 more"
+    assert (
+        text(decision, "mid.2")
+        == "max_slots limit reached (0 of 2 slots); 2 more requested before it"
+    )
 
 
 def test_without_preemption_nothing_is_released() -> None:
@@ -310,7 +313,7 @@ def test_of_one_job_what_loses_least_goes(tasks: list[Running], expected: set[st
     (release,) = decision.release
     assert release.why == "a request of priority 1 needs its slots: top.0"
     (victim,) = expected
-    assert text(decision, "top.0") == f"starts when {victim} has given back slots (1 slot needed)"
+    assert text(decision, "top.0") == f"Waiting for {victim} to be preempted (1 slot needed)"
     assert decision.waiting["top.0"].victims == (victim,)
     assert not decision.waiting["top.0"].needs_capacity
 

@@ -66,7 +66,7 @@ def test_max_slots_holds() -> None:
     wanted = requests("a", 9) + requests("b", 3)
     decision = decide(pool([replace(A, max_slots=2), B], wanted, settings=TURNS))
     assert started(decision) == {"a": 2, "b": 3}
-    assert text(decision, "a.2") == "its job uses 2 of its max_slots of 2"
+    assert text(decision, "a.2") == "max_slots limit reached (2 of 2 slots)"
     assert not decision.waiting["a.8"].needs_capacity
 
 

@@ -151,7 +151,9 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "searcher.name": "master/core/searcher:name",
         "searcher.metric": "master/experiments:metric",
         "searcher.smaller_is_better": "master/experiments:smaller_is_better",
-        **below("searcher", read_by("master/experiments:*", "source_trial_id source_checkpoint_uuid")),
+        **below(
+            "searcher", read_by("master/experiments:*", "source_trial_id source_checkpoint_uuid")
+        ),
         **below("searcher.max_length", read_by(TASK, "batches records epochs")),
         **below(
             "searcher",

@@ -373,7 +373,7 @@ async def test_without_launch_errors_it_may_wait_where_nothing_fits(
     assert cluster.run.pool == "other"
     cluster.rm.too_large = {"default"}
     with pytest.raises(Unsatisfiable, match="request unfulfillable"):
-        await live.change_job(SetPool("default"))
+        await live.change_job(SetPool("default"), by=ADMIN)
     await cluster.crash()
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from master.experiments.reports import CheckpointReport
 from rm_backends.base import ContainerPhase
+from tests.fakes.actors import ADMIN
 from tests.fakes.scripted_cluster import ScriptedCluster
 from windlass.base.clock import ManualClock
 from windlass.base.errors import InvalidConfig
@@ -43,7 +44,7 @@ async def cluster(tmp_path: Path, clock: ManualClock) -> AsyncIterator[ScriptedC
                 metadata={"steps_completed": steps},
             )
         )
-    await cluster.reports.patch_checkpoints({"nine": {}, "parts": {"log": 1}})
+    await cluster.reports.patch_checkpoints({"nine": {}, "parts": {"log": 1}}, by=ADMIN)
     await cluster.exit(0)
     cluster.experiments.roots.forget(live)
     yield cluster

@@ -187,8 +187,16 @@ def end_instances(data_dir: DataDirOption = None) -> None:
 
 def _load(path: Path | None, overrides: dict[str, Any]) -> Any:
     from master.config import load
+    from master.config.load import ROOT
+    from windlass.base.errors import InvalidConfig
 
-    return load(_config_path(path), overrides=overrides)
+    path = _config_path(path)
+    try:
+        return load(path, overrides=overrides)
+    except InvalidConfig as error:
+        # Problems name the file that was read.
+        problems = [p.replace(ROOT, str(path or ROOT), 1) for p in error.problems]
+        raise InvalidConfig(problems, what=error.what) from None
 
 
 def _config_path(given: Path | None) -> Path | None:

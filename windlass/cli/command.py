@@ -89,7 +89,7 @@ def run(
     document = _with_volumes(read_settings(config_file, config or []), volume or [])
     if entrypoint:
         document["entrypoint"] = entrypoint
-    if not document.get("entrypoint"):
+    if not document.get("entrypoint") and config_file is None:
         raise InvalidArgument(
             "Nothing to run: give a program (det cmd run [OPTIONS] PROGRAM [ARGUMENTS]), "
             "or an entrypoint in --config-file"

@@ -61,7 +61,10 @@ def canonical_url(url: str) -> str:
     explicit = text.startswith(("http://", "https://"))
     if not explicit and "://" in text:
         raise InvalidArgument(f'"{url}" is not a master URL: use http or https')
-    parts = urlsplit(text if explicit else f"http://{text}")
+    try:
+        parts = urlsplit(text if explicit else f"http://{text}")
+    except ValueError as error:
+        raise InvalidArgument(f'"{url}" is not a master URL: {error}') from None
     try:
         port = parts.port
     except ValueError:

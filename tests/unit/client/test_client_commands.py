@@ -206,6 +206,15 @@ def test_what_cannot_be_run_is_refused_before_anything_is_sent(
     assert cluster.calls("POST", "/api/v1/commands") == []
 
 
+def test_an_empty_configuration_runs_the_startup_hooks_only(
+    tmp_path: Path, cluster: ScriptedMaster
+) -> None:
+    config = tmp_path / "empty.yaml"
+    config.write_text("{}\n")
+    assert det(cluster, "cmd", "run", "-d", "--config-file", str(config)).exit_code == 0
+    assert "entrypoint" not in sent(cluster)["config"]
+
+
 def test_the_masters_refusal_is_one_line(cluster: ScriptedMaster) -> None:
     answer = {"error": {"code": 3, "error": "invalid command configuration: <config>: no"}}
     cluster.on("POST", "/api/v1/commands", lambda _: (400, answer))

@@ -58,7 +58,7 @@ def test_urls_are_canonical(given: str, url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["", "ftp://x", "http://", "host:port", "http://u@h", "http://h?x"]
+    "given", ["", "ftp://x", "http://", "host:port", "http://u@h", "http://h?x", "http://[bad"]
 )
 def test_what_is_no_url_is_refused(given: str) -> None:
     with pytest.raises(InvalidArgument, match="not a master URL"):

@@ -61,3 +61,12 @@ def test_how_long_must_be_a_duration(arguments: list[str], valid: str) -> None:
     done = CliRunner().invoke(app, ["join-token", "gpu", "--valid", valid, *arguments])
     assert done.exit_code == 1
     assert "--valid" in done.output
+
+
+def test_a_wrong_configuration_is_told_with_the_file_that_was_read(tmp_path: Path) -> None:
+    config = tmp_path / "mine.yaml"
+    config.write_text("prot: 8080\n")
+    done = CliRunner().invoke(app, ["config", "--config-file", str(config)])
+    assert done.exit_code == 1
+    assert f"error: {config}: " in done.output
+    assert "<master.yaml>" not in done.output

@@ -14,7 +14,7 @@ from master.core.jobs import JobType
 from master.tasks.service import NewTask
 from rm_backends.base import Container, Granted
 from tests.fakes.actors import ADMIN
-from tests.fakes.scripted_cluster import OWNER, ScriptedCluster, ScriptedManager
+from tests.fakes.scripted_cluster import ScriptedCluster, ScriptedManager
 from windlass.base.clock import ManualClock
 from windlass.base.errors import BatchSystemError
 
@@ -27,7 +27,7 @@ async def test_a_start_that_is_tried_again_does_not_overtake_the_kill(
     async def unreachable(*_: object) -> None:
         raise BatchSystemError("not now")
 
-    new = NewTask(type=JobType.COMMAND, config={}, owner_id=OWNER, owner_name="admin")
+    new = NewTask(type=JobType.COMMAND, config={})
     try:
         task_id = (await cluster.commands.launch(new, by=ADMIN)).id
         allocation = f"{task_id}.1"

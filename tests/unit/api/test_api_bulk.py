@@ -28,7 +28,7 @@ async def test_each_is_tried_whatever_becomes_of_the_others(world: ApiWorld, pro
     assert set((await act(world, "activate", body, project)).values()) == {done[99], ""}
     assert set((await act(world, "kill", body, project)).values()) == {done[99], ""}
     again = await act(world, "pause", {"experimentIds": [first]}, project)
-    assert "CANCELED" in again[first]
+    assert "already been canceled" in again[first]
 
 
 async def test_filters_find_what_is_meant(world: ApiWorld) -> None:

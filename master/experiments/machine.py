@@ -26,7 +26,6 @@ from master.experiments.step_builder import Env, Step, StepBuilder
 from master.experiments.transitions import (
     allocation_ended,
     end_allocation,
-    fail_search,
     feed,
     is_due,
     named,
@@ -67,14 +66,6 @@ def cancel(state: ExperimentState, env: Env) -> Step:
 
 def kill(state: ExperimentState, env: Env) -> Step:
     return _change_phase(state, env, Phase.STOPPING_KILLED)
-
-
-def fail(state: ExperimentState, env: Env, error: str) -> Step:
-    """The search cannot go on; `error` says why."""
-    builder = StepBuilder(state, env)
-    fail_search(builder, error)
-    settle_trials(builder)
-    return builder.done()
 
 
 def kill_trial(state: ExperimentState, env: Env, request_id: str) -> Step:

@@ -24,9 +24,6 @@ class Ids:
         """A secret of `n_bytes` random bytes, as URL-safe hex."""
         return self._random.getrandbits(8 * n_bytes).to_bytes(n_bytes, "big").hex()
 
-    def integer_below(self, n: int) -> int:
-        return self._random.randrange(n)
-
 
 def token_hash(token: str) -> str:
     """SHA-256 of a random token, hex: what the store keeps instead of the token."""

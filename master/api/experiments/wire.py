@@ -21,8 +21,12 @@ def state(row: ExperimentRow, live: LiveExperiment | None) -> str:
         return f"STATE_{phase}"
     if live is None:
         return "STATE_QUEUED"
-    states = [allocation_state(t.open_allocation) for t in live.state.trials.values()]
-    return f"STATE_{max(states, key=RUN_ORDER.index, default='QUEUED')}"
+    farthest = 0
+    for trial in live.state.trials.values():
+        farthest = max(farthest, RUN_ORDER.index(allocation_state(trial.open_allocation)))
+        if farthest == len(RUN_ORDER) - 1:
+            break  # a large search has thousands of trials
+    return f"STATE_{RUN_ORDER[farthest]}"
 
 
 def experiment(

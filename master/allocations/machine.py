@@ -282,7 +282,7 @@ def terminate(
     """End it gracefully (pause, stop, preemption): preempt what is ready, kill what is not, withdraw what waits.
 
     `deadline`: when what it runs on goes. It is never later than the one that the preemption timeout gives, and a
-    later call can only bring it forward. What cannot be preempted is told of it, and ends with its machine.
+    later call can only bring it forward. Work that cannot be preempted is told the deadline and ends with its machine.
     """
     if not state.is_open:
         return state, ()

@@ -352,11 +352,12 @@ class AllocationService:
     def _preempt_event(self, allocation_id: str) -> asyncio.Event:
         return self._preempt.setdefault(allocation_id, asyncio.Event())
 
-    def open_states(self) -> Mapping[str, AllocationState]:
-        """All open allocations, for screens."""
+    def open_states(self, ids: Iterable[str] | None = None) -> Mapping[str, AllocationState]:
+        """Open allocations, for screens: of these ids, or all (there may be many)."""
         found = {}
-        for allocation_id, owner in self._owners.items():
-            state = owner.allocation(allocation_id)
+        for allocation_id in self._owners if ids is None else ids:
+            owner = self._owners.get(allocation_id)
+            state = owner.allocation(allocation_id) if owner is not None else None
             if state is not None and state.is_open:
                 found[allocation_id] = state
         return found

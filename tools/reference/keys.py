@@ -21,7 +21,7 @@ from windlass.base.no_effect import NoEffect, mark_of
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One field of a model, and of the section it stands in."""
+    """One field of a model, and of the section it belongs to."""
 
     name: str
     field: FieldInfo

@@ -42,7 +42,7 @@ async def list_agents(query: Annotated[ListAgents, Query()], api: TheApi) -> Rep
     if query.order_by == "DESC":
         views.reverse()
     page = cut(views, query.page())
-    states = _container_states(api)
+    states = _container_states(api, *page.rows)
     agents = [
         agent_json(
             view,
@@ -84,8 +84,9 @@ async def disable(
 @router.get("/{agent_id}/slots")
 @permit(Action.VIEW_CLUSTER, CLUSTER)
 async def list_slots(agent_id: str, api: TheApi) -> Reply[SlotsReply]:
-    states = _container_states(api)
-    slots = sorted(api.services.cluster.agent(agent_id).slots, key=lambda slot: slot.id)
+    agent = api.services.cluster.agent(agent_id)
+    states = _container_states(api, agent)
+    slots = sorted(agent.slots, key=lambda slot: slot.id)
     return reply({"slots": [slot_json(view, states) for view in slots]})
 
 
@@ -117,15 +118,19 @@ async def disable_slot(
 
 
 def _one(api: Api, view: AgentView) -> Reply[AgentReply]:
-    return reply({"agent": agent_json(view, _container_states(api))})
+    return reply({"agent": agent_json(view, _container_states(api, view))})
 
 
 def _one_slot(api: Api, view: SlotView) -> Reply[SlotReply]:
-    return reply({"slot": slot_json(view, _container_states(api))})
+    ids = () if view.allocation_id is None else (view.allocation_id,)
+    states = container_states(api.services.allocations.open_states(ids).values())
+    return reply({"slot": slot_json(view, states)})
 
 
-def _container_states(api: Api) -> Mapping[str, str]:
-    return container_states(api.services.allocations.open_states().values())
+def _container_states(api: Api, *agents: AgentView) -> Mapping[str, str]:
+    """Of what these agents run: the cluster may run thousands of containers more."""
+    ids = {id_ for agent in agents for id_ in agent.containers.values()}
+    return container_states(api.services.allocations.open_states(ids).values())
 
 
 def _slot(api: Api, agent_id: str, slot_id: str) -> SlotView:

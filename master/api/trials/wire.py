@@ -96,6 +96,6 @@ def workload(
 
 
 def place(item: Workload) -> tuple[int, str]:
-    """Where it stands in the history of its trial."""
+    """Its position in the history of its trial."""
     done = item["training"] or item["validation"] or item["checkpoint"]
     return (done["totalBatches"], done["endTime"]) if done is not None else (0, "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pytest
 
@@ -13,31 +13,27 @@ from rm_backends.agents.backend import AgentsBackend
 from tests.fakes.api_world import ASHA, ApiWorld
 
 
-class Looked(dict[str, AllocationState]):
-    """Allocations that count how often all of them are gone through."""
-
-    times = 0
-
-    def values(self):  # type: ignore[no-untyped-def]
-        self.times += 1
-        return super().values()
-
-
-@pytest.mark.parametrize("path", ["", "/node-1/slots"])
-async def test_allocations_are_gone_through_once_however_many_agents_and_slots(
+@pytest.mark.parametrize("path", ["?limit=1", "/node-0", "/node-0/slots"])
+async def test_only_the_containers_of_the_agents_that_are_shown_are_looked_up(
     world: ApiWorld, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     for number in range(3):
-        await world.add_agent(f"node-{number}", slots=4)
-    run = await world.run_of(await world.create())
-    looked = Looked({run.id: run})
+        await world.add_agent(f"node-{number}", slots=1)
+    runs = [await world.run_of(await world.create()) for _ in range(3)]
+    here = next(r for r in runs if r.containers[0].container.agent_id == "node-0")
+    asked: list[Iterable[str] | None] = []
+    really = AllocationService.open_states
 
-    def open_states(self: AllocationService) -> Mapping[str, AllocationState]:
-        return looked
+    def open_states(
+        self: AllocationService, ids: Iterable[str] | None = None
+    ) -> Mapping[str, AllocationState]:
+        asked.append(ids)
+        return really(self, ids)
 
     monkeypatch.setattr(AllocationService, "open_states", open_states)
-    await world.ok("GET", f"/api/v1/agents{path}")
-    assert looked.times == 1
+    shown = await world.ok("GET", f"/api/v1/agents{path}")
+    assert asked == [{here.id}]
+    assert here.containers[0].container.container_id in str(shown)
 
 
 @pytest.mark.parametrize("path", ["/api/v1/experiments/{}", "/api/v1/experiments?limit=5"])

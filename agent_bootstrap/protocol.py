@@ -67,6 +67,23 @@ class Slot(Message):
     uuid: str = ""
 
 
+class IsolationKind(StrEnum):
+    """How an agent keeps tasks apart from its machine and from each other, best first."""
+
+    BUBBLEWRAP = "bubblewrap"
+    """Namespaces, capabilities and system calls as bubblewrap takes them away."""
+    NAMESPACES = "namespaces"
+    """The same by our own means."""
+    DIRECTORY = "directory"
+    """A directory for each task, and nothing that keeps it there."""
+    UNKNOWN = "unknown"
+    """The agent does not say, or says a word of a later version."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> IsolationKind:
+        return cls.UNKNOWN
+
+
 class ContainerState(StrEnum):
     STARTING = "STARTING"
     RUNNING = "RUNNING"
@@ -134,6 +151,7 @@ class Hello(Message):
     ends_at: AwareDatetime | None = None
     """When the machine ends by what is known from the start: the walltime of its batch job, a capacity block."""
     leaving: Leaving | None = None
+    isolation: IsolationKind = IsolationKind.UNKNOWN
 
 
 class Heartbeat(Message):

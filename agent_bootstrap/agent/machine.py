@@ -42,6 +42,7 @@ class Machine:
             labels=options.label,
             ends_at=self.options.ends_at,
             leaving=self.leaving,
+            isolation=self.runtime.isolation,
         )
 
     def heartbeat(self) -> Heartbeat:

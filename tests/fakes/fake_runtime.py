@@ -10,7 +10,7 @@ from pathlib import Path
 from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.environment import Node
 from agent_bootstrap.agent.runtimes.base import StartRefused
-from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord
+from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord, IsolationKind
 
 SIGKILL = 9
 
@@ -40,6 +40,10 @@ class FakeRuntime:
     machine: dict[Path, FakeTask] = field(default_factory=dict)
     notes: tuple[str, ...] = ("nothing really runs here",)
     _killed: set[Path] = field(default_factory=set)
+
+    @property
+    def isolation(self) -> IsolationKind:
+        return IsolationKind.DIRECTORY
 
     async def start(self, place: ContainerDir, spec: ContainerSpec, node: Node) -> bool:
         if place.path in self._killed:

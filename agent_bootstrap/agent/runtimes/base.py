@@ -6,7 +6,7 @@ from typing import Protocol
 
 from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.environment import Node
-from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord
+from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord, IsolationKind
 
 
 class StartRefused(Exception):
@@ -23,6 +23,11 @@ class Runtime(Protocol):
     @property
     def notes(self) -> tuple[str, ...]:
         """What an operator should know about how tasks run here."""
+        ...
+
+    @property
+    def isolation(self) -> IsolationKind:
+        """What keeps tasks apart here; the master may want better."""
         ...
 
     async def start(self, place: ContainerDir, spec: ContainerSpec, node: Node) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 import agent_bootstrap.supervisor
+from agent_bootstrap.protocol import IsolationKind
 from windlass.base.errors import InvalidConfig
 from windlass.base.files import write_atomic
 
@@ -29,6 +30,10 @@ class Isolation:
 
     unshare: tuple[str, ...] = ()
     note: str = ""
+
+    @property
+    def kind(self) -> IsolationKind:
+        return IsolationKind.NAMESPACES if self.unshare else IsolationKind.DIRECTORY
 
     @property
     def private_root(self) -> bool:

@@ -22,7 +22,7 @@ from agent_bootstrap.agent.log_lines import read_lines
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.isolation import SUPERVISOR_DIR, Isolation
 from agent_bootstrap.agent.runtimes.task_tree import prepare
-from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord
+from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord, IsolationKind
 from windlass.base.processes import ProcessName, boot_id, is_running, marked_processes
 
 KILL_SIGNAL = signal.SIGRTMIN + 1
@@ -67,6 +67,10 @@ class ProcessRuntime:
     @property
     def notes(self) -> tuple[str, ...]:
         return (self._isolation.note,) if self._isolation.note else ()
+
+    @property
+    def isolation(self) -> IsolationKind:
+        return self._isolation.kind
 
     async def start(self, place: ContainerDir, spec: ContainerSpec, node: Node) -> bool:
         await asyncio.to_thread(prepare, place, spec, node, self._isolation)

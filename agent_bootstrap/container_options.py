@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agent_bootstrap.bind_rules import HostPaths
+
 
 class _Options(BaseModel):
     """Unknown keys are ignored, so that a newer master may say more."""
@@ -74,3 +76,5 @@ class ContainerOptions(_Options):
     limits: Limits = Limits()
     os_user: OsUser | None = None
     """None: as the agent does by default."""
+    host_paths: HostPaths = HostPaths()
+    """What of the machine the master lets it mount."""

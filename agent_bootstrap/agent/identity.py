@@ -1,0 +1,55 @@
+"""Whom a task runs as on this machine: what the master asks for, as far as the agent can do it."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+
+from agent_bootstrap.agent.runtimes.base import StartRefused
+from agent_bootstrap.container_options import OsUser
+from agent_bootstrap.protocol import ExitFailure
+
+UNPRIVILEGED = OsUser(uid=65530, gid=65530, user="task", group="task")
+"""Tasks of a root agent when nobody said whom they run as. It needs no account.
+
+Why this number: Debian keeps it free of accounts (65000 to 65533), systemd gives it to no service (its dynamic users
+end at 65519), and the 65,536 ids of a rootless container have it.
+"""
+
+
+def task_identity(wanted: OsUser | None, agent: OsUser) -> OsUser:
+    """`wanted` comes from the master, None if nobody said; `agent` is the agent itself. Pure.
+
+    Root may be anybody; everybody else is only himself. Raises StartRefused.
+    """
+    if agent.uid == 0:
+        return UNPRIVILEGED if wanted is None else wanted
+    if wanted is None:
+        return agent
+    if (wanted.uid, wanted.gid) == (agent.uid, agent.gid):
+        return wanted
+    raise StartRefused(
+        ExitFailure.TASK_ERROR,
+        f"The agent runs as {shown(agent)} and cannot run tasks as {shown(wanted)}",
+    )
+
+
+def own_identity() -> OsUser:
+    """The agent, by its effective ids. A number without an account is its own name."""
+    uid, gid = os.geteuid(), os.getegid()
+    try:
+        user = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        user = str(uid)
+    try:
+        group = grp.getgrgid(gid).gr_name
+    except KeyError:
+        group = str(gid)
+    return OsUser(uid=uid, gid=gid, user=user, group=group)
+
+
+def shown(who: OsUser) -> str:
+    """`alice (1000)`, with the group where it has another number."""
+    ids = str(who.uid) if who.uid == who.gid else f"{who.uid}:{who.gid}"
+    return f"{who.user} ({ids})"

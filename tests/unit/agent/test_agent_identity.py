@@ -1,0 +1,63 @@
+"""Whom a task runs as: the master's wish, as far as the agent can do it."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_bootstrap.agent.identity import UNPRIVILEGED, own_identity, task_identity
+from agent_bootstrap.agent.runtimes.base import StartRefused
+from agent_bootstrap.container_options import OsUser
+from agent_bootstrap.protocol import ExitFailure
+
+ROOT = OsUser()
+ALICE = OsUser(uid=1000, gid=1000, user="alice", group="alice")
+BOB = OsUser(uid=1001, gid=1001, user="bob", group="bob")
+
+
+@pytest.mark.parametrize("wanted", [ALICE, BOB, ROOT])
+def test_a_root_agent_runs_tasks_as_whom_it_is_told(wanted: OsUser) -> None:
+    assert task_identity(wanted, ROOT) == wanted
+
+
+def test_without_a_word_a_root_agent_runs_tasks_unprivileged() -> None:
+    who = task_identity(None, ROOT)
+    assert who == UNPRIVILEGED
+    assert who.uid not in (0, 65534)
+    assert who.gid not in (0, 65534)
+
+
+@pytest.mark.parametrize("wanted", [None, ALICE])
+def test_any_other_agent_runs_tasks_as_itself(wanted: OsUser | None) -> None:
+    assert task_identity(wanted, ALICE) == ALICE
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [
+        (BOB, "The agent runs as alice (1000) and cannot run tasks as bob (1001)"),
+        (ROOT, "The agent runs as alice (1000) and cannot run tasks as root (0)"),
+        (
+            ALICE.model_copy(update={"gid": 2000}),
+            "The agent runs as alice (1000) and cannot run tasks as alice (1000:2000)",
+        ),
+    ],
+)
+def test_any_other_agent_refuses_another_identity(wanted: OsUser, sentence: str) -> None:
+    with pytest.raises(StartRefused) as refused:
+        task_identity(wanted, ALICE)
+    assert str(refused.value) == sentence
+    assert refused.value.failure is ExitFailure.TASK_ERROR
+
+
+def test_the_agent_knows_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("os.getegid", lambda: 0)
+    assert own_identity() == OsUser()
+
+
+def test_a_number_without_an_account_is_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1999999999)
+    monkeypatch.setattr("os.getegid", lambda: 1999999998)
+    assert own_identity() == OsUser(
+        uid=1999999999, gid=1999999998, user="1999999999", group="1999999998"
+    )

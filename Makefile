@@ -10,6 +10,7 @@ UV_VERSION := 0.13.8
 VENV := .venv
 BIN := $(VENV)/bin
 COMPAT := .compat
+GENERATOR := .generator
 STAMPS := .make
 export UV_PYTHON_DOWNLOADS := never
 PYTEST_ARGS ?=
@@ -29,7 +30,7 @@ test: $(STAMPS)/dev $(STAMPS)/compat ## Set up and run every test that is not ma
 	$(BIN)/python -P -m pytest -n $(TEST_WORKERS) --dist loadfile --durations 20 -m "not slow" $(PYTEST_ARGS)
 
 .PHONY: test-slow
-test-slow: $(STAMPS)/dev $(STAMPS)/compat ## Run the tests marked slow
+test-slow: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/generator ## Run the tests marked slow
 	$(BIN)/python -P -m pytest -n $(TEST_WORKERS) --dist loadfile --durations 20 -m slow $(PYTEST_ARGS)
 
 .PHONY: lint
@@ -60,7 +61,7 @@ lock: $(STAMPS)/uv ## Resolve the dependencies again into the lock files
 
 .PHONY: clean
 clean: ## Remove everything that make made
-	rm -rf $(VENV) $(COMPAT) $(STAMPS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(COMPAT) $(GENERATOR) $(STAMPS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # What the setup steps leave behind. Each stamp is newer than what it was made from.
 
@@ -98,4 +99,11 @@ $(STAMPS)/compat: $(STAMPS)/uv tests/compat/requirements.lock
 	@echo "setting up the published client"
 	test -x $(COMPAT)/bin/python || $(PYTHON) -m venv $(COMPAT)
 	VIRTUAL_ENV=$(COMPAT) $(BIN)/uv pip install -q --require-hashes -r tests/compat/requirements.lock
+	touch $@
+
+# A generator of clients, which needs an older typer than ours.
+$(STAMPS)/generator: $(STAMPS)/uv tests/integration/generated_client/requirements.lock
+	@echo "setting up the client generator"
+	test -x $(GENERATOR)/bin/python || $(PYTHON) -m venv $(GENERATOR)
+	VIRTUAL_ENV=$(GENERATOR) $(BIN)/uv pip install -q --require-hashes -r tests/integration/generated_client/requirements.lock
 	touch $@

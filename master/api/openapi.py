@@ -23,7 +23,7 @@ _REF = "#/components/schemas/{model}"
 def reads(model: type[BaseModel]) -> JsonObject:
     """`openapi_extra` of a route that reads its body by hand."""
     schema = model.model_json_schema(ref_template=_REF)
-    return {"requestBody": {"content": {"application/json": {"schema": schema}}}}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 class DescribedApp(FastAPI):
@@ -55,8 +55,17 @@ def _completed(document: JsonObject, routes: Iterable[APIRoute]) -> JsonObject:
             failure = _response("Failure", schemas[ERROR])
             operation["responses"] = {"200": described, "default": failure}
             for media in operation.get("requestBody", {}).get("content", {}).values():
-                _define(components, media["schema"].pop("$defs", {}))
+                media["schema"] = _named(components, media["schema"])
     return document
+
+
+def _named(components: JsonObject, schema: JsonObject) -> JsonObject:
+    """A reference to a schema that `reads` wrote out, and to what it refers to; others are references already."""
+    if "$ref" in schema:
+        return schema
+    _define(components, schema.pop("$defs", {}))
+    _define(components, {schema["title"]: schema})
+    return {"$ref": _REF.format(model=schema["title"])}
 
 
 def _schemas(shapes: Mapping[str, Any], components: JsonObject) -> dict[str, JsonObject]:
@@ -74,6 +83,10 @@ def _schemas(shapes: Mapping[str, Any], components: JsonObject) -> dict[str, Jso
 def _define(components: JsonObject, definitions: JsonObject) -> None:
     """Raises ValueError if two shapes have the same name."""
     for name, schema in definitions.items():
+        schema = {
+            **schema,
+            "title": name,
+        }  # generators name by it, and all `Line[...]` have the same
         if components.setdefault(name, schema) != schema:
             raise ValueError(f"two schemas are called {name}: rename one")
 

@@ -5,12 +5,24 @@ Keys are accepted in camelCase and snake_case, unknown ones are ignored, and nul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import Path
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_after_validator_function
 
 from master.api.middleware import camel
 from master.store.paging import Page
@@ -41,20 +53,31 @@ class Query(_Wire):
     """Query parameters."""
 
 
-def word(prefix: str, words: Collection[str]) -> Callable[[str], str]:
-    """A validator: an enum member of the wire, answered without its prefix; empty if UNSPECIFIED."""
+class Word:
+    """Annotates an enum member of the wire, which is answered without its prefix; empty if UNSPECIFIED."""
 
-    def check(value: str) -> str:
-        name = value.removeprefix(prefix)
-        if name == "UNSPECIFIED" or not value:
+    def __init__(self, prefix: str, words: Collection[str]) -> None:
+        self._prefix = prefix
+        self._members = {prefix + word: word for word in words}
+        self._unspecified = ("", "UNSPECIFIED", f"{prefix}UNSPECIFIED")
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return no_info_after_validator_function(self._word, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        members = ["", f"{self._prefix}UNSPECIFIED", *self._members]
+        return {**handler(schema), "enum": members}
+
+    def _word(self, value: str) -> str:
+        if value in self._unspecified:
             return ""
-        if name not in words or not value.startswith(prefix):
-            raise ValueError(
-                f"{value[:80]!r} is not one of " + ", ".join(prefix + w for w in words)
-            )
-        return name
-
-    return check
+        if value not in self._members:
+            raise ValueError(f"{value[:80]!r} is not one of " + ", ".join(self._members))
+        return self._members[value]
 
 
 def _plain(value: Any) -> Any:
@@ -89,7 +112,7 @@ Time: TypeAlias = Annotated[datetime, AfterValidator(_aware)]
 """Always aware; a naive one is UTC."""
 Int32: TypeAlias = Annotated[int, Field(ge=-(2**31), le=MAX_ID)]
 Int64: TypeAlias = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
-Order: TypeAlias = Annotated[str, AfterValidator(word("ORDER_BY_", ("ASC", "DESC")))]
+Order: TypeAlias = Annotated[str, Word("ORDER_BY_", ("ASC", "DESC"))]
 
 
 def _empty_is_unset(value: Any) -> Any:

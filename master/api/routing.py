@@ -47,6 +47,9 @@ class ApiRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         declared = permit_of(endpoint)
+        tag = str(options["tags"][0]).replace(" ", "_")
+        name = options.get("name") or endpoint.__name__
+        options["operation_id"] = options.get("operation_id") or f"{tag}_{name}"
         # What a route answers is encoded already; `master.api.openapi` describes it.
         super().__init__(path, endpoint, **{**options, "response_model": None})
         self.permit = declared

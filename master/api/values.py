@@ -11,7 +11,7 @@ from pydantic import WithJsonSchema
 from typing_extensions import TypedDict
 
 from master.allocations.machine import AllocationPhase, AllocationState
-from master.core.reasons import Reason
+from master.core.reasons import Reason, ReasonKind
 
 Timestamp: TypeAlias = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
 Int64: TypeAlias = Annotated[str, WithJsonSchema({"type": "string", "format": "int64"})]
@@ -23,7 +23,7 @@ Number: TypeAlias = float | Literal["NaN", "Infinity", "-Infinity"]
 class WaitingReason(TypedDict):
     """Why something waits."""
 
-    kind: str
+    kind: ReasonKind
     text: str
     retryAt: Timestamp | None
 
@@ -73,7 +73,7 @@ def sizes(resources: Mapping[str, int]) -> dict[str, str]:
 def reason(value: Reason | None) -> WaitingReason | None:
     if value is None:
         return None
-    return {"kind": value.kind.value, "text": value.text, "retryAt": epoch(value.retry_at)}
+    return {"kind": value.kind, "text": value.text, "retryAt": epoch(value.retry_at)}
 
 
 RUN_STATES: Mapping[AllocationPhase, str] = {

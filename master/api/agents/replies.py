@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
+from master.api.enums import ContainerState, DeviceType
 from master.api.paging import Pagination
 from master.api.values import Timestamp
 
@@ -12,13 +13,13 @@ class Device(TypedDict):
     id: int
     brand: str
     uuid: str
-    type: str
+    type: DeviceType
 
 
 class Container(TypedDict):
     id: str
     parent: str
-    state: str
+    state: ContainerState
     devices: list[Device]
     permissionDenied: bool
 

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import AfterValidator
 
 from master.api.access import Caller
 from master.api.agents.replies import AgentReply, AgentsReply, SlotReply, SlotsReply
 from master.api.agents.wire import agent as agent_json
 from master.api.agents.wire import container_states
 from master.api.agents.wire import slot as slot_json
+from master.api.enums import ContainerState
 from master.api.paging import pagination
 from master.api.permits import CLUSTER, permit
 from master.api.replies import Reply, reply
-from master.api.request_models import Body, Paging, word
+from master.api.request_models import Body, Paging, Word
 from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.auth.permissions import Action
@@ -28,7 +28,7 @@ router = APIRouter(prefix="/api/v1/agents", route_class=ApiRoute, tags=["agents"
 
 
 class ListAgents(Paging):
-    sort_by: Annotated[str, AfterValidator(word("SORT_BY_", ("ID", "TIME")))] = ""
+    sort_by: Annotated[str, Word("SORT_BY_", ("ID", "TIME"))] = ""
     exclude_slots: bool = False
     exclude_containers: bool = False
 
@@ -127,7 +127,7 @@ def _one_slot(api: Api, view: SlotView) -> Reply[SlotReply]:
     return reply({"slot": slot_json(view, states)})
 
 
-def _container_states(api: Api, *agents: AgentView) -> Mapping[str, str]:
+def _container_states(api: Api, *agents: AgentView) -> Mapping[str, ContainerState]:
     """Of what these agents run: the cluster may run thousands of containers more."""
     ids = {id_ for agent in agents for id_ in agent.containers.values()}
     return container_states(api.services.allocations.open_states(ids).values())

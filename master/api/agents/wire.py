@@ -6,20 +6,21 @@ from collections.abc import Iterable, Mapping
 
 from master.allocations.machine import AllocationState
 from master.api.agents.replies import Agent, Container, Device, Slot, SlotCounts, SlotStats
+from master.api.enums import ContainerState, DeviceType
 from master.api.values import time
 from rm_backends.views import AgentView, SlotView
 
-DEVICE_TYPES = {
-    "cuda": "TYPE_CUDA",
-    "rocm": "TYPE_ROCM",
-    "cpu": "TYPE_CPU",
-    "artificial": "TYPE_CPU",
+_DEVICE_TYPES: Mapping[str, DeviceType] = {
+    "cuda": DeviceType.CUDA,
+    "rocm": DeviceType.ROCM,
+    "cpu": DeviceType.CPU,
+    "artificial": DeviceType.CPU,
 }
 
 
 def agent(
     view: AgentView,
-    states: Mapping[str, str],
+    states: Mapping[str, ContainerState],
     *,
     with_slots: bool = True,
     with_containers: bool = True,
@@ -54,20 +55,24 @@ def device(view: SlotView) -> Device:
         "id": view.id,
         "brand": view.brand,
         "uuid": view.uuid,
-        "type": DEVICE_TYPES.get(view.kind, "TYPE_UNSPECIFIED"),
+        "type": device_type(view),
     }
 
 
-def container_states(allocations: Iterable[AllocationState]) -> dict[str, str]:
+def device_type(view: SlotView) -> DeviceType:
+    return _DEVICE_TYPES.get(view.kind, DeviceType.UNSPECIFIED)
+
+
+def container_states(allocations: Iterable[AllocationState]) -> dict[str, ContainerState]:
     """Container id -> how far it is. Looked up once for all agents and slots of a reply: there may be many."""
     return {
-        c.container.container_id: c.phase.value
+        c.container.container_id: ContainerState[c.phase]
         for allocation in allocations
         for c in allocation.containers
     }
 
 
-def slot(view: SlotView, states: Mapping[str, str]) -> Slot:
+def slot(view: SlotView, states: Mapping[str, ContainerState]) -> Slot:
     """`states` as `container_states` tells them."""
     container = None
     if view.container_id is not None:
@@ -81,11 +86,11 @@ def slot(view: SlotView, states: Mapping[str, str]) -> Slot:
     }
 
 
-def _container(id_: str, allocation_id: str, states: Mapping[str, str]) -> Container:
+def _container(id_: str, allocation_id: str, states: Mapping[str, ContainerState]) -> Container:
     return {
         "id": id_,
         "parent": allocation_id,
-        "state": f"STATE_{states.get(id_, 'ASSIGNED')}",
+        "state": states.get(id_, ContainerState.ASSIGNED),
         "devices": [],
         "permissionDenied": False,
     }

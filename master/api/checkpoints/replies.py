@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
+from master.api.enums import CheckpointState
 from master.api.paging import Pagination
 from master.api.values import Int64, Number, Timestamp
 from windlass.base.json_types import JsonObject
@@ -32,7 +33,7 @@ class Checkpoint(TypedDict):
     resources: dict[str, Int64]
     """Files and their sizes."""
     metadata: JsonObject
-    state: str
+    state: CheckpointState
     storageId: int | None
     training: CheckpointTraining
 
@@ -49,7 +50,7 @@ class CheckpointsReply(TypedDict):
 class CheckpointWorkload(TypedDict):
     uuid: str
     endTime: Timestamp
-    state: str
+    state: CheckpointState
     resources: dict[str, Int64]
     totalBatches: int
     metadata: JsonObject

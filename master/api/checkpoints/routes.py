@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from master.api.access import Caller, Visible, require
 from master.api.checkpoints import replies
@@ -25,7 +25,7 @@ from master.api.request_models import (
     Paging,
     RowId,
     Text,
-    word,
+    Word,
 )
 from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
@@ -42,7 +42,7 @@ router = APIRouter(route_class=ApiRoute, tags=["checkpoints"])
 
 STATES = ("ACTIVE", "COMPLETED", "ERROR", "DELETED", "PARTIALLY_DELETED")
 SORTS = ("UUID", "TRIAL_ID", "BATCH_NUMBER", "END_TIME", "STATE", "SEARCHER_METRIC")
-State = Annotated[str, AfterValidator(word("STATE_", STATES))]
+State = Annotated[str, Word("STATE_", STATES)]
 Sizes = dict[Text, Annotated[Int64, Field(ge=0)]]
 
 _KEYS: dict[str, Callable[[CheckpointKey], Any]] = {
@@ -119,7 +119,7 @@ async def get(checkpoint_uuid: str, visible: Visible, api: TheApi) -> Reply[Chec
 
 
 class ListCheckpoints(Paging):
-    sort_by_attr: Annotated[str, AfterValidator(word("SORT_BY_", SORTS))] = ""
+    sort_by_attr: Annotated[str, Word("SORT_BY_", SORTS)] = ""
     sort_by_metric: str = ""
     states: tuple[State, ...] = ()
 

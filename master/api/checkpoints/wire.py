@@ -7,6 +7,7 @@ from typing import Any
 
 from master.api.checkpoints import replies
 from master.api.checkpoints.replies import CheckpointWorkload, MetricValues
+from master.api.enums import CheckpointState
 from master.api.values import finite, sizes, time
 from master.experiments.checkpoint_queries import CheckpointRow
 from master.experiments.metrics import number
@@ -23,7 +24,7 @@ def checkpoint(row: CheckpointRow, averages: Mapping[str, Mapping[str, Any]]) ->
         "reportTime": time(row.checkpoint.reported_at),
         "resources": sizes(row.checkpoint.resources),
         "metadata": finite(row.checkpoint.meta),
-        "state": f"STATE_{row.checkpoint.state}",
+        "state": CheckpointState[row.checkpoint.state],
         "storageId": row.checkpoint.storage_id,
         "training": {
             "trialId": row.checkpoint.trial_id,
@@ -50,12 +51,14 @@ def _metrics(averages: Mapping[str, Any] | None) -> MetricValues | None:
 
 
 def checkpoint_workload(row: Checkpoint) -> CheckpointWorkload:
-    state = row.state
+    state = CheckpointState[row.state]
+    # `det trial describe` of the published client ends with an assertion on PARTIALLY_DELETED.
+    if state is CheckpointState.PARTIALLY_DELETED:
+        state = CheckpointState.COMPLETED
     return {
         "uuid": row.uuid,
         "endTime": time(row.reported_at),
-        # `det trial describe` of the published client ends with an assertion on PARTIALLY_DELETED.
-        "state": f"STATE_{'COMPLETED' if state == 'PARTIALLY_DELETED' else state}",
+        "state": state,
         "resources": sizes(row.resources),
         "totalBatches": row.steps,
         "metadata": finite(row.meta),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
+from master.api.enums import Product
 from windlass.base.json_types import JsonObject
 
 
@@ -37,7 +38,7 @@ class MasterReply(TypedDict):
     externalLogoutUri: str
     branding: str
     rbacEnabled: bool
-    product: str
+    product: Product
     featureSwitches: list[str]
     userManagementEnabled: bool
     strictJobQueueControl: bool

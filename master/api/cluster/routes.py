@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from master.api.cluster.replies import Info, MasterConfigReply, MasterReply
+from master.api.enums import Product
 from master.api.permits import CLUSTER, permit, public
 from master.api.replies import Reply, reply
 from master.api.routing import ApiRoute
@@ -49,7 +50,7 @@ async def get_master(api: TheApi) -> Reply[MasterReply]:
             "externalLogoutUri": "",
             "branding": "determined",
             "rbacEnabled": False,
-            "product": "PRODUCT_UNSPECIFIED",
+            "product": Product.UNSPECIFIED,
             "featureSwitches": list(api.services.config.feature_switches),
             "userManagementEnabled": True,
             "strictJobQueueControl": False,

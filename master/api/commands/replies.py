@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing_extensions import TypedDict
 
 from master.api.agents.replies import Container
+from master.api.enums import LaunchWarning, TaskState
 from master.api.paging import Pagination
 from master.api.values import Timestamp
 from windlass.base.json_types import JsonObject
@@ -13,7 +14,7 @@ from windlass.base.json_types import JsonObject
 class Command(TypedDict):
     id: str
     description: str
-    state: str
+    state: TaskState
     startTime: Timestamp | None
     endTime: Timestamp | None
     container: Container | None
@@ -40,7 +41,7 @@ class GetCommandReply(TypedDict):
 class LaunchedCommandReply(TypedDict):
     command: Command
     config: JsonObject
-    warnings: list[str]
+    warnings: list[LaunchWarning]
     configWarnings: list[str]
     """Our own: in sentences."""
 

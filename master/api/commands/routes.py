@@ -6,7 +6,7 @@ import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from master.api.access import Caller, Visible
 from master.api.commands import wire
@@ -17,12 +17,13 @@ from master.api.commands.replies import (
     GetCommandReply,
     LaunchedCommandReply,
 )
+from master.api.enums import LaunchWarning
 from master.api.file_bodies import FileBody, parse_body
 from master.api.openapi import reads
 from master.api.paging import pagination
 from master.api.permits import CLUSTER, VISIBLE, command, permit
 from master.api.replies import Reply, reply
-from master.api.request_models import Body, FreeObject, Int32, Paging, Text, word
+from master.api.request_models import Body, FreeObject, Int32, Paging, Text, Word
 from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.api.values import finite
@@ -88,7 +89,7 @@ async def launch(
         {
             "command": command,
             "config": finite(checked.config.to_json()),
-            "warnings": list(checked.warnings),
+            "warnings": [LaunchWarning(warning) for warning in checked.warnings],
             "configWarnings": list(checked.config_warnings),
         }
     )
@@ -98,7 +99,7 @@ class ListCommands(Paging):
     users: tuple[str, ...] = ()
     user_ids: tuple[Int32, ...] = ()
     workspace_id: Int32 = 0
-    sort_by: Annotated[str, AfterValidator(word("SORT_BY_", SORTS))] = ""
+    sort_by: Annotated[str, Word("SORT_BY_", SORTS)] = ""
     """In the order of their launch, if unspecified."""
 
 

@@ -7,32 +7,37 @@ from collections.abc import Mapping
 from master.allocations.machine import AllocationPhase, AllocationState
 from master.api.agents.replies import Container
 from master.api.commands.replies import Command
+from master.api.enums import ContainerState, TaskState
 from master.api.values import time
 from master.auth.principal import Principal
 from master.core.reasons import Reason
+from master.tasks import state
 from master.tasks.interactive_queries import InteractiveRow
 from master.tasks.service import Checked
-from master.tasks.state import TaskPhase, TaskState
 
-_STATES: Mapping[AllocationPhase, str] = {
-    AllocationPhase.PENDING: "STATE_QUEUED",
-    AllocationPhase.ASSIGNED: "STATE_QUEUED",
-    AllocationPhase.PULLING: "STATE_PULLING",
-    AllocationPhase.STARTING: "STATE_STARTING",
-    AllocationPhase.RUNNING: "STATE_RUNNING",
-    AllocationPhase.TERMINATING: "STATE_TERMINATING",
-    AllocationPhase.TERMINATED: "STATE_QUEUED",
+_STATES: Mapping[AllocationPhase, TaskState] = {
+    AllocationPhase.PENDING: TaskState.QUEUED,
+    AllocationPhase.ASSIGNED: TaskState.QUEUED,
+    AllocationPhase.PULLING: TaskState.PULLING,
+    AllocationPhase.STARTING: TaskState.STARTING,
+    AllocationPhase.RUNNING: TaskState.RUNNING,
+    AllocationPhase.TERMINATING: TaskState.TERMINATING,
+    AllocationPhase.TERMINATED: TaskState.QUEUED,
 }
 """What users see of an active command, by the phase of its newest allocation."""
 
 
-def command(row: InteractiveRow, live: TaskState | None, waiting: Reason | None = None) -> Command:
+def command(
+    row: InteractiveRow, live: state.TaskState | None, waiting: Reason | None = None
+) -> Command:
     """`row` with its owner's names; `live`: its state in memory, which may be newer."""
     allocation = live.open_allocation if live is not None else None
     return {
         "id": row.task.id,
         "description": row.task.description,
-        "state": _state(TaskPhase(row.task.state) if live is None else live.phase, allocation),
+        "state": _state(
+            state.TaskPhase(row.task.state) if live is None else live.phase, allocation
+        ),
         "startTime": time(row.task.created_at),
         "endTime": time(row.task.ended_at if live is None else live.ended_at),
         "container": _container(allocation),
@@ -52,7 +57,7 @@ def preview(checked: Checked, owner: Principal, workspace_id: int) -> Command:
     return {
         "id": "",
         "description": checked.config.description,
-        "state": "STATE_UNSPECIFIED",
+        "state": TaskState.UNSPECIFIED,
         "startTime": None,
         "endTime": None,
         "container": None,
@@ -67,22 +72,22 @@ def preview(checked: Checked, owner: Principal, workspace_id: int) -> Command:
     }
 
 
-def _state(phase: TaskPhase, allocation: AllocationState | None) -> str:
-    if phase is TaskPhase.TERMINATED:
-        return "STATE_TERMINATED"
-    if phase is TaskPhase.STOPPING:
-        return "STATE_TERMINATING"
-    return "STATE_QUEUED" if allocation is None else _STATES[allocation.phase]
+def _state(phase: state.TaskPhase, allocation: AllocationState | None) -> TaskState:
+    if phase is state.TaskPhase.TERMINATED:
+        return TaskState.TERMINATED
+    if phase is state.TaskPhase.STOPPING:
+        return TaskState.TERMINATING
+    return TaskState.QUEUED if allocation is None else _STATES[allocation.phase]
 
 
 def _container(allocation: AllocationState | None) -> Container | None:
     if allocation is None or not allocation.containers:
         return None
-    state = allocation.containers[0]
+    first = allocation.containers[0]
     return {
-        "id": state.container.container_id,
+        "id": first.container.container_id,
         "parent": allocation.id,
-        "state": f"STATE_{state.phase}",
+        "state": ContainerState[first.phase],
         "devices": [],
         "permissionDenied": False,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
+from master.api.enums import ExperimentState, LaunchWarning
 from master.api.jobs.replies import JobSummary
 from master.api.paging import Pagination
 from master.api.values import Int64, Number, Timestamp
@@ -19,7 +20,7 @@ class Experiment(TypedDict):
     notes: str
     archived: bool
     unmanaged: bool
-    state: str
+    state: ExperimentState
     progress: Number
     startTime: Timestamp | None
     endTime: Timestamp | None
@@ -62,7 +63,7 @@ class ExperimentReply(TypedDict):
 class CreatedExperimentReply(TypedDict):
     experiment: Experiment
     config: JsonObject | None
-    warnings: list[str]
+    warnings: list[LaunchWarning]
     configWarnings: list[str]
     """Our own: in sentences."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from master.api.file_bodies import FileBody, parse_body
-from master.api.request_models import Body, Int32, Paging, Text, word
+from master.api.request_models import Body, Int32, Paging, Text, Word
 from master.core.jobs import JobChange, SetMaxSlots, SetPriority, SetWeight
 from master.store.contexts import ContextFile
 
@@ -61,7 +61,7 @@ TRIAL_SORTS = (
 DEFAULT_LIMIT = 100
 """Of the list of experiments, when none is asked for."""
 
-State = Annotated[str, AfterValidator(word("STATE_", EXPERIMENT_STATES))]
+State = Annotated[str, Word("STATE_", EXPERIMENT_STATES)]
 
 
 class CreateExperiment(Body):
@@ -124,7 +124,7 @@ class ListExperiments(Paging):
     user_ids: tuple[Int32, ...] = ()
     project_id: Int32 = 0
     show_trial_data: bool = False
-    sort_by: Annotated[str, AfterValidator(word("SORT_BY_", EXPERIMENT_SORTS))] = ""
+    sort_by: Annotated[str, Word("SORT_BY_", EXPERIMENT_SORTS)] = ""
     gt: Int32 | None = Field(None, alias="experimentIdFilter.gt")
     gte: Int32 | None = Field(None, alias="experimentIdFilter.gte")
     lt: Int32 | None = Field(None, alias="experimentIdFilter.lt")
@@ -154,6 +154,4 @@ class ListExperiments(Paging):
 
 class ListTrials(Paging):
     states: tuple[State, ...] = ()
-    sort_by: Annotated[
-        str, AfterValidator(word("SORT_BY_", (*TRIAL_SORTS, "DURATION", "LOG_RETENTION_DAYS")))
-    ] = ""
+    sort_by: Annotated[str, Word("SORT_BY_", (*TRIAL_SORTS, "DURATION", "LOG_RETENTION_DAYS"))] = ""

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 
 from master.api.access import Caller, Visible
+from master.api.enums import LaunchWarning
 from master.api.errors import Unimplemented
 from master.api.experiments import wire
 from master.api.experiments.replies import (
@@ -99,7 +100,7 @@ def _created(
         {
             "experiment": experiment,
             "config": config,
-            "warnings": list(checked.warnings),
+            "warnings": [LaunchWarning(warning) for warning in checked.warnings],
             "configWarnings": list(checked.config_warnings),
         }
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from master.api.enums import ExperimentState
 from master.api.experiments.replies import Experiment
 from master.api.values import RUN_ORDER, allocation_state, finite, time
 from master.core.reasons import Reason
@@ -14,19 +15,19 @@ from master.experiments.state import Phase
 from master.store.tables import Trial
 
 
-def state(row: ExperimentRow, live: LiveExperiment | None) -> str:
+def state(row: ExperimentRow, live: LiveExperiment | None) -> ExperimentState:
     """ACTIVE is refined by what its trials' runs do: the most progressed one tells."""
     phase = live.state.phase if live is not None else Phase(row.experiment.state)
     if phase is not Phase.ACTIVE:
-        return f"STATE_{phase}"
+        return ExperimentState[phase]
     if live is None:
-        return "STATE_QUEUED"
+        return ExperimentState.QUEUED
     farthest = 0
     for trial in live.state.trials.values():
         farthest = max(farthest, RUN_ORDER.index(allocation_state(trial.open_allocation)))
         if farthest == len(RUN_ORDER) - 1:
             break  # a large search has thousands of trials
-    return f"STATE_{RUN_ORDER[farthest]}"
+    return ExperimentState[RUN_ORDER[farthest]]
 
 
 def experiment(
@@ -97,7 +98,7 @@ def nothing() -> Experiment:
         "notes": "",
         "archived": False,
         "unmanaged": False,
-        "state": "STATE_UNSPECIFIED",
+        "state": ExperimentState.UNSPECIFIED,
         "progress": 0.0,
         "startTime": None,
         "endTime": None,

@@ -6,12 +6,13 @@ from typing import NotRequired
 
 from typing_extensions import TypedDict
 
+from master.api.enums import JobState, JobType
 from master.api.paging import Pagination
 from master.api.values import Number, Timestamp, WaitingReason
 
 
 class JobSummary(TypedDict):
-    state: str
+    state: JobState
     jobsAhead: int
 
 
@@ -19,7 +20,7 @@ class Job(TypedDict):
     """One that asks for nothing now has no place and no slots."""
 
     jobId: str
-    type: str
+    type: JobType
     name: str
     entityId: str
     username: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from master.api import request_models
 from master.api.access import Caller, Visible
@@ -21,7 +21,7 @@ from master.api.jobs.replies import (
 from master.api.paging import pagination
 from master.api.permits import CLUSTER, IN_BODY, VISIBLE, permit
 from master.api.replies import Empty, Reply, reply
-from master.api.request_models import Body, Int32, Paging, Text, word
+from master.api.request_models import Body, Int32, Paging, Text, Word
 from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.auth.permissions import Action
@@ -41,7 +41,7 @@ MAX_UPDATES = 1000
 
 class ListJobs(Paging):
     resource_pool: str = ""
-    states: tuple[Annotated[str, AfterValidator(word("STATE_", STATES))], ...] = ()
+    states: tuple[Annotated[str, Word("STATE_", STATES)], ...] = ()
 
 
 class JobQueueStats(request_models.Query):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from master.api.enums import JobState, JobType
 from master.api.jobs.replies import (
     ExplanationReply,
     HoldingAllocation,
@@ -17,12 +18,8 @@ from master.jobs.queue import QueuedJob
 from master.jobs.statistics import QueueStatistics
 
 
-def state(job: QueuedJob) -> str:
-    return f"STATE_{job.state.value.upper()}"
-
-
 def summary(job: QueuedJob) -> JobSummary:
-    return {"state": state(job), "jobsAhead": job.jobs_ahead}
+    return {"state": JobState[job.state.name], "jobsAhead": job.jobs_ahead}
 
 
 def job(queued: QueuedJob) -> Job:
@@ -72,7 +69,7 @@ def _facts(facts: JobFacts) -> Job:
     """What is known of a job even while it asks for nothing."""
     return {
         "jobId": facts.job_id,
-        "type": f"TYPE_{facts.type.value}",
+        "type": JobType[facts.type],
         "name": facts.name,
         "entityId": facts.entity_id,
         "username": facts.owner_name,

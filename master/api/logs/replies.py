@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
+from master.api.enums import LogLevel
 from master.api.values import Int64, Timestamp
 
 
@@ -15,7 +16,7 @@ class TaskLog(TypedDict):
     containerId: str | None
     rankId: int | None
     timestamp: Timestamp
-    level: str
+    level: LogLevel
     log: str
     message: str
     """The line as clients print it."""

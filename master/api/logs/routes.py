@@ -9,14 +9,14 @@ from functools import partial
 from typing import Annotated, TypeAlias, TypeVar
 
 from fastapi import APIRouter, Query
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from master.api.access import Caller, Visible, require
 from master.api.logs import replies
 from master.api.logs.wire import task_log, trial_log
 from master.api.permits import IN_BODY, VISIBLE, permit
 from master.api.replies import Document, Empty, Lines, Reply, reply
-from master.api.request_models import Body, Int32, OptionalTime, Order, RowId, Text, word
+from master.api.request_models import Body, Int32, OptionalTime, Order, RowId, Text, Word
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute, HotRoute
 from master.api.services import Api, TheApi
@@ -34,7 +34,7 @@ Wait: TypeAlias = Callable[[], Awaitable[None]]
 """Returns when the task is over."""
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-Level = Annotated[str, AfterValidator(word("LOG_LEVEL_", LEVELS))]
+Level = Annotated[str, Word("LOG_LEVEL_", LEVELS)]
 
 
 class LogLine(Body):

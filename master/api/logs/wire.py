@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from master.api.enums import LogLevel
 from master.api.logs.replies import TaskLog, TrialLog
 from master.api.values import time
 from master.logs.rows import LogRow, format_message
@@ -16,7 +17,7 @@ def task_log(row: LogRow) -> TaskLog:
         "containerId": row.container_id,
         "rankId": row.rank_id,
         "timestamp": time(row.timestamp),
-        "level": f"LOG_LEVEL_{row.level or 'UNSPECIFIED'}",
+        "level": LogLevel.__members__.get(row.level or "", LogLevel.UNSPECIFIED),
         "log": row.log,
         "message": format_message(row),
         "source": row.source,

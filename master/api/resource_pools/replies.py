@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
+from master.api.enums import DeviceType, FittingPolicy, PoolType, SchedulerType
 from master.api.paging import Pagination
 from windlass.base.json_types import JsonObject
 
@@ -25,11 +26,11 @@ class ResourcePool(TypedDict):
 
     name: str
     description: str
-    type: str
+    type: PoolType
     numAgents: int
     slotsAvailable: int
     slotsUsed: int
-    slotType: str
+    slotType: DeviceType
     accelerator: str
     slotsPerAgent: int
     """-1 if they differ."""
@@ -47,8 +48,8 @@ class ResourcePool(TypedDict):
     clusterName: str
     resourceManagerName: str
     resourceManagerMetadata: dict[str, str]
-    schedulerType: str
-    schedulerFittingPolicy: str
+    schedulerType: SchedulerType
+    schedulerFittingPolicy: FittingPolicy
     details: PoolDetails
     imageId: str
     instanceType: str

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from master.api.agents.wire import DEVICE_TYPES
+from master.api.agents.wire import device_type
+from master.api.enums import DeviceType, FittingPolicy, PoolType, SchedulerType
 from master.api.resource_pools.replies import ResourcePool
 from master.config import ResolvedPool
 from master.core.scheduler.types import SchedulerSettings
 from rm_backends.views import AgentView, PoolView
 
-_TYPES = {"aws": "RESOURCE_POOL_TYPE_AWS", "gcp": "RESOURCE_POOL_TYPE_GCP"}
-_QUEUES = {"slurm": "SLURM", "pbs": "PBS", "kubernetes": "KUBERNETES"}
+_TYPES = {"aws": PoolType.AWS, "gcp": PoolType.GCP}
+_QUEUES = {
+    "slurm": SchedulerType.SLURM,
+    "pbs": SchedulerType.PBS,
+    "kubernetes": SchedulerType.KUBERNETES,
+}
 """Types of pools whose queue is not ours."""
 
 
@@ -31,13 +36,11 @@ def resource_pool(
     return {
         "name": view.name,
         "description": view.description,
-        "type": _TYPES.get(view.type, "RESOURCE_POOL_TYPE_STATIC"),
+        "type": _TYPES.get(view.type, PoolType.STATIC),
         "numAgents": view.agents,
         "slotsAvailable": view.slots,
         "slotsUsed": view.slots_used,
-        "slotType": DEVICE_TYPES.get(slots[0].kind, "TYPE_UNSPECIFIED")
-        if slots
-        else "TYPE_UNSPECIFIED",
+        "slotType": device_type(slots[0]) if slots else DeviceType.UNSPECIFIED,
         "accelerator": slots[0].brand if slots else "",
         "slotsPerAgent": sizes.pop() if len(sizes) == 1 else -1,
         "auxContainerCapacity": view.aux_capacity,
@@ -55,7 +58,7 @@ def resource_pool(
         "resourceManagerName": "default",
         "resourceManagerMetadata": {},
         "schedulerType": _scheduler_type(view),
-        "schedulerFittingPolicy": f"FITTING_POLICY_{settings.fitting_policy.upper()}",
+        "schedulerFittingPolicy": FittingPolicy[settings.fitting_policy.name],
         "details": {
             "aws": None,
             "gcp": None,
@@ -78,7 +81,7 @@ def resource_pool(
     }
 
 
-def _scheduler_type(view: PoolView) -> str:
+def _scheduler_type(view: PoolView) -> SchedulerType:
     if view.settings is None:
-        return f"SCHEDULER_TYPE_{_QUEUES.get(view.type, 'UNSPECIFIED')}"
-    return f"SCHEDULER_TYPE_{view.settings.type.upper()}"
+        return _QUEUES.get(view.type, SchedulerType.UNSPECIFIED)
+    return SchedulerType[view.settings.type.name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing_extensions import TypedDict
 
 from master.api.agents.replies import Device
+from master.api.enums import TaskState, TaskType
 from master.api.values import Timestamp
 from windlass.base.json_types import JsonObject
 
@@ -12,7 +13,7 @@ from windlass.base.json_types import JsonObject
 class Allocation(TypedDict):
     allocationId: str
     taskId: str
-    state: str
+    state: TaskState
     isReady: bool
     slots: int
     startTime: Timestamp | None
@@ -23,7 +24,7 @@ class Allocation(TypedDict):
 
 class Task(TypedDict):
     taskId: str
-    taskType: str
+    taskType: TaskType
     startTime: Timestamp
     endTime: Timestamp | None
     allocations: list[Allocation]

@@ -7,20 +7,21 @@ from collections.abc import Mapping, Sequence
 from master.allocations.machine import AllocationPhase, AllocationState, ContainerState
 from master.allocations.persistence import allocation_from_document
 from master.api.agents.wire import device
+from master.api.enums import TaskState, TaskType
 from master.api.tasks import replies
 from master.api.tasks.replies import AllocationSummary, OldSummary, Resources
 from master.api.values import time
 from master.store.tables import Allocation, Task
 from rm_backends.views import AgentView, QueueEntry
 
-_STATES: Mapping[AllocationPhase, str] = {
-    AllocationPhase.PENDING: "STATE_QUEUED",
-    AllocationPhase.ASSIGNED: "STATE_STARTING",
-    AllocationPhase.PULLING: "STATE_PULLING",
-    AllocationPhase.STARTING: "STATE_STARTING",
-    AllocationPhase.RUNNING: "STATE_RUNNING",
-    AllocationPhase.TERMINATING: "STATE_TERMINATING",
-    AllocationPhase.TERMINATED: "STATE_TERMINATED",
+_STATES: Mapping[AllocationPhase, TaskState] = {
+    AllocationPhase.PENDING: TaskState.QUEUED,
+    AllocationPhase.ASSIGNED: TaskState.STARTING,
+    AllocationPhase.PULLING: TaskState.PULLING,
+    AllocationPhase.STARTING: TaskState.STARTING,
+    AllocationPhase.RUNNING: TaskState.RUNNING,
+    AllocationPhase.TERMINATING: TaskState.TERMINATING,
+    AllocationPhase.TERMINATED: TaskState.TERMINATED,
 }
 
 
@@ -28,7 +29,7 @@ def task(row: Task, allocations: Sequence[Allocation]) -> replies.Task:
     """`allocations`: its allocations, newest first; the client looks at the first."""
     return {
         "taskId": row.id,
-        "taskType": f"TASK_TYPE_{row.type}",
+        "taskType": TaskType[row.type],
         "startTime": time(row.created_at),
         "endTime": time(row.ended_at),
         "allocations": [_allocation(allocation) for allocation in allocations],

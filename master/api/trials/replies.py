@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing_extensions import TypedDict
 
 from master.api.checkpoints.replies import CheckpointWorkload, MetricValues
+from master.api.enums import TrialState
 from master.api.paging import Pagination
 from master.api.values import Int64, Number, Timestamp
 from windlass.base.json_types import JsonObject
@@ -20,7 +21,7 @@ class MetricsWorkload(TypedDict):
 class Trial(TypedDict):
     id: int
     experimentId: int
-    state: str
+    state: TrialState
     startTime: Timestamp
     endTime: Timestamp | None
     hparams: JsonObject

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import AfterValidator
 
 from master.api.access import Caller, Visible
 from master.api.checkpoints.wire import checkpoint_workload
 from master.api.paging import pagination
 from master.api.permits import VISIBLE, permit, trial
 from master.api.replies import Empty, Reply, reply
-from master.api.request_models import Body, Paging, RowId, Text, word
+from master.api.request_models import Body, Paging, RowId, Text, Word
 from master.api.routing import ApiRoute, HotRoute
 from master.api.services import Api, TheApi
 from master.api.trials import wire
@@ -47,8 +46,8 @@ async def kill(id: RowId, principal: Caller, api: TheApi) -> Reply[Empty]:
 
 
 class ListWorkloads(Paging):
-    filter: Annotated[str, AfterValidator(word("FILTER_OPTION_", _FILTERS))] = ""
-    metric_type: Annotated[str, AfterValidator(word("METRIC_TYPE_", _METRIC_TYPES))] = ""
+    filter: Annotated[str, Word("FILTER_OPTION_", _FILTERS)] = ""
+    metric_type: Annotated[str, Word("METRIC_TYPE_", _METRIC_TYPES)] = ""
     group: str = ""
     include_batch_metrics: bool = False
     remove_deleted_checkpoints: bool = False

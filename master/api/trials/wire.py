@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from master.api.checkpoints.replies import CheckpointWorkload
 from master.api.checkpoints.wire import checkpoint_workload
+from master.api.enums import TrialState
 from master.api.trials.replies import MetricsWorkload, Trial, Workload
 from master.api.values import allocation_state, finite, time
 from master.core.reasons import Reason
@@ -15,19 +16,19 @@ from master.experiments.state import Phase
 from master.store.tables import Checkpoint, Metric
 
 
-def state(row: TrialRow, live: LiveExperiment | None) -> str:
+def state(row: TrialRow, live: LiveExperiment | None) -> TrialState:
     """A trial that is not over is PAUSED with its experiment, else ACTIVE refined by its allocation."""
     if live is None:
         phase, experiment = Phase(row.trial.state), Phase(row.experiment_state)
         if phase is Phase.ACTIVE:
-            return "STATE_PAUSED" if experiment is Phase.PAUSED else "STATE_QUEUED"
-        return f"STATE_{phase}"
+            return TrialState.PAUSED if experiment is Phase.PAUSED else TrialState.QUEUED
+        return TrialState[phase]
     trial = live.state.trials[row.trial.request_id]
     if trial.phase is not Phase.ACTIVE:
-        return f"STATE_{trial.phase}"
+        return TrialState[trial.phase]
     if live.state.phase is Phase.PAUSED:
-        return "STATE_PAUSED"
-    return f"STATE_{allocation_state(trial.open_allocation)}"
+        return TrialState.PAUSED
+    return TrialState[allocation_state(trial.open_allocation)]
 
 
 def trial(

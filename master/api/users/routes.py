@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from master.api.access import Caller, require
 from master.api.errors import Unimplemented
 from master.api.paging import pagination
 from master.api.permits import CLUSTER, permit, user
 from master.api.replies import Reply, reply
-from master.api.request_models import Body, Paging, RowId, Text, word
+from master.api.request_models import Body, Paging, RowId, Text, Word
 from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.api.users.replies import UserReply, UsersReply
@@ -45,9 +45,7 @@ class ListUsers(Paging):
     name: str = ""
     active: bool | None = None
     admin: bool | None = None
-    sort_by: Annotated[
-        str, AfterValidator(word("SORT_BY_", tuple(key for key in _KEYS if key)))
-    ] = ""
+    sort_by: Annotated[str, Word("SORT_BY_", tuple(key for key in _KEYS if key))] = ""
 
 
 @router.get("/api/v1/users")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing_extensions import TypedDict
 
 from master.api.values import Number, Timestamp, WaitingReason
+from provisioner.types import Market
 
 
 class Offer(TypedDict):
@@ -12,7 +13,7 @@ class Offer(TypedDict):
     region: str
     zone: str
     instanceType: str
-    market: str
+    market: Market
 
 
 class Instance(TypedDict):

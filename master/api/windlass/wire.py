@@ -58,7 +58,7 @@ def _offer(key: OfferKey) -> Offer:
         "region": key.region,
         "zone": key.zone,
         "instanceType": key.instance_type,
-        "market": key.market.value,
+        "market": key.market,
     }
 
 

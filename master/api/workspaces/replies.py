@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
+from master.api.enums import WorkspaceState
 from master.api.paging import Pagination
 from master.api.values import Timestamp
 from windlass.base.json_types import JsonObject
@@ -20,7 +21,7 @@ class Workspace(TypedDict):
     numExperiments: int
     pinned: bool
     pinnedAt: Timestamp | None
-    state: str
+    state: WorkspaceState
     errorMessage: str
     agentUserGroup: JsonObject | None
     checkpointStorageConfig: JsonObject | None
@@ -51,7 +52,7 @@ class Project(TypedDict):
     numActiveExperiments: int
     numRuns: int
     lastExperimentStartedAt: Timestamp | None
-    state: str
+    state: WorkspaceState
     errorMessage: str
 
 

@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Query
-from pydantic import AfterValidator
 
 from master.api.access import Visible
 from master.api.paging import pagination
 from master.api.permits import VISIBLE, permit
 from master.api.replies import Reply, reply
-from master.api.request_models import Int32, Paging, RowId, word
+from master.api.request_models import Int32, Paging, RowId, Word
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.api.workspaces.replies import (
@@ -39,7 +38,7 @@ class ListNamed(Paging):
     pinned: bool | None = None
     users: tuple[str, ...] = ()
     user_ids: tuple[Int32, ...] = ()
-    sort_by: Annotated[str, AfterValidator(word("SORT_BY_", _SORTS))] = ""
+    sort_by: Annotated[str, Word("SORT_BY_", _SORTS)] = ""
 
     def wants(self, of: Workspace | Project, owner: str) -> bool:
         return (

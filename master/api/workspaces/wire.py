@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from master.api.enums import WorkspaceState
 from master.api.values import time
 from master.api.workspaces.replies import Project, Workspace
 from master.workspaces.queries import ProjectRow, WorkspaceRow
@@ -19,7 +20,7 @@ def workspace(row: WorkspaceRow) -> Workspace:
         "numExperiments": row.num_experiments,
         "pinned": False,
         "pinnedAt": None,
-        "state": "WORKSPACE_STATE_UNSPECIFIED",
+        "state": WorkspaceState.UNSPECIFIED,
         "errorMessage": "",
         "agentUserGroup": None,
         "checkpointStorageConfig": None,
@@ -43,6 +44,6 @@ def project(row: ProjectRow) -> Project:
         "numActiveExperiments": row.num_active_experiments,
         "numRuns": row.num_runs,
         "lastExperimentStartedAt": time(row.last_experiment_at),
-        "state": "WORKSPACE_STATE_UNSPECIFIED",
+        "state": WorkspaceState.UNSPECIFIED,
         "errorMessage": "",
     }

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from openapi_spec_validator import validate
 
+from master.api.enums import LogLevel
+from master.api.logs.wire import task_log
+from master.logs.rows import LogRow
 from tests.fakes.api_world import ApiWorld
 from tests.fakes.declared_replies import DeclaredReplies
 
@@ -102,3 +106,10 @@ def references(node: Any) -> Iterator[str]:
     if isinstance(node, list):
         for child in node:
             yield from references(child)
+
+
+def test_a_log_line_of_an_unknown_level_is_shown() -> None:
+    """Levels come from agents; a stream must not end at one that it cannot name."""
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    row = LogRow(id=1, task_id="1.x", log="hello", timestamp=moment, level="LOUD")
+    assert task_log(row)["level"] is LogLevel.UNSPECIFIED

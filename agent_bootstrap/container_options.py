@@ -58,6 +58,15 @@ class OsUser(_Options):
     group: str = "root"
 
 
+class CheckpointFolder(_Options):
+    """Where a trial keeps its files on the machine: `below` (relative, or empty) in `host_path`, which is mounted."""
+
+    host_path: str
+    below: str = ""
+    experiment_id: int
+    trial_id: int
+
+
 class ContainerOptions(_Options):
     """One container's. Defaults: whatever the runtime does by itself."""
 
@@ -78,3 +87,5 @@ class ContainerOptions(_Options):
     """None: as the agent does by default."""
     host_paths: HostPaths = HostPaths()
     """What of the machine the master lets it mount."""
+    checkpoints: CheckpointFolder | None = None
+    """None: none on the machine."""

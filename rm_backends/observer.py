@@ -7,7 +7,7 @@ from typing import Protocol
 
 from master.core.actor import Actor
 from master.core.scheduler.types import SchedulerSettings
-from rm_backends.views import AgentView, JobInPool, PoolView, QueueEntry, SlotView
+from rm_backends.views import AgentKey, AgentView, JobInPool, PoolView, QueueEntry, SlotView
 
 
 class Observer(Protocol):
@@ -22,7 +22,7 @@ class Observer(Protocol):
         ...
 
     def jobs_in(self, pool: str) -> Sequence[JobInPool]:
-        """Those that wait or hold slots, in no order. Far less work than `queue`."""
+        """Those that wait or hold slots, in no order, summed up. Far less work than `queue`."""
         ...
 
     def queue(self, pool: str, job_id: str | None = None) -> Sequence[QueueEntry]:
@@ -31,6 +31,10 @@ class Observer(Protocol):
 
     def agents(self) -> Sequence[AgentView]:
         """By id."""
+        ...
+
+    def agent_keys(self) -> Sequence[AgentKey]:
+        """Those of `agents`, by id."""
         ...
 
     def agent(self, agent_id: str) -> AgentView:

@@ -29,7 +29,14 @@ from rm_backends.base import (
     Withdrawn,
 )
 from rm_backends.observer import AgentOperator, Observer
-from rm_backends.views import AgentView, JobInPool, PoolView, QueueEntry, SlotView
+from rm_backends.views import (
+    AgentKey,
+    AgentView,
+    JobInPool,
+    PoolView,
+    QueueEntry,
+    SlotView,
+)
 from windlass.base.errors import InvalidArgument, InvalidState, NotFound
 
 
@@ -157,6 +164,10 @@ class Router:
     def agents(self) -> Sequence[AgentView]:
         views = [view for backend in self._backends for view in backend.agents()]
         return tuple(sorted(views, key=lambda view: view.id))
+
+    def agent_keys(self) -> Sequence[AgentKey]:
+        keys = [key for backend in self._backends for key in backend.agent_keys()]
+        return tuple(sorted(keys, key=lambda key: key.id))
 
     def agent(self, agent_id: str) -> AgentView:
         return self._backend_of(agent_id).agent(agent_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -48,6 +48,14 @@ class AgentView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentKey:
+    """What lists of agents are ordered by. Far less work than a view of each."""
+
+    id: str
+    registered: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolView:
     """One pool. Agents that are away are not counted; slots are those in service, and those in use."""
 
@@ -64,6 +72,11 @@ class PoolView:
     aux_capacity: int
     waiting: int
     running: int
+    slot_kind: str = ""
+    """Of its first slot; empty if it has none."""
+    slot_brand: str = ""
+    slots_per_agent: int | None = None
+    """None if they differ, and without agents."""
     settings: SchedulerSettings | None
     """None: its requests wait in a queue that is not ours, in an order that others decide."""
 
@@ -94,10 +107,43 @@ class QueueEntry:
     """Why it waits or is not running yet; None once it was started."""
 
 
+MOST_ADVANCED_FIRST = (QueueState.SCHEDULED, QueueState.SCHEDULED_BACKFILLED, QueueState.QUEUED)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobInPool:
-    """One job that waits or holds slots in a pool."""
+    """All that one job waits for and holds in a pool, summed up."""
 
     job: Job
-    holds: bool
-    """One of its allocations at least has its slots."""
+    state: QueueState
+    """The most advanced of its allocations."""
+    requested_slots: int
+    """Of those that hold slots, too."""
+    allocated_slots: int
+    first_waiting: str | None
+    """The oldest of its allocations that wait; None if none does."""
+
+    @property
+    def holds(self) -> bool:
+        """One of its allocations at least has its slots."""
+        return self.state is not QueueState.QUEUED
+
+
+def jobs_of(entries: Iterable[QueueEntry]) -> list[JobInPool]:
+    """The jobs of these entries, for backends that have few of them."""
+    by_job: dict[str, list[QueueEntry]] = {}
+    for entry in sorted(entries, key=lambda entry: (entry.requested, entry.allocation_id)):
+        by_job.setdefault(entry.job.id, []).append(entry)
+    return [_sum_up(own) for own in by_job.values()]
+
+
+def _sum_up(own: Sequence[QueueEntry]) -> JobInPool:
+    states = {entry.state for entry in own}
+    waiting = (entry.allocation_id for entry in own if entry.state is QueueState.QUEUED)
+    return JobInPool(
+        job=own[0].job,
+        state=next(state for state in MOST_ADVANCED_FIRST if state in states),
+        requested_slots=sum(entry.slots for entry in own),
+        allocated_slots=sum(sum(entry.placement.values()) for entry in own),
+        first_waiting=next(waiting, None),
+    )

@@ -72,7 +72,7 @@ class PoolQueues(Protocol):
         ...
 
     def jobs_in(self, pool: str) -> Sequence[JobInPool]:
-        """Those that wait or hold slots, in no order. Far less work than `queue`."""
+        """Those that wait or hold slots, in no order, summed up. Far less work than `queue`."""
         ...
 
     def queue(self, pool: str, job_id: str | None = None) -> Sequence[QueueEntry]:

@@ -65,11 +65,11 @@ class JobService:
 
     def queue(self, pool: str, visible: Visibility) -> list[QueuedJob]:
         """Jobs that wait or hold slots in a pool, in queue order. Raises NotFound for an unknown one."""
-        entries = self._queues.queue(pool)
-        roots = {entry.job.id: self._look_up(entry.job.id) for entry in entries}
+        jobs = self._queues.jobs_in(pool)
+        roots = {one.job.id: self._look_up(one.job.id) for one in jobs}
         facts = {job_id: root.job_facts() for job_id, root in roots.items() if root is not None}
-        jobs = jobs_in_queue(entries, facts, self._queues.scheduler(pool))
-        return [job for job in jobs if job.facts.workspace_id in visible]
+        listed = jobs_in_queue(pool, jobs, facts, self._queues.scheduler(pool))
+        return [job for job in listed if job.facts.workspace_id in visible]
 
     def is_visible(self, job_id: str, visible: Visibility) -> bool:
         """What is over is visible only to one who sees everything."""
@@ -84,11 +84,18 @@ class JobService:
         facts = root.job_facts() if root is not None else None
         if facts is None or facts.pool not in self._queues.pools():
             return None
-        own = self._queues.queue(facts.pool, job_id)
-        if not own:
-            return None
         everybody = self._jobs(facts.pool)
-        return job_in_queue(own, facts, everybody, self._queues.scheduler(facts.pool))
+        own = next((one for one in everybody if one.job.id == job_id), None)
+        if own is None:
+            return None
+        settings = self._queues.scheduler(facts.pool)
+        return job_in_queue(facts.pool, own, facts, everybody, settings)
+
+    def waiting_reason(self, job: QueuedJob | None) -> Reason | None:
+        """Of the oldest of its allocations that wait; None if none does."""
+        if job is None or job.first_waiting is None:
+            return None
+        return self._allocations.rm.explain(job.first_waiting)
 
     def find(self, word: str, visible: Visibility) -> JobFacts:
         """A job that is not over, by its id or by how that begins. Raises NotFound, Conflict if several begin so."""

@@ -207,11 +207,16 @@ class Agent:
             return self.aux_running < self.aux_places
         return len(self.free_slot_ids()) >= slots
 
+    @property
+    def slots_for_scheduler(self) -> int:
+        """An agent out of service counts only for what still runs on it."""
+        return self.slots_in_reach if self.is_open else self.used_slots
+
     def as_state(self) -> AgentState:
-        """What the scheduler sees. An agent out of service counts only for what still runs on it."""
+        """What the scheduler sees."""
         return AgentState(
             id=self.id,
-            slots=self.slots_in_reach if self.is_open else self.used_slots,
+            slots=self.slots_for_scheduler,
             aux_places=self.aux_places,
             schedulable=self.is_schedulable,
             slot_type=self.slot_type,

@@ -31,7 +31,14 @@ from rm_backends.base import (
 from rm_backends.limits import refusal
 from rm_backends.outbox import Outbox
 from rm_backends.ports import AgentStore, JoinTokens, LogSink, SlotService
-from rm_backends.views import AgentView, JobInPool, PoolView, QueueEntry, SlotView
+from rm_backends.views import (
+    AgentKey,
+    AgentView,
+    JobInPool,
+    PoolView,
+    QueueEntry,
+    SlotView,
+)
 from windlass.base.clock import Clock
 from windlass.base.errors import InvalidArgument, NotFound, Unfulfillable, Unsatisfiable
 from windlass.base.ids import Ids
@@ -225,13 +232,16 @@ class AgentsBackend:
         return self
 
     def agents(self) -> Sequence[AgentView]:
-        views = [
-            agent_view(pool, agent)
+        return tuple(self.agent(key.id) for key in self.agent_keys())
+
+    def agent_keys(self) -> Sequence[AgentKey]:
+        keys = [
+            AgentKey(id=agent.id, registered=agent.record.first_seen)
             for pool in self._pools.values()
             for agent in pool.agents.values()
             if agent.is_listed
         ]
-        return tuple(sorted(views, key=lambda view: view.id))
+        return tuple(sorted(keys, key=lambda key: key.id))
 
     def agent(self, agent_id: str) -> AgentView:
         """Raises NotFound."""
@@ -245,7 +255,7 @@ class AgentsBackend:
         return self._pool(pool).options.scheduler
 
     def jobs_in(self, pool: str) -> Sequence[JobInPool]:
-        """Those that wait or hold slots, in no order."""
+        """Those that wait or hold slots, in no order, summed up."""
         return jobs_view(self._pool(pool))
 
     def queue(self, pool: str, job_id: str | None = None) -> Sequence[QueueEntry]:

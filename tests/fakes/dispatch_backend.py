@@ -31,7 +31,16 @@ from rm_backends.base import (
 )
 from rm_backends.limits import PoolShape, refusal
 from rm_backends.outbox import Outbox
-from rm_backends.views import AgentView, JobInPool, PoolView, QueueEntry, QueueState, SlotView
+from rm_backends.views import (
+    AgentKey,
+    AgentView,
+    JobInPool,
+    PoolView,
+    QueueEntry,
+    QueueState,
+    SlotView,
+    jobs_of,
+)
 from windlass.base.errors import NotFound, Unsatisfiable
 from windlass.base.ids import Ids
 from windlass.base.loop import Loop
@@ -295,11 +304,7 @@ class DispatchBackend:
         self._known(pool)
 
     def jobs_in(self, pool: str) -> Sequence[JobInPool]:
-        self._known(pool)
-        return [
-            JobInPool(job=lease.request.job.as_job(), holds=bool(lease.containers))
-            for lease in self._leases.values()
-        ]
+        return jobs_of(self.queue(pool))
 
     def queue(self, pool: str, job_id: str | None = None) -> Sequence[QueueEntry]:
         self._known(pool)
@@ -335,6 +340,9 @@ class DispatchBackend:
             for job in self._site.jobs.values()
             for node in job.nodes
         ]
+
+    def agent_keys(self) -> Sequence[AgentKey]:
+        return [AgentKey(id=view.id, registered=view.registered) for view in self.agents()]
 
     def agent(self, agent_id: str) -> AgentView:
         for view in self.agents():

@@ -36,13 +36,14 @@ class ListAgents(Paging):
 @router.get("")
 @permit(Action.VIEW_CLUSTER, CLUSTER)
 async def list_agents(query: Annotated[ListAgents, Query()], api: TheApi) -> Reply[AgentsReply]:
-    views = list(api.services.cluster.agents())
+    keys = list(api.services.cluster.agent_keys())
     if query.sort_by == "TIME":
-        views.sort(key=lambda view: (view.registered, view.id))
+        keys.sort(key=lambda key: (key.registered, key.id))
     if query.order_by == "DESC":
-        views.reverse()
-    page = cut(views, query.page())
-    states = _container_states(api, *page.rows)
+        keys.reverse()
+    page = cut(keys, query.page())
+    views = [api.services.cluster.agent(key.id) for key in page.rows]
+    states = _container_states(api, *views)
     agents = [
         agent_json(
             view,
@@ -50,7 +51,7 @@ async def list_agents(query: Annotated[ListAgents, Query()], api: TheApi) -> Rep
             with_slots=not query.exclude_slots,
             with_containers=not query.exclude_containers,
         )
-        for view in page.rows
+        for view in views
     ]
     return reply({"agents": agents, "pagination": pagination(page)})
 

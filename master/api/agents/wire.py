@@ -55,12 +55,13 @@ def device(view: SlotView) -> Device:
         "id": view.id,
         "brand": view.brand,
         "uuid": view.uuid,
-        "type": device_type(view),
+        "type": device_type(view.kind),
     }
 
 
-def device_type(view: SlotView) -> DeviceType:
-    return _DEVICE_TYPES.get(view.kind, DeviceType.UNSPECIFIED)
+def device_type(kind: str) -> DeviceType:
+    """Of a kind of slots; empty: of none."""
+    return _DEVICE_TYPES.get(kind, DeviceType.UNSPECIFIED)
 
 
 def container_states(allocations: Iterable[AllocationState]) -> dict[str, ContainerState]:

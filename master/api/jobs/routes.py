@@ -79,7 +79,7 @@ async def list_jobs(
     query: Annotated[ListJobs, Query()], visible: Visible, api: TheApi
 ) -> Reply[JobsReply]:
     page = _page(query, visible, api)
-    jobs = [wire.job(job) for job in page.rows]
+    jobs = [wire.job(job, api.services.jobs.waiting_reason(job)) for job in page.rows]
     return reply({"jobs": jobs, "pagination": pagination(page)})
 
 
@@ -90,7 +90,9 @@ async def list_jobs_v2(
 ) -> Reply[FullJobsReply]:
     """Everybody may see everything, so that no job is a `limited` one."""
     page = _page(query, visible, api)
-    jobs: list[FullJob] = [{"full": wire.job(job)} for job in page.rows]
+    jobs: list[FullJob] = [
+        {"full": wire.job(job, api.services.jobs.waiting_reason(job))} for job in page.rows
+    ]
     return reply({"jobs": jobs, "pagination": pagination(page)})
 
 
@@ -117,7 +119,8 @@ async def get_job(job_id: str, visible: Visible, api: TheApi) -> Reply[JobReply]
     """By its id, or by how its id begins."""
     jobs = api.services.jobs
     facts = jobs.find(job_id, visible)
-    return reply({"job": wire.any_job(facts, jobs.in_queue(facts.job_id))})
+    queued = jobs.in_queue(facts.job_id)
+    return reply({"job": wire.any_job(facts, queued, jobs.waiting_reason(queued))})
 
 
 @router.get("/api/v1/windlass/jobs/{job_id}/explain")
@@ -125,7 +128,8 @@ async def get_job(job_id: str, visible: Visible, api: TheApi) -> Reply[JobReply]
 async def explain(job_id: str, visible: Visible, api: TheApi) -> Reply[ExplanationReply]:
     """By its id, or by how its id begins."""
     jobs = api.services.jobs
-    return reply(wire.explanation(await jobs.explain(jobs.find(job_id, visible).job_id)))
+    explained = await jobs.explain(jobs.find(job_id, visible).job_id)
+    return reply(wire.explanation(explained, jobs.waiting_reason(explained.queued)))
 
 
 def _page(query: ListJobs, visible: Visibility, api: Api) -> Paged[QueuedJob]:

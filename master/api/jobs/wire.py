@@ -12,6 +12,7 @@ from master.api.jobs.replies import (
     WaitingAllocation,
 )
 from master.api.values import finite, reason, time
+from master.core.reasons import Reason
 from master.jobs.explain import Explanation, HoldingRun, WaitingRun
 from master.jobs.ports import JobFacts
 from master.jobs.queue import QueuedJob
@@ -22,9 +23,8 @@ def summary(job: QueuedJob) -> JobSummary:
     return {"state": JobState[job.state.name], "jobsAhead": job.jobs_ahead}
 
 
-def job(queued: QueuedJob) -> Job:
+def job(queued: QueuedJob, why: Reason | None) -> Job:
     """The published shape, with its place in the listing and why it waits besides."""
-    why = queued.waiting_reason
     return {
         **_facts(queued.facts),
         "resourcePool": queued.pool,
@@ -38,14 +38,14 @@ def job(queued: QueuedJob) -> Job:
     }
 
 
-def any_job(facts: JobFacts, queued: QueuedJob | None) -> Job:
+def any_job(facts: JobFacts, queued: QueuedJob | None, why: Reason | None) -> Job:
     """One that asks for nothing now has no summary, no place and no slots."""
-    return _facts(facts) if queued is None else job(queued)
+    return _facts(facts) if queued is None else job(queued, why)
 
 
-def explanation(explained: Explanation) -> ExplanationReply:
+def explanation(explained: Explanation, why: Reason | None) -> ExplanationReply:
     return {
-        "job": any_job(explained.facts, explained.queued),
+        "job": any_job(explained.facts, explained.queued, why),
         "text": explained.text,
         "waiting": [_waiting(allocation) for allocation in explained.waiting],
         "waitingTotal": explained.waiting_total,

@@ -25,13 +25,11 @@ router = APIRouter(route_class=ApiRoute, tags=["resource pools"])
 async def list_pools(query: Annotated[Paging, Query()], api: TheApi) -> Reply[ResourcePoolsReply]:
     config = api.services.config
     configured = {pool.name: pool for pool in config.pools()}
-    agents = api.services.cluster.agents()
     page = cut(api.services.cluster.pools_view(), query.page())
     pools = [
         resource_pool(
             view,
             configured.get(view.name),
-            [agent for agent in agents if agent.pool == view.name],
             cluster_name=api.services.info.cluster_name,
             default_compute=view.name == config.default_compute_pool,
             default_aux=view.name == config.default_aux_pool,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from master.api.agents.wire import device_type
-from master.api.enums import DeviceType, FittingPolicy, PoolType, SchedulerType
+from master.api.enums import FittingPolicy, PoolType, SchedulerType
 from master.api.resource_pools.replies import ResourcePool
 from master.config import ResolvedPool
 from master.core.scheduler.types import SchedulerSettings
-from rm_backends.views import AgentView, PoolView
+from rm_backends.views import PoolView
 
 _TYPES = {"aws": PoolType.AWS, "gcp": PoolType.GCP}
 _QUEUES = {
@@ -23,16 +21,12 @@ _QUEUES = {
 def resource_pool(
     view: PoolView,
     config: ResolvedPool | None,
-    agents: Iterable[AgentView],
     *,
     cluster_name: str,
     default_compute: bool,
     default_aux: bool,
 ) -> ResourcePool:
-    """`agents`: those of this pool."""
-    slots = [slot for agent in agents for slot in agent.slots]
     settings = view.settings or SchedulerSettings()
-    sizes = {len(agent.slots) for agent in agents}
     return {
         "name": view.name,
         "description": view.description,
@@ -40,9 +34,9 @@ def resource_pool(
         "numAgents": view.agents,
         "slotsAvailable": view.slots,
         "slotsUsed": view.slots_used,
-        "slotType": device_type(slots[0]) if slots else DeviceType.UNSPECIFIED,
-        "accelerator": slots[0].brand if slots else "",
-        "slotsPerAgent": sizes.pop() if len(sizes) == 1 else -1,
+        "slotType": device_type(view.slot_kind),
+        "accelerator": view.slot_brand,
+        "slotsPerAgent": -1 if view.slots_per_agent is None else view.slots_per_agent,
         "auxContainerCapacity": view.aux_capacity,
         "auxContainersRunning": view.aux_running,
         "auxContainerCapacityPerAgent": config.max_aux_containers_per_agent if config else 0,

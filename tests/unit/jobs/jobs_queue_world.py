@@ -25,7 +25,7 @@ from master.jobs.ports import JobFacts
 from master.jobs.service import JobService
 from master.store.store import Store
 from rm_backends.base import JobOrder
-from rm_backends.views import JobInPool, PoolView, QueueEntry, QueueState
+from rm_backends.views import JobInPool, PoolView, QueueEntry, QueueState, jobs_of
 from windlass.base.clock import ManualClock
 from windlass.base.errors import InvalidArgument, NotFound, WindlassError
 
@@ -181,10 +181,7 @@ class MemoryCluster:
         return self.settings[pool]
 
     def jobs_in(self, pool: str) -> Sequence[JobInPool]:
-        entries = self.queue(pool)
-        holding = {one.job.id for one in entries if one.state is not QueueState.QUEUED}
-        jobs = {one.job.id: one.job for one in entries}
-        return [JobInPool(job=job, holds=id_ in holding) for id_, job in jobs.items()]
+        return jobs_of(self.queue(pool))
 
     def queue(self, pool: str, job_id: str | None = None) -> Sequence[QueueEntry]:
         self.scheduler(pool)

@@ -13,6 +13,7 @@ from master.core.scheduler.types import SchedulerSettings
 from master.jobs.explain import Explanation, HoldingRun, Situation, advise
 from master.jobs.ports import JobFacts
 from master.jobs.queue import QueuedJob, jobs_in_queue
+from rm_backends.views import jobs_of
 
 
 def queued(job: JobFacts, settings: SchedulerSettings, held: int = 0) -> QueuedJob:
@@ -22,7 +23,9 @@ def queued(job: JobFacts, settings: SchedulerSettings, held: int = 0) -> QueuedJ
     entries = [entry(first), *own, entry(last)]
     by_id = {one.job_id: one for one in (first, job, last)}
     return next(
-        one for one in jobs_in_queue(entries, by_id, settings) if one.facts.job_id == job.job_id
+        one
+        for one in jobs_in_queue("gpu", jobs_of(entries), by_id, settings)
+        if one.facts.job_id == job.job_id
     )
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from jobs_queue_world import BEHIND, FAIR_SHARE, PRIORITY, ROUND_ROBIN, entry, facts
+from jobs_queue_world import FAIR_SHARE, PRIORITY, ROUND_ROBIN, entry, facts
 
 from master.core.jobs import JobType
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.types import SchedulerSettings, SchedulerType
 from master.jobs.ports import JobFacts
 from master.jobs.queue import QueuedJob, is_preemptible, jobs_in_queue
-from rm_backends.views import QueueEntry, QueueState
+from rm_backends.views import QueueEntry, QueueState, jobs_of
 
 
 def listed(
     settings: SchedulerSettings, entries: list[QueueEntry], *jobs: JobFacts
 ) -> list[QueuedJob]:
-    return jobs_in_queue(entries, {job.job_id: job for job in jobs}, settings)
+    return jobs_in_queue("gpu", jobs_of(entries), {job.job_id: job for job in jobs}, settings)
 
 
 def numbers(jobs: list[QueuedJob]) -> list[tuple[str, int, int]]:
@@ -51,8 +51,7 @@ def test_a_job_sums_up_all_its_allocations() -> None:
     (found,) = listed(FAIR_SHARE, entries, job)
     assert (found.requested_slots, found.allocated_slots) == (10, 2)
     assert found.state is QueueState.SCHEDULED
-    assert found.waiting_reason == BEHIND, "of the first that waits"
-    assert [one.allocation_id for one in found.entries] == ["job.2", "job.3", "job.4"]
+    assert found.first_waiting == "job.3"
     assert found.pool == "gpu"
 
 
@@ -71,7 +70,7 @@ def test_the_most_advanced_allocation_gives_the_state(
     entries = [entry(job, run, state=state) for run, state in enumerate(states)]
     (found,) = listed(PRIORITY, entries, job)
     assert found.state is expected
-    assert (found.waiting_reason is None) == ("queued" not in states)
+    assert (found.first_waiting is None) == ("queued" not in states)
 
 
 def test_work_of_no_users_job_is_neither_listed_nor_counted() -> None:

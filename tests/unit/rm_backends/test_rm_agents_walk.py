@@ -22,6 +22,7 @@ from rm_backends.base import (
     RestoreRecord,
     RmEvent,
 )
+from rm_backends.views import jobs_of
 from tests.fakes.actors import ADMIN
 from tests.fakes.agents_world import (
     AgentsWorld,
@@ -146,9 +147,13 @@ class Walk:
         if asyncio.iscoroutine(result):
             await result
         await self.world.settle(self.rng.choice((0, 0.005, 0.1, 1, 5, 40)))
-        for waiting in self.world.backend.queue("default"):
+        backend = self.world.backend
+        for waiting in backend.queue("default"):
             if not waiting.placement:
-                assert self.world.backend.explain(waiting.allocation_id) is not None
+                assert backend.explain(waiting.allocation_id) is not None
+        jobs = sorted(backend.jobs_in("default"), key=lambda one: one.job.id)
+        assert jobs == sorted(jobs_of(backend.queue("default")), key=lambda one: one.job.id)
+        assert [view.id for view in backend.agents()] == [key.id for key in backend.agent_keys()]
         for (agent_id, slot_id), holder in self.shut.items():
             held_by = self.world.backend.slot(agent_id, slot_id).container_id
             assert held_by in (None, holder), "a slot out of service gets nothing new"

@@ -57,6 +57,8 @@ log = structlog.get_logger(__name__)
 TICK_S = 1.0
 """How exactly deadlines of tasks are kept."""
 HOUSEKEEPING_S = 3600.0
+LAST_LINES_S = 5.0
+"""How long a master that stops tries to store what it still has to say in task logs."""
 JOIN_WITHIN = timedelta(hours=1)
 """How long after its boot a machine may join for the first time."""
 
@@ -118,24 +120,35 @@ class Master:
         await self._ready.wait()
 
     async def run(self) -> None:
-        """Until cancelled, or until another master takes the lease."""
+        """Until cancelled, or until another master takes the lease. What writes outlives what has it write."""
         try:
-            async with asyncio.TaskGroup() as group:
+            async with asyncio.TaskGroup() as writers:
                 epoch = await self._store.take_lease(self._options.ids.uuid())
-                group.create_task(self._store.run())
-                group.create_task(self._logs.run())
-                await self._start(group, epoch)
+                lines = MasterLines(self._logs, self._options.clock)
+                writing = [
+                    writers.create_task(service.run()) for service in (self._store, self._logs)
+                ]
+                saying = writers.create_task(lines.run())
+                try:
+                    async with asyncio.TaskGroup() as group:
+                        await self._start(group, epoch, lines)
+                finally:
+                    lines.end()
+                    await asyncio.wait({saying}, timeout=LAST_LINES_S)
+                    for task in (saying, *writing):
+                        task.cancel()
+        except asyncio.CancelledError:
+            await self._store.give_back_lease()
+            raise
         finally:
             await self._logs.close()
             await self._store.close()
 
-    async def _start(self, group: asyncio.TaskGroup, epoch: int) -> None:
+    async def _start(self, group: asyncio.TaskGroup, epoch: int, lines: MasterLines) -> None:
         options = self._options
         auth = AuthService(self._store, options.clock, options.ids)
         await auth.ensure_users(options.config.security.initial_user_password or "")
         info = await self._cluster_info()
-        lines = MasterLines(self._logs, options.clock)
-        group.create_task(lines.run())
         plane = build(self._parts(lines))
         allocations = plane.allocations
         auth.register_allocation_tokens(allocations)

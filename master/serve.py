@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import resource
 import socket
-from contextlib import suppress
+from collections.abc import Awaitable, Generator
+from contextlib import contextmanager
 from typing import cast
 
 import structlog
@@ -16,12 +18,11 @@ from fastapi import FastAPI
 from agent_bootstrap.protocol import MAX_MESSAGE_BYTES
 from master.api.application import begin_shutdown, build_app
 from master.app import Master, MasterOptions
+from master.stopping import ServiceManager, StopSignal
 from windlass.base.errors import LeaseLost, WindlassError
 
 log = structlog.get_logger(__name__)
 
-GRACE_S = 1
-"""Long polls are cut after this when the server stops; tasks ask again."""
 COLLECT_EVERY = (50_000, 20, 10)
 """More objects (young ones), and collections of each younger generation, before the collector runs: 700, 10, 10 is
 Python's own, and doubles the time of a large pool's grants."""
@@ -30,7 +31,10 @@ BACKLOG = 2048
 
 
 def serve(options: MasterOptions) -> None:
-    """Run until SIGTERM or SIGINT. Raises WindlassError, or OSError for its address, for what an operator can mend."""
+    """Run until SIGTERM or SIGINT, then stop cleanly.
+
+    Raises WindlassError, or OSError for its address, for what an operator can mend.
+    """
     raise_file_limit()
     with _bound(options.config.host, options.config.port) as listener:
         try:
@@ -64,38 +68,62 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 async def _serve(options: MasterOptions, listener: socket.socket) -> None:
-    master = await Master.open(options)
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(master.run())
-        await _ready_or_failed(master, running)
-        _calm_collector()
-        config = uvicorn.Config(
+    manager = ServiceManager()
+    with StopSignal() as stop:
+        master = await Master.open(options)
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(master.run())
+            await _first_of(running, master.ready(), stop.wait())
+            if not running.done() and not stop.is_set():
+                _calm_collector()
+                manager.ready()
+                await _serve_until(_server(master, options), listener, running, stop)
+            manager.stopping()
+            running.cancel()
+    log.info("the master has stopped")
+
+
+def _server(master: Master, options: MasterOptions) -> _Server:
+    config = options.config
+    return _Server(
+        uvicorn.Config(
             build_app(master.services),
-            host=options.config.host,
-            port=options.config.port,
+            host=config.host,
+            port=config.port,
             lifespan="off",
             log_config=None,
             access_log=False,
             backlog=BACKLOG,
-            timeout_graceful_shutdown=GRACE_S,
+            timeout_graceful_shutdown=math.ceil(config.shutdown_grace.total_seconds()),
             ws="websockets-sansio",
             ws_max_size=MAX_MESSAGE_BYTES,
             server_header=False,
         )
-        server = _Server(config)
+    )
 
-        def stop_serving(_: asyncio.Task[None]) -> None:
-            server.should_exit = True
 
-        running.add_done_callback(stop_serving)
-        await server.serve(sockets=[listener])
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
+async def _serve_until(
+    server: _Server, listener: socket.socket, running: asyncio.Task[None], stop: StopSignal
+) -> None:
+    """Answer requests until the master is told to stop, or ends by itself; then let those under way end."""
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        await _first_of(running, serving, stop.wait())
+    finally:
+        server.should_exit = True
+        await serving
 
 
 class _Server(uvicorn.Server):
-    """Answers long polls before it waits for its connections to end."""
+    """Answers long polls before it waits for its connections to end, and leaves signals to `StopSignal`.
+
+    Agents' connections are closed first, with the code for a restart: they look for the next master at once.
+    """
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Uvicorn's own raises a signal again once it has served, which would end the process before its clean-up."""
+        yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         begin_shutdown(cast("FastAPI", self.config.app))
@@ -109,12 +137,15 @@ def _calm_collector() -> None:
     gc.set_threshold(*COLLECT_EVERY)
 
 
-async def _ready_or_failed(master: Master, running: asyncio.Task[None]) -> None:
-    ready = asyncio.create_task(master.ready())
-    await asyncio.wait({ready, running}, return_when=asyncio.FIRST_COMPLETED)
-    if not ready.done():
-        ready.cancel()
-        await running
+async def _first_of(running: asyncio.Task[None], *others: Awaitable[None]) -> None:
+    """Return when one of them is done; what is not a task of its own is cancelled then."""
+    waits = [asyncio.ensure_future(other) for other in others]
+    try:
+        await asyncio.wait({running, *waits}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait, given in zip(waits, others, strict=True):
+            if wait is not given:
+                wait.cancel()
 
 
 def _first(group: BaseExceptionGroup[WindlassError]) -> WindlassError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ from master.config.pools import (
     ResourceManagerSection,
     resolve_pool,
 )
+from master.config.providers import NonNegativeDuration
 from master.config.sections import (
     Cache,
     Database,
@@ -58,6 +60,8 @@ class MasterConfig(Section):
     """Our own key: the address to listen on. The default is reachable from this machine only."""
     port: Port = DEFAULT_PORT
     """The port to listen on."""
+    shutdown_grace: NonNegativeDuration = timedelta(seconds=10)
+    """Our own key: how long requests under way may take when the master stops; long polls end at once."""
     cluster_name: str = ""
     """Shown to users."""
     log: Log = Log()

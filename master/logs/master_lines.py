@@ -25,6 +25,7 @@ class MasterLines:
         self._clock = clock
         self._waiting: list[TaskLog] = []
         self._woken = asyncio.Event()
+        self._ending = False
 
     def say(self, task_id: str, allocation_id: str, text: str, *, level: str = "INFO") -> None:
         if len(self._waiting) >= MAX_WAITING:
@@ -43,9 +44,14 @@ class MasterLines:
         )
         self._woken.set()
 
+    def end(self) -> None:
+        """Nothing more will be said."""
+        self._ending = True
+        self._woken.set()
+
     async def run(self) -> None:
-        """Store what was said, in order, until cancelled."""
-        while True:
+        """Store what was said, in order, until `end`."""
+        while self._waiting or not self._ending:
             await self._woken.wait()
             self._woken.clear()
             lines, self._waiting = self._waiting, []

@@ -13,6 +13,8 @@ from windlass.base.errors import LeaseLost
 
 _LEADER = table_of(Leader)
 _ONLY_ROW = 1
+_NOBODY = ""
+"""The `master_id` of a lease that was given back."""
 _RACE = "another master took the lease at the same moment"
 
 
@@ -36,6 +38,15 @@ def take_lease(connection: Connection, master_id: str, now: datetime) -> int:
     return (old or 0) + 1
 
 
+def give_back_lease(connection: Connection, epoch: int) -> None:
+    """Nobody leads from now on, unless another master took the lease meanwhile."""
+    connection.execute(
+        update(_LEADER)
+        .where(_LEADER.c.id == _ONLY_ROW, _LEADER.c.epoch == epoch)
+        .values(master_id=_NOBODY)
+    )
+
+
 _LEADING = (
     select(_LEADER.c.epoch, _LEADER.c.master_id)
     .where(_LEADER.c.id == _ONLY_ROW)
@@ -47,6 +58,9 @@ _LEADING = (
 def check_lease(connection: Connection, epoch: int) -> None:
     """Raise LeaseLost unless `epoch` still leads, and keep it so until this transaction ends."""
     row = connection.execute(_LEADING).one_or_none()
-    if row is None or row.epoch != epoch:
-        who = f"master {row.master_id} leads with epoch {row.epoch}" if row else "nobody leads"
-        raise LeaseLost(f"this master led with epoch {epoch}, now {who}")
+    if row is None or row.master_id == _NOBODY:
+        raise LeaseLost(f"this master led with epoch {epoch}, now nobody leads")
+    if row.epoch != epoch:
+        raise LeaseLost(
+            f"this master led with epoch {epoch}, now master {row.master_id} leads with epoch {row.epoch}"
+        )

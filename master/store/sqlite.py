@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -16,6 +18,7 @@ from sqlalchemy.pool import QueuePool, StaticPool
 
 from master.store.json_codec import decode_json, encode_json
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 READERS = 4
@@ -63,12 +66,23 @@ class SqliteDatabase:
         return await _run(self._read_threads, snapshot)
 
     async def close(self) -> None:
-        """Readers first: the last connection to close writes the WAL back into the file."""
+        """Readers first: then the WAL can be written back into the file, and is empty afterwards."""
         await _run(self._read_threads, self._reader.dispose)
+        await _run(self._write_thread, self._write_back)
         await _run(self._write_thread, self._writer.dispose)
         for executor in (self._read_threads, self._write_thread):
             if executor is not None:
                 await asyncio.to_thread(executor.shutdown)
+
+    def _write_back(self) -> None:
+        """Whoever else has the file open (a backup, a shell) may prevent it: then the WAL stays, and is read again."""
+        if self._path is None:
+            return
+        with suppress(sqlite3.Error), self._writer.connect() as connection:
+            driver: Any = connection.connection.dbapi_connection
+            busy, *_ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy:
+                log.warning("in use by another process, the write-ahead log stays: %s", self._path)
 
     def _connect_writer(self) -> sqlite3.Connection:
         connection = sqlite3.connect(

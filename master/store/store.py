@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, TypeVarTuple, overload
 
+import structlog
 from sqlalchemy import Connection, Integer, Select, func, literal, select
 from sqlmodel import SQLModel
 
@@ -24,7 +25,9 @@ from master.store.statements import BulkRows, apply_bulk, apply_units, count_row
 from master.store.unit_of_work import UnitOfWork
 from master.store.writer import Lane, Writer
 from windlass.base.clock import Clock
-from windlass.base.errors import LeaseLost
+from windlass.base.errors import LeaseLost, WindlassError
+
+log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -78,6 +81,13 @@ class Store:
         self._epoch = await self._write(lambda c: lease.take_lease(c, master_id, now))
         await self._load_last_ids()
         return self._epoch
+
+    async def give_back_lease(self) -> None:
+        """After `run` has ended: the next master need not wonder whether this one still leads. Never raises."""
+        try:
+            await self._write(lambda c: lease.give_back_lease(c, self._epoch))
+        except WindlassError as error:
+            log.warning("the lease was not given back", error=error.message)
 
     async def commit(self, unit: UnitOfWork) -> None:
         """All of it or nothing, durable when this returns.

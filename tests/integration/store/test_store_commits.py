@@ -211,6 +211,25 @@ async def test_the_lease_counts_up_over_restarts(db_url: str, clock: ManualClock
             assert await store.take_lease(f"master {expected}") == expected == store.epoch
 
 
+async def test_a_lease_that_was_given_back_commits_nothing(db_url: str, clock: ManualClock) -> None:
+    store = await Store.open(db_url, clock=clock)
+    assert await store.take_lease("one") == 1
+    await store.give_back_lease()
+    run = asyncio.create_task(store.run())
+    with pytest.raises(LeaseLost, match="nobody leads"):
+        await store.commit(meta("a"))
+    await asyncio.gather(run, return_exceptions=True)
+    await store.close()
+
+
+async def test_a_lease_is_given_back_only_by_who_holds_it(store: Store, db_url: str) -> None:
+    old = await Store.open(db_url, clock=ManualClock())
+    await old.give_back_lease()
+    await old.close()
+    await store.commit(meta("a"))
+    assert await keys(store) == {"a"}
+
+
 async def test_nobody_writes_without_a_lease(db_url: str, clock: ManualClock) -> None:
     async with running(await Store.open(db_url, clock=clock)) as store:
         with pytest.raises(LeaseLost):

@@ -77,6 +77,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "host": "master:host",
         "port": "master:port",
         "cluster_name": "master/api:cluster_name",
+        "shutdown_grace": "master/serve.py:shutdown_grace",
         "log.level": "master:level",
         "log.color": "master:color",
         **below(

@@ -28,6 +28,7 @@ from master.auth.service import AuthService
 from master.config import MasterConfig, ResolvedPool
 from master.control_plane import Parts, build
 from master.core.expconf import ClusterDefaults
+from master.core.expconf.references import PoolSecrets, take_secrets
 from master.core.scheduler import decide
 from master.data_folder import SECRET
 from master.logs.master_lines import MasterLines
@@ -187,6 +188,7 @@ class Master:
             tasks=plane.tasks,
             reports=plane.reports,
             allocations=allocations,
+            storage_secrets=plane.parts.cluster_tasks.storage_secrets,
             jobs=plane.jobs(router),
             logs=self._logs,
             cluster=router,
@@ -234,7 +236,7 @@ class Master:
     def _policy(self) -> ClusterPolicy:
         config = self._options.config
         return ClusterPolicy(
-            defaults=self._task_defaults(),
+            defaults={pool: defaults for pool, (defaults, _) in self._task_defaults().items()},
             default_compute_pool=config.default_compute_pool,
             default_aux_pool=config.default_aux_pool,
             launch_error=config.launch_error,
@@ -246,12 +248,14 @@ class Master:
         default = config.security.default_task
         return ClusterTasks(
             defaults={pool.name: pool.containers() for pool in config.pools()},
+            secrets={pool: secrets for pool, (_, secrets) in self._task_defaults().items()},
             os_user=OsUser(
                 uid=default.uid, gid=default.gid, user=default.user, group=default.group
             ),
         )
 
-    def _task_defaults(self) -> Mapping[str, ClusterDefaults]:
+    def _task_defaults(self) -> Mapping[str, tuple[ClusterDefaults, PoolSecrets]]:
+        """By pool: what lies under users' configurations, and the secrets that it only refers to."""
         config, data_dir = self._options.config, self._options.data_dir
         if config.checkpoint_storage is not None:
             storage = config.checkpoint_storage.model_dump(mode="json", exclude_none=True)
@@ -260,10 +264,12 @@ class Master:
             folder.mkdir(exist_ok=True, mode=0o700)
             storage = {"type": "shared_fs", "host_path": str(folder.resolve())}
         return {
-            pool.name: ClusterDefaults(
-                task_container_defaults=pool.task_container_defaults,
-                checkpoint_storage=storage,
-                priority=pool.scheduler.default_priority,
+            pool.name: take_secrets(
+                ClusterDefaults(
+                    task_container_defaults=pool.task_container_defaults,
+                    checkpoint_storage=storage,
+                    priority=pool.scheduler.default_priority,
+                )
             )
             for pool in config.pools()
         }

@@ -107,5 +107,10 @@ def build(parts: Parts) -> ControlPlane:
         allocations=allocations,
         experiments=experiments,
         tasks=tasks,
-        reports=ReportService(store=parts.store, experiments=experiments, clock=parts.clock),
+        reports=ReportService(
+            store=parts.store,
+            experiments=experiments,
+            clock=parts.clock,
+            secrets=parts.cluster_tasks.storage_secrets,
+        ),
     )

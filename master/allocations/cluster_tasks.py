@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from agent_bootstrap.container_options import (
     ContainerOptions,
@@ -16,9 +17,11 @@ from master.allocations.machine import AllocationState
 from master.allocations.task_environment import TaskConfig, slot_kind, startup_hook
 from master.core.expconf import environment
 from master.core.expconf.container_defaults import TaskContainerDefaults
+from master.core.expconf.references import PoolSecrets
 from rm_backends.base import TaskFile
 
 HOST_NETWORK = "host"
+C = TypeVar("C", bound=TaskConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +30,20 @@ class ClusterTasks:
 
     defaults: Mapping[str, TaskContainerDefaults] = field(default_factory=dict)
     os_user: OsUser = field(default_factory=OsUser)
+    secrets: Mapping[str, PoolSecrets] = field(default_factory=dict)
+    """By pool: what references in the configurations of its tasks stand for."""
+
+    @property
+    def storage_secrets(self) -> PoolSecrets:
+        """Those of the cluster's checkpoint storage, which all pools share."""
+        return next(iter(self.secrets.values()), PoolSecrets())
+
+    def resolved(self, config: C, pool: str) -> C:
+        """A configuration as its task is given it: with the secrets that master.yaml has now."""
+        secrets = self.secrets.get(pool)
+        if secrets is None or not secrets.values:
+            return config
+        return type(config).from_json(secrets.resolved(config.to_json()))
 
     def startup_hook(self, pool: str) -> tuple[TaskFile, ...]:
         return startup_hook(self._of(pool).startup_hook)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import orjson
 
@@ -48,6 +48,11 @@ class TaskConfig(Protocol):
 
     @property
     def resources(self) -> TaskResources: ...
+
+    def to_json(self) -> dict[str, Any]: ...
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self: ...
 
 
 def common(

@@ -15,6 +15,7 @@ from master.api.held import Closing
 from master.auth.ownership import OwnershipQueries
 from master.auth.service import AuthService
 from master.config import MasterConfig
+from master.core.expconf.references import PoolSecrets
 from master.experiments.checkpoint_queries import CheckpointQueries
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.metric_queries import MetricQueries
@@ -78,6 +79,8 @@ class Services:
     tasks: InteractiveService
     reports: ReportService
     allocations: AllocationService
+    storage_secrets: PoolSecrets
+    """What references in the checkpoint storage of an experiment stand for."""
     jobs: JobService
     logs: LogStore
     cluster: Observer

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 
 from master.auth.principal import Principal
-from master.core.visibility import EVERYTHING, Visibility
+from master.core.visibility import Visibility
 
 
 class Action(StrEnum):
@@ -24,6 +24,8 @@ class Action(StrEnum):
     VIEW_EXPERIMENTS = "view experiments"
     VIEW_ARTIFACTS = "view experiment artifacts"
     """Trials, metrics, checkpoints, logs, model definitions."""
+    VIEW_SECRETS = "view secrets of configurations"
+    """Environment variables, registry passwords, storage keys; others see them masked."""
     VIEW_COMMANDS = "view commands"
     VIEW_JOBS = "view jobs"
     VIEW_MASTER_CONFIG = "view master config"
@@ -76,6 +78,8 @@ class Users(Enum):
 class Tasks(Enum):
     ALL = auto()
     NONE = auto()
+    OWNER = auto()
+    """Of the same user."""
     ITSELF = auto()
     """The task, or its allocation, is the target."""
     EXPERIMENT = auto()
@@ -95,6 +99,7 @@ RULES: Mapping[Action, Rule] = {
     Action.VIEW_WORKSPACES: _READ,
     Action.VIEW_EXPERIMENTS: _READ,
     Action.VIEW_ARTIFACTS: _READ,
+    Action.VIEW_SECRETS: Rule(Users.OWNER, Tasks.OWNER),
     Action.VIEW_COMMANDS: _READ,
     Action.VIEW_JOBS: _READ,
     Action.VIEW_MASTER_CONFIG: Rule(Users.ADMINS, Tasks.NONE),
@@ -134,6 +139,8 @@ def _task_may(principal: Principal, rule: Tasks, target: Target) -> bool:
             return True
         case Tasks.NONE:
             return False
+        case Tasks.OWNER:
+            return target.owner_id == principal.user_id
         case Tasks.ITSELF if target.allocation_id is not None:
             return target.allocation_id == principal.allocation_id
         case Tasks.ITSELF:
@@ -154,4 +161,8 @@ def refusal(principal: Principal, action: Action, target: Target, owner: str = "
 
 def visibility(principal: Principal, action: Action) -> Visibility:
     """What `principal` may see by `action`."""
-    return EVERYTHING
+    mine, anybodys = Target(owner_id=principal.user_id), Target()
+    return Visibility(
+        secrets_of=principal.user_id if allowed(principal, Action.VIEW_SECRETS, mine) else None,
+        all_secrets=allowed(principal, Action.VIEW_SECRETS, anybodys),
+    )

@@ -2,39 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from typing import Any
 
 from pydantic import BaseModel
 
 from master.config.model import MasterConfig
+from master.core.expconf import secrets
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from windlass.base.durations import format_duration
 from windlass.base.no_effect import mark_of
-
-MASK = "********"
-_SECRET_KEYS = frozenset(
-    {
-        "password",
-        "initial_user_password",
-        "signing_key",
-        "segment_master_key",
-        "segment_webui_key",
-        "jwt_key",
-        "access_key",
-        "secret_key",
-        "connection_string",
-        "credential",
-        "auth",
-        "identitytoken",
-        "registrytoken",
-        "startup_script",
-        "container_startup_script",
-    }
-)
-"""By name, wherever they stand: a section that is added later is masked without anyone thinking of it."""
-_URL_PASSWORD = re.compile(r"(?<=://)([^:/@\s]*):[^@\s]*@")
 
 
 def masked(config: MasterConfig) -> dict[str, Any]:
@@ -46,9 +23,8 @@ def masked(config: MasterConfig) -> dict[str, Any]:
     _resolve(config, document)
     _leave_out_marked(config, document)
     tls = document["security"]["tls"]
-    tls["key"] = MASK if tls["key"] else ""
-    shown: dict[str, Any] = _mask(document)
-    return shown
+    tls["key"] = secrets.MASK if tls["key"] else ""
+    return secrets.masked(document)
 
 
 def _resolve(config: MasterConfig, document: dict[str, Any]) -> None:
@@ -87,16 +63,3 @@ def _leave_out_marked(model: BaseModel, document: dict[str, Any]) -> None:
         for value, below in zip(values, shown, strict=False):
             if isinstance(value, BaseModel) and isinstance(below, dict):
                 _leave_out_marked(value, below)
-
-
-def _mask(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {
-            key: MASK if key in _SECRET_KEYS and isinstance(item, str) and item else _mask(item)
-            for key, item in value.items()
-        }
-    if isinstance(value, list):
-        return [_mask(item) for item in value]
-    if isinstance(value, str):
-        return _URL_PASSWORD.sub(rf"\1:{MASK}@", value)
-    return value

@@ -1,4 +1,4 @@
-"""Which of the cluster's things somebody may see."""
+"""Which of the cluster's things somebody may see, and of whose configurations the secrets."""
 
 from __future__ import annotations
 
@@ -11,6 +11,13 @@ class Visibility:
 
     workspaces: frozenset[int] | None = None
     """None: all."""
+    secrets_of: int | None = None
+    """The user whose secrets are shown."""
+    all_secrets: bool = False
+
+    def shows_secrets_of(self, owner_id: int | None) -> bool:
+        """Of configurations: environment variables, registry passwords, storage keys."""
+        return self.all_secrets or (owner_id is not None and owner_id == self.secrets_of)
 
     @property
     def is_everything(self) -> bool:

@@ -35,6 +35,7 @@ class CheckpointRow(NamedTuple):
     checkpoint: tables.Checkpoint
     hparams: JsonObject | None
     experiment_config: JsonObject | None
+    experiment_owner: int | None
 
 
 class CheckpointQueries:
@@ -88,9 +89,9 @@ class CheckpointQueries:
         return found
 
 
-def _whole() -> Select[tables.Checkpoint, JsonObject, JsonObject]:
+def _whole() -> Select[tables.Checkpoint, JsonObject, JsonObject, int]:
     return (
-        select(_C, _T.hparams, _E.config)
+        select(_C, _T.hparams, _E.config, _E.owner_id)
         .outerjoin(_T, _T.id == _C.trial_id)
         .outerjoin(_E, _E.id == _C.experiment_id)
     )

@@ -14,6 +14,7 @@ import structlog
 from sqlalchemy import select
 
 from master.core.actor import Actor
+from master.core.expconf.references import PoolSecrets
 from master.core.searcher.types import ExitReason
 from master.experiments import machine
 from master.experiments.live import LiveExperiment
@@ -68,8 +69,16 @@ class CheckpointReport:
 class ReportService:
     """Writes what tasks report. `run_id` guards every write: an allocation thought dead is refused."""
 
-    def __init__(self, *, store: Store, experiments: ExperimentService, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        experiments: ExperimentService,
+        clock: Clock,
+        secrets: PoolSecrets,
+    ) -> None:
         self._store = store
+        self._secrets = secrets
         self._experiments = experiments
         self._clock = clock
 
@@ -119,9 +128,13 @@ class ReportService:
         await live.apply(lambda s, e: machine.runner_state_reported(s, e, request_id, text))
 
     async def storage_id(self, config: Mapping[str, object] | None) -> int | None:
-        """The id of a checkpoint storage config; the same config has the same id."""
+        """The id of a checkpoint storage config; the same config has the same id.
+
+        It comes with the master's own secrets, as its task was given it; it is stored without.
+        """
         if not config:
             return None
+        config = self._secrets.storage_referring(config)
         text = orjson.dumps(config, option=orjson.OPT_SORT_KEYS)
         digest = hashlib.sha256(text).hexdigest()
         known = await self._storage_row(digest)
@@ -129,9 +142,7 @@ class ReportService:
             return known
         id_ = self._store.next_id(tables.StorageBackend)
         uow = UnitOfWork()
-        uow.insert(
-            tables.StorageBackend, {"id": id_, "config_hash": digest, "config": dict(config)}
-        )
+        uow.insert(tables.StorageBackend, {"id": id_, "config_hash": digest, "config": config})
         try:
             await self._store.commit(uow)
         except Conflict:  # another rank was faster

@@ -37,10 +37,10 @@ class TaskSpecs:
     def trial(
         self, live: LiveExperiment, trial: TrialState, allocation: AllocationState, token: str
     ) -> LaunchSpec:
-        config = live.config
+        config = self.cluster.resolved(live.config, allocation.pool)
         environment = {
             **common(allocation, token, task_type="TRIAL", user=live.owner_name),
-            **_trial(live, trial),
+            **_trial(live, trial, config),
             **{name: str(port) for name, port in allocation.ports.items()},
             **own_variables(config, allocation),
         }
@@ -57,7 +57,7 @@ class TaskSpecs:
         )
 
 
-def _trial(live: LiveExperiment, trial: TrialState) -> dict[str, str]:
+def _trial(live: LiveExperiment, trial: TrialState, config: ExperimentConfig) -> dict[str, str]:
     checkpoint = trial.latest_checkpoint or trial.warm_start_checkpoint
     steps = trial.latest_checkpoint_steps if trial.latest_checkpoint else 0
     environment = {
@@ -66,7 +66,7 @@ def _trial(live: LiveExperiment, trial: TrialState) -> dict[str, str]:
         "DET_TRIAL_RUN_ID": str(trial.run_id),
         "DET_TRIAL_SEED": str(trial.seed),
         "DET_STEPS_COMPLETED": str(steps),
-        "DET_EXPERIMENT_CONFIG": as_json(live.config.to_json()),
+        "DET_EXPERIMENT_CONFIG": as_json(config.to_json()),
         "DET_HPARAMS": as_json(trial.hparams),
     }
     return {**environment, "DET_LATEST_CHECKPOINT": checkpoint} if checkpoint else environment

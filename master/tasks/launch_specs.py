@@ -14,6 +14,7 @@ from master.allocations.task_environment import (
     own_mounts,
     own_variables,
 )
+from master.tasks.kinds import TaskConfig
 from master.tasks.state import TaskState
 from rm_backends.base import LaunchSpec
 
@@ -27,8 +28,8 @@ class LaunchSpecs:
     def spec(
         self, state: TaskState, owner_name: str, allocation: AllocationState, token: str
     ) -> LaunchSpec:
-        config = state.config
-        work_dir = self._work_dir(state.config.work_dir, owner_name)
+        config = self.cluster.resolved(state.config, allocation.pool)
+        work_dir = self._work_dir(config.work_dir, owner_name)
         environment = {
             **common(
                 allocation,
@@ -37,7 +38,7 @@ class LaunchSpecs:
                 user=owner_name,
                 work_dir=work_dir,
             ),
-            **state.kind.launch(state.config),
+            **state.kind.launch(config),
             **{name: str(port) for name, port in allocation.ports.items()},
             **own_variables(config, allocation),
         }
@@ -50,12 +51,14 @@ class LaunchSpecs:
             work_dir=work_dir,
             files=self.cluster.startup_hook(allocation.pool),
             binds=tuple(own_mounts(config, work_dir)),
-            options=self._options(state, allocation),
+            options=self._options(state, config, allocation),
         )
 
-    def _options(self, state: TaskState, allocation: AllocationState) -> ContainerOptions:
+    def _options(
+        self, state: TaskState, config: TaskConfig, allocation: AllocationState
+    ) -> ContainerOptions:
         """With the ports of its kind's services before those that its user asked for."""
-        options = self.cluster.options(state.config, allocation)
+        options = self.cluster.options(config, allocation)
         services = tuple(
             ProxyPort(
                 port=allocation.ports[service.variable],

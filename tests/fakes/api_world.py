@@ -15,6 +15,7 @@ import httpx2
 from argon2 import PasswordHasher
 
 from agent_bootstrap.protocol import Channel
+from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.machine import AllocationPhase, AllocationState
 from master.allocations.policy import ClusterPolicy
 from master.allocations.tokens import AllocationTokenMint
@@ -26,6 +27,7 @@ from master.auth.service import AuthService
 from master.config import load
 from master.control_plane import Parts, build
 from master.core.expconf import ClusterDefaults
+from master.core.expconf.references import take_secrets
 from master.core.scheduler.types import SchedulerSettings
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
@@ -291,13 +293,19 @@ async def api_world(
     elastic: bool = False,
     scheduler: SchedulerSettings | None = None,
     backends: Mapping[str, MakeBackend] | None = None,
+    defaults: ClusterDefaults | None = None,
+    db_url: str = "sqlite://",
 ) -> AsyncIterator[ApiWorld]:
-    """`backends`, by pool, stand beside the pool `default` of agents; each is given where it reports to."""
+    """`backends`, by pool, stand beside the pool `default` of agents; each is given where it reports to.
+
+    `defaults`: what lies under the configurations of all pools.
+    """
+    inline = db_url == "sqlite://"
     clock, ids = ManualClock(), Ids.seeded(1)
     async with AsyncExitStack() as stack:
-        store = await Store.open("sqlite://", clock=clock, inline=True)
+        store = await Store.open(db_url, clock=clock, inline=inline)
         stack.push_async_callback(store.close)
-        logs = await LogStore.open("sqlite://", inline=True)
+        logs = await LogStore.open(db_url, inline=inline)
         stack.push_async_callback(logs.close)
         epoch = await store.take_lease("test")
         with suppress(_Over):
@@ -310,6 +318,7 @@ async def api_world(
                         elastic=elastic,
                         scheduler=scheduler or SchedulerSettings(),
                         backends=backends or {},
+                        defaults=defaults,
                     )
                     async with world.client:
                         yield world
@@ -334,6 +343,7 @@ async def _start(
     elastic: bool,
     scheduler: SchedulerSettings,
     backends: Mapping[str, MakeBackend],
+    defaults: ClusterDefaults | None,
 ) -> ApiWorld:
     auth = AuthService(store, clock, ids, passwords=Passwords(CHEAP))
     await auth.ensure_users()
@@ -345,6 +355,8 @@ async def _start(
     lines = MasterLines(logs, clock)
     tasks.create_task(lines.run())
     storage = {"type": "shared_fs", "host_path": str(tmp_path)}
+    under, secrets = take_secrets(defaults or ClusterDefaults(checkpoint_storage=storage))
+    pools = ("default", *backends)
     plane = build(
         Parts(
             store=store,
@@ -353,12 +365,10 @@ async def _start(
             ids=ids,
             secret=b"secret",
             policy=ClusterPolicy(
-                defaults={
-                    pool: ClusterDefaults(checkpoint_storage=storage)
-                    for pool in ("default", *backends)
-                },
+                defaults=dict.fromkeys(pools, under),
                 launch_error=False,
             ),
+            cluster_tasks=ClusterTasks(secrets=dict.fromkeys(pools, secrets)),
             task_log=lines,
         )
     )
@@ -399,6 +409,7 @@ async def _start(
         tasks=plane.tasks,
         reports=plane.reports,
         allocations=allocations,
+        storage_secrets=plane.parts.cluster_tasks.storage_secrets,
         jobs=plane.jobs(router),
         logs=logs,
         cluster=router,

@@ -31,6 +31,7 @@ from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.api.targets import task_target
 from master.auth.permissions import Action
+from master.core.visibility import Visibility
 from master.experiments.checkpoint_queries import CheckpointKey, CheckpointRow
 from master.experiments.metrics import number
 from master.experiments.reports import CheckpointReport
@@ -115,7 +116,7 @@ async def patch(body: Patch, principal: Caller, api: TheApi) -> Reply[Empty]:
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def get(checkpoint_uuid: str, visible: Visible, api: TheApi) -> Reply[CheckpointReply]:
     row = await api.reads.checkpoints.checkpoint(checkpoint_uuid, visible)
-    return reply({"checkpoint": (await _with_metrics(api, [row]))[0]})
+    return reply({"checkpoint": (await _with_metrics(api, [row], visible))[0]})
 
 
 class ListCheckpoints(Paging):
@@ -133,7 +134,7 @@ async def of_experiment(
     searcher = row.experiment.config.get("searcher") or {}
     keys = await api.reads.checkpoints.keys(experiment_id=id, states=_states(query))
     best_first = not searcher.get("smaller_is_better", True) if not query.order_by else None
-    return await _list(api, keys, query, str(searcher.get("metric", "")), best_first)
+    return await _list(api, visible, keys, query, str(searcher.get("metric", "")), best_first)
 
 
 @router.get("/api/v1/trials/{id}/checkpoints")
@@ -144,7 +145,7 @@ async def of_trial(
     row = await api.reads.experiments.trial(id, visible)
     searcher = row.experiment_config.get("searcher") or {}
     keys = await api.reads.checkpoints.keys(trial_id=id, states=_states(query))
-    return await _list(api, keys, query, str(searcher.get("metric", "")), None)
+    return await _list(api, visible, keys, query, str(searcher.get("metric", "")), None)
 
 
 def _states(query: ListCheckpoints) -> list[str]:
@@ -153,6 +154,7 @@ def _states(query: ListCheckpoints) -> list[str]:
 
 async def _list(
     api: Api,
+    visible: Visibility,
     keys: Sequence[CheckpointKey],
     query: ListCheckpoints,
     searcher: str,
@@ -173,7 +175,8 @@ async def _list(
         ordered = sorted(keys, key=lambda row: (key(row), row.uuid), reverse=descending)
     page = cut(ordered, query.page())
     rows = await api.reads.checkpoints.by_uuid([row.uuid for row in page.rows])
-    return reply({"checkpoints": await _with_metrics(api, rows), "pagination": pagination(page)})
+    items = await _with_metrics(api, rows, visible)
+    return reply({"checkpoints": items, "pagination": pagination(page)})
 
 
 async def _by_metric(
@@ -192,10 +195,18 @@ async def _by_metric(
     return [row for _, row in ranked] + [row for row in keys if value(row) is None]
 
 
-async def _with_metrics(api: Api, rows: Sequence[CheckpointRow]) -> list[replies.Checkpoint]:
+async def _with_metrics(
+    api: Api, rows: Sequence[CheckpointRow], visible: Visibility
+) -> list[replies.Checkpoint]:
     averages = await api.reads.metrics.averages_at(_places([row.checkpoint for row in rows]))
+    secrets = api.services.storage_secrets
     return [
-        checkpoint(row, averages.get((row.checkpoint.trial_id or 0, row.checkpoint.steps), {}))
+        checkpoint(
+            row,
+            averages.get((row.checkpoint.trial_id or 0, row.checkpoint.steps), {}),
+            visible,
+            secrets,
+        )
         for row in rows
     ]
 

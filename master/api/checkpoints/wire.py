@@ -9,14 +9,30 @@ from master.api.checkpoints import replies
 from master.api.checkpoints.replies import CheckpointWorkload, MetricValues
 from master.api.enums import CheckpointState
 from master.api.values import finite, sizes, time
+from master.core.expconf.references import PoolSecrets
+from master.core.expconf.secrets import masked
+from master.core.visibility import Visibility
 from master.experiments.checkpoint_queries import CheckpointRow
 from master.experiments.metrics import number
 from master.store.tables import Checkpoint
 
 
-def checkpoint(row: CheckpointRow, averages: Mapping[str, Mapping[str, Any]]) -> replies.Checkpoint:
-    """`averages`: group -> metrics reported at the checkpoint's steps."""
+def checkpoint(
+    row: CheckpointRow,
+    averages: Mapping[str, Mapping[str, Any]],
+    visible: Visibility,
+    secrets: PoolSecrets,
+) -> replies.Checkpoint:
+    """`averages`: group -> metrics reported at the checkpoint's steps.
+
+    Who may see the storage keys is given those that work now: the published client opens the storage with them.
+    """
     config = row.experiment_config
+    if config is not None and visible.shows_secrets_of(row.experiment_owner):
+        storage = secrets.resolved(config["checkpoint_storage"])
+        config = {**config, "checkpoint_storage": storage}
+    elif config is not None:
+        config = masked(config)
     return {
         "uuid": row.checkpoint.uuid,
         "taskId": row.checkpoint.task_id,

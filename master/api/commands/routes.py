@@ -28,6 +28,7 @@ from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.api.values import finite
 from master.auth.permissions import Action
+from master.core.expconf.secrets import masked
 from master.core.jobs import JobType
 from master.core.visibility import Visibility
 from master.store.contexts import ContextFile
@@ -125,7 +126,10 @@ async def list_commands(
 @permit(Action.VIEW_COMMANDS, VISIBLE)
 async def get(command_id: CommandId, visible: Visible, api: TheApi) -> Reply[GetCommandReply]:
     row = await api.reads.interactive.task(command_id, visible, type_=KIND)
-    return reply({"command": _json(api, row), "config": finite(row.task.config)})
+    config = row.task.config
+    if not visible.shows_secrets_of(row.task.owner_id):
+        config = masked(config)
+    return reply({"command": _json(api, row), "config": finite(config)})
 
 
 @router.post("/{command_id}/kill")

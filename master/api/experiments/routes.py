@@ -145,7 +145,9 @@ async def list_experiments(
     items: list[Experiment] = []
     for row in found.rows:
         live = api.services.experiments.live(row.experiment.id)
-        item = wire.experiment(row, live, now, waiting=_waiting(api, live), notes="omitted")
+        item = wire.experiment(
+            row, live, now, visible, waiting=_waiting(api, live), notes="omitted"
+        )
         item["bestTrialSearcherMetric"] = finite(best.get(row.experiment.id))
         items.append(item)
     return reply({"experiments": items, "pagination": pagination(found)})
@@ -195,6 +197,7 @@ async def experiment_json(api: Api, experiment_id: int, visible: Visibility) -> 
         row,
         live,
         api.services.clock.now(),
+        visible,
         trial_ids=await api.reads.experiments.trial_ids(experiment_id),
         best_trial=await _best_trial(api, row),
         waiting=_waiting(api, live),

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
+
+import orjson
 
 from master.api.enums import ExperimentState
 from master.api.experiments.replies import Experiment
 from master.api.values import RUN_ORDER, allocation_state, finite, time
+from master.core.expconf.secrets import masked
 from master.core.reasons import Reason
+from master.core.visibility import Visibility
 from master.experiments.live import LiveExperiment
 from master.experiments.queries import ExperimentRow
 from master.experiments.state import Phase
 from master.store.tables import Trial
+from windlass.base.json_types import JsonObject
 
 
 def state(row: ExperimentRow, live: LiveExperiment | None) -> ExperimentState:
@@ -34,6 +40,7 @@ def experiment(
     row: ExperimentRow,
     live: LiveExperiment | None,
     now: datetime,
+    visible: Visibility,
     *,
     trial_ids: Sequence[int] = (),
     best_trial: Trial | None = None,
@@ -41,7 +48,8 @@ def experiment(
     notes: str | None = None,
 ) -> Experiment:
     """`notes` replaces the stored ones: lists hide them."""
-    config = row.experiment.config
+    shown = shown_config(row, visible)
+    config = shown.config
     searcher = config.get("searcher") or {}
     return {
         "id": row.experiment.id,
@@ -67,7 +75,7 @@ def experiment(
         "searcherMetric": searcher.get("metric"),
         "hyperparameters": finite(config.get("hyperparameters") or {}),
         "config": finite(config),
-        "originalConfig": row.experiment.original_config,
+        "originalConfig": shown.original,
         "numTrials": row.num_trials,
         "trialIds": list(trial_ids),
         "bestTrialId": best_trial.id if best_trial is not None else None,
@@ -85,6 +93,20 @@ def experiment(
         "error": row.experiment.error,
         "waitingReason": waiting.text if waiting is not None else None,
     }
+
+
+class _Shown(NamedTuple):
+    config: JsonObject
+    original: str
+
+
+def shown_config(row: ExperimentRow, visible: Visibility) -> _Shown:
+    """The text as it was submitted may hide a secret anywhere: others are given the complete configuration instead."""
+    experiment = row.experiment
+    if visible.shows_secrets_of(experiment.owner_id):
+        return _Shown(experiment.config, experiment.original_config)
+    config = masked(experiment.config)
+    return _Shown(config, orjson.dumps(finite(config)).decode())
 
 
 def nothing() -> Experiment:

@@ -22,7 +22,7 @@ from master.core.expconf.errors import explain, json_kind
 from master.core.expconf.experiment import ROOT
 from master.core.expconf.merging import merge
 from master.core.expconf.normalise import normalise
-from master.core.expconf.reading import ClusterDefaults
+from master.core.expconf.reading import ClusterDefaults, refuse_masks
 from master.core.expconf.schema import Items, NonNegative, Number, Priority, Section
 from master.core.expconf.sections import NATIVE_PARALLEL, NO_BATCH_SYSTEM, Pbs, Slurm
 from windlass.base.durations import Duration, format_duration
@@ -134,6 +134,7 @@ def complete_command(
     `InvalidConfig` with all problems.
     """
     document = merge(normalise(raw), _cluster_layer(raw, defaults))
+    refuse_masks(document, what=WHAT)
     if document.get("description") in (None, ""):
         document["description"] = description or f"Command ({_digest(raw)})"
     return _validate(document)

@@ -18,6 +18,7 @@ from master.core.expconf.merging import merge
 from master.core.expconf.normalise import normalise
 from master.core.expconf.schema import Section
 from master.core.expconf.searchers import REMOVED_SEARCHERS, SEARCHERS, TIMED_SEARCHERS
+from master.core.expconf.secrets import MASK, holds_mask
 from master.core.expconf.storage import STORAGES
 from windlass.base.errors import InvalidConfig
 
@@ -84,6 +85,7 @@ def complete(
             "resources": {"priority": defaults.priority},
         },
     )
+    refuse_masks(document, what=WHAT)
     policies = document.get("log_policies")
     if policies is None or isinstance(policies, list | tuple):
         document["log_policies"] = merge_log_policies(policies or (), BUILT_IN)
@@ -92,6 +94,16 @@ def complete(
     if problems or config is None:
         raise InvalidConfig(problems, what=WHAT)
     return config
+
+
+def refuse_masks(document: Mapping[str, Any], *, what: str) -> None:
+    """Raises InvalidConfig: whoever forks the work of another is not given its secrets."""
+    if holds_mask(document):
+        problem = (
+            f"{ROOT}: a secret is {MASK}, which is shown in the place of another user's: "
+            "give environment variables, passwords and keys of your own, or leave them out"
+        )
+        raise InvalidConfig([problem], what=what)
 
 
 def _over_cluster(raw: Mapping[str, Any], defaults: ClusterDefaults) -> dict[str, Any]:

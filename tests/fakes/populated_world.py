@@ -1,0 +1,112 @@
+"""A world in which one user has something of everything, for tests that walk all routes as somebody else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastapi.routing import APIRoute
+
+from master.allocations.machine import AllocationState
+from master.api.application import ROUTES
+from tests.fakes.api_world import SINGLE, ApiWorld, api_world, file
+
+COMMAND: dict[str, Any] = {"entrypoint": ["sleep", "60"]}
+
+
+@dataclass(slots=True, kw_only=True)
+class Populated:
+    """Of the user `determined`; `other` is somebody else, and neither is an administrator."""
+
+    world: ApiWorld
+    owner: str
+    """A token, as the next two."""
+    other: str
+    admin: str
+    experiment: int
+    trial: int
+    run: AllocationState
+    command: str
+    command_run: str
+    job: str
+    checkpoint: str = "ckpt-1"
+    users: dict[str, int] = field(default_factory=dict)
+
+    def ids(self) -> dict[str, Any]:
+        """What stands for the parameters of paths."""
+        return {
+            "experiment_id": self.experiment,
+            "trial_id": self.trial,
+            "run_id": self.trial,
+            "project_id": 1,
+            "command_id": self.command,
+            "checkpoint_uuid": self.checkpoint,
+            "allocation_id": self.run.id,
+            "resources_id": self.run.containers[0].container.container_id,
+            "task_id": self.run.task_id,
+            "agent_id": "node-1",
+            "slot_id": 0,
+            "job_id": self.job,
+            "user_id": 2,
+            "username": "determined",
+            "label": "mine",
+        }
+
+    def url(self, path: str) -> str:
+        """The path of a route, with the ids of what there is."""
+        of = {"trials": self.trial, "workspaces": 1, "projects": 1, "allocations": self.run.id}
+        kind = path.split("/{id}")[0].rpartition("/")[2]
+        return path.format(**self.ids(), id=of.get(kind, self.experiment))
+
+
+def routes(*methods: str) -> list[tuple[str, APIRoute]]:
+    """Method and route of all there are, or of those with these methods."""
+    return [
+        (method, route)
+        for route in ROUTES
+        if isinstance(route, APIRoute)
+        for method in sorted(route.methods or ())
+        if method in methods or not methods
+    ]
+
+
+@asynccontextmanager
+async def populated_world(
+    tmp_path: Path,
+    *,
+    config: str = SINGLE,
+    command: dict[str, Any] | None = None,
+    files: Sequence[dict[str, Any]] = (),
+    **options: Any,
+) -> AsyncIterator[Populated]:
+    async with api_world(tmp_path, **options) as world:
+        admin = await world.login("admin")
+        await world.ok("POST", "/api/v1/users", {"user": {"username": "other", "active": True}})
+        await world.add_agent()
+        owner = await world.login("determined")
+        experiment = await world.create(
+            config, modelDefinition=list(files) or [file("train.py", b"print(1)")]
+        )
+        run = await world.run_of(experiment)
+        await world.checkpoint(run, "ckpt-1", 10)
+        await world.report(world.trial_id(experiment), "validation", 10, loss=0.5)
+        launched = await world.ok("POST", "/api/v1/commands", {"config": command or COMMAND})
+        command_id = launched["command"]["id"]
+        live = world.services.experiments.live(experiment)
+        assert live is not None
+        other = await world.login("other")
+        yield Populated(
+            world=world,
+            owner=owner,
+            other=other,
+            admin=admin,
+            experiment=experiment,
+            trial=world.trial_id(experiment),
+            run=run,
+            command=command_id,
+            command_run=f"{command_id}.1",
+            job=live.state.job_id,
+        )

@@ -23,6 +23,7 @@ from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.unique_ports import UniquePorts
 from master.api.services import ClusterInfo, Services
+from master.auth.first_password import first_password
 from master.auth.join_tokens import JoinTokenSigner, load_or_create
 from master.auth.service import AuthService
 from master.config import MasterConfig, ResolvedPool
@@ -147,8 +148,14 @@ class Master:
 
     async def _start(self, group: asyncio.TaskGroup, epoch: int, lines: MasterLines) -> None:
         options = self._options
-        auth = AuthService(self._store, options.clock, options.ids)
-        await auth.ensure_users(options.config.security.initial_user_password or "")
+        security = options.config.security
+        auth = AuthService(
+            self._store,
+            options.clock,
+            options.ids,
+            allow_empty_password=security.allow_empty_password,
+        )
+        await auth.ensure_users(self._first_password)
         info = await self._cluster_info()
         plane = build(self._parts(lines))
         allocations = plane.allocations
@@ -199,6 +206,12 @@ class Master:
         )
         log.info("master is ready", epoch=epoch, cluster=info.cluster_id, pools=router.pools())
         self._ready.set()
+
+    def _first_password(self) -> str:
+        security = self._options.config.security
+        if security.initial_user_password or security.allow_empty_password:
+            return security.initial_user_password
+        return first_password(self._options.data_dir)
 
     def _agents_backend(
         self, allocations: AllocationService, info: ClusterInfo, epoch: int

@@ -71,9 +71,8 @@ def embedded_pool(**settings: Any) -> Json:
 class RealCluster:
     """Start, crash and restart the processes of one cluster. A context manager that leaves nothing behind."""
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], *, password: str = "") -> None:
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
         self.folder = folder
-        self._password = password
         self.data_dir = folder / "master"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -197,10 +196,21 @@ class RealCluster:
     # --- what users do --------------------------------------------------------------------------------------------
 
     @property
+    def password(self) -> str:
+        """Of admin and determined."""
+        given = yaml.safe_load(self.config_file.read_text()).get("security", {})
+        made = self.data_dir / "initial-password"
+        return str(given.get("initial_user_password") or made.read_text().strip())
+
+    def login_as(self, user: str = "determined") -> dict[str, str]:
+        """The variables by which a command line, ours or the published one, logs in."""
+        return {"DET_USER": user, "DET_PASS": self.password}
+
+    @property
     def client(self) -> Client:
         if self._client is None:
             session = Session(self.url)
-            session.login("determined", self._password)
+            session.login("determined", self.password)
             self._client = Client(session)
         return self._client
 

@@ -72,7 +72,8 @@ class Demo:
             if self._master.poll() is not None:
                 raise SystemExit(f"the master ended:\n{self.log.read_text()[-2000:]}")
             time.sleep(0.1)
-        self.client.session.login("determined", "")
+        password = (self.data / "initial-password").read_text().strip()
+        self.client.session.login("determined", password)
 
     def _answers(self) -> bool:
         with suppress(WindlassError):

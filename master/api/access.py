@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 from typing import Annotated, TypeAlias, cast
 
@@ -14,6 +13,7 @@ from master.auth.permissions import CLUSTER, Action, Target, allowed, refusal
 from master.auth.principal import Principal
 from master.core.visibility import Visibility
 from windlass.base.errors import NotFound, PermissionDenied
+from windlass.base.network import parse_address
 
 COOKIE = "auth"
 _HEADERS = (
@@ -74,15 +74,12 @@ def _owner_name(api: Api, target: Target) -> str:
         return ""
 
 
+_SIGNS_OF_A_PROXY = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+
+
 def is_loopback(connection: HTTPConnection) -> bool:
     """Whether the caller is on this machine. Behind a proxy it is not, wherever the proxy is."""
-    if connection.client is None or "forwarded" in connection.headers:
+    if connection.client is None or any(h in connection.headers for h in _SIGNS_OF_A_PROXY):
         return False
-    if "x-forwarded-for" in connection.headers:
-        return False
-    try:
-        address = ipaddress.ip_address(connection.client.host)
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
+    address = parse_address(connection.client.host)
+    return address is not None and address.is_loopback

@@ -58,6 +58,7 @@ STATUS_OF_CODE: Mapping[str, Status] = {
     "conflict": Status(409, 6, "AlreadyExists"),
     "no_capacity": Status(429, 8, "ResourceExhausted"),
     "quota": Status(429, 8, "ResourceExhausted"),
+    "throttled": Status(429, 8, "ResourceExhausted"),
     "store_unavailable": UNAVAILABLE,
     "lease_lost": UNAVAILABLE,
     "agent_lost": UNAVAILABLE,

@@ -5,7 +5,7 @@ Only the hash of a session token is kept anywhere: whoever reads the database ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,7 +15,7 @@ from sqlmodel import select
 
 from master.auth.passwords import Passwords
 from master.auth.principal import AllocationTokens, Principal, TaskIdentity
-from master.auth.throttle import LoginThrottle
+from master.auth.throttle import LoginThrottle, Source
 from master.auth.users import (
     ADMIN,
     DETERMINED,
@@ -42,8 +42,9 @@ from windlass.base.ids import Ids, token_hash
 log = structlog.get_logger(__name__)
 
 SESSION_LENGTH = timedelta(days=7)
+MASTER = Actor(user_id=0, name="the master")
 _INVALID = "invalid credentials"
-_INVALID_EMPTY = "invalid credentials (an empty password works only on the master's own machine)"
+_INVALID_EMPTY = "invalid credentials (the empty password is not accepted here)"
 _TOKEN_MISSING = "token missing"  # noqa: S105
 
 
@@ -58,12 +59,19 @@ class AuthService:
     """One mailbox serialises all changes; authenticating is a look into a dictionary."""
 
     def __init__(
-        self, store: Store, clock: Clock, ids: Ids, *, passwords: Passwords | None = None
+        self,
+        store: Store,
+        clock: Clock,
+        ids: Ids,
+        *,
+        passwords: Passwords | None = None,
+        allow_empty_password: bool = False,
     ) -> None:
         self._store = store
         self._clock = clock
         self._ids = ids
         self._passwords = passwords or Passwords()
+        self._allow_empty = allow_empty_password
         self._throttle = LoginThrottle(clock)
         self._mailbox = Mailbox("auth")
         self._users: dict[int, User] = {}
@@ -83,14 +91,22 @@ class AuthService:
             row.token_hash: Session(row.id, row.user_id, row.expires_at) for row in sessions
         }
 
-    async def ensure_users(self, initial_password: str = "") -> None:
-        """Load, and at the first start make `admin` (1) and `determined` (2) with this password in plain text."""
+    async def ensure_users(self, first_password: Callable[[], str] = str) -> None:
+        """Load, and make `admin` (1) and `determined` (2) at the first start.
+
+        `first_password` is asked, in plain text, only while one of them has none; a password that is there stays.
+        """
         await self.load()
-        for name in (ADMIN, DETERMINED):
-            if self._by_name(name) is None:
+        bare = [n for n in (ADMIN, DETERMINED) if not ((u := self._by_name(n)) and u.password_hash)]
+        password = first_password() if bare else ""
+        for name in bare:
+            user = self._by_name(name)
+            if user is None:
                 await self._insert_user(
-                    name, admin=name == ADMIN, password=initial_password, is_hashed=False
+                    name, admin=name == ADMIN, password=password, is_hashed=False
                 )
+            elif password:
+                await self.change_password(user.id, password, is_hashed=False, by=MASTER)
 
     # Sessions
 
@@ -103,23 +119,22 @@ class AuthService:
         loopback: bool,
         address: str = "",
     ) -> tuple[str, User]:
-        """A new session's token. `loopback`: the caller is on this machine, so that an empty password will do.
+        """A new session's token. `loopback`: the caller is on this machine, where an empty password may do.
 
         Raises Unauthenticated, PermissionDenied (inactive), LoginThrottled, InvalidArgument (no username).
         """
         if not username:
             raise InvalidArgument("username: missing")
         name = username.strip().lower()
-        if not password and not loopback:
-            raise Unauthenticated(_INVALID_EMPTY)
-        guess = (name[:MAX_NAME], address)
-        self._throttle.begin(guess)
-        user = self._by_name(name)
-        stored = user.password_hash if user is not None and not user.remote else None
-        if not await self._passwords.verify(stored, password, is_hashed=is_hashed):
-            raise Unauthenticated(_INVALID)
-        self._throttle.succeeded(guess)
-        assert user is not None  # noqa: S101  (nobody has no password that verifies)
+        async with self._throttle.turn(Source.of(name[:MAX_NAME], address)) as turn:
+            user = self._by_name(name)
+            stored = user.password_hash if user is not None and not user.remote else None
+            verified = await self._passwords.verify(stored, password, is_hashed=is_hashed)
+            if not verified or user is None or not (stored or (self._allow_empty and loopback)):
+                known = user.username if user is not None else ""
+                log.warning("login refused", user=known, address=address)
+                raise Unauthenticated(_INVALID if password else _INVALID_EMPTY)
+            turn.passed()
         return await self._mailbox.run(lambda: self._open_session(user, stored))
 
     async def logout(self, token: str) -> None:
@@ -208,8 +223,10 @@ class AuthService:
     async def change_password(
         self, user_id: int, password: str, *, is_hashed: bool, by: Actor
     ) -> User:
-        """Ends all sessions of the user."""
+        """Ends all sessions of the user. Raises InvalidArgument for an empty one where nobody could log in with it."""
         self.user(user_id)
+        if not password and not self._allow_empty:
+            raise InvalidArgument("password: must not be empty")
         hashed = await self._passwords.hash(password, is_hashed=is_hashed)
         return await self._change(user_id, by, end_sessions=True, password_hash=hashed)
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, PrivateAttr
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from master.config.pools import (
     DEFAULT_POOL,
@@ -37,6 +37,7 @@ from master.config.sections import (
 from master.core.expconf.container_defaults import merge_container_defaults
 from master.core.expconf.schema import FreeMap, Items, NonNegative, Port, Section
 from master.core.expconf.storage import CheckpointStorage
+from windlass.base.network import is_loopback
 from windlass.base.no_effect import NoEffect
 
 DEFAULT_PORT = 8080
@@ -138,6 +139,15 @@ class MasterConfig(Section):
     """Keys of Determined's hosted service."""
 
     _warnings: tuple[str, ...] = PrivateAttr(default=())
+
+    @model_validator(mode="after")
+    def _empty_passwords_stay_here(self) -> MasterConfig:
+        if self.security.allow_empty_password and not is_loopback(self.host):
+            raise ValueError(
+                f'security.allow_empty_password needs a loopback host; host is "{self.host}": '
+                "remove the key and give the users passwords, or set host: 127.0.0.1"
+            )
+        return self
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -305,7 +305,10 @@ class MasterSecurity(Section):
     authz: Authz = Authz()
     """Who may do what."""
     initial_user_password: Secret = ""
-    """For the users `determined` and `admin`, at the first start only."""
+    """For the users `determined` and `admin`, for as long as they have none. Without it the master makes a random one
+    and leaves it in the file `initial-password` of its data folder."""
+    allow_empty_password: bool = False
+    """Our own key: accounts without a password may log in from this machine. Only with a loopback `host`."""
     token: Annotated[TokenLifespan, NoEffect("there are no access tokens yet")] = TokenLifespan()
     """How long access tokens of users are valid."""
 

@@ -37,7 +37,7 @@ def det(cluster: RealCluster, *arguments: str, user: str = "admin") -> tuple[int
     home = cluster.folder / "home"
     home.mkdir(exist_ok=True)
     environment = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
-    environment.update(DET_USER=user, DET_PASS="")
+    environment.update(cluster.login_as(user))
     done = subprocess.run(
         [COMPAT / "det", "-m", cluster.url, *arguments],
         env=environment,

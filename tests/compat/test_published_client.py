@@ -52,6 +52,7 @@ def start(cluster: RealCluster, *arguments: str) -> subprocess.Popen[str]:
     home = cluster.folder / "home"
     home.mkdir(exist_ok=True)
     environment = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    environment.update(cluster.login_as())
     return subprocess.Popen(
         [COMPAT / "det", "-m", cluster.url, *arguments],
         env=environment,
@@ -143,9 +144,9 @@ def test_an_invalid_config_is_one_clear_line(cluster: RealCluster, tmp_path: Pat
 
 def test_the_sdk_reads_what_the_master_says(cluster: RealCluster) -> None:
     code = """
-import sys
+import os, sys
 from determined.experimental import client
-client.login(sys.argv[1], "determined", "")
+client.login(sys.argv[1], os.environ["DET_USER"], os.environ["DET_PASS"])
 experiment = client.get_experiment(1)
 assert experiment.wait(interval=0.1).name == "COMPLETED"
 trial = experiment.list_trials()[0]
@@ -158,6 +159,7 @@ losses = [m.metrics["loss"] for m in trial.iter_metrics("training")]
 assert losses == [3.0 / n for n in range(1, 13)], losses
 """
     environment = {"HOME": str(cluster.folder / "home"), "PATH": os.environ["PATH"]}
+    environment.update(cluster.login_as())
     command = [COMPAT / "python", "-c", code, cluster.url]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=False, timeout=90

@@ -38,7 +38,12 @@ def attempt(cluster: RealCluster, *arguments: str) -> subprocess.CompletedProces
     home.mkdir(exist_ok=True)
     return subprocess.run(
         [COMPAT / "det", "-m", cluster.url, "cmd", *arguments],
-        env={"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
+        env={
+            "HOME": str(home),
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            **cluster.login_as(),
+        },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -33,7 +33,12 @@ def det(cluster: RealCluster, *arguments: str, code: int = 0) -> str:
     home.mkdir(exist_ok=True)
     done = subprocess.run(
         [DET, "-m", cluster.url, *arguments],
-        env={"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
+        env={
+            "HOME": str(home),
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            **cluster.login_as(),
+        },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

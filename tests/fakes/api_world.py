@@ -50,6 +50,8 @@ from windlass.base.clock import ManualClock
 from windlass.base.ids import Ids
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+PASSWORD = "correct horse"
+"""Of admin and determined."""
 SINGLE = """
 name: tiny
 labels: [first]
@@ -176,8 +178,8 @@ class ApiWorld:
         assert response.status_code == 200, response.text
         return [json.loads(line)["result"] for line in response.text.splitlines()]
 
-    async def login(self, name: str = "admin", password: str = "") -> str:
-        body = {"username": name, "password": password, "isHashed": True}
+    async def login(self, name: str = "admin", password: str = PASSWORD) -> str:
+        body = {"username": name, "password": password}
         self.token = (await self.ok("POST", "/api/v1/auth/login", body, token=""))["token"]
         return self.token
 
@@ -346,7 +348,7 @@ async def _start(
     defaults: ClusterDefaults | None,
 ) -> ApiWorld:
     auth = AuthService(store, clock, ids, passwords=Passwords(CHEAP))
-    await auth.ensure_users()
+    await auth.ensure_users(lambda: PASSWORD)
     uow = UnitOfWork()
     owner = {"user_id": 1, "immutable": True, "archived": False, "name": "Uncategorized"}
     uow.insert(tables.Workspace, {"id": 1, **owner})

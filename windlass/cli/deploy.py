@@ -18,7 +18,9 @@ from windlass.cli.local_cluster import (
     default_data_dir,
     read_state,
 )
+from windlass.cli.local_login import log_in
 from windlass.cli.output import JsonOption, notice, print_json, print_rows
+from windlass.sdk.credentials import DEFAULT_USER
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Start and stop a cluster.")
 local = typer.Typer(no_args_is_help=True, help="Manage a cluster on this machine.")
@@ -47,9 +49,16 @@ def cluster_up(
     master_config: Annotated[
         Path | None, typer.Option("--master-config", help="Use this master.yaml.")
     ] = None,
+    initial_user_password: Annotated[
+        str | None,
+        typer.Option(
+            help="Set the password of admin and determined at the first start. Default: a random one, in a file. "
+            "While this command runs, other users of this machine can read the option."
+        ),
+    ] = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Start a master and agents, and wait until they answer."""
+    """Start a master and agents, wait until they answer, and log in."""
     if master_config is not None and not master_config.is_file():
         raise InvalidArgument(f"--master-config {master_config}: no such file")
     plan = Plan(
@@ -59,12 +68,27 @@ def cluster_up(
         slots_per_agent=slots_per_agent,
         no_gpu=no_gpu,
         master_config=master_config,
+        initial_user_password=initial_user_password,
     )
     state = _with_spinner(plan)
-    typer.echo(f"The cluster is up at {state.url} (user determined, empty password).")
+    _tell(plan, state.url, logged_in=log_in(plan))
     where = "" if data_dir is None else f" --data-dir {shlex.quote(str(data_dir))}"
     master = "" if port == DEFAULT_PORT else f"-m {state.url} "
     typer.echo(f"Try: det {master}agent list    Stop it: det deploy local cluster-down{where}")
+
+
+def _tell(plan: Plan, url: str, *, logged_in: bool) -> None:
+    if not logged_in:
+        typer.echo(f"The cluster is up at {url}. Log in: det -m {url} user login {DEFAULT_USER}")
+        return
+    typer.echo(f"The cluster is up at {url}, and you are logged in as {DEFAULT_USER}.")
+    if plan.password_file.exists():
+        file = shlex.quote(str(plan.password_file))
+        typer.echo(f"Password of admin and {DEFAULT_USER}: {file}")
+        typer.echo(
+            "Published client: "
+            f'export DET_MASTER={url} DET_USER={DEFAULT_USER} DET_PASS="$(cat {file})"'
+        )
 
 
 @local.command("cluster-down")

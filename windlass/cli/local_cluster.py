@@ -1,7 +1,7 @@
 """A cluster on this machine: one master and a few agents as detached processes, remembered in a data directory.
 
 DATA_DIR/cluster.json     which processes, at which URL
-DATA_DIR/master/          the master's own data
+DATA_DIR/master/          the master's own data, initial-password among it
 DATA_DIR/agents/NAME/     work directory of an agent
 DATA_DIR/join-token       how agents prove themselves (0600)
 DATA_DIR/logs/            what they print
@@ -56,6 +56,13 @@ class Plan:
     slots_per_agent: int | None = None
     no_gpu: bool = False
     master_config: Path | None = None
+    initial_user_password: str | None = None
+    """Of admin and determined, at the first start."""
+
+    @property
+    def password_file(self) -> Path:
+        """The master makes one unless it is told a password; so that it is on no command line, we tell it here."""
+        return self.data_dir / "master" / "initial-password"
 
     @property
     def url(self) -> str:
@@ -100,6 +107,7 @@ def bring_up(plan: Plan, say: Callable[[str], None]) -> ClusterState:
         )
     _require_free_port(plan)
     plan.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _give_password(plan)
     started: list[ProcessRecord] = []
     try:
         say(f"Starting a master at {plan.url}")
@@ -147,6 +155,20 @@ def bring_down(data_dir: Path) -> list[str]:
     end(late, KILL_TREE)
     (data_dir / "cluster.json").unlink(missing_ok=True)
     return [*ended, *(f"task {record.name}" for record in tasks)]
+
+
+def _give_password(plan: Plan) -> None:
+    """Raises Conflict for a cluster that has its users already."""
+    if plan.initial_user_password is None:
+        return
+    folder = plan.password_file.parent
+    if folder.exists():
+        raise Conflict(
+            f"--initial-user-password is for the first start, and {plan.data_dir} holds a cluster already: "
+            "leave the option out, and change the password with `det user change-password`"
+        )
+    folder.mkdir(mode=0o700)
+    _write_private(plan.password_file, plan.initial_user_password + "\n")
 
 
 def _start_master(plan: Plan) -> ProcessRecord:

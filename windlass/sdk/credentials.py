@@ -19,8 +19,6 @@ from windlass.sdk.wire import Json, canonical_url
 
 DEFAULT_MASTER = "http://localhost:8080"
 DEFAULT_USER = "determined"
-_WITHOUT_PASSWORD = ("determined", "admin")
-"""The users every master has from the start, with empty passwords until somebody sets them."""
 
 AskPassword = Callable[[str], str]
 """Gets a prompt, returns the password."""
@@ -167,13 +165,9 @@ def _log_in(
     expired: bool,
     ask: AskPassword | None,
 ) -> None:
-    if user in _WITHOUT_PASSWORD:
-        try:
-            remember(session.login(user, ""))
-        except Unauthenticated:
-            pass
-        else:
-            return
+    session.get(
+        "/info"
+    )  # that the master is away must be told before anybody is asked for a password
     if ask is None:
         why = "The login has expired" if expired else "Not logged in"
         raise Unauthenticated(

@@ -29,7 +29,12 @@ def start(cluster: RealCluster, *words: str) -> subprocess.Popen[str]:
     home.mkdir(exist_ok=True)
     return subprocess.Popen(
         [DET, "-m", cluster.url, "cmd", *words],
-        env={"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
+        env={
+            "HOME": str(home),
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            **cluster.login_as(),
+        },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -17,6 +17,7 @@ import yaml
 from tests.real_cluster import free_port
 
 DET = str(Path(sys.executable).with_name("det"))
+PUBLISHED = Path(__file__).parents[3] / ".compat" / "bin" / "det"
 TRAIN = """
 import time
 from windlass import core
@@ -44,6 +45,8 @@ class Shell:
         self.home = home
         self.data = home / "cluster"
         self.port = port
+        self.said = ""
+        """By `cluster-up`."""
         (home / "model").mkdir()
         (home / "model" / "train.py").write_text(TRAIN)
 
@@ -99,16 +102,60 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     shell = Shell(tmp_path_factory.mktemp("user"), free_port())
     local = ("deploy", "local")
     up = ("--agents", "1", "--slots-per-agent", "2", "--no-gpu", "--port", str(shell.port))
-    shell.ok(*local, "cluster-up", *up, "--data-dir", str(shell.data))
-    shell.ok("user", "login", "determined")
+    shell.said = shell.ok(*local, "cluster-up", *up, "--data-dir", str(shell.data))
     yield shell
     assert "running" in shell.ok(*local, "status", "--data-dir", str(shell.data)).lower()
     shell.ok(*local, "cluster-down", "--data-dir", str(shell.data))
     assert shell.processes() == []
 
 
-def test_who_and_what_is_there(shell: Shell) -> None:
+def test_whoever_brings_it_up_is_logged_in(shell: Shell) -> None:
     assert "determined" in shell.ok("user", "whoami")
+    assert "admin (administrator)" in shell.ok("-u", "admin", "user", "whoami")
+    assert "determined" in shell.ok("-m", f"localhost:{shell.port}", "user", "whoami")
+    cache = shell.home / ".config" / "windlass" / "auth.json"
+    assert cache.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_first_password_is_in_a_file_and_nowhere_else(shell: Shell) -> None:
+    file = shell.data / "master" / "initial-password"
+    password = file.read_text().strip()
+    assert str(file) in shell.said
+    assert password not in shell.said
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert len(password) > 16
+    assert not any(password in command for command in shell.processes())
+    for path in shell.data.rglob("*"):
+        if path.is_file() and path != file:
+            assert password.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.skipif(not PUBLISHED.exists(), reason="the published client is not installed")
+def test_the_printed_line_logs_the_published_client_in(shell: Shell) -> None:
+    (line,) = [line for line in shell.said.splitlines() if line.startswith("Published client: ")]
+    script = f"{line.partition(': ')[2]} && exec {PUBLISHED} user whoami"
+    done = subprocess.run(
+        ["sh", "-c", script],
+        env={"HOME": str(shell.home / "published"), "PATH": os.environ["PATH"]},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "determined" in done.stdout
+
+
+def test_a_second_start_has_its_users_already(shell: Shell) -> None:
+    port = str(free_port())
+    said = shell.wrong(
+        *("deploy", "local", "cluster-up", "--port", port, "--initial-user-password", "Another1"),
+        *("--data-dir", str(shell.data)),
+    )
+    assert "already running" in said
+
+
+def test_what_is_there(shell: Shell) -> None:
     agents = shell.json("agent", "list")
     assert [len(a["slots"]) for a in agents] == [2]
     pools = shell.json("resource-pool", "list")
@@ -213,5 +260,5 @@ def test_a_wrong_password_and_an_expired_token(shell: Shell) -> None:
         text=True,
         check=False,
     )
-    assert expired.returncode in (0, 1), "an empty password may log it in again on this machine"
+    assert expired.returncode == 1
     assert "Traceback" not in expired.stderr

@@ -38,7 +38,7 @@ def cluster(tmp_path: Path) -> Iterator[RealCluster]:
         "security": {"initial_user_password": PASSWORD},
         "log": {"level": "debug"},
     }
-    with RealCluster(tmp_path, config, password=PASSWORD) as cluster:
+    with RealCluster(tmp_path, config) as cluster:
         yield cluster
 
 

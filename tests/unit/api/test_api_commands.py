@@ -19,7 +19,7 @@ from master.core.visibility import Visibility
 from master.tasks.interactive_queries import InteractiveQueries, InteractiveRow
 from master.tasks.live import LiveTask
 from tests.fakes.actors import ADMIN
-from tests.fakes.api_world import ApiWorld, file
+from tests.fakes.api_world import PASSWORD, ApiWorld, file
 from windlass.launch.context_files import unpack
 
 URL = "/api/v1/commands"
@@ -59,9 +59,9 @@ async def finish(world: ApiWorld, command_id: str, code: int = 0) -> None:
 
 async def user(world: ApiWorld, name: str) -> str:
     """The token of a new user; the world stays who it was."""
-    body = {"user": {"username": name, "active": True}, "isHashed": True}
+    body = {"user": {"username": name, "active": True}, "password": PASSWORD}
     await world.ok("POST", "/api/v1/users", body)
-    login = {"username": name, "password": "", "isHashed": True}
+    login = {"username": name, "password": PASSWORD}
     return str((await world.ok("POST", "/api/v1/auth/login", login, token=""))["token"])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.api_world import ASHA, SINGLE, ApiWorld, api_world, file
+from tests.fakes.api_world import ASHA, PASSWORD, SINGLE, ApiWorld, api_world, file
 
 PYTHON = Path(__file__).parents[3] / ".compat" / "bin" / "python"
 READER = """
@@ -49,7 +49,7 @@ async def gather(world: ApiWorld) -> list[Reply]:
     async def note(name: str, method: str, path: str, body: Any = None, **options: Any) -> None:
         replies.append((path, f"v1{name}", await world.ok(method, path, body, **options)))
 
-    login = {"username": "admin", "password": "", "isHashed": True}
+    login = {"username": "admin", "password": PASSWORD}
     await note("LoginResponse", "POST", "/api/v1/auth/login", login, token="")
     await note("GetMeResponse", "GET", "/api/v1/me")
     await note("GetMasterResponse", "GET", "/api/v1/master")

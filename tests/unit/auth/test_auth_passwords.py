@@ -1,4 +1,4 @@
-"""What is kept of a password, and who may try again when."""
+"""What is kept of a password, and what checking one costs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from master.auth.passwords import Passwords, client_hash
-from master.auth.throttle import (
-    FORGET_S,
-    FREE_FAILURES,
-    LONGEST_WAIT_S,
-    LoginThrottle,
-    LoginThrottled,
-)
-from windlass.base.clock import ManualClock
+from tests.fakes.counting_hasher import CountingHasher
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
@@ -50,54 +43,21 @@ async def test_nobody_has_no_password(password: str) -> None:
     assert not await Passwords(CHEAP).verify(None, password, is_hashed=True)
 
 
-def waits(throttle: LoginThrottle, key: tuple[str, str] = ("u", "a")) -> float:
-    try:
-        throttle.begin(key)
-    except LoginThrottled as error:
-        return error.retry_after_s
-    return 0.0
-
-
-def test_waiting_times_double_up_to_a_limit() -> None:
-    clock = ManualClock()
-    throttle = LoginThrottle(clock)
-    assert [waits(throttle) for _ in range(FREE_FAILURES)] == [0.0] * FREE_FAILURES
-    seen = []
-    for _ in range(10):
-        seen.append(waits(throttle))
-        clock.advance(seen[-1])
-        assert waits(throttle) == 0.0
-    assert seen[:4] == [1.0, 2.0, 4.0, 8.0]
-    assert seen[-1] == LONGEST_WAIT_S
-    assert waits(throttle, ("u", "another address")) == 0.0
-    assert waits(throttle, ("another user", "a")) == 0.0
-
-
-def test_success_and_time_forgive() -> None:
-    clock = ManualClock()
-    throttle = LoginThrottle(clock)
-
-    def succeed() -> None:
-        throttle.succeeded(("u", "a"))
-
-    def wait() -> None:
-        clock.advance(FORGET_S + 1)
-
-    for forgive in (succeed, wait):
-        while not waits(throttle):
-            pass
-        forgive()
-        assert waits(throttle) == 0.0
-
-
-def test_memory_is_bounded_and_forgets_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("master.auth.throttle.MAX_KEYS", 3)
-    throttle = LoginThrottle(ManualClock())
-    for _ in range(FREE_FAILURES):
-        waits(throttle, ("old", ""))
-        waits(throttle, ("busy", ""))
-    for name in ("a", "b"):
-        waits(throttle, (name, ""))
-    assert len(throttle._records) == 3
-    assert waits(throttle, ("busy", "")) > 0
-    assert waits(throttle, ("old", "")) == 0.0
+@pytest.mark.parametrize("password", ["", "wrong", "right"])
+@pytest.mark.parametrize("is_hashed", [True, False])
+@pytest.mark.parametrize("kind", ["nobody", "no password", "password", "garbage"])
+async def test_every_check_computes_one_hash(kind: str, is_hashed: bool, password: str) -> None:
+    """Whatever is asked: time tells nothing of who exists."""
+    hasher = CountingHasher()
+    passwords = Passwords(hasher)
+    stored = {
+        "nobody": None,
+        "no password": "",
+        "password": await passwords.hash("right", is_hashed=is_hashed),
+        "garbage": "garbage",
+    }[kind]
+    await passwords.verify(None, "the first of all", is_hashed=is_hashed)
+    hasher.computed = 0
+    right = await passwords.verify(stored, password, is_hashed=is_hashed)
+    assert hasher.computed == 1
+    assert right == ((kind, password) in {("password", "right"), ("no password", "")})

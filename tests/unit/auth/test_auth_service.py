@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -16,6 +17,7 @@ from master.auth.throttle import FREE_FAILURES, LoginThrottled
 from master.store.store import Store
 from master.store.tables import User, UserSession
 from tests.fakes.actors import ADMIN
+from tests.fakes.counting_hasher import CountingHasher
 from windlass.base.clock import ManualClock
 from windlass.base.errors import (
     Conflict,
@@ -39,7 +41,9 @@ class LiveAllocations:
 
 
 def service(store: Store, clock: ManualClock, seed: int = 1) -> AuthService:
-    return AuthService(store, clock, Ids.seeded(seed), passwords=Passwords(CHEAP))
+    return AuthService(
+        store, clock, Ids.seeded(seed), passwords=Passwords(CHEAP), allow_empty_password=True
+    )
 
 
 @pytest.fixture
@@ -62,18 +66,38 @@ async def test_the_first_start_makes_the_two_users_once(
         (2, "determined", False),
     ]
     again = service(memory_store, clock)
-    await again.ensure_users("other password")
+    await again.ensure_users()
     assert again.users() == auth.users()
 
 
-async def test_an_initial_password_is_needed_from_then_on(
-    memory_store: Store, clock: ManualClock
+async def test_the_first_password_is_for_those_that_have_none(
+    auth: AuthService, memory_store: Store, clock: ManualClock
 ) -> None:
-    auth = service(memory_store, clock)
-    await auth.ensure_users("first")
-    with pytest.raises(Unauthenticated):
-        await login(auth)
-    assert await login(auth, password="first")
+    """`auth` has users without passwords, as earlier releases left them."""
+    await auth.change_password(2, "mine", is_hashed=False, by=ADMIN)
+    asked = []
+
+    def first() -> str:
+        asked.append(1)
+        return "first"
+
+    for seed in (2, 3):
+        again = service(memory_store, clock, seed)
+        await again.ensure_users(first)
+        with pytest.raises(Unauthenticated):
+            await login(again)
+        assert await login(again, password="first")
+        assert await login(again, "determined", "mine")
+    assert len(asked) == 1
+
+
+async def test_an_empty_password_needs_leave(memory_store: Store, clock: ManualClock) -> None:
+    strict = AuthService(memory_store, clock, Ids.seeded(1), passwords=Passwords(CHEAP))
+    await strict.ensure_users()
+    with pytest.raises(Unauthenticated, match="the empty password is not accepted here"):
+        await login(strict)
+    with pytest.raises(InvalidArgument, match="password: must not be empty"):
+        await strict.change_password(1, "", is_hashed=True, by=ADMIN)
 
 
 async def test_a_session_lasts_until_logout_or_seven_days(
@@ -138,18 +162,61 @@ async def test_no_such_token(auth: AuthService, token: str) -> None:
         auth.identify(token)
 
 
-async def test_guessing_is_slowed_down(auth: AuthService, clock: ManualClock) -> None:
+async def test_a_right_password_passes_whatever_others_guess(auth: AuthService) -> None:
+    """A flood of guesses for an account, from one address and from many, and its owner from home and from elsewhere."""
     await auth.create_user("alice", password="right", is_hashed=False, by=ADMIN)
-    for _ in range(FREE_FAILURES):
-        with pytest.raises(Unauthenticated):
-            await login(auth, "alice", "wrong")
-    with pytest.raises(LoginThrottled):
-        await login(auth, "alice", "right")
-    assert await login(auth, "determined")
-    clock.advance(2)
-    assert await login(auth, "alice", "right")
-    with pytest.raises(Unauthenticated):
-        await login(auth, "alice", "wrong")
+
+    async def guess(address: str) -> None:
+        with suppress(Unauthenticated, LoginThrottled):
+            await auth.login("alice", "wrong", is_hashed=False, loopback=False, address=address)
+            raise AssertionError("a wrong password")
+
+    async def right(address: str) -> str:
+        token, _ = await auth.login(
+            "alice", "right", is_hashed=False, loopback=False, address=address
+        )
+        return token
+
+    await right("10.0.0.1")
+    flood = [asyncio.create_task(guess(f"192.0.2.{n % 50}")) for n in range(20 * FREE_FAILURES)]
+    try:
+        await asyncio.wait(flood, return_when=asyncio.FIRST_COMPLETED)
+        for _ in range(3):
+            assert await asyncio.wait_for(right("10.0.0.1"), 10)
+    finally:
+        for task in flood:
+            task.cancel()
+        await asyncio.gather(*flood, return_exceptions=True)
+
+
+async def test_a_refusal_costs_the_same_whoever_is_asked_for(
+    memory_store: Store, clock: ManualClock
+) -> None:
+    """By the number of hashes, which are all that takes time."""
+    hasher = CountingHasher()
+    auth = AuthService(memory_store, clock, Ids.seeded(1), passwords=Passwords(hasher))
+    await auth.ensure_users(lambda: "first")
+    await auth.create_user("empty", by=ADMIN)
+    await auth.create_user("remote", remote=True, by=ADMIN)
+    await auth.create_user("gone", password="right", is_hashed=False, by=ADMIN)
+    gone = auth.user_by_name("gone").id
+    await auth.set_active(gone, False, by=ADMIN)
+    await auth.login("admin", "first", is_hashed=False, loopback=True)
+    for name in ("admin", "empty", "remote", "gone", "nobody", "x" * 300):
+        for password in ("", "wrong", "x" * 10_000):
+            for is_hashed in (True, False):
+                hasher.computed = 0
+                with pytest.raises(Unauthenticated) as refused:
+                    await auth.login(
+                        name, password, is_hashed=is_hashed, loopback=True, address=name[:9]
+                    )
+                assert hasher.computed == 1, (name, password, is_hashed)
+                assert refused.value.message.startswith("invalid credentials"), name
+        clock.advance(60)
+    hasher.computed = 0
+    with pytest.raises(PermissionDenied, match="user is not active"):
+        await auth.login("gone", "right", is_hashed=False, loopback=True, address="z")
+    assert hasher.computed == 1
 
 
 async def test_an_allocation_token_acts_for_its_owner_while_it_lives(auth: AuthService) -> None:

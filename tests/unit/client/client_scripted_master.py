@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from windlass.sdk.credentials import TokenCache
+
 WAIT_S = 20.0
 """Only a broken test waits that long."""
 
@@ -174,3 +176,11 @@ def trial_environment(url: str, root: Path) -> dict[str, str]:
         "DET_RUN_DIR": str(root / "run"),
         "DET_WORKDIR": str(root / "run" / "workdir"),
     }
+
+
+def log_in(master: ScriptedMaster) -> None:
+    """The user of these tests is `determined`, with a token that the master takes."""
+    user = {"username": "determined", "id": 2}
+    master.on("POST", "/api/v1/auth/login", {"token": "t", "user": user})
+    master.on("GET", "/api/v1/me", {"user": user})
+    TokenCache().remember(master.url, "determined", "t")

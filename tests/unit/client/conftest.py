@@ -26,6 +26,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 @pytest.fixture
 def master() -> Iterator[ScriptedMaster]:
     server = ScriptedMaster()
+    server.on("GET", "/info", {"version": "0.38.1"})
     yield server
     server.close()
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from client_scripted_master import Answer, Asked, ScriptedMaster, free_port
+from client_scripted_master import Answer, Asked, ScriptedMaster, free_port, log_in
 from typer.testing import CliRunner, Result
 
 from windlass import __version__
@@ -43,7 +43,7 @@ TRIAL = {
 
 @pytest.fixture
 def cluster(master: ScriptedMaster) -> ScriptedMaster:
-    master.on("POST", "/api/v1/auth/login", {"token": "t", "user": {"username": "determined"}})
+    log_in(master)
     master.on("GET", "/api/v1/me", {"user": {"username": "determined", "admin": False}})
     master.on("GET", "/info", {"version": "0.38.1", "cluster_name": "lab"})
     page = {"endIndex": 1, "total": 1}
@@ -110,7 +110,7 @@ def test_a_wrong_password_is_one_line(master: ScriptedMaster) -> None:
 
 
 def test_an_expired_login_says_how_to_log_in(master: ScriptedMaster) -> None:
-    master.on("POST", "/api/v1/auth/login", {"token": "t"})
+    log_in(master)
     assert det(master, "u", "login", "alice", "--password-stdin", stdin="pw\n").exit_code == 0
     master.on("GET", "/api/v1/me", lambda _: (401, {}))
     line = only_line(det(master, "e", "list"))

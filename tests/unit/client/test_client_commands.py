@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_scripted_master import WAIT_S, Answer, Asked, ScriptedMaster
+from client_scripted_master import WAIT_S, Answer, Asked, ScriptedMaster, log_in
 from typer.testing import CliRunner, Result
 
 from windlass.cli.command_watch import short_ids
@@ -41,7 +41,7 @@ LINES = b'{"result": {"id": "1", "message": "one\\n"}}\n{"result": {"id": "2", "
 
 @pytest.fixture
 def cluster(master: ScriptedMaster) -> ScriptedMaster:
-    master.on("POST", "/api/v1/auth/login", {"token": "t", "user": {"username": "determined"}})
+    log_in(master)
     master.on("GET", "/api/v1/me", {"user": {"username": "determined", "admin": False}})
     master.on("POST", "/api/v1/commands", {"command": COMMAND, "config": CONFIG, "warnings": []})
     list_is(master, COMMAND)

@@ -73,10 +73,18 @@ def test_the_master_comes_from_the_nearest_place() -> None:
     assert master_url(None, {}) == "http://localhost:8080"
 
 
-def test_the_default_user_needs_no_login(
+def test_nobody_is_logged_in_with_an_empty_password(
+    master: ScriptedMaster, passwords: dict[str, str]
+) -> None:
+    with pytest.raises(Unauthenticated, match=r"Not logged in as determined.*user login"):
+        connect(master.url, environ={})
+    assert master.calls("POST", "/api/v1/auth/login") == []
+
+
+def test_a_login_is_remembered(
     master: ScriptedMaster, passwords: dict[str, str], home: Path
 ) -> None:
-    with connect(master.url, environ={}) as session:
+    with connect(master.url, environ={}, ask_password=lambda _: "") as session:
         assert Client(session).me()["username"] == "determined"
     path = home / ".config" / "windlass" / "auth.json"
     assert path.stat().st_mode & 0o777 == 0o600
@@ -106,7 +114,7 @@ def test_who_is_named_for_one_call_is_not_who_the_user_is_afterwards(
     cache = TokenCache()
     cache.remember(master.url, "alice", "token-alice")
     passwords["admin"] = ""
-    with connect(master.url, "admin", environ={}) as session:
+    with connect(master.url, "admin", environ={}, ask_password=lambda _: "") as session:
         assert session.token == "token-admin"
     with connect(master.url, environ={}) as session:
         assert session.token == "token-alice"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from client_scripted_master import ScriptedMaster
+from client_scripted_master import ScriptedMaster, log_in
 from typer.testing import CliRunner, Result
 
 from windlass.cli.main import app
@@ -21,7 +21,7 @@ GOOD: Json = {"id": 10, "experimentId": 7, "state": "STATE_COMPLETED", "error": 
 
 @pytest.fixture
 def failed(master: ScriptedMaster) -> ScriptedMaster:
-    master.on("POST", "/api/v1/auth/login", {"token": "t"})
+    log_in(master)
     master.on("GET", "/api/v1/me", {"user": {"username": "determined"}})
     master.on("GET", "/api/v1/experiments", {"experiments": [EXPERIMENT], "pagination": PAGE})
     master.on("GET", "/api/v1/experiments/7", {"experiment": EXPERIMENT, "config": {}})

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_scripted_master import Asked, ScriptedMaster
+from client_scripted_master import Asked, ScriptedMaster, log_in
 from typer.testing import CliRunner, Result
 
 from windlass.cli.job_words import parse_operation, short_ids
@@ -93,7 +93,7 @@ EXPLAINED = {
 
 @pytest.fixture
 def cluster(master: ScriptedMaster) -> ScriptedMaster:
-    master.on("POST", "/api/v1/auth/login", {"token": "t", "user": {"username": "determined"}})
+    log_in(master)
     master.on("GET", "/api/v1/me", {"user": {"username": "determined", "admin": False}})
     page = {"endIndex": 2, "total": 2}
     master.on("GET", "/api/v1/job-queues", {"jobs": [JOB, OTHER], "pagination": page})

@@ -6,7 +6,7 @@ import io
 import time
 
 import pytest
-from client_scripted_master import Answer, Asked, ScriptedMaster, free_port
+from client_scripted_master import Answer, Asked, ScriptedMaster, free_port, log_in
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
@@ -35,7 +35,7 @@ def experiments(asked: Asked) -> Answer:
 
 @pytest.fixture
 def cluster(master: ScriptedMaster) -> ScriptedMaster:
-    master.on("POST", "/api/v1/auth/login", {"token": "t"})
+    log_in(master)
     master.on("GET", "/api/v1/me", {"user": {"username": "determined"}})
     master.on("GET", "/api/v1/experiments", experiments)
     return master

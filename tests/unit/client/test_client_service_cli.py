@@ -7,7 +7,7 @@ import io
 import json
 
 import pytest
-from client_scripted_master import Asked, ScriptedMaster
+from client_scripted_master import Asked, ScriptedMaster, log_in
 from typer.testing import CliRunner, Result
 
 from windlass.cli.main import app
@@ -54,7 +54,7 @@ WAITING = {"taskId": "4.a", "allocationId": "4.a.1", "name": "Trial 4", "resourc
 
 @pytest.fixture
 def cluster(master: ScriptedMaster) -> ScriptedMaster:
-    master.on("POST", "/api/v1/auth/login", {"token": "t", "user": {"username": "determined"}})
+    log_in(master)
     master.on("GET", "/api/v1/me", {"user": {"username": "determined", "admin": True}})
     master.on("GET", "/api/v1/agents", {"agents": AGENTS})
     master.on("POST", "/api/v1/agents/[^/]+/(enable|disable)", {"agent": {}})

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from client_scripted_master import ScriptedMaster
+from client_scripted_master import ScriptedMaster, log_in
 from typer.testing import CliRunner, Result
 
 from windlass.base.errors import InvalidArgument
@@ -20,7 +20,7 @@ PASSWORD = "Correct-Horse-1"
 
 @pytest.fixture
 def cluster(master: ScriptedMaster) -> ScriptedMaster:
-    master.on("POST", "/api/v1/auth/login", {"token": "t"})
+    log_in(master)
     master.on("GET", "/api/v1/me", {"user": {"username": "ann", "id": 5}})
     master.on("POST", "/api/v1/users", {"user": {"id": 9}})
     master.on("PATCH", "/api/v1/users/.*", {"user": {"id": 5}})

@@ -113,6 +113,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "security.tls.key": ONE_VALUE,
         "security.authz.type": ONE_VALUE,
         "security.initial_user_password": "master:initial_user_password",
+        "security.allow_empty_password": "master:allow_empty_password",
         "scim": ONE_VALUE,
         "saml": ONE_VALUE,
         "oidc": ONE_VALUE,

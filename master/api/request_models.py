@@ -25,6 +25,7 @@ from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_after_validator_function
 
 from master.api.middleware import camel
+from master.core.jobs import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from master.store.paging import Page
 
 MAX_ID = 2**31 - 1
@@ -113,6 +114,12 @@ Time: TypeAlias = Annotated[datetime, AfterValidator(_aware)]
 Int32: TypeAlias = Annotated[int, Field(ge=-(2**31), le=MAX_ID)]
 Int64: TypeAlias = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 Order: TypeAlias = Annotated[str, Word("ORDER_BY_", ("ASC", "DESC"))]
+
+
+Priority: TypeAlias = Annotated[
+    Int32, Field(json_schema_extra={"minimum": HIGHEST_PRIORITY, "maximum": LOWEST_PRIORITY})
+]
+"""Checked where it is set, which says what it means."""
 
 
 def _empty_is_unset(value: Any) -> Any:

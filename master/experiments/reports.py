@@ -37,11 +37,6 @@ from windlass.base.errors import Conflict, InvalidArgument, NotFound
 
 log = structlog.get_logger(__name__)
 
-INVALID_HP_REASONS: Mapping[str, ExitReason] = {
-    "EXITED_REASON_INVALID_HP": ExitReason.INVALID_HP,
-    "EXITED_REASON_INIT_INVALID_HP": ExitReason.INIT_INVALID_HP,
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointReport:
@@ -109,15 +104,9 @@ class ReportService:
         clamped = min(1.0, max(0.0, fraction)) if fraction == fraction else 0.0
         await live.apply(lambda s, e: machine.progress_reported(s, e, request_id, clamped))
 
-    async def early_exit(self, trial_id: int, reason: str) -> None:
-        """Raises InvalidArgument for a reason the API does not know."""
-        known = INVALID_HP_REASONS.get(reason)
-        if known is None:
-            raise InvalidArgument(
-                f'"{reason}" is not an exit reason; use one of {", ".join(INVALID_HP_REASONS)}'
-            )
+    async def early_exit(self, trial_id: int, reason: ExitReason) -> None:
         live, request_id = self._require_live(trial_id)
-        await live.apply(lambda s, e: machine.early_exit_reported(s, e, request_id, known))
+        await live.apply(lambda s, e: machine.early_exit_reported(s, e, request_id, reason))
 
     async def runner_state(self, trial_id: int, text: str) -> None:
         live = self._experiments.live_of_trial(trial_id)

@@ -23,7 +23,7 @@ from master.api.openapi import reads
 from master.api.paging import pagination
 from master.api.permits import CLUSTER, VISIBLE, command, permit
 from master.api.replies import Reply, reply
-from master.api.request_models import Body, FreeObject, Int32, Paging, Text, Word
+from master.api.request_models import Body, FreeObject, Int32, Paging, Priority, Text, Word
 from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.api.values import finite
@@ -142,7 +142,7 @@ async def kill(
 
 
 class SetPriorityBody(Body):
-    priority: Int32 = 0
+    priority: Priority
 
 
 @router.post("/{command_id}/set_priority")

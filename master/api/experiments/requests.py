@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from master.api.file_bodies import FileBody, parse_body
-from master.api.request_models import Body, Int32, Paging, Text, Word
+from master.api.request_models import Body, Int32, Paging, Priority, Text, Word
 from master.core.jobs import JobChange, SetMaxSlots, SetPriority, SetWeight
 from master.store.contexts import ContextFile
 
@@ -86,7 +86,7 @@ class PatchResources(Body):
 
     max_slots: Int32 | None = None
     weight: float | None = None
-    priority: Int32 | None = None
+    priority: Priority | None = None
 
     @model_validator(mode="before")
     @classmethod

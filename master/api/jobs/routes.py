@@ -21,7 +21,7 @@ from master.api.jobs.replies import (
 from master.api.paging import pagination
 from master.api.permits import CLUSTER, IN_BODY, VISIBLE, permit
 from master.api.replies import Empty, Reply, reply
-from master.api.request_models import Body, Int32, Paging, Text, Word
+from master.api.request_models import Body, Paging, Priority, Text, Word
 from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.auth.permissions import Action
@@ -52,7 +52,7 @@ class QueueControl(Body):
     """The words of the published API, where an empty one is none."""
 
     job_id: Text = ""
-    priority: Int32 | None = None
+    priority: Priority | None = None
     weight: float | None = None
     resource_pool: Text = ""
     ahead_of: Text = ""

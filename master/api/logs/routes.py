@@ -38,7 +38,7 @@ Level = Annotated[str, Word("LOG_LEVEL_", LEVELS)]
 
 
 class LogLine(Body):
-    task_id: Text = ""
+    task_id: Text
     allocation_id: Text | None = None
     agent_id: Text | None = None
     container_id: Text | None = None
@@ -51,7 +51,7 @@ class LogLine(Body):
 
 
 class PostLogs(Body):
-    logs: tuple[LogLine, ...] = ()
+    logs: Annotated[tuple[LogLine, ...], Field(min_length=1)]
 
 
 @hot.post("/api/v1/task/logs")
@@ -59,7 +59,7 @@ class PostLogs(Body):
 async def post(body: PostLogs, principal: Caller, api: TheApi) -> Reply[Empty]:
     task_ids = {line.task_id for line in body.logs}
     if len(task_ids) != 1:
-        raise InvalidArgument("logs: must have at least one line, and all of the same taskId")
+        raise InvalidArgument("logs: all lines must have the same taskId")
     task_id = task_ids.pop()
     require(api, principal, Action.REPORT, await task_target(api, task_id, principal))
     now = api.services.clock.now()

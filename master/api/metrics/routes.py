@@ -34,14 +34,14 @@ class Metrics(Body):
 
 class TrialMetrics(Body):
     trial_id: Int32 = 0
-    trial_run_id: Int32 = 0
-    steps_completed: Int64 | None = None
+    trial_run_id: Int32
+    steps_completed: Annotated[Int64, Field(json_schema_extra={"minimum": 0})] | None = None
     report_time: OptionalTime = None
     metrics: Metrics
 
 
 class ReportMetrics(Body):
-    group: Text = ""
+    group: Annotated[Text, Field(json_schema_extra={"pattern": "^[^.]+$"})]
     metrics: TrialMetrics
 
 

@@ -19,15 +19,18 @@ from master.api.trials import wire
 from master.api.trials.replies import Trial, TrialReply, Workload, WorkloadsReply
 from master.auth.permissions import Action
 from master.core.reasons import Reason
+from master.core.searcher.types import ExitReason
 from master.experiments.live import LiveExperiment
 from master.experiments.metrics import TRAINING, VALIDATION, number
 from master.experiments.queries import TrialRow
 from master.store.paging import cut
+from windlass.base.errors import InvalidArgument
 
 router = APIRouter(route_class=ApiRoute, tags=["trials"])
 hot = APIRouter(route_class=HotRoute, tags=["trials"])
 
 _FILTERS = ("CHECKPOINT", "VALIDATION", "CHECKPOINT_OR_VALIDATION")
+_EXIT_REASONS = (ExitReason.INVALID_HP.name, ExitReason.INIT_INVALID_HP.name)
 _METRIC_TYPES = ("TRAINING", "VALIDATION", "PROFILING")
 
 
@@ -81,13 +84,15 @@ async def progress(trial_id: RowId, body: Progress, api: TheApi) -> Reply[Empty]
 
 
 class EarlyExit(Body):
-    reason: str = ""
+    reason: Annotated[str, Word("EXITED_REASON_", _EXIT_REASONS)] = ""
 
 
 @router.post("/api/v1/trials/{trial_id}/early_exit")
 @permit(Action.REPORT, trial("trial_id"))
 async def early_exit(trial_id: RowId, body: EarlyExit, api: TheApi) -> Reply[Empty]:
-    await api.services.reports.early_exit(trial_id, body.reason)
+    if not body.reason:
+        raise InvalidArgument("reason: required")
+    await api.services.reports.early_exit(trial_id, ExitReason[body.reason])
     return reply()
 
 

@@ -17,7 +17,7 @@ from sqlalchemy import func, select
 from master.allocations.machine import AllocationPhase
 from master.auth.principal import TaskIdentity
 from master.core.searcher.search import Search, SearchState
-from master.core.searcher.types import Event
+from master.core.searcher.types import Event, ExitReason
 from master.experiments.metrics import Report
 from master.experiments.state import Phase
 from master.store import tables
@@ -229,7 +229,7 @@ async def test_the_masters_log_tells_who_changes_an_experiment(cluster: Scripted
 
 async def test_a_trial_given_up_while_it_waits_ends(cluster: ScriptedCluster) -> None:
     live = await cluster.create(SINGLE)
-    await cluster.reports.early_exit(cluster.trial.id, "EXITED_REASON_INVALID_HP")
+    await cluster.reports.early_exit(cluster.trial.id, ExitReason.INVALID_HP)
     cluster.clock.advance(11)
     await cluster.experiments.roots.tick()
     assert live.state.phase.is_terminal
@@ -242,7 +242,7 @@ async def test_one_experiment_that_cannot_keep_its_deadline_does_not_stop_the_ot
     broken, healthy = await cluster.create(SINGLE), await cluster.create(SINGLE)
     for live in (broken, healthy):
         (trial,) = live.state.trials.values()
-        await cluster.reports.early_exit(trial.id, "EXITED_REASON_INVALID_HP")
+        await cluster.reports.early_exit(trial.id, ExitReason.INVALID_HP)
 
     async def fail(step: object) -> None:
         raise error

@@ -1,0 +1,67 @@
+"""One of everything that has an id, in a world of the API: what generated requests are about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from master.allocations.machine import AllocationPhase
+from tests.fakes.api_world import ASHA, ApiWorld, file
+
+Known = dict[str, list[Any]]
+"""Kind of id -> those that exist."""
+
+
+async def populate(world: ApiWorld) -> Known:
+    """A running experiment with reports, a paused search, one over and one archived, a command, users, agents."""
+    first = await world.add_agent(slots=4)
+    second = await world.add_agent("node-2", slots=4)
+    running = await world.create(modelDefinition=[file("train.py", b"print(1)")])
+    allocation = await world.run_of(running)
+    trial = world.trial_id(running)
+    for steps in (1, 2, 3):
+        await world.report(trial, "training", steps, loss=1.0 / steps)
+        await world.report(trial, "validation", steps, loss=1.0 / steps, other="NaN")
+        await world.checkpoint(allocation, f"checkpoint-{steps}", steps)
+    line = {"taskId": allocation.task_id, "allocationId": allocation.id, "log": "epoch 1"}
+    await world.ok("POST", "/api/v1/task/logs", {"logs": [{**line, "level": "LOG_LEVEL_INFO"}]})
+    paused = await world.create(ASHA, activate=False)
+    over = await world.create()
+    archived = await world.create(activate=False)
+    for ended in (over, archived):
+        await world.ok("POST", f"/api/v1/experiments/{ended}/kill")
+    await world.ok("POST", f"/api/v1/experiments/{archived}/archive")
+    users = [await _user(world, name) for name in ("first", "second")]
+    command = await world.ok("POST", "/api/v1/commands", {"config": {"entrypoint": ["sleep", "9"]}})
+    command_id = str(command["command"]["id"])
+    live = world.services.tasks.live(command_id)
+    assert live is not None
+    await live.wait_until(
+        lambda s: s.allocation is not None and s.allocation.phase is AllocationPhase.RUNNING
+    )
+    experiments = (running, paused, over, archived)
+    jobs = [await world.ok("GET", f"/api/v1/experiments/{id_}") for id_ in experiments]
+    return {
+        "experiment": [running, *experiments],
+        "trial": [trial, trial, trial + 1],
+        "task": [allocation.task_id, command_id],
+        "allocation": [allocation.id],
+        "container": [c.container.container_id for c in allocation.containers],
+        "checkpoint": ["checkpoint-1", "checkpoint-2", "checkpoint-3"],
+        "command": [command_id],
+        "job": [job["experiment"]["jobId"] for job in jobs] + [command["command"]["jobId"]],
+        "agent": [first.agent_id, second.agent_id],
+        "slot": ["0", "1"],
+        "user": users,
+        "username": ["first", "second"],
+        "project": [1],
+        "workspace": [1],
+        "label": ["first", "second"],
+        "pool": ["default"],
+        "run": [1],
+        "group": ["training", "validation"],
+    }
+
+
+async def _user(world: ApiWorld, name: str) -> int:
+    body = {"user": {"username": name, "active": True}, "password": "Secret123", "isHashed": False}
+    return int((await world.ok("POST", "/api/v1/users", body))["user"]["id"])

@@ -125,6 +125,8 @@ def _trials(now: Snapshot, room: int) -> RenderableType:
 
 
 def _rungs(now: Snapshot) -> RenderableType:
+    if not now.rungs:
+        return ""
     table = Table(expand=True, box=None, title="rungs", title_justify="left", pad_edge=False)
     for name in ("bracket", "rung", "epochs", "reached it", "went on", "best error"):
         table.add_column(name)

@@ -185,6 +185,70 @@ def end_instances(data_dir: DataDirOption = None) -> None:
     typer.echo(f"ended {ended} instance{'' if ended == 1 else 's'}")
 
 
+@app.command()
+def backup(
+    target: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Write the backup here; it must not exist yet.")
+    ],
+    config_file: ConfigOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Copy the state of a master, running or not: databases, model definitions, secret. Checkpoints are not in it.
+
+    Exits with 1 if a file that the state names was missing or damaged; the rest is in the backup all the same.
+    """
+    import asyncio
+
+    from master.data_folder import of_a_master
+    from master.recovery.backup import make_backup
+    from master.recovery.places import places_of
+
+    try:
+        folder = of_a_master(_data_dir(data_dir))
+        places = places_of(folder, _load(config_file, {}).db_url(folder))
+        made = asyncio.run(make_backup(places, target, datetime.now(UTC)))
+    except (WindlassError, OSError) as error:
+        _fail(error)
+    size = sum(entry.size for entry in made.files.values()) / 1e6
+    typer.echo(
+        f"backed up cluster {made.cluster_id} to {target}: {len(made.files)} files, {size:.1f} MB"
+    )
+    for blob in made.missing_blobs:
+        typer.echo(f"warning: the state names blob {blob}, which is missing or damaged", err=True)
+    if made.missing_blobs:
+        raise typer.Exit(1)
+
+
+@app.command()
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="DIR", help="A backup.")],
+    config_file: ConfigOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Make a data folder from a backup. The folder must be empty, and the database too if it is PostgreSQL.
+
+    The result is the same cluster: the master that the backup was made of must not run any more.
+    """
+    import asyncio
+
+    from master.data_folder import held
+    from master.recovery.places import places_of
+    from master.recovery.restore import restore_backup
+
+    try:
+        with held(_data_dir(data_dir)) as folder:
+            places = places_of(folder, _load(config_file, {}).db_url(folder))
+            done = asyncio.run(restore_backup(source, places))
+    except (WindlassError, OSError) as error:
+        _fail(error)
+    made_at = done.made_at.isoformat(timespec="seconds")
+    typer.echo(f"restored cluster {done.cluster_id} as of {made_at} into {folder}")
+    for blob in done.missing_blobs:
+        typer.echo(
+            f"warning: blob {blob} was missing or damaged when the backup was made", err=True
+        )
+
+
 def _load(path: Path | None, overrides: dict[str, Any]) -> Any:
     from master.config import load
     from master.config.load import ROOT

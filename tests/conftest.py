@@ -79,6 +79,16 @@ _database_numbers = count()
 @pytest.fixture
 def postgres_url(postgres_server: str) -> Iterator[str]:
     """A new, empty database."""
+    yield from _new_database(postgres_server)
+
+
+@pytest.fixture
+def second_postgres_url(postgres_server: str) -> Iterator[str]:
+    """Another one."""
+    yield from _new_database(postgres_server)
+
+
+def _new_database(postgres_server: str) -> Iterator[str]:
     name = f"windlass_test_{os.getpid()}_{next(_database_numbers)}"
     asyncio.run(_administer(postgres_server, f"CREATE DATABASE {name}"))
     url = parse_url(postgres_server).set(database=name)

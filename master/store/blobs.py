@@ -54,7 +54,7 @@ class BlobStore:
     def _path(self, blob_id: str) -> Path:
         if not _ID.fullmatch(blob_id):
             raise NotFound("blob", blob_id)
-        return self._root / blob_id[:2] / blob_id[2:]
+        return blob_path(self._root, blob_id)
 
     def _get(self, blob_id: str) -> bytes:
         try:
@@ -82,6 +82,10 @@ class BlobStore:
         for directory in (path.parent, self._root):
             _sync_directory(directory)
         return blob_id
+
+
+def blob_path(root: Path, blob_id: str) -> Path:
+    return root / blob_id[:2] / blob_id[2:]
 
 
 def _sync_directory(path: Path) -> None:

@@ -14,6 +14,7 @@ from alembic import command, context
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, MetaData, text
 from sqlmodel import AutoString, SQLModel, UTCDateTime
@@ -73,12 +74,29 @@ def config_for(migrations: Migrations, connection: Connection) -> Config:
     return config
 
 
-def upgrade(connection: Connection, migrations: Migrations) -> None:
-    """Bring the tables to the newest revision, inside the transaction of `connection`."""
+def known_revisions(migrations: Migrations) -> tuple[str, ...]:
+    """Of this release, the newest first."""
+    config = Config()
+    config.set_main_option("script_location", str(migrations.directory).replace("%", "%%"))
+    return tuple(s.revision for s in ScriptDirectory.from_config(config).walk_revisions())
+
+
+def head_revision(migrations: Migrations) -> str:
+    return known_revisions(migrations)[0]
+
+
+def current_revision(connection: Connection, migrations: Migrations) -> str | None:
+    """How far the database came. None: it has no tables of this line."""
+    options = {"version_table": migrations.version_table}
+    return MigrationContext.configure(connection, opts=options).get_current_revision()
+
+
+def upgrade(connection: Connection, migrations: Migrations, revision: str = "head") -> None:
+    """Bring the tables to a revision, the newest by default, inside the transaction of `connection`."""
     if connection.dialect.name == "postgresql":
         connection.execute(_ONE_AT_A_TIME)
     try:
-        command.upgrade(config_for(migrations, connection), "head")
+        command.upgrade(config_for(migrations, connection), revision)
     except CommandError as error:
         raise StoreUnavailable(
             f"cannot bring the database up to date: {error} (was it used by a newer Windlass?)"

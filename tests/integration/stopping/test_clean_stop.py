@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.stopping.gated import Gated
 from tests.real_cluster import PATIENCE_S, RealCluster, embedded_pool, eventually
 from tests.stores import read_rows
 from windlass.base.errors import WindlassError
 from windlass.sdk.client import Client
 from windlass.sdk.session import Session
 
-MODEL = Path(__file__).parent / "model"
 BUSY = 4
 """Threads that ask without a pause."""
 
@@ -27,29 +27,6 @@ BUSY = 4
 def cluster(tmp_path: Path) -> Iterator[RealCluster]:
     with RealCluster(tmp_path, {"resource_pools": [embedded_pool()]}) as cluster:
         yield cluster
-
-
-def submit(cluster: RealCluster) -> int:
-    """An experiment that runs until `open_gate`."""
-    gates = cluster.folder / "gates"
-    gates.mkdir(exist_ok=True)
-    config = {
-        "name": "gated",
-        "entrypoint": "python3 train.py",
-        "searcher": {"name": "random", "max_trials": 2, "metric": "loss"},
-        "bind_mounts": [{"host_path": str(gates), "container_path": "/gates"}],
-        "max_restarts": 0,
-    }
-    return cluster.submit(config, MODEL)
-
-
-def open_gate(cluster: RealCluster) -> None:
-    (cluster.folder / "gates" / "open").touch()
-
-
-def reports(cluster: RealCluster, experiment: int) -> bool:
-    trials = cluster.trials(experiment)
-    return len(trials) == 2 and all(t["totalBatchesProcessed"] > 2 for t in trials)
 
 
 def stop(cluster: RealCluster, number: int = signal.SIGTERM) -> int:
@@ -105,14 +82,15 @@ def check_files(cluster: RealCluster) -> None:
 
 
 def test_a_loaded_master_stops_cleanly_and_its_work_goes_on(cluster: RealCluster) -> None:
-    experiment = submit(cluster)
-    eventually("both trials report", lambda: reports(cluster, experiment))
+    gated = Gated(cluster)
+    experiment = gated.submit()
+    eventually("both trials report", lambda: gated.reports(experiment))
     with load(cluster):
         assert stop(cluster) == 0
     assert complaints(cluster) == []
     check_files(cluster)
     cluster.start_master()
-    open_gate(cluster)
+    gated.open()
     assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
     assert [t["restarts"] for t in cluster.trials(experiment)] == [0, 0]
     rows = read_rows(cluster.data_dir / "windlass.db", "allocation", "id")
@@ -128,13 +106,14 @@ def test_ctrl_c_is_the_same(cluster: RealCluster) -> None:
 def test_with_postgresql(tmp_path: Path, postgres_url: str) -> None:
     config = {"resource_pools": [embedded_pool()], "db": {"url": postgres_url}}
     with RealCluster(tmp_path, config) as cluster:
-        experiment = submit(cluster)
-        eventually("both trials report", lambda: reports(cluster, experiment))
+        gated = Gated(cluster)
+        experiment = gated.submit()
+        eventually("both trials report", lambda: gated.reports(experiment))
         with load(cluster):
             assert stop(cluster) == 0
         assert complaints(cluster) == []
         cluster.start_master()
-        open_gate(cluster)
+        gated.open()
         assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
 
 

@@ -58,7 +58,7 @@ class MemoryChannel:
     async def receive(self) -> Message:
         return await self._inbox.get()
 
-    async def close(self) -> None:
+    async def close(self, reason: str = "") -> None:
         """Ends both directions, as closing a socket does."""
         await self._outbox.close()
         await self._inbox.close()

@@ -19,26 +19,38 @@ the master carries the epoch of its leader lease; an agent obeys no lower epoch 
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal, Protocol, TypeAlias
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
+from agent_bootstrap.bounds import (
+    MAX_BATCH_BYTES,
+    MAX_BATCH_LINES,
+    MAX_CONTAINERS,
+    MAX_EPOCH,
+    MAX_LABELS,
+    MAX_LINE_CHARS,
+    MAX_NOTES,
+    MAX_OFFSET,
+    MAX_SLOT_ID,
+    MAX_SLOTS,
+    MIN_RECORD_BYTES,
+    Id,
+    Moment,
+    Name,
+    Text,
+)
 from agent_bootstrap.container_options import ContainerOptions
 
 PROTOCOL_VERSION = 1
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024
-"""A StartContainer with a large model definition is the biggest message."""
+"""Of the master: a StartContainer with a large model definition is the biggest. Those of agents: see `frames`."""
 CREDENTIAL_HEADER = "X-Windlass-Agent-Credential"
 """Beside the join token (`Authorization: Bearer`): the agent's own credential, which it made itself. Its first hello
 with a join token binds it to the agent's id, pool and instance; from then on no join token is needed."""
 HEARTBEAT_S = 5.0
 """How often an agent says it is there. The master cordons after 30 s of silence."""
-
-
-MAX_LABELS = 64
-"""They are for people to read."""
 
 LABEL_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:/=@+-]{0,127}$"
 Label: TypeAlias = Annotated[str, Field(pattern=LABEL_PATTERN)]
@@ -61,10 +73,10 @@ class SlotKind(StrEnum):
 class Slot(Message):
     """One GPU, or one CPU unit."""
 
-    id: int
+    id: int = Field(ge=0, le=MAX_SLOT_ID)
     kind: SlotKind
-    brand: str = ""
-    uuid: str = ""
+    brand: Name = ""
+    uuid: Name = ""
 
 
 class IsolationKind(StrEnum):
@@ -99,19 +111,19 @@ class ExitFailure(StrEnum):
 
 
 class ExitRecord(Message):
-    exit_code: int | None
+    exit_code: int | None = Field(ge=-(2**31), lt=2**31)
     """Signals are 128 + n. None when nobody saw the exit."""
     failure: ExitFailure | None = None
-    message: str = ""
-    at: datetime
+    message: Text = ""
+    at: Moment
 
 
 class ContainerReport(Message):
     """The state of one container. Sent on every change and inside `Hello`; repeated until acknowledged."""
 
     type: Literal["container_report"] = "container_report"
-    container_id: str
-    allocation_id: str
+    container_id: Id
+    allocation_id: Id
     state: ContainerState
     exit: ExitRecord | None = None
 
@@ -123,8 +135,8 @@ class Leaving(Message):
     """
 
     type: Literal["leaving"] = "leaving"
-    at: AwareDatetime
-    reason: str
+    at: Moment
+    reason: Text
 
 
 class Hello(Message):
@@ -132,23 +144,23 @@ class Hello(Message):
 
     type: Literal["hello"] = "hello"
     protocol: int = PROTOCOL_VERSION
-    version: str
-    agent_id: str
-    pool: str
-    boot_id: str
+    version: Name
+    agent_id: Id
+    pool: Id
+    boot_id: Id
     """Changes when the machine reboots: nothing of an earlier boot still runs."""
-    hostname: str = ""
-    address: str = ""
+    hostname: Name = ""
+    address: Name = ""
     """Where other nodes reach this one; empty: as the master sees the peer."""
-    instance_id: str | None = None
-    slots: tuple[Slot, ...] = ()
-    containers: tuple[ContainerReport, ...] = ()
-    highest_epoch: int = 0
-    notes: tuple[str, ...] = ()
+    instance_id: Id | None = None
+    slots: tuple[Slot, ...] = Field(default=(), max_length=MAX_SLOTS)
+    containers: tuple[ContainerReport, ...] = Field(default=(), max_length=MAX_CONTAINERS)
+    highest_epoch: int = Field(default=0, ge=0, le=MAX_EPOCH)
+    notes: tuple[Text, ...] = Field(default=(), max_length=MAX_NOTES)
     """What an operator should know, e.g. that tasks run without namespaces here, and why."""
     labels: tuple[Label, ...] = Field(default=(), max_length=MAX_LABELS)
     """What whoever started the agent says of it, e.g. rack=a12. Shown, not interpreted."""
-    ends_at: AwareDatetime | None = None
+    ends_at: Moment | None = None
     """When the machine ends by what is known from the start: the walltime of its batch job, a capacity block."""
     leaving: Leaving | None = None
     isolation: IsolationKind = IsolationKind.UNKNOWN
@@ -156,32 +168,45 @@ class Hello(Message):
 
 class Heartbeat(Message):
     type: Literal["heartbeat"] = "heartbeat"
-    disk_free_bytes: int | None = None
-    notes: tuple[str, ...] = ()
+    disk_free_bytes: int | None = Field(default=None, ge=0, lt=2**63)
+    notes: tuple[Text, ...] = Field(default=(), max_length=MAX_NOTES)
+
+
+LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 
 
 class LogEntry(Message):
     """One line of output. `log` has no trailing newline."""
 
-    timestamp: datetime
+    timestamp: Moment
     stdtype: Literal["stdout", "stderr"]
-    log: str
-    level: str | None = None
-    """DEBUG, INFO, WARNING, ERROR or CRITICAL when the line began with it."""
-    rank_id: int | None = None
+    log: str = Field(max_length=MAX_LINE_CHARS)
+    level: LogLevel | None = None
+    """When the line began with it."""
+    rank_id: int | None = Field(default=None, ge=0, lt=10**9)
 
 
 class LogBatch(Message):
     """Consecutive output of one container, from byte `first_offset` of its log file up to `next_offset`."""
 
     type: Literal["log_batch"] = "log_batch"
-    container_id: str
-    allocation_id: str
-    task_id: str
-    agent_id: str
-    first_offset: int
+    container_id: Id
+    allocation_id: Id
+    task_id: Id
+    agent_id: Id
+    first_offset: int = Field(ge=0, le=MAX_OFFSET)
     next_offset: int
-    entries: tuple[LogEntry, ...]
+    entries: tuple[LogEntry, ...] = Field(max_length=MAX_BATCH_LINES)
+
+    @model_validator(mode="after")
+    def _holds_its_bytes(self) -> LogBatch:
+        """Fewer lines than bytes there may be: a full disk tears lines apart. More text than bytes, never."""
+        length = self.next_offset - self.first_offset
+        if not 0 < length <= MAX_BATCH_BYTES:
+            raise ValueError(f"{length} bytes of a log: a batch has 1 to {MAX_BATCH_BYTES}")
+        if (least := sum(len(entry.log) + MIN_RECORD_BYTES for entry in self.entries)) > length:
+            raise ValueError(f"{length} bytes of a log cannot hold lines of {least}")
+        return self
 
 
 class Welcome(Message):
@@ -304,6 +329,10 @@ class ChannelClosed(Exception):
     """The peer is gone."""
 
 
+class BadMessage(Exception):
+    """The peer sent what nobody may send. Says what, in words that can be shown."""
+
+
 class Channel(Protocol):
     """Carries messages of one connection in order. A WebSocket in production, a pair of queues in tests."""
 
@@ -312,7 +341,9 @@ class Channel(Protocol):
         ...
 
     async def receive(self) -> Message:
-        """The next message. Raises ChannelClosed."""
+        """The next message. Raises ChannelClosed, BadMessage."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self, reason: str = "") -> None:
+        """With a reason: the peer did something wrong, and is told."""
+        ...

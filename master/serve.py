@@ -15,7 +15,7 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
-from agent_bootstrap.protocol import MAX_MESSAGE_BYTES
+from agent_bootstrap.frames import MAX_FROM_AGENT_BYTES
 from master.api.application import begin_shutdown, build_app
 from master.app import Master, MasterOptions
 from master.stopping import ServiceManager, StopSignal
@@ -96,7 +96,8 @@ def _server(master: Master, options: MasterOptions) -> _Server:
             backlog=BACKLOG,
             timeout_graceful_shutdown=math.ceil(config.shutdown_grace.total_seconds()),
             ws="websockets-sansio",
-            ws_max_size=MAX_MESSAGE_BYTES,
+            ws_max_size=MAX_FROM_AGENT_BYTES,
+            ws_per_message_deflate=False,
             server_header=False,
         )
     )

@@ -7,18 +7,25 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
-from agent_bootstrap.protocol import LogEntry
+from agent_bootstrap.bounds import (
+    FIRST_MOMENT,
+    LAST_MOMENT,
+    MAX_BATCH_BYTES,
+    MAX_BATCH_LINES,
+    MAX_LINE_CHARS,
+)
+from agent_bootstrap.protocol import LogEntry, LogLevel
 
-MAX_BATCH_LINES = 1000
-READ_BYTES = 256 * 1024
-"""More than 1000 usual lines, and more than one line of the greatest length."""
 _STREAMS: dict[bytes, Literal["stdout", "stderr"]] = {b"o": "stdout", b"e": "stderr"}
 _PREFIXES = re.compile(
     r"(?: ?\[rank=(?P<rank>\d{1,9})\] ?)?(?: ?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL): ?)?(?P<text>.*)",
     re.DOTALL,
 )
+_FIRST, _LAST = (int(moment.timestamp()) * 1_000_000 for moment in (FIRST_MOMENT, LAST_MOMENT))
+_MOST_DIGITS = 20
+"""Enough to see that a number is no time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,7 @@ def read_lines(path: Path, offset: int, *, complete: bool) -> Lines:
     except FileNotFoundError:
         return Lines((), offset)
     try:
-        data = os.pread(descriptor, READ_BYTES, offset)
+        data = os.pread(descriptor, MAX_BATCH_BYTES, offset)
     finally:
         os.close(descriptor)
     records = data.split(b"\n")
@@ -54,14 +61,17 @@ def parse_record(record: bytes) -> LogEntry | None:
     parts = record.split(b" ", 2)
     if len(parts) != 3 or parts[1] not in _STREAMS or not parts[0].isdigit():
         return None
+    microseconds = int(parts[0][:_MOST_DIGITS])
+    if not _FIRST <= microseconds <= _LAST:
+        return None
     match = _PREFIXES.match(parts[2].decode(errors="replace").replace("\0", "\ufffd"))
     if match is None:
         return None
     rank = match["rank"]
     return LogEntry(
-        timestamp=datetime.fromtimestamp(int(parts[0]) / 1e6, UTC),
+        timestamp=datetime.fromtimestamp(microseconds / 1e6, UTC),
         stdtype=_STREAMS[parts[1]],
-        log=match["text"],
-        level=match["level"],
+        log=match["text"][:MAX_LINE_CHARS],
+        level=cast("LogLevel | None", match["level"]),
         rank_id=None if rank is None else int(rank),
     )

@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 import platformdirs
 from pydantic import (
     AfterValidator,
-    AwareDatetime,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -26,7 +25,8 @@ from pydantic import (
     model_validator,
 )
 
-from agent_bootstrap.protocol import LABEL_PATTERN, MAX_LABELS
+from agent_bootstrap.bounds import MAX_LABELS, MAX_SLOTS, Id, Moment, Name
+from agent_bootstrap.protocol import LABEL_PATTERN
 from windlass.base.errors import InvalidConfig
 from windlass.base.no_effect import NoEffect
 
@@ -125,7 +125,7 @@ class AgentOptions(BaseModel):
     """The master's port. None: 443 with TLS, else 80."""
     agent_id: str = Field(default_factory=socket.gethostname, pattern=r"^[A-Za-z0-9._-]{1,200}$")
     """Unique in the cluster. Without one: the host name."""
-    resource_pool: str = Field(default="default", min_length=1)
+    resource_pool: Id = "default"
     """The pool to join."""
     label: Annotated[tuple[str, ...], BeforeValidator(_comma_list), AfterValidator(_labels)] = (
         Field(default=(), max_length=MAX_LABELS)
@@ -141,7 +141,7 @@ class AgentOptions(BaseModel):
         "auto"
     )
     """What the slots are. auto: NVIDIA GPUs, else CPUs."""
-    artificial_slots: int = Field(default=0, ge=0, le=1024)
+    artificial_slots: int = Field(default=0, ge=0, le=MAX_SLOTS)
     """Offer so many pretended slots, for tests and demos."""
     visible_gpus: str = ""
     """Comma list of index, UUID, PCI id or serial. Empty: CUDA_VISIBLE_DEVICES, else all."""
@@ -149,11 +149,11 @@ class AgentOptions(BaseModel):
     """auto: private namespaces where the kernel allows, else one directory per task."""
     container_runtime: str = "process"
     """How tasks run: a name of `runtimes/registry.py`."""
-    instance_id: str | None = None
-    ends_at: AwareDatetime | None = None
-    """When this machine ends (walltime, capacity block), e.g. 2026-01-31T18:00:00+01:00: work is placed accordingly."""
+    instance_id: Id | None = None
     """The machine's name at its provider."""
-    address: str = ""
+    ends_at: Moment | None = None
+    """When this machine ends (walltime, capacity block), e.g. 2026-01-31T18:00:00+01:00: work is placed accordingly."""
+    address: Name = ""
     """Where other nodes reach this one. Empty: as the master sees it."""
     container_master_host: str = ""
     """The master's host as tasks reach it. Empty: as the agent does."""

@@ -12,6 +12,7 @@ from websockets.asyncio.client import connect as open_websocket
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from agent_bootstrap.agent.options import AgentOptions
+from agent_bootstrap.bounds import one_line
 from agent_bootstrap.protocol import (
     CREDENTIAL_HEADER,
     FROM_MASTER,
@@ -42,14 +43,14 @@ class WebSocketChannel:
         try:
             await self._connection.send(message.model_dump_json())
         except ConnectionClosed as error:
-            raise ChannelClosed(str(error)) from error
+            raise ChannelClosed(_why(error)) from error
 
     async def receive(self) -> Message:
         while True:
             try:
                 frame = await self._connection.recv()
             except ConnectionClosed as error:
-                raise ChannelClosed(str(error)) from error
+                raise ChannelClosed(_why(error)) from error
             try:
                 return FROM_MASTER.validate_json(frame)
             except ValidationError as error:
@@ -57,8 +58,15 @@ class WebSocketChannel:
                 places = [item["loc"] for item in error.errors(include_input=False)]
                 log.warning("message of the master not understood, skipped: %s", places)
 
-    async def close(self) -> None:
+    async def close(self, reason: str = "") -> None:
         await self._connection.close()
+
+
+def _why(error: ConnectionClosed) -> str:
+    """In the words of the master, if it said why."""
+    if error.rcvd is not None and error.rcvd.reason:
+        return f"the master closed the connection: {one_line(error.rcvd.reason)}"
+    return str(error)
 
 
 async def connect(options: AgentOptions, credential: str) -> WebSocketChannel:
@@ -86,7 +94,9 @@ async def connect(options: AgentOptions, credential: str) -> WebSocketChannel:
     except InvalidStatus as error:
         status = error.response.status_code
         if status in (401, 403):
-            said = (error.response.body or b"").decode(errors="replace")[:MAX_REASON_CHARS]
+            said = one_line((error.response.body or b"").decode(errors="replace"))[
+                :MAX_REASON_CHARS
+            ]
             raise PermissionDenied(
                 f"the master refuses agent {options.agent_id} for pool {options.resource_pool} "
                 f"(HTTP {status} {said}): check the join token"

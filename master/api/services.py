@@ -61,6 +61,10 @@ class Fleet(Protocol):
 class AgentGateway(Protocol):
     """Takes the connections of agents."""
 
+    def stranger(self, *, pool: str, token: str, credential: str = "") -> str | None:
+        """Why a connection that shows these is not even accepted. None: it may say who it is."""
+        ...
+
     async def serve(
         self, channel: Channel, *, pool: str, token: str, peer: str, credential: str = ""
     ) -> None:

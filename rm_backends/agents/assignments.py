@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from agent_bootstrap.protocol import (
+    BadMessage,
     ContainerReport,
     ContainerState,
     ForgetContainer,
@@ -105,12 +106,14 @@ class Assignments:
         entry.granted_at = entry.as_request.requested
         entry.grant_committed = True
         for container in record.containers:
-            if container.container_id not in record.ended_containers:
+            if container.container_id in record.ended_containers:
+                entry.parts[container.container_id] = Part(container, ended=True)
+            else:
                 self._hold(entry, Part(container, confirmed=record.started))
-        if not entry.parts:
+        if next(entry.holding(), None) is None:
             return
         self.entries[entry.id] = entry
-        for part in list(entry.parts.values()):
+        for part in list(entry.holding()):
             if part.container.agent_id not in self.agents:
                 self._lose_part(entry, part, f"agent {part.container.agent_id} is gone")
         self._changed()
@@ -139,6 +142,25 @@ class Assignments:
         for part in entry.live():
             self._send_kill(entry, part)
         self._changed()
+
+    def was_given(
+        self, agent: Agent, container_id: str, allocation_id: str, task_id: str | None = None
+    ) -> bool:
+        """Whether output of that container is expected from the agent. False: it is late, of what is over or lost.
+
+        Raises BadMessage for what the agent never was given: a container, or its allocation and task, of others.
+        """
+        entry = self.entries.get(allocation_id)
+        if entry is None:
+            if container_id in agent.holds:
+                raise BadMessage(f"spoke of container {container_id} as of {allocation_id}")
+            return False
+        part = entry.parts.get(container_id)
+        if part is None or part.container.agent_id != agent.id:
+            raise BadMessage(f"spoke of container {container_id}, which it was not given")
+        if task_id not in (None, entry.request.task_id):
+            raise BadMessage(f"spoke of container {container_id} as of task {task_id}")
+        return not part.lost
 
     def report(self, agent: Agent, report: ContainerReport) -> None:
         """One container of `agent` moved on, or the agent repeats how it is."""

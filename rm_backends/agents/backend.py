@@ -184,6 +184,10 @@ class AgentsBackend:
 
     # The connections of agents
 
+    def stranger(self, *, pool: str, token: str, credential: str = "") -> str | None:
+        """Why a connection that shows these is not even accepted. None: it may say who it is."""
+        return self._gateway.stranger(pool=pool, token=token, credential=credential)
+
     async def serve(
         self, channel: Channel, *, pool: str, token: str, peer: str, credential: str = ""
     ) -> None:
@@ -296,9 +300,9 @@ class AgentsBackend:
         log.info("slot %d of agent %s disabled by %s (drain: %s)", slot_id, agent_id, by, drain)
         return self.slot(agent_id, slot_id)
 
-    async def forget_agent(self, agent_id: str, *, by: Actor) -> None:
-        """It will not come back. Raises NotFound, and Conflict while it is connected."""
-        await self._registry.forget(agent_id)
+    async def forget_agent(self, agent_id: str, *, force: bool, by: Actor) -> None:
+        """It will not come back. Raises NotFound, and Conflict while it is connected, unless `force`."""
+        await self._registry.forget(agent_id, force=force)
         log.info("agent %s forgotten by %s", agent_id, by)
 
     def _pool(self, name: str) -> Pool:

@@ -5,11 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from agent_bootstrap.protocol import Channel, ChannelClosed, LogBatch, Message
+from agent_bootstrap.protocol import Channel, ChannelClosed, Heartbeat, Leaving, LogBatch, Message
 from windlass.base.clock import Clock
+from windlass.base.pace import Pace
 
 MAX_OUTGOING = 10_000
 """An agent this far behind is cut off; the resync at its return sends what it still needs."""
+
+BURST = 5_000
+"""Thousands of containers may end at once."""
+RATE = 200
+"""Messages a second of one agent, in the long run. Beyond it the agent waits, others do not."""
+COSTS: dict[type[Message], float] = {LogBatch: 0.25, Heartbeat: 20, Leaving: 200}
+"""What a message counts for: of batches one is on its way per container, a heartbeat is due every 5 s, and an end of
+the machine asks all its work to leave. All others: 1."""
 
 
 class Connection:
@@ -22,6 +31,7 @@ class Connection:
         self._logged = asyncio.Event()
         self._channel = channel
         self._clock = clock
+        self._pace = Pace(rate=RATE, burst=BURST)
         self._outgoing: deque[Message] = deque()
         self._woken = asyncio.Event()
 
@@ -39,9 +49,10 @@ class Connection:
         self._woken.set()
 
     async def receive(self, silence_s: float) -> Message:
-        """The next message. Raises TimeoutError after `silence_s` without one, ChannelClosed."""
+        """The next message. Raises TimeoutError after `silence_s` without one, ChannelClosed, BadMessage."""
         async with asyncio.timeout(silence_s):
             message = await self._channel.receive()
+        await self._pace.spend(COSTS.get(type(message), 1))
         self.last_heard = self._clock.monotonic()
         return message
 

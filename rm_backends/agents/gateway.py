@@ -7,9 +7,9 @@ import logging
 from collections.abc import Collection
 from contextlib import suppress
 
-from pydantic import ValidationError
-
+from agent_bootstrap.bounds import one_line
 from agent_bootstrap.protocol import (
+    BadMessage,
     Channel,
     ChannelClosed,
     ContainerReport,
@@ -53,48 +53,62 @@ class Gateway:
         self._join_tokens = join_tokens
         self._clock = clock
 
+    def stranger(self, *, pool: str, token: str, credential: str = "") -> str | None:
+        """Why nobody should listen to it at all: it shows neither a good token nor a known credential."""
+        return self._stranger(pool, self._proof(pool, token, credential))
+
     async def serve(
         self, channel: Channel, *, pool: str, token: str, peer: str, credential: str = ""
     ) -> None:
         """One connection, from Hello to its end. `peer` is the address that the master sees."""
-        proof = Proof(
-            grant=self._join_tokens.read(pool, token), credential_hash=credential_hash(credential)
-        )
+        proof = self._proof(pool, token, credential)
+        reason = ""
         try:
             with suppress(ChannelClosed):
-                await self._serve(channel, pool=pool, proof=proof, peer=peer)
+                reason = await self._serve(channel, pool=pool, proof=proof, peer=peer)
         finally:
             with suppress(ChannelClosed):
-                await channel.close()
+                await channel.close(reason)
 
-    async def _serve(self, channel: Channel, *, pool: str, proof: Proof, peer: str) -> None:
+    def _proof(self, pool: str, token: str, credential: str) -> Proof:
+        return Proof(
+            grant=self._join_tokens.read(pool, token), credential_hash=credential_hash(credential)
+        )
+
+    def _stranger(self, pool: str, proof: Proof) -> str | None:
         # What it shows is looked at first: a stranger does not learn which pools there are.
         if proof.grant is None and not self._registry.knows_credential(proof.credential_hash):
-            await channel.send(Refused(reason=f"the join token is not valid for pool '{pool}'"))
-            return
+            return f"the join token is not valid for pool '{one_line(pool)}'"
         if pool not in self._pools:
-            await channel.send(Refused(reason=f"there is no resource pool '{pool}'"))
-            return
+            return f"there is no resource pool '{one_line(pool)}'"
+        return None
+
+    async def _serve(self, channel: Channel, *, pool: str, proof: Proof, peer: str) -> str:
+        """Why the master ended the connection; empty if the agent did."""
+        if (stranger := self._stranger(pool, proof)) is not None:
+            await channel.send(Refused(reason=stranger))
+            return ""
         connection = Connection(channel, self._clock)
         try:
             hello = await connection.receive(HELLO_WITHIN_S)
         except TimeoutError:
             await channel.send(Refused(reason="no Hello in time", retry=True))
-            return
-        except ValidationError:
-            await channel.send(Refused(reason="the first message cannot be read"))
-            return
+            return ""
+        except BadMessage as error:
+            log.warning("agent refused: %s, for pool %s: %s", peer, pool, error)
+            await channel.send(Refused(reason=f"the agent {error}"))
+            return ""
         if not isinstance(hello, Hello):
             await channel.send(Refused(reason="the first message must be Hello"))
-            return
+            return ""
         admitted = await self._admit(hello, pool, hello.address or peer, connection, proof)
         if isinstance(admitted, Refused):
             log.info("agent refused: %s of pool %s: %s", hello.agent_id, pool, admitted.reason)
             await channel.send(admitted)
-            return
+            return ""
         log.info("agent connected: %s of pool %s", admitted.id, pool)
         try:
-            await self._converse(admitted, connection)
+            return await self._converse(admitted, connection)
         finally:
             self._registry.detach(admitted, connection)
 
@@ -110,20 +124,23 @@ class Gateway:
         except WindlassError as error:
             return Refused(reason=f"the master cannot take it now: {error.message}", retry=True)
 
-    async def _converse(self, agent: Agent, connection: Connection) -> None:
+    async def _converse(self, agent: Agent, connection: Connection) -> str:
+        """Why the master ended it; empty if the agent did."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(connection.write())
                 tasks.create_task(self._store_logs(agent, connection))
                 await self._read(agent, connection)
-        except* ChannelClosed:
-            why = connection.close_reason or "closed by the agent"
+        except* BadMessage as group:
+            connection.close(f"the agent {group.exceptions[0]}")
+            log.warning("agent disconnected: %s: %s", agent.id, connection.close_reason)
+        except* ChannelClosed as group:
+            why = connection.close_reason or str(group.exceptions[0])
             log.info("agent disconnected: %s: %s", agent.id, why)
-        except* ValidationError:
-            log.warning("agent disconnected: %s: sent a message that cannot be read", agent.id)
+        return connection.close_reason or ""
 
     async def _read(self, agent: Agent, connection: Connection) -> None:
-        """Until the connection ends. Raises ChannelClosed."""
+        """Until the connection ends. Raises ChannelClosed, BadMessage."""
         while True:
             try:
                 message = await connection.receive(SILENCE_S)
@@ -137,11 +154,12 @@ class Gateway:
                     self._registry.heartbeat(agent, message)
                 case Leaving():
                     self._registry.leave(agent.id, message)
-                case LogBatch():
+                case LogBatch() if self._registry.expects(agent, message):
                     connection.keep_log(message)
+                case LogBatch(container_id=container_id, next_offset=offset):
+                    connection.send(LogAck(container_id=container_id, next_offset=offset))
                 case _:
-                    connection.close(f"sent a message out of place: {type(message).__name__}")
-                    raise ChannelClosed
+                    raise BadMessage(f"sent a message out of place: {type(message).__name__}")
 
     async def _store_logs(self, agent: Agent, connection: Connection) -> None:
         """Apart from reading: a slow log store delays neither exits nor heartbeats."""

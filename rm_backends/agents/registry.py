@@ -13,6 +13,7 @@ from agent_bootstrap.protocol import (
     Heartbeat,
     Hello,
     Leaving,
+    LogBatch,
     Refused,
     Welcome,
 )
@@ -140,9 +141,19 @@ class Registry:
         found[0].touch()
 
     def report(self, agent: Agent, link: Link, report: ContainerReport) -> None:
+        """Raises BadMessage for a container of others."""
         found = self.find(agent.id)
         if found is not None and agent.link is link:
-            found[0].assignments.report(agent, report)
+            assignments = found[0].assignments
+            assignments.was_given(agent, report.container_id, report.allocation_id)
+            assignments.report(agent, report)
+
+    def expects(self, agent: Agent, batch: LogBatch) -> bool:
+        """False: it is late, and dropped. Raises BadMessage for output of others' containers."""
+        found = self.find(agent.id)
+        return found is not None and found[0].assignments.was_given(
+            agent, batch.container_id, batch.allocation_id, batch.task_id
+        )
 
     def heartbeat(self, agent: Agent, beat: Heartbeat) -> None:
         agent.notes = beat.notes or agent.notes
@@ -175,30 +186,31 @@ class Registry:
                     await self.remove(agent.id, "away for too long")
 
     async def remove(self, agent_id: str, reason: str) -> None:
-        """The agent is gone for good: what it ran is lost now."""
-        self._cordoned.discard(agent_id)
-        self._leaving.pop(agent_id, None)
-        found = self.find(agent_id)
-        if found is not None:
-            pool, agent = found
-            if agent.link is not None:
-                agent.link.close(reason)
-                agent.link = None
-                agent.move(Presence.RECONNECTING, self._clock.monotonic())
-                self._note(agent)
-            pool.assignments.lose(agent, f"agent {agent_id} is gone: {reason}")
-            del pool.agents[agent_id]
-            pool.touch()
+        """The agent is gone for good: what it ran is lost now. Its credential is forgotten with it, first of all."""
         async with self._saving:
-            if self.find(agent_id) is None:
-                await self._store.remove(agent_id)
+            await self._store.remove(agent_id)
+            self._cordoned.discard(agent_id)
+            self._leaving.pop(agent_id, None)
+            found = self.find(agent_id)
+            if found is not None:
+                self._drop(*found, reason)
 
-    async def forget(self, agent_id: str) -> None:
-        """An operator says that it will not come back. Raises Conflict while it is connected."""
+    def _drop(self, pool: Pool, agent: Agent, reason: str) -> None:
+        if agent.link is not None:
+            agent.link.close(reason)
+            agent.link = None
+            agent.move(Presence.RECONNECTING, self._clock.monotonic())
+            self._note(agent)
+        pool.assignments.lose(agent, f"agent {agent.id} is gone: {reason}")
+        del pool.agents[agent.id]
+        pool.touch()
+
+    async def forget(self, agent_id: str, *, force: bool) -> None:
+        """An operator says that it will not come back. Raises Conflict while it is connected, unless `force`."""
         _, agent = self.get(agent_id)
-        if agent.presence is Presence.CONNECTED:
+        if agent.presence is Presence.CONNECTED and not force:
             raise Conflict(f"agent '{agent_id}' is connected: stop it first")
-        await self.remove(agent_id, "removed by an operator")
+        await self.remove(agent_id, "forgotten by an operator")
 
     async def set_service(self, agent_id: str, *, enabled: bool, draining: bool) -> None:
         """Enable, disable or drain. Disabling without draining stops what runs on it."""
@@ -293,9 +305,13 @@ class Registry:
         if pool.name != pool_name and (agent.link is not None or agent.holds):
             reason = f"agent '{agent.id}' is in use in pool '{pool.name}'"
             return Refused(reason=reason, retry=True)
-        is_another = agent.boot_id == hello.boot_id and not proof.is_of(agent.record)
-        if agent.link is not None and is_another and not self._is_silent(agent):
+        if self._is_silent(agent):
+            return None
+        if not proof.is_of(agent.record):
             return Refused(reason=f"agent '{agent.id}' is connected already", retry=True)
+        if agent.boot_id != hello.boot_id:
+            reason = f"agent '{agent.id}' is connected from another machine: is its work_dir a copy of that one's?"
+            return Refused(reason=reason, retry=True)
         return None
 
     def _is_silent(self, agent: Agent) -> bool:

@@ -177,7 +177,7 @@ class FakeAgent:
         """The container writes lines to its standard output."""
         container = self.containers[container_id]
         now = self.clock.now()
-        size = sum(len(line) + 1 for line in lines)
+        size = sum(len(line) + 20 for line in lines)
         batch = LogBatch(
             container_id=container_id,
             allocation_id=container.spec.allocation_id,

@@ -38,7 +38,7 @@ class MemoryChannel:
             await self._woken.wait()
         return self._inbox.popleft()
 
-    async def close(self) -> None:
+    async def close(self, reason: str = "") -> None:
         for end in (self, self.peer):
             end._closed = True
             end._woken.set()

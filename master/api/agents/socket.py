@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
-
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from fastapi.responses import PlainTextResponse
 from starlette.websockets import WebSocketState
 
-from agent_bootstrap.protocol import CREDENTIAL_HEADER, FROM_AGENT, ChannelClosed, Message
+from agent_bootstrap.frames import read_frame
+from agent_bootstrap.protocol import CREDENTIAL_HEADER, ChannelClosed, Message
 from master.api.access import token_in
 from master.api.permits import public
 from master.api.services import TheApi
+from windlass.base.pace import Pace
 
 AGENTS = "/agents"
 
-FIRST_WORD_S = 5.0
-"""How long an agent that was refused at once may take to say hello and listen."""
+BYTES_PER_S = 16 * 1024 * 1024
+BURST_BYTES = 64 * 1024 * 1024
+"""Far more than the log store takes of one agent; reading it costs the event loop's time."""
+POLICY_VIOLATION = 1008
+MAX_CLOSE_BYTES = 123
+"""Of the reason in a WebSocket's close frame."""
 
 router = APIRouter()
 
@@ -26,7 +30,7 @@ class SocketChannel:
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
-        self._heard = False
+        self._pace = Pace(rate=BYTES_PER_S, burst=BURST_BYTES)
 
     async def send(self, message: Message) -> None:
         try:
@@ -35,29 +39,27 @@ class SocketChannel:
             raise ChannelClosed(str(error)) from error
 
     async def receive(self) -> Message:
-        """Raises ValidationError for a message that cannot be read."""
         try:
             frame = await self._socket.receive()
         except RuntimeError as error:
             raise ChannelClosed(str(error)) from error
-        self._heard = True
         if frame["type"] == "websocket.disconnect":
-            raise ChannelClosed(f"closed by the peer ({frame.get('code')})")
-        return FROM_AGENT.validate_json(frame.get("text") or frame.get("bytes") or b"")
+            code, reason = frame.get("code"), frame.get("reason") or "closed by the agent"
+            raise ChannelClosed(f"{reason} ({code})")
+        data: str | bytes = frame.get("text") or frame.get("bytes") or b""
+        await self._pace.spend(len(data))
+        return read_frame(data)
 
-    async def close(self) -> None:
+    async def close(self, reason: str = "") -> None:
         if WebSocketState.DISCONNECTED in (
             self._socket.client_state,
             self._socket.application_state,
         ):
             return
+        code = POLICY_VIOLATION if reason else 1000
+        said = reason.encode()[:MAX_CLOSE_BYTES].decode(errors="ignore")
         try:
-            if not self._heard:
-                # An agent speaks first: closing before that would make it fail to send, and never read why.
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(FIRST_WORD_S):
-                        await self._socket.receive()
-            await self._socket.close()
+            await self._socket.close(code, said)
         except (RuntimeError, OSError) as error:
             raise ChannelClosed(str(error)) from error
 
@@ -66,11 +68,18 @@ class SocketChannel:
 @public
 async def agents(socket: WebSocket, api: TheApi, pool: str = "", agent_id: str = "") -> None:
     """`agent_id` is for the access log; who the agent is, its Hello says."""
+    token = token_in(socket.scope["headers"])
+    credential = socket.headers.get(CREDENTIAL_HEADER, "")
+    gateway = api.services.gateway
+    if stranger := gateway.stranger(pool=pool, token=token, credential=credential):
+        # Before anything of it is read: strangers hold no connection and no memory.
+        await socket.send_denial_response(PlainTextResponse(stranger, status_code=403))
+        return
     await socket.accept()
-    await api.services.gateway.serve(
+    await gateway.serve(
         SocketChannel(socket),
         pool=pool,
-        token=token_in(socket.scope["headers"]),
-        credential=socket.headers.get(CREDENTIAL_HEADER, ""),
+        token=token,
+        credential=credential,
         peer=socket.client.host if socket.client else "",
     )

@@ -215,13 +215,19 @@ def test_a_silent_connection_gives_way_to_a_new_one_of_the_same_agent() -> None:
     play(scenario)
 
 
-def test_a_rebooted_agent_replaces_its_old_connection_at_once() -> None:
+@pytest.mark.parametrize("credential", ["", "its own"])
+def test_a_rebooted_agent_replaces_its_old_connection_once_that_is_silent(credential: str) -> None:
     async def scenario(world: AgentsWorld) -> None:
-        old = await world.add_agent("a1")
+        old = await world.add_agent("a1", credential=credential)
         old.reconnect_s = 10_000
         await world.run_allocation(allocation(1))
-        new = world.new_agent("a1", boot_id="boot-2")
+        new = world.new_agent("a1", credential=credential, boot_id="boot-2")
         world.tasks.create_task(new.run())
+        await world.settle(60.0)
+        assert new.refused is not None
+        assert new.refused.retry
+        assert old.connected
+        world.channels[0].stall()
         await new.until(lambda: new.connected)
         (ended,) = await world.master.ended(ID)
         assert ended.exit is not None

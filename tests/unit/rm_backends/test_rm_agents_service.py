@@ -212,11 +212,11 @@ def test_only_absent_agents_can_be_forgotten() -> None:
     async def scenario(world: AgentsWorld) -> None:
         agent = await world.add_agent("a1")
         with pytest.raises(Conflict, match="is connected"):
-            await world.backend.forget_agent("a1", by=ADMIN)
+            await world.backend.forget_agent("a1", force=False, by=ADMIN)
         await agent.die()
         await world.settle(30)
         world.backend.check(allocation(1))
-        await world.backend.forget_agent("a1", by=ADMIN)
+        await world.backend.forget_agent("a1", force=False, by=ADMIN)
         assert world.store.records == {}
         with pytest.raises(NotFound):
             world.backend.agent("a1")
@@ -571,8 +571,8 @@ def test_logs_are_stored_once_and_survive_failures_and_reconnects() -> None:
         assert world.logs.lines == ["one", "two", "three"]
         welcome = sent_to(agent, Welcome)[-1]
         assert isinstance(welcome, Welcome)
-        assert welcome.log_offsets == {container.container_id: 8}
-        assert [m.next_offset for m in sent_to(agent, LogAck)] == [8, 14]  # type: ignore[attr-defined]
+        assert welcome.log_offsets == {container.container_id: 46}
+        assert [m.next_offset for m in sent_to(agent, LogAck)] == [46, 71]  # type: ignore[attr-defined]
 
     play(scenario)
 

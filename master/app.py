@@ -172,6 +172,7 @@ class Master:
                 wake=provisioner.wake,
                 capacity=provisioner.capacity,
                 note_agent=provisioner.note_agent,
+                is_instance=provisioner.is_instance,
             )
             group.create_task(provisioner.run())
         else:

@@ -149,6 +149,10 @@ class Provisioner:
             self._connected.discard(instance_id)
         self._loop.wake()
 
+    def is_instance(self, name: str) -> bool:
+        """Whether a machine of ours is called so, whatever its state."""
+        return name in self._state.instances
+
     def capacity(self, pool: str) -> PoolCapacity:
         """What the pool could ever be, for refusing impossible work at submission."""
         setup = self._setups[pool]

@@ -202,9 +202,11 @@ class AgentsBackend:
         wake: Callable[[], None],
         capacity: Callable[[str], PoolCapacity | None],
         note_agent: Callable[[str, bool], None],
+        is_instance: Callable[[str], bool],
     ) -> None:
-        """`wake` when demand changes; `capacity` of a pool by name; `note_agent` when one connects (True) or leaves."""
-        self._registry.watch(note_agent)
+        """`wake` when demand changes; `capacity` of a pool by name; `note_agent` when one connects (True) or leaves;
+        `is_instance`: whether there is a machine of that name."""
+        self._registry.watch(note_agent, is_instance)
         for pool in self._pools.values():
             if pool.options.dynamic:
                 pool.demand_changed = wake

@@ -27,6 +27,8 @@ def refusal(hello: Hello, pool_name: str, epoch: int) -> Refused | None:
         return Refused(reason="the agent id must be 1 to 200 letters, digits and . _ : @ -")
     if len({slot.id for slot in hello.slots}) != len(hello.slots):
         return Refused(reason="two slots have the same number")
+    if len({report.container_id for report in hello.containers}) != len(hello.containers):
+        return Refused(reason="one container is listed twice")
     if hello.highest_epoch > epoch:
         return Refused(reason="the agent has seen a newer master", retry=True)
     return None

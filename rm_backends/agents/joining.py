@@ -43,10 +43,15 @@ def join_refusal(
     hello: Hello,
     proof: Proof,
     known: AgentRecord | None,
+    *,
     uses: Mapping[str, str],
+    launched: bool,
     now: datetime,
 ) -> str | None:
-    """Why this connection may not be the agent it says it is. `uses`: who has spent its join token."""
+    """Why this connection may not be the agent it says it is.
+
+    `uses`: who has spent its join token. `launched`: a provider has a machine of that name.
+    """
     known_as = known.instance_id if known is not None else None
     if hello.instance_id not in (None, hello.agent_id, known_as):
         return (
@@ -63,9 +68,17 @@ def join_refusal(
             )
     if proof.grant is None:
         return f"no join token for pool '{hello.pool}', and not the credential of agent '{hello.agent_id}'"
+    if launched and known is None and _is_for_anybody(proof.grant):
+        return (
+            f"'{hello.agent_id}' is a machine of a provider: it joins with the token of its launch"
+        )
     return _grant_refusal(proof.grant, hello, proof.credential_hash, uses, now) or (
         _identity_refusal(proof, hello, known)
     )
+
+
+def _is_for_anybody(grant: JoinGrant) -> bool:
+    return grant.kind is JoinKind.POOL and not grant.names
 
 
 def spent_by(hello: Hello, proof: Proof) -> JoinUse | None:

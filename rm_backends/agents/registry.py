@@ -32,6 +32,8 @@ SILENT_S = 2 * HEARTBEAT_S
 FORGET_AWAY_S = 3600.0
 """An agent of an instance that is away this long is forgotten: its provisioner did not tell us that it is gone."""
 LOW_DISK_BYTES = 1024**3
+MAX_AGENTS = 20_000
+"""Whoever has the token of a pool can invent names, and each is remembered."""
 
 
 class Registry:
@@ -49,10 +51,17 @@ class Registry:
         self._leaving: dict[str, Leaving] = {}
         """What was said of machines whose agents have not connected yet."""
         self._note_agent: Callable[[str, bool], None] | None = None
+        self._is_instance: Callable[[str], bool] = lambda _: False
 
-    def watch(self, note_agent: Callable[[str, bool], None]) -> None:
-        """Tell `note_agent` of every agent that connects (True) or is not connected any more (False)."""
+    def watch(
+        self, note_agent: Callable[[str, bool], None], is_instance: Callable[[str], bool]
+    ) -> None:
+        """Tell `note_agent` of every agent that connects (True) or is not connected any more (False).
+
+        `is_instance`: whether a provider has a machine of that name. Only its launch may join as it.
+        """
         self._note_agent = note_agent
+        self._is_instance = is_instance
         for pool in self._pools.values():
             for agent in pool.agents.values():
                 self._note(agent)
@@ -292,15 +301,26 @@ class Registry:
         known = found[1].record if found is not None else None
         grant = proof.grant
         uses = await self._store.uses(grant.id) if grant is not None and grant.id else {}
-        why = join_refusal(hello, proof, known, uses, self._clock.now())
+        launched = self._is_instance(hello.agent_id)
+        why = join_refusal(
+            *(hello, proof, known), uses=uses, launched=launched, now=self._clock.now()
+        )
         return None if why is None else Refused(reason=why)
 
     def _refusal(self, hello: Hello, pool_name: str, proof: Proof) -> Refused | None:
         if (refused := refusal(hello, pool_name, self._welcome.epoch)) is not None:
             return refused
+        if (twin := self._twin(hello.agent_id, proof)) is not None:
+            reason = (
+                f"agent '{twin}' is connected with this credential: if this work_dir is a copy of that one's, "
+                "remove 'credential' from it and give this agent a join token"
+            )
+            return Refused(reason=reason, retry=True)
         found = self.find(hello.agent_id)
         if found is None:
-            return None
+            known = sum(len(pool.agents) for pool in self._pools.values())
+            full = f"there are {known} agents: forget those that are gone (windlass master forget-agent)"
+            return Refused(reason=full, retry=True) if known >= MAX_AGENTS else None
         pool, agent = found
         if pool.name != pool_name and (agent.link is not None or agent.holds):
             reason = f"agent '{agent.id}' is in use in pool '{pool.name}'"
@@ -312,6 +332,14 @@ class Registry:
         if agent.boot_id != hello.boot_id:
             reason = f"agent '{agent.id}' is connected from another machine: is its work_dir a copy of that one's?"
             return Refused(reason=reason, retry=True)
+        return None
+
+    def _twin(self, agent_id: str, proof: Proof) -> str | None:
+        """Another agent that is connected with the same credential."""
+        for pool in self._pools.values():
+            for agent in pool.agents.values():
+                if agent.id != agent_id and agent.link is not None and proof.is_of(agent.record):
+                    return agent.id
         return None
 
     def _is_silent(self, agent: Agent) -> bool:

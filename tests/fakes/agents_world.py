@@ -89,6 +89,9 @@ class MemoryAgentStore:
         return {u.agent_id: u.credential_hash for u in self.spent if u.token_id == token_id}
 
     async def remove(self, agent_id: str) -> None:
+        await asyncio.sleep(0)
+        if self.failure is not None:
+            raise self.failure
         self.records.pop(agent_id, None)
 
 

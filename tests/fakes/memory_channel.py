@@ -19,6 +19,8 @@ class MemoryChannel:
         self._closed = False
         self._stalled = False
         self.peer: MemoryChannel
+        self.closed_because = ""
+        """What the peer said when it closed the connection."""
 
     async def send(self, message: Message) -> None:
         if self._closed:
@@ -39,6 +41,7 @@ class MemoryChannel:
         return self._inbox.popleft()
 
     async def close(self, reason: str = "") -> None:
+        self.peer.closed_because = self.peer.closed_because or reason
         for end in (self, self.peer):
             end._closed = True
             end._woken.set()

@@ -280,6 +280,7 @@ class Provisioner:
             wake=self.wake,
             capacity=lambda pool: capacity,
             note_agent=lambda agent_id, connected: self.seen.append((agent_id, connected)),
+            is_instance=lambda _: False,
         )
 
     def wake(self) -> None:

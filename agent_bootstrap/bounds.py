@@ -37,7 +37,6 @@ LAST_MOMENT = datetime(2200, 1, 1, tzinfo=UTC)
 # C0, DEL, C1, line separators, and what turns the direction of writing.
 _CONTROL = "\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069"
 _UNSHOWN = re.compile(f"[{_CONTROL}\ud800-\udfff]")
-_SHOWN = f"^[^{_CONTROL}]*$"
 
 
 def one_line(text: str) -> str:
@@ -50,6 +49,12 @@ def _escape(found: re.Match[str]) -> str:
     return " " if found[0] in "\n\t" else found[0].encode("unicode_escape").decode()
 
 
+def _shown(name: str) -> str:
+    if _UNSHOWN.search(name):
+        raise ValueError("has control characters")
+    return name
+
+
 def _within_calendar(moment: datetime) -> datetime:
     if not FIRST_MOMENT <= moment <= LAST_MOMENT:
         raise ValueError(f"must lie between {FIRST_MOMENT.year} and {LAST_MOMENT.year}")
@@ -58,8 +63,8 @@ def _within_calendar(moment: datetime) -> datetime:
 
 Text: TypeAlias = Annotated[str, AfterValidator(one_line)]
 """For people: the words of an error, the reason of an end."""
-Name: TypeAlias = Annotated[str, Field(max_length=256, pattern=_SHOWN)]
+Name: TypeAlias = Annotated[str, Field(max_length=256), AfterValidator(_shown)]
 """Of a machine, a device, a pool, a version."""
-Id: TypeAlias = Annotated[str, Field(min_length=1, max_length=256, pattern=_SHOWN)]
+Id: TypeAlias = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_shown)]
 Moment: TypeAlias = Annotated[AwareDatetime, AfterValidator(_within_calendar)]
 """In UTC, and not at the ends of the calendar, where comparing and converting fails."""

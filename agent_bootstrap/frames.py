@@ -42,5 +42,5 @@ def read_frame(frame: str | bytes) -> FromAgent:
 def _first(error: ValidationError) -> str:
     item = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ".".join(str(part) for part in item["loc"])
-    said = "has control characters" if item["type"] == "string_pattern_mismatch" else item["msg"]
+    said = item["msg"].removeprefix("Value error, ")
     return one_line(f"{place}: {said}" if place else said)[:_MAX_REASON_CHARS]

@@ -33,6 +33,8 @@ from windlass.base.errors import InvalidConfig, PermissionDenied
 
 FIRST_RETRY_S = 0.2
 LAST_RETRY_S = 5.0
+STEADY_S = 30.0
+"""A connection that ends sooner did not go well: the next one is not tried at once, and later each time."""
 JITTER_S = 0.5
 """A thousand agents that lose one master do not come back in the same moment."""
 
@@ -78,6 +80,7 @@ class Agent:
         self._stop = asyncio.Event()
         self._end: AgentEnd | None = None
         self._credential = ""
+        self._complaint = ""
         self._tasks: asyncio.TaskGroup
         self._epoch: EpochMemory
         self._machine: Machine
@@ -134,7 +137,9 @@ class Agent:
         return runtime
 
     def _finish(self, reason: str, code: int = 0) -> None:
-        log.info("agent ends: %s", reason)
+        """With a code, whoever runs the agent says the reason."""
+        if code == 0:
+            log.info("agent ends: %s", reason)
         self._end = AgentEnd(reason=reason, code=code)
         self._stop.set()
 
@@ -149,6 +154,7 @@ class Agent:
             self._finish("the host process of this instance ended", code=1)
 
     async def _stay_connected(self) -> None:
+        pause_s = FIRST_RETRY_S
         while True:
             try:
                 session = await self._joined()
@@ -158,6 +164,7 @@ class Agent:
             except (PermissionDenied, InvalidConfig) as error:
                 self._finish(error.message, code=1)
                 return
+            connected_at = self._clock.monotonic()
             try:
                 self._link.open(session.channel)
                 await session.serve()
@@ -166,7 +173,9 @@ class Agent:
             finally:
                 self._link.close()
                 await session.channel.close()
-            await asyncio.sleep(FIRST_RETRY_S)
+            lasted_s = self._clock.monotonic() - connected_at
+            pause_s = FIRST_RETRY_S if lasted_s >= STEADY_S else min(2 * pause_s, LAST_RETRY_S)
+            await asyncio.sleep(pause_s)
 
     async def _joined(self) -> Session:
         """A session that the master has welcomed. Raises RefusedForGood, PermissionDenied."""
@@ -184,10 +193,13 @@ class Agent:
 
     def _is_passing(self, error: Exception) -> bool:
         """Worth another try. With work running, so is everything that an operator may mend meanwhile."""
-        log.warning("no connection to the master: %s", error)
-        if isinstance(error, PermissionDenied | InvalidConfig):
-            return bool(self._containers)
-        return isinstance(error, ChannelClosed)
+        mendable = isinstance(error, PermissionDenied | InvalidConfig | RefusedForGood)
+        passing = isinstance(error, ChannelClosed) or (mendable and bool(self._containers))
+        complaint = str(error)
+        if passing and complaint != self._complaint:
+            log.warning("no connection to the master, will try again: %s", complaint)
+        self._complaint = complaint
+        return passing
 
     async def _join_once(self) -> Session:
         channel = await self._connect(self._credential)
@@ -203,6 +215,7 @@ class Agent:
         except BaseException:
             await channel.close()
             raise
+        self._complaint = ""
         return session
 
     def _shut_down(self, reason: str) -> None:

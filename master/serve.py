@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from agent_bootstrap.frames import MAX_FROM_AGENT_BYTES
 from master.api.application import begin_shutdown, build_app
 from master.app import Master, MasterOptions
+from master.config import MasterConfig
 from master.stopping import ServiceManager, StopSignal
 from windlass.base.errors import LeaseLost, WindlassError
 
@@ -77,17 +78,18 @@ async def _serve(options: MasterOptions, listener: socket.socket) -> None:
             if not running.done() and not stop.is_set():
                 _calm_collector()
                 manager.ready()
-                await _serve_until(_server(master, options), listener, running, stop)
+                server = web_server(build_app(master.services), options.config)
+                await _serve_until(server, listener, running, stop)
             manager.stopping()
             running.cancel()
     log.info("the master has stopped")
 
 
-def _server(master: Master, options: MasterOptions) -> _Server:
-    config = options.config
-    return _Server(
+def web_server(app: FastAPI, config: MasterConfig) -> WebServer:
+    """What listens for people, tasks and agents."""
+    return WebServer(
         uvicorn.Config(
-            build_app(master.services),
+            app,
             host=config.host,
             port=config.port,
             lifespan="off",
@@ -104,7 +106,7 @@ def _server(master: Master, options: MasterOptions) -> _Server:
 
 
 async def _serve_until(
-    server: _Server, listener: socket.socket, running: asyncio.Task[None], stop: StopSignal
+    server: WebServer, listener: socket.socket, running: asyncio.Task[None], stop: StopSignal
 ) -> None:
     """Answer requests until the master is told to stop, or ends by itself; then let those under way end."""
     serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -115,7 +117,7 @@ async def _serve_until(
         await serving
 
 
-class _Server(uvicorn.Server):
+class WebServer(uvicorn.Server):
     """Answers long polls before it waits for its connections to end, and leaves signals to `StopSignal`.
 
     Agents' connections are closed first, with the code for a restart: they look for the next master at once.

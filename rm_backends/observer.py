@@ -61,6 +61,6 @@ class AgentOperator(Protocol):
         """With `drain` what holds it may finish, else it is stopped. It gets no new work either way."""
         ...
 
-    async def forget_agent(self, agent_id: str, *, force: bool, by: Actor) -> None:
-        """It will not come back: its work is lost, its id is free. Conflict while it is connected, unless `force`."""
+    async def forget_agent(self, agent_id: str, *, force: bool, by: Actor) -> AgentView:
+        """Its work is lost, its id is free. Returns what it was. Raises Conflict while connected, unless `force`."""
         ...

@@ -188,8 +188,8 @@ class Router:
     ) -> SlotView:
         return await self._operator_of(agent_id).disable_slot(agent_id, slot_id, drain=drain, by=by)
 
-    async def forget_agent(self, agent_id: str, *, force: bool, by: Actor) -> None:
-        await self._operator_of(agent_id).forget_agent(agent_id, force=force, by=by)
+    async def forget_agent(self, agent_id: str, *, force: bool, by: Actor) -> AgentView:
+        return await self._operator_of(agent_id).forget_agent(agent_id, force=force, by=by)
 
     def _operator_of(self, agent_id: str) -> AgentOperator:
         """Raises NotFound, and InvalidState for an agent that others operate."""

@@ -61,8 +61,8 @@ class Fleet(Protocol):
 class AgentGateway(Protocol):
     """Takes the connections of agents."""
 
-    def stranger(self, *, pool: str, token: str, credential: str = "") -> str | None:
-        """Why a connection that shows these is not even accepted. None: it may say who it is."""
+    def is_stranger(self, *, pool: str, token: str, credential: str = "") -> bool:
+        """A connection that shows these is not even accepted."""
         ...
 
     async def serve(

@@ -184,9 +184,9 @@ class AgentsBackend:
 
     # The connections of agents
 
-    def stranger(self, *, pool: str, token: str, credential: str = "") -> str | None:
-        """Why a connection that shows these is not even accepted. None: it may say who it is."""
-        return self._gateway.stranger(pool=pool, token=token, credential=credential)
+    def is_stranger(self, *, pool: str, token: str, credential: str = "") -> bool:
+        """A connection that shows these is not even accepted."""
+        return self._gateway.is_stranger(pool=pool, token=token, credential=credential)
 
     async def serve(
         self, channel: Channel, *, pool: str, token: str, peer: str, credential: str = ""
@@ -302,10 +302,14 @@ class AgentsBackend:
         log.info("slot %d of agent %s disabled by %s (drain: %s)", slot_id, agent_id, by, drain)
         return self.slot(agent_id, slot_id)
 
-    async def forget_agent(self, agent_id: str, *, force: bool, by: Actor) -> None:
+    async def forget_agent(self, agent_id: str, *, force: bool, by: Actor) -> AgentView:
         """It will not come back. Raises NotFound, and Conflict while it is connected, unless `force`."""
+        was = self.agent(agent_id)
         await self._registry.forget(agent_id, force=force)
-        log.info("agent %s forgotten by %s", agent_id, by)
+        log.warning(
+            "agent %s forgotten by %s, with %d containers", agent_id, by, len(was.containers)
+        )
+        return was
 
     def _pool(self, name: str) -> Pool:
         try:

@@ -53,9 +53,9 @@ class Gateway:
         self._join_tokens = join_tokens
         self._clock = clock
 
-    def stranger(self, *, pool: str, token: str, credential: str = "") -> str | None:
-        """Why nobody should listen to it at all: it shows neither a good token nor a known credential."""
-        return self._stranger(pool, self._proof(pool, token, credential))
+    def is_stranger(self, *, pool: str, token: str, credential: str = "") -> bool:
+        """It shows neither a good token nor a known credential: nobody should listen to it at all."""
+        return self._is_stranger(self._proof(pool, token, credential))
 
     async def serve(
         self, channel: Channel, *, pool: str, token: str, peer: str, credential: str = ""
@@ -75,18 +75,15 @@ class Gateway:
             grant=self._join_tokens.read(pool, token), credential_hash=credential_hash(credential)
         )
 
-    def _stranger(self, pool: str, proof: Proof) -> str | None:
-        # What it shows is looked at first: a stranger does not learn which pools there are.
-        if proof.grant is None and not self._registry.knows_credential(proof.credential_hash):
-            return f"the join token is not valid for pool '{one_line(pool)}'"
-        if pool not in self._pools:
-            return f"there is no resource pool '{one_line(pool)}'"
-        return None
+    def _is_stranger(self, proof: Proof) -> bool:
+        return proof.grant is None and not self._registry.knows_credential(proof.credential_hash)
 
     async def _serve(self, channel: Channel, *, pool: str, proof: Proof, peer: str) -> str:
         """Why the master ended the connection; empty if the agent did."""
-        if (stranger := self._stranger(pool, proof)) is not None:
-            await channel.send(Refused(reason=stranger))
+        # A stranger does not learn which pools there are.
+        if self._is_stranger(proof):
+            reason = f"the join token is not valid for pool '{one_line(pool)}'"
+            await channel.send(Refused(reason=reason))
             return ""
         connection = Connection(channel, self._clock)
         try:
@@ -100,6 +97,9 @@ class Gateway:
             return ""
         if not isinstance(hello, Hello):
             await channel.send(Refused(reason="the first message must be Hello"))
+            return ""
+        if pool not in self._pools:
+            await channel.send(Refused(reason=f"there is no resource pool '{one_line(pool)}'"))
             return ""
         admitted = await self._admit(hello, pool, hello.address or peer, connection, proof)
         if isinstance(admitted, Refused):

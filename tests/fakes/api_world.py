@@ -194,11 +194,13 @@ class ApiWorld:
 
     # The cluster
 
-    async def add_agent(self, agent_id: str = "node-1", **options: Any) -> FakeAgent:
+    async def add_agent(
+        self, agent_id: str = "node-1", *, credential: str = "", **options: Any
+    ) -> FakeAgent:
         async def dial() -> Channel:
             agent_end, master_end = memory_channel()
             serving = self.services.gateway.serve(
-                master_end, pool="default", token=TOKEN, peer="10.0.0.1"
+                master_end, pool="default", token=TOKEN, credential=credential, peer="10.0.0.1"
             )
             self.tasks.create_task(serving)
             return agent_end

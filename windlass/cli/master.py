@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import Annotated
 
 import typer
 
-from windlass.cli.connect import settings_of
+from windlass.cli.completion import complete_agents
+from windlass.cli.connect import client_for, for_administrators, settings_of
 from windlass.cli.groups import OperatorGroup
-from windlass.cli.output import JsonOption, print_fields, print_json
+from windlass.cli.output import JsonOption, notice, print_fields, print_json
 from windlass.sdk.client import Client
 from windlass.sdk.credentials import master_url, open_session
 
@@ -36,3 +38,23 @@ def info(ctx: typer.Context, as_json: JsonOption = False) -> None:
         print_json(content)
     else:
         print_fields(sorted(content.items()))
+
+
+@app.command("forget-agent")
+def forget_agent(
+    ctx: typer.Context,
+    agent_id: Annotated[
+        str, typer.Argument(help="Agent id.", autocompletion=complete_agents, show_default=False)
+    ],
+    force: Annotated[
+        bool, typer.Option("--force", help="Do it also while the agent is connected.")
+    ] = False,
+) -> None:
+    """Forget an agent and its credential: a machine with a join token may take its id. For administrators.
+
+    Whatever runs on it is lost: trials restart on other agents from their last checkpoints, other tasks fail. Use it
+    for a machine that is gone or has lost its work directory; with --force for one whose credential was stolen.
+    """
+    with for_administrators():
+        lost = client_for(ctx).forget_agent(agent_id, force=force)["lostAllocations"]
+    notice(f"Forgot agent {agent_id}" + (f"; lost {', '.join(lost)}" if lost else ""))

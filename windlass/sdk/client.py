@@ -71,6 +71,11 @@ class Client:
         """Without `drain` what runs on it is stopped."""
         return dict(self.session.post(f"{_agent(agent_id)}/disable", {"drain": drain})["agent"])
 
+    def forget_agent(self, agent_id: str, *, force: bool = False) -> Json:
+        """{"lostAllocations": ids}. With `force` also while it is connected."""
+        path = f"/api/v1/windlass/agents/{_segment(agent_id)}"
+        return self.session.request("DELETE", path, query={"force": True} if force else None)
+
     def enable_slot(self, agent_id: str, slot_id: int) -> Json:
         return dict(self.session.post(f"{_agent(agent_id)}/slots/{slot_id}/enable")["slot"])
 

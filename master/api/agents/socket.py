@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
-from fastapi.responses import PlainTextResponse
 from starlette.websockets import WebSocketState
 
 from agent_bootstrap.frames import read_frame
@@ -60,7 +59,7 @@ class SocketChannel:
         said = reason.encode()[:MAX_CLOSE_BYTES].decode(errors="ignore")
         try:
             await self._socket.close(code, said)
-        except (RuntimeError, OSError) as error:
+        except (WebSocketDisconnect, RuntimeError, OSError) as error:
             raise ChannelClosed(str(error)) from error
 
 
@@ -71,11 +70,13 @@ async def agents(socket: WebSocket, api: TheApi, pool: str = "", agent_id: str =
     token = token_in(socket.scope["headers"])
     credential = socket.headers.get(CREDENTIAL_HEADER, "")
     gateway = api.services.gateway
-    if stranger := gateway.stranger(pool=pool, token=token, credential=credential):
-        # Before anything of it is read: strangers hold no connection and no memory.
-        await socket.send_denial_response(PlainTextResponse(stranger, status_code=403))
-        return
-    await socket.accept()
+    try:
+        if gateway.is_stranger(pool=pool, token=token, credential=credential):
+            await socket.close()  # HTTP 403, before anything of it is read
+            return
+        await socket.accept()
+    except WebSocketDisconnect:
+        return  # it is gone already
     await gateway.serve(
         SocketChannel(socket),
         pool=pool,

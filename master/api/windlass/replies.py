@@ -110,3 +110,8 @@ class ReasonsReply(TypedDict):
 class ReasonReply(TypedDict):
     reason: WaitingReason | None
     """Null if it does not wait."""
+
+
+class ForgottenAgentReply(TypedDict):
+    lostAllocations: list[str]
+    """What had resources on the agent."""

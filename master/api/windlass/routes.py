@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from master.api.access import Visible
+from master.api.access import Caller, Visible
 from master.api.permits import CLUSTER, VISIBLE, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import RowId
@@ -13,6 +13,7 @@ from master.api.services import Api, TheApi
 from master.api.values import finite, reason, time
 from master.api.windlass.replies import (
     FleetReply,
+    ForgottenAgentReply,
     Pool,
     PoolsReply,
     ReasonReply,
@@ -44,6 +45,16 @@ async def fleet(api: TheApi) -> Reply[FleetReply]:
             **spent,
         }
     )
+
+
+@router.delete("/agents/{agent_id}")
+@permit(Action.UPDATE_AGENTS, CLUSTER)
+async def forget_agent(
+    agent_id: str, principal: Caller, api: TheApi, force: bool = False
+) -> Reply[ForgottenAgentReply]:
+    """Its id is free, its credential worth nothing. `force`: also while it is connected."""
+    was = await api.services.operator.forget_agent(agent_id, force=force, by=principal)
+    return reply({"lostAllocations": sorted(set(was.containers.values()))})
 
 
 @router.get("/pools")

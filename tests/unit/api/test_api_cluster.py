@@ -156,6 +156,25 @@ async def test_agents_are_listed_and_taken_out_of_service(world: ApiWorld) -> No
     await world.refused(404, "POST", "/api/v1/agents/nowhere/enable")
 
 
+async def test_an_agent_is_forgotten_by_administrators_only_and_by_force_while_it_is_connected(
+    world: ApiWorld,
+) -> None:
+    agent = await world.add_agent(slots=2)
+    agent.reconnect_s = 10_000
+    run = await world.run_of(await world.create())
+    path = "/api/v1/windlass/agents/node-1"
+    token = world.token
+    await world.login("determined")
+    await world.refused(403, "DELETE", f"{path}?force=true")
+    world.token = token
+    assert "is connected" in await world.refused(409, "DELETE", path)
+    assert agent.connected
+    assert await world.ok("DELETE", f"{path}?force=true") == {"lostAllocations": [run.id]}
+    await world.refused(404, "DELETE", path)
+    assert (await world.ok("GET", "/api/v1/agents"))["agents"] == []
+    await agent.until(lambda: not agent.connected)
+
+
 async def test_single_slots_are_shown_and_taken_out_of_service(world: ApiWorld) -> None:
     agent = await world.add_agent(slots=2, labels=("rack=a12", "loud"))
     run = await world.run_of(await world.create())

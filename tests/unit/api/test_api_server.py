@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx2
+import pytest
 import uvicorn
 from pydantic import SecretStr
 
@@ -18,6 +19,7 @@ from master.api.application import begin_shutdown
 from tests.fakes.agents_world import TOKEN
 from tests.fakes.api_world import ApiWorld
 from tests.fakes.fake_agent import FakeAgent
+from windlass.base.errors import PermissionDenied
 
 
 class Served:
@@ -81,12 +83,8 @@ async def test_an_agent_connects_with_its_join_token_and_runs_a_task(world: ApiW
 async def test_an_agent_with_another_token_is_refused(world: ApiWorld) -> None:
     async with served(world) as server:
         agent = an_agent(world, server.url, "wrong")
-        life = world.tasks.create_task(agent.run())
-        await agent.until(lambda: agent.refused is not None)
-        assert agent.refused is not None
-        assert "join token" in agent.refused.reason
-        await agent.die()
-        await life
+        with pytest.raises(PermissionDenied, match="check the join token"):
+            await agent.dial()
     assert (await world.ok("GET", "/api/v1/agents"))["agents"] == []
 
 

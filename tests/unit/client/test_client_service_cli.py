@@ -96,6 +96,17 @@ def test_agents_are_enabled_and_disabled_by_name(cluster: ScriptedMaster) -> Non
     ]
 
 
+def test_an_agent_is_forgotten_and_what_that_costs_is_said(cluster: ScriptedMaster) -> None:
+    cluster.on("DELETE", "/api/v1/windlass/agents/.*", {"lostAllocations": ["3.a.1", "4.b.1"]})
+    told = det(cluster, "master", "forget-agent", "odd/name", "--force")
+    assert (told.exit_code, told.stdout) == (0, "")
+    assert told.stderr == "Forgot agent odd/name; lost 3.a.1, 4.b.1\n"
+    det(cluster, "master", "forget-agent", "gpu-1")
+    forced, calm = cluster.calls("DELETE", "/api/v1/windlass/agents/.*")
+    assert forced.path == "/api/v1/windlass/agents/odd%2Fname"
+    assert (forced.query, calm.query) == ({"force": ["true"]}, {})
+
+
 def test_all_agents_at_once(cluster: ScriptedMaster) -> None:
     assert det(cluster, "agent", "enable", "--all").exit_code == 0
     assert [path for path, _ in changes(cluster)] == [

@@ -154,6 +154,7 @@ class Master:
             options.clock,
             options.ids,
             allow_empty_password=security.allow_empty_password,
+            others_change_work=security.authz.others_work == "any",
         )
         await auth.ensure_users(self._first_password)
         info = await self._cluster_info()

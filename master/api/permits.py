@@ -23,6 +23,7 @@ from master.api.services import Api
 from master.auth.permissions import CLUSTER as THE_CLUSTER
 from master.auth.permissions import Action, Target, visibility
 from master.auth.principal import Principal
+from master.core.jobs import JobType
 from windlass.base.errors import InvalidArgument
 
 log = structlog.get_logger(__name__)
@@ -102,11 +103,13 @@ def allocation(parameter: str) -> Where:
     return Where(f"allocation {{{parameter}}}", find)
 
 
-def command(parameter: str) -> Where:
-    async def find(api: Api, path: Mapping[str, str], by: Principal) -> Target:
-        return await targets.command_target(api, path[parameter])
+def interactive_task(parameter: str, type_: JobType) -> Where:
+    """Of this kind: a route for commands does not find a notebook."""
 
-    return Where(f"command {{{parameter}}}", find)
+    async def find(api: Api, path: Mapping[str, str], by: Principal) -> Target:
+        return await targets.interactive_target(api, path[parameter], type_)
+
+    return Where(f"{type_.value.lower()} {{{parameter}}}", find)
 
 
 def user(parameter: str) -> Where:
@@ -144,7 +147,9 @@ class Guard:
         target = await find(api, scope["path_params"], principal) if find else THE_CLUSTER
         if self._permit.where is not IN_BODY:
             require(api, principal, action, target)
-        if scope["method"] not in _READS and action is not Action.REPORT:
+        # What a task reports is by that task; there is a lot of it.
+        by_a_task = action is Action.REPORT and principal.task_id is not None
+        if scope["method"] not in _READS and not by_a_task:
             log.info("request", action=str(action), target=str(target), by=principal.name)
         scope["principal"] = principal
         scope["visibility"] = visibility(principal, action)

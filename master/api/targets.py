@@ -5,6 +5,7 @@ from __future__ import annotations
 from master.api.services import Api
 from master.auth.permissions import Target
 from master.auth.principal import Principal
+from master.core.jobs import JobType
 
 
 async def experiment_target(api: Api, experiment_id: int) -> Target:
@@ -61,16 +62,16 @@ async def task_target(api: Api, task_id: str, by: Principal) -> Target:
     )
 
 
-async def command_target(api: Api, command_id: str) -> Target:
-    live = api.services.tasks.live(command_id)
-    if live is None:
-        return await api.owners.command(command_id)
+async def interactive_target(api: Api, task_id: str, type_: JobType) -> Target:
+    live = api.services.tasks.live(task_id)
+    if live is None or live.state.type is not type_:
+        return await api.owners.interactive_task(task_id, type_)
     return Target(
-        kind="command",
-        id=command_id,
+        kind=type_.value.lower(),
+        id=task_id,
         owner_id=live.state.owner_id,
         workspace_id=live.state.workspace_id,
-        task_id=command_id,
+        task_id=task_id,
     )
 
 

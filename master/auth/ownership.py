@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 from sqlalchemy import Select, SQLColumnExpression, func, select
 
 from master.auth.permissions import Target
+from master.core.jobs import JobType
 from master.store import tables
 from master.store.store import Store
 from windlass.base.errors import NotFound
@@ -123,11 +124,13 @@ class OwnershipQueries:
             raise NotFound("allocation", allocation_id)
         return replace(row.target("allocation"), allocation_id=allocation_id)
 
-    async def command(self, command_id: str) -> Target:
-        row = await self._store.read_one(_tasks(_N.id).where(_N.id == command_id), _OfTask)
+    async def interactive_task(self, task_id: str, type_: JobType) -> Target:
+        here = (_N.id == task_id, _N.type == type_.value)
+        row = await self._store.read_one(_tasks(_N.id).where(*here), _OfTask)
+        noun = type_.value.lower()
         if row is None:
-            raise NotFound("command", command_id)
-        return row.target("command")
+            raise NotFound(noun, task_id)
+        return row.target(noun)
 
     async def checkpoints(self, uuids: Sequence[str]) -> list[Target]:
         """In this order. Raises NotFound for the first that is missing."""

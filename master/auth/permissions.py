@@ -1,8 +1,8 @@
 """Who may do what: every rule of the cluster in one table, and the pure functions that read it.
 
-A user may see all and change what is theirs; an administrator may change everything. A task acts for the user who owns
-it, but changes only what is its own, and it may end its own experiment. Workspaces and roles will change what is in
-this module, not the routes: each of them names its action and finds its target.
+A user may see all but secrets and change what is theirs; an administrator may change everything. A task acts for the
+user who owns it, but changes only what is its own, and it may end its own experiment. Workspaces and roles will change
+what is in this module, not the routes: each of them names its action and finds its target.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ class Users(Enum):
     ALL = auto()
     OWNER = auto()
     """And administrators."""
+    OWNER_OF_WORK = auto()
+    """The same; and everybody, where `security.authz.others_work` is `any`."""
     ADMINS = auto()
 
 
@@ -92,6 +94,7 @@ class Rule:
     tasks: Tasks
 
 
+_OWNERS = (Users.OWNER, Users.OWNER_OF_WORK)
 _READ = Rule(Users.ALL, Tasks.ALL)
 RULES: Mapping[Action, Rule] = {
     Action.VIEW_CLUSTER: _READ,
@@ -104,14 +107,14 @@ RULES: Mapping[Action, Rule] = {
     Action.VIEW_JOBS: _READ,
     Action.VIEW_MASTER_CONFIG: Rule(Users.ADMINS, Tasks.NONE),
     Action.CREATE_EXPERIMENT: Rule(Users.ALL, Tasks.NONE),
-    Action.UPDATE_EXPERIMENT: Rule(Users.OWNER, Tasks.NONE),
-    Action.UPDATE_METADATA: Rule(Users.OWNER, Tasks.NONE),
-    Action.END_EXPERIMENT: Rule(Users.OWNER, Tasks.EXPERIMENT),
+    Action.UPDATE_EXPERIMENT: Rule(Users.OWNER_OF_WORK, Tasks.NONE),
+    Action.UPDATE_METADATA: Rule(Users.OWNER_OF_WORK, Tasks.NONE),
+    Action.END_EXPERIMENT: Rule(Users.OWNER_OF_WORK, Tasks.EXPERIMENT),
     Action.DELETE_EXPERIMENT: Rule(Users.OWNER, Tasks.NONE),
     Action.REPORT: Rule(Users.OWNER, Tasks.ITSELF),
     Action.CREATE_COMMAND: Rule(Users.ALL, Tasks.NONE),
-    Action.UPDATE_COMMAND: Rule(Users.OWNER, Tasks.NONE),
-    Action.UPDATE_JOB: Rule(Users.OWNER, Tasks.NONE),
+    Action.UPDATE_COMMAND: Rule(Users.OWNER_OF_WORK, Tasks.NONE),
+    Action.UPDATE_JOB: Rule(Users.OWNER_OF_WORK, Tasks.NONE),
     Action.UPDATE_AGENTS: Rule(Users.ADMINS, Tasks.NONE),
     Action.UPDATE_USER: Rule(Users.OWNER, Tasks.NONE),
     Action.ADMINISTRATE_USERS: Rule(Users.ADMINS, Tasks.NONE),
@@ -129,6 +132,9 @@ def allowed(principal: Principal, action: Action, target: Target = CLUSTER) -> b
             return True
         case Users.OWNER:
             return principal.admin or target.owner_id == principal.user_id
+        case Users.OWNER_OF_WORK:
+            owns = principal.admin or target.owner_id == principal.user_id
+            return owns or principal.changes_others_work
         case Users.ADMINS:
             return principal.admin
 
@@ -141,10 +147,9 @@ def _task_may(principal: Principal, rule: Tasks, target: Target) -> bool:
             return False
         case Tasks.OWNER:
             return target.owner_id == principal.user_id
-        case Tasks.ITSELF if target.allocation_id is not None:
-            return target.allocation_id == principal.allocation_id
         case Tasks.ITSELF:
-            return target.task_id is not None and target.task_id == principal.task_id
+            runs = target.allocation_id in (None, principal.allocation_id)
+            return runs and target.task_id is not None and target.task_id == principal.task_id
         case Tasks.EXPERIMENT:
             mine = principal.experiment_id
             return mine is not None and target.experiment_id == mine
@@ -154,7 +159,7 @@ def refusal(principal: Principal, action: Action, target: Target, owner: str = "
     """Why not, in one line. `owner` is the name of the target's owner, if it has one."""
     if principal.task_id is not None:
         return f"a task may change only what is its own, and this is {target}"
-    if RULES[action].users is Users.OWNER and owner and target.kind != "user":
+    if RULES[action].users in _OWNERS and owner and target.kind != "user":
         return f"{target} belongs to {owner}: only they and administrators may change it"
     return "user does not have permission"
 

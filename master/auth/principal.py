@@ -13,6 +13,8 @@ class Principal(Actor):
     """An actor with what the rules ask."""
 
     admin: bool
+    changes_others_work: bool = False
+    """By `security.authz.others_work`."""
     allocation_id: str | None = None
     """Set when the caller is a task."""
     experiment_id: int | None = None

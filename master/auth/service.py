@@ -66,13 +66,16 @@ class AuthService:
         *,
         passwords: Passwords | None = None,
         allow_empty_password: bool = False,
+        others_change_work: bool = False,
     ) -> None:
+        """`others_change_work`: `security.authz.others_work` is `any`."""
         self._store = store
         self._clock = clock
         self._ids = ids
         self._passwords = passwords or Passwords()
         self._allow_empty = allow_empty_password
         self._throttle = LoginThrottle(clock)
+        self._others_change_work = others_change_work
         self._mailbox = Mailbox("auth")
         self._users: dict[int, User] = {}
         self._sessions: dict[str, Session] = {}
@@ -331,7 +334,12 @@ class AuthService:
         if not user.active:
             raise PermissionDenied("user does not have permission")
         if task is None:
-            return Principal(user_id=user.id, name=user.username, admin=user.admin)
+            return Principal(
+                user_id=user.id,
+                name=user.username,
+                admin=user.admin,
+                changes_others_work=self._others_change_work,
+            )
         return Principal(
             user_id=user.id,
             name=user.username,

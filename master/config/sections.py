@@ -259,6 +259,9 @@ class Authz(Section):
 
     type: Annotated[Literal["basic", "rbac"], AfterValidator(_basic_only)] = "basic"
     """basic: owners and administrators change things, everybody reads. rbac is refused."""
+    others_work: Literal["owner", "any"] = "owner"
+    """Our own key: who changes, moves and ends experiments, commands and jobs besides administrators. owner: whose
+    they are. any: every active user, as Determined's basic mode has it."""
     fallback: Annotated[Literal["basic", "rbac"], _NO_ROLES] = "basic"
     """What applies where `type` cannot."""
     rbac_ui_enabled: Annotated[bool | None, _NO_ROLES] = None

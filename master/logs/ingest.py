@@ -16,6 +16,8 @@ from master.logs.tables import LogEntry, LogOffset
 from master.store.rows import fetch
 from master.store.statements import table_of
 
+MAX_LINE_BYTES = 64 * 1024
+"""The supervisors of tasks break lines long before; this is for lines that are posted, and for other agents."""
 DELETE_ROWS = 5_000
 """Rows that one transaction deletes: lines that arrive wait for no more than that."""
 
@@ -106,13 +108,23 @@ class LogWriting:
 
 
 def clean(line: str) -> str:
-    """One stored line: no newline at the end, and nothing that a database cannot hold (NUL, half of a pair)."""
+    """One stored line: no newline at the end, nothing that a database cannot hold, and not too long."""
     line = line.removesuffix("\n")
+    if len(line) > MAX_LINE_BYTES // 4:
+        line = _cut(line)
     if "\0" in line:
         line = line.replace("\0", "\ufffd")
     if not line.isascii():
         line = line.encode("utf-8", "replace").decode()
     return line
+
+
+def _cut(line: str) -> str:
+    data = line.encode("utf-8", "replace")
+    if len(data) <= MAX_LINE_BYTES:
+        return line
+    kept = data[:MAX_LINE_BYTES].decode(errors="ignore")
+    return f"{kept} [{len(data) - MAX_LINE_BYTES} more bytes were cut]"
 
 
 def _insert(connection: Connection, rows: Sequence[Mapping[str, object]]) -> None:

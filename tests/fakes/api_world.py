@@ -299,6 +299,7 @@ async def api_world(
     backends: Mapping[str, MakeBackend] | None = None,
     defaults: ClusterDefaults | None = None,
     db_url: str = "sqlite://",
+    others_change_work: bool = False,
 ) -> AsyncIterator[ApiWorld]:
     """`backends`, by pool, stand beside the pool `default` of agents; each is given where it reports to.
 
@@ -323,6 +324,7 @@ async def api_world(
                         scheduler=scheduler or SchedulerSettings(),
                         backends=backends or {},
                         defaults=defaults,
+                        others_change_work=others_change_work,
                     )
                     async with world.client:
                         yield world
@@ -348,8 +350,11 @@ async def _start(
     scheduler: SchedulerSettings,
     backends: Mapping[str, MakeBackend],
     defaults: ClusterDefaults | None,
+    others_change_work: bool,
 ) -> ApiWorld:
-    auth = AuthService(store, clock, ids, passwords=Passwords(CHEAP))
+    auth = AuthService(
+        store, clock, ids, passwords=Passwords(CHEAP), others_change_work=others_change_work
+    )
     await auth.ensure_users(lambda: PASSWORD)
     uow = UnitOfWork()
     owner = {"user_id": 1, "immutable": True, "archived": False, "name": "Uncategorized"}

@@ -10,9 +10,9 @@ from typing import Any
 
 from fastapi.routing import APIRoute
 
-from master.allocations.machine import AllocationState
+from master.allocations.machine import AllocationPhase, AllocationState
 from master.api.application import ROUTES
-from tests.fakes.api_world import SINGLE, ApiWorld, api_world, file
+from tests.fakes.api_world import PASSWORD, SINGLE, ApiWorld, api_world, file
 
 COMMAND: dict[str, Any] = {"entrypoint": ["sleep", "60"]}
 
@@ -62,6 +62,22 @@ class Populated:
         return path.format(**self.ids(), id=of.get(kind, self.experiment))
 
 
+async def running_command(
+    world: ApiWorld, token: str, config: dict[str, Any] | None = None
+) -> AllocationState:
+    """The run of a command of this user, once it runs."""
+    launched = await world.ok(
+        "POST", "/api/v1/commands", {"config": config or COMMAND}, token=token
+    )
+    live = world.services.tasks.live(launched["command"]["id"])
+    assert live is not None
+    state = await live.wait_until(
+        lambda s: s.allocation is not None and s.allocation.phase is AllocationPhase.RUNNING
+    )
+    assert state.allocation is not None
+    return state.allocation
+
+
 def routes(*methods: str) -> list[tuple[str, APIRoute]]:
     """Method and route of all there are, or of those with these methods."""
     return [
@@ -84,7 +100,8 @@ async def populated_world(
 ) -> AsyncIterator[Populated]:
     async with api_world(tmp_path, **options) as world:
         admin = await world.login("admin")
-        await world.ok("POST", "/api/v1/users", {"user": {"username": "other", "active": True}})
+        other = {"user": {"username": "other", "active": True}, "password": PASSWORD}
+        await world.ok("POST", "/api/v1/users", {**other, "isHashed": False})
         await world.add_agent()
         owner = await world.login("determined")
         experiment = await world.create(
@@ -93,20 +110,19 @@ async def populated_world(
         run = await world.run_of(experiment)
         await world.checkpoint(run, "ckpt-1", 10)
         await world.report(world.trial_id(experiment), "validation", 10, loss=0.5)
-        launched = await world.ok("POST", "/api/v1/commands", {"config": command or COMMAND})
-        command_id = launched["command"]["id"]
+        run_of_command = await running_command(world, world.token, command or COMMAND)
         live = world.services.experiments.live(experiment)
         assert live is not None
-        other = await world.login("other")
+        others = await world.login("other")
         yield Populated(
             world=world,
             owner=owner,
-            other=other,
+            other=others,
             admin=admin,
             experiment=experiment,
             trial=world.trial_id(experiment),
             run=run,
-            command=command_id,
-            command_run=f"{command_id}.1",
+            command=run_of_command.task_id,
+            command_run=run_of_command.id,
             job=live.state.job_id,
         )

@@ -58,8 +58,8 @@ _KEYS: dict[str, Callable[[CheckpointKey], Any]] = {
 
 class Report(Body):
     uuid: Annotated[Text, Field(min_length=1, max_length=200)]
-    task_id: str = ""
-    allocation_id: str | None = None
+    task_id: Text = ""
+    allocation_id: Text | None = None
     state: State = ""
     resources: Sizes = Field(default_factory=dict)
     metadata: FreeObject = Field(default_factory=dict)
@@ -72,6 +72,10 @@ class Report(Body):
 async def report(body: Report, principal: Caller, api: TheApi) -> Reply[Empty]:
     target = await task_target(api, body.task_id, principal)
     if body.allocation_id:
+        if body.allocation_id.rpartition(".")[0] != body.task_id:
+            raise InvalidArgument(
+                f"allocationId: {body.allocation_id[:80]!r} is not an allocation of the task"
+            )
         target = replace(target, allocation_id=body.allocation_id)
     require(api, principal, Action.REPORT, target)
     await api.services.reports.checkpoint(
@@ -94,7 +98,7 @@ class Remaining(Body):
 
 
 class PatchOne(Body):
-    uuid: str
+    uuid: Text
     resources: Remaining | None = None
 
 

@@ -21,7 +21,7 @@ from master.api.enums import LaunchWarning
 from master.api.file_bodies import FileBody, parse_body
 from master.api.openapi import reads
 from master.api.paging import pagination
-from master.api.permits import CLUSTER, VISIBLE, command, permit
+from master.api.permits import CLUSTER, VISIBLE, interactive_task, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import Body, FreeObject, Int32, Paging, Priority, Text, Word
 from master.api.routing import ApiRoute
@@ -133,7 +133,7 @@ async def get(command_id: CommandId, visible: Visible, api: TheApi) -> Reply[Get
 
 
 @router.post("/{command_id}/kill")
-@permit(Action.UPDATE_COMMAND, command("command_id"))
+@permit(Action.UPDATE_COMMAND, interactive_task("command_id", KIND))
 async def kill(
     command_id: CommandId, principal: Caller, visible: Visible, api: TheApi
 ) -> Reply[CommandReply]:
@@ -146,7 +146,7 @@ class SetPriorityBody(Body):
 
 
 @router.post("/{command_id}/set_priority")
-@permit(Action.UPDATE_COMMAND, command("command_id"))
+@permit(Action.UPDATE_COMMAND, interactive_task("command_id", KIND))
 async def set_priority(
     command_id: CommandId, body: SetPriorityBody, visible: Visible, principal: Caller, api: TheApi
 ) -> Reply[CommandReply]:

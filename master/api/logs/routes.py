@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, TypeAlias, TypeVar
 
@@ -22,7 +23,9 @@ from master.api.routing import ApiRoute, HotRoute
 from master.api.services import Api, TheApi
 from master.api.targets import task_target
 from master.auth.permissions import Action
+from master.auth.principal import Principal
 from master.logs.rows import LogQuery, LogRow, TaskLog
+from rm_backends.base import Container
 from windlass.base.errors import InvalidArgument
 
 R = TypeVar("R", bound=Document)
@@ -38,15 +41,14 @@ Level = Annotated[str, Word("LOG_LEVEL_", LEVELS)]
 
 
 class LogLine(Body):
+    """`allocationId`, `agentId` and `source` of the published API are known here, and not taken from the body."""
+
     task_id: Text
-    allocation_id: Text | None = None
-    agent_id: Text | None = None
     container_id: Text | None = None
     rank_id: Int32 | None = None
     timestamp: OptionalTime = None
     level: Level = ""
     log: str = ""
-    source: Text | None = None
     stdtype: Text | None = None
 
 
@@ -63,24 +65,56 @@ async def post(body: PostLogs, principal: Caller, api: TheApi) -> Reply[Empty]:
     task_id = task_ids.pop()
     require(api, principal, Action.REPORT, await task_target(api, task_id, principal))
     now = api.services.clock.now()
-    await api.services.logs.append(
-        [
+    sender = _sender(api, principal)
+    lines = []
+    for line in body.logs:
+        container = sender.container(line.container_id)
+        lines.append(
             TaskLog(
                 task_id=task_id,
                 timestamp=line.timestamp or now,
                 log=line.log,
-                allocation_id=line.allocation_id,
-                agent_id=line.agent_id,
-                container_id=line.container_id,
+                allocation_id=sender.allocation_id,
+                agent_id=container.agent_id if container is not None else None,
+                container_id=container.container_id if container is not None else None,
                 rank_id=line.rank_id,
                 level=line.level or None,
                 stdtype=line.stdtype,
-                source=line.source or "task",
+                source=sender.source,
             )
-            for line in body.logs
-        ]
-    )
+        )
+    await api.services.logs.append(lines)
     return reply()
+
+
+@dataclass(frozen=True, slots=True)
+class _Sender:
+    """Who posts lines. The containers of a user are none."""
+
+    source: str
+    allocation_id: str | None = None
+    containers: Sequence[Container] = ()
+
+    def container(self, named: str | None) -> Container | None:
+        """The one that a line names; without a name, the only one. Raises InvalidArgument."""
+        if not self.allocation_id:
+            return None
+        if not named:
+            return self.containers[0] if len(self.containers) == 1 else None
+        found = next((c for c in self.containers if c.container_id == named), None)
+        if found is None:
+            raise InvalidArgument(
+                f"logs.containerId: {named[:80]!r} is not a container of allocation {self.allocation_id}"
+            )
+        return found
+
+
+def _sender(api: Api, principal: Principal) -> _Sender:
+    if principal.allocation_id is None:
+        return _Sender("user")
+    state = api.services.allocations.state(principal.allocation_id)
+    containers = [started.container for started in state.containers]
+    return _Sender("task", principal.allocation_id, containers)
 
 
 class ReadLogs(QueryModel):

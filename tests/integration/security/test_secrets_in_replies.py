@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from master.core.expconf import ClusterDefaults
 from master.store.tables import Command, Experiment, StorageBackend
-from tests.fakes.populated_world import Populated, populated_world, routes
+from tests.fakes.populated_world import Populated, populated_world, routes, running_command
 
 OWN = "own-canary"
 CLUSTER = "cluster-canary"
@@ -118,14 +118,8 @@ async def test_no_reply_shows_another_user_a_secret(there: Populated) -> None:
 async def test_a_task_of_another_user_is_another_user(there: Populated) -> None:
     world = there.world
     await world.add_agent("node-2")
-    theirs = await world.ok(
-        "POST", "/api/v1/commands", {"config": {"entrypoint": ["true"]}}, token=there.other
-    )
-    live = world.services.tasks.live(theirs["command"]["id"])
-    assert live is not None
-    state = await live.wait_until(lambda s: s.allocation is not None and s.allocation.is_open)
-    assert state.allocation is not None
-    found = await answers(there, world.task_token(state.allocation))
+    theirs = await running_command(world, there.other)
+    found = await answers(there, world.task_token(theirs))
     assert holding(found, OWN) == {}
 
 

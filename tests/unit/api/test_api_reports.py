@@ -158,8 +158,9 @@ async def test_logs_are_shipped_filtered_and_read(world: ApiWorld) -> None:
     await world.add_agent()
     id_ = await world.create()
     run, trial = await world.run_of(id_), world.trial_id(id_)
+    container = run.containers[0].container.container_id
     lines = [
-        a_line(run.task_id, "one\n", rankId=0, level="LOG_LEVEL_INFO", containerId="0123456789"),
+        a_line(run.task_id, "one\n", rankId=0, level="LOG_LEVEL_INFO", containerId=container),
         a_line(run.task_id, "two", rank_id=1, stdtype="stderr"),
     ]
     token = world.task_token(run)
@@ -167,8 +168,8 @@ async def test_logs_are_shipped_filtered_and_read(world: ApiWorld) -> None:
     url = f"/api/v1/trials/{trial}/logs"
     one, two = await world.lines(f"{url}?sources=task")
     stamp = "[2026-01-01T00:00:01.000000Z]"
-    assert one["message"] == f"{stamp} 01234567 [rank=0] || INFO: one\n"
-    assert two["message"] == f"{stamp}          [rank=1] || two\n"
+    assert one["message"] == f"{stamp} {container[:8]} [rank=0] || INFO: one\n"
+    assert two["message"] == f"{stamp} {container[:8]} [rank=1] || two\n"
     assert (one["trialId"], one["level"], two["level"]) == (
         trial,
         "LOG_LEVEL_INFO",
@@ -197,7 +198,7 @@ async def test_a_followed_log_ends_with_its_task(world: ApiWorld) -> None:
     await world.add_agent()
     id_ = await world.create()
     run, trial = await world.run_of(id_), world.trial_id(id_)
-    url = f"/api/v1/trials/{trial}/logs?follow=true&sources=task"
+    url = f"/api/v1/trials/{trial}/logs?follow=true&sources=user"
     following = asyncio.create_task(world.lines(url))
     for text in ("one", "two"):
         await world.ok("POST", "/api/v1/task/logs", {"logs": [a_line(run.task_id, text)]})

@@ -111,6 +111,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "security.default_task.user": "master:user",
         "security.tls.cert": ONE_VALUE,
         "security.tls.key": ONE_VALUE,
+        "security.authz.others_work": "master:others_work",
         "security.authz.type": ONE_VALUE,
         "security.initial_user_password": "master:initial_user_password",
         "security.allow_empty_password": "master:allow_empty_password",

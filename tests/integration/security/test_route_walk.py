@@ -1,0 +1,305 @@
+"""Every route, called by everybody who should not get far: what is answered, and that nothing has changed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from sqlalchemy import select
+from sqlmodel import SQLModel
+
+from master.auth.join_tokens import JoinTokenSigner
+from master.logs.rows import LogQuery
+from master.store import tables
+from tests.fakes.agents_world import TOKEN
+from tests.fakes.populated_world import (
+    COMMAND,
+    SINGLE,
+    Populated,
+    populated_world,
+    routes,
+    running_command,
+)
+
+
+class Expected(NamedTuple):
+    """Statuses for another user, and for a task that is not the route's own: of that user, or of the same owner."""
+
+    user: int
+    task: int
+
+
+OPEN = None
+"""Answers everybody."""
+READ = Expected(200, 200)
+OWNED = Expected(403, 403)
+ADMINS = Expected(403, 403)
+CREATE = Expected(200, 403)
+IN_RESULTS = Expected(200, 200)
+"""Each target has its own answer, and it is an error."""
+_EXPERIMENT, _BULK = "/api/v1/experiments/{id}", "/api/v1/projects/{project_id}/experiments"
+_ALLOCATION = "/api/v1/allocations/{allocation_id}"
+EXPECTED: Mapping[str, Expected | None] = {
+    "GET /health": OPEN,
+    "GET /info": OPEN,
+    "GET /docs": OPEN,
+    "GET /openapi.json": OPEN,
+    "GET /api/v1/openapi.json": OPEN,
+    "GET /api/v1/master": OPEN,
+    "POST /api/v1/auth/login": OPEN,
+    "POST /api/v1/auth/logout": Expected(200, 400),
+    "GET /api/v1/me": READ,
+    "GET /users/me": READ,
+    "GET /api/v1/master/config": ADMINS,
+    "POST /api/v1/experiments": CREATE,
+    "GET /api/v1/experiments": READ,
+    "GET /api/v1/experiments/{experiment_id}": READ,
+    "GET /api/v1/experiments/{experiment_id}/trials": READ,
+    "GET /api/v1/experiments/{experiment_id}/model_def": READ,
+    "GET /api/v1/experiments/{experiment_id}/searcher/best_searcher_validation_metric": READ,
+    "GET /api/v1/experiments/{id}/checkpoints": READ,
+    "PATCH /api/v1/experiments/{experiment_id}": OWNED,
+    "DELETE /api/v1/experiments/{experiment_id}/tensorboard-files": OWNED,
+    "PUT /api/v1/experiments/{experiment_id}/labels/{label}": OWNED,
+    "DELETE /api/v1/experiments/{experiment_id}/labels/{label}": OWNED,
+    **{
+        f"POST {_EXPERIMENT}/{act}": OWNED
+        for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive")
+    },
+    **{
+        f"POST {_BULK}/{act}": IN_RESULTS
+        for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive")
+    },
+    "POST /api/v1/commands": CREATE,
+    "GET /api/v1/commands": READ,
+    "GET /api/v1/commands/{command_id}": READ,
+    "POST /api/v1/commands/{command_id}/kill": OWNED,
+    "POST /api/v1/commands/{command_id}/set_priority": OWNED,
+    "GET /api/v1/trials/metrics/trial_metrics": READ,
+    "GET /api/v1/trials/metrics/training_metrics": READ,
+    "GET /api/v1/trials/metrics/validation_metrics": READ,
+    "GET /api/v1/trials/{trial_id}": READ,
+    "GET /api/v1/trials/{trial_id}/workloads": READ,
+    "GET /api/v1/trials/{id}/checkpoints": READ,
+    "GET /api/v1/trials/{trial_id}/logs": READ,
+    "POST /api/v1/trials/{id}/kill": OWNED,
+    "POST /api/v1/trials/{trial_id}/metrics": OWNED,
+    "POST /api/v1/trials/{trial_id}/early_exit": OWNED,
+    "POST /api/v1/trials/{trial_id}/runner/metadata": OWNED,
+    "POST /api/v1/trials/{trial_id}/progress": OWNED,
+    "GET /api/v1/checkpoints/{checkpoint_uuid}": READ,
+    "POST /api/v1/checkpoints": OWNED,
+    "PATCH /api/v1/checkpoints": OWNED,
+    "POST /api/v1/runs/start": OWNED,
+    "GET /api/v1/runs/{run_id}/metadata": READ,
+    "POST /api/v1/runs/{run_id}/metadata": OWNED,
+    "POST /api/v1/webhooks/custom": OWNED,
+    "GET " + _ALLOCATION + "/signals/preemption": OWNED,
+    "GET " + _ALLOCATION + "/resources/{resources_id}/rendezvous": OWNED,
+    **{
+        f"POST {_ALLOCATION}/{act}": OWNED
+        for act in (
+            *("acceleratorData", "all_gather", "notify_container_running", "proxy_address"),
+            *("waiting", "ready", "resources/{resources_id}/daemon"),
+            *("signals/ack_preemption", "signals/pending_preemption"),
+        )
+    },
+    "POST /api/v1/task/logs": OWNED,
+    "GET /api/v1/tasks": READ,
+    "GET /tasks": READ,
+    "GET /api/v1/tasks/{task_id}": READ,
+    "GET /api/v1/tasks/{task_id}/logs": READ,
+    "GET /api/v1/tasks/{task_id}/context_directory": READ,
+    "GET /api/v1/agents": READ,
+    "GET /api/v1/agents/{agent_id}": READ,
+    "GET /api/v1/agents/{agent_id}/slots": READ,
+    "GET /api/v1/agents/{agent_id}/slots/{slot_id}": READ,
+    **{
+        f"POST /api/v1/agents/{{agent_id}}{slot}/{act}": ADMINS
+        for slot in ("", "/slots/{slot_id}")
+        for act in ("enable", "disable")
+    },
+    "GET /api/v1/resource-pools": READ,
+    "GET /api/v1/job-queues": READ,
+    "GET /api/v1/job-queues-v2": READ,
+    "GET /api/v1/job-queues/stats": READ,
+    "POST /api/v1/job-queues": OWNED,
+    "GET /api/v1/windlass/jobs/{job_id}": READ,
+    "GET /api/v1/windlass/jobs/{job_id}/explain": READ,
+    "GET /api/v1/users": READ,
+    "POST /api/v1/users": ADMINS,
+    "GET /api/v1/users/{user_id}": READ,
+    "GET /api/v1/users/{username}/by-username": READ,
+    "PATCH /api/v1/users/{user_id}": OWNED,
+    "GET /api/v1/workspaces": READ,
+    "GET /api/v1/workspaces/{id}": READ,
+    "GET /api/v1/workspaces/{id}/projects": READ,
+    "GET /api/v1/projects/{id}": READ,
+    "GET /api/v1/windlass/fleet": READ,
+    "GET /api/v1/windlass/pools": READ,
+    "GET /api/v1/windlass/experiments/{id}/searcher": READ,
+    "GET /api/v1/windlass/experiments/{id}/reasons": READ,
+    "GET /api/v1/windlass/allocations/{id}/reason": READ,
+}
+BODIES: Mapping[str, Callable[[Populated], Any]] = {
+    "POST /api/v1/experiments": lambda there: {"config": SINGLE, "validateOnly": True},
+    "PATCH /api/v1/experiments/{experiment_id}": lambda there: {"name": "stolen"},
+    **{
+        f"POST {_BULK}/{act}": lambda there: {"experimentIds": [there.experiment]}
+        for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive")
+    },
+    "POST /api/v1/commands": lambda there: {"config": COMMAND, "preview": True},
+    "POST /api/v1/commands/{command_id}/set_priority": lambda there: {"priority": 1},
+    "POST /api/v1/trials/{trial_id}/metrics": lambda there: {
+        "group": "validation",
+        "metrics": {"trialRunId": 1, "stepsCompleted": 11, "metrics": {"avgMetrics": {"loss": 0}}},
+    },
+    "POST /api/v1/trials/{trial_id}/early_exit": lambda there: {
+        "reason": "EXITED_REASON_INVALID_HP"
+    },
+    "POST /api/v1/trials/{trial_id}/progress": lambda there: {"progress": 0.9},
+    "POST /api/v1/trials/{trial_id}/runner/metadata": lambda there: {"state": "stolen"},
+    "POST /api/v1/checkpoints": lambda there: {"uuid": "forged", "taskId": there.run.task_id},
+    "PATCH /api/v1/checkpoints": lambda there: {
+        "checkpoints": [{"uuid": there.checkpoint, "resources": {"resources": {}}}]
+    },
+    "POST /api/v1/runs/start": lambda there: {"runId": there.trial},
+    "POST /api/v1/runs/{run_id}/metadata": lambda there: {"metadata": {"a": 1}},
+    "POST /api/v1/webhooks/custom": lambda there: {"trialId": there.trial, "title": "x"},
+    f"POST {_ALLOCATION}/all_gather": lambda there: {"requestUuid": "r", "numPeers": 1},
+    "POST /api/v1/task/logs": lambda there: {"logs": [{"taskId": there.run.task_id, "log": "x"}]},
+    "POST /api/v1/job-queues": lambda there: {"updates": [{"jobId": there.job, "weight": 9.0}]},
+    "POST /api/v1/users": lambda there: {"user": {"username": "mallory"}},
+    "PATCH /api/v1/users/{user_id}": lambda there: {"displayName": "stolen"},
+}
+QUERIES = {
+    "/api/v1/trials/metrics/trial_metrics": "?trialIds={trial}&group=validation",
+    "/api/v1/trials/metrics/training_metrics": "?trialIds={trial}",
+    "/api/v1/trials/metrics/validation_metrics": "?trialIds={trial}",
+    _ALLOCATION + "/signals/preemption": "?timeoutSeconds=0",
+}
+NAMES = [f"{method} {route.path}" for method, route in routes()]
+
+
+@pytest.fixture
+async def there(tmp_path: Path) -> AsyncIterator[Populated]:
+    async with populated_world(tmp_path) as there:
+        yield there
+
+
+def test_every_route_has_a_row() -> None:
+    assert sorted(EXPECTED) == sorted(NAMES)
+
+
+async def call(there: Populated, name: str, token: str) -> tuple[int, Any]:
+    method, _, path = name.partition(" ")
+    url = there.url(path) + QUERIES.get(path, "").format(trial=there.trial)
+    body = BODIES[name](there) if name in BODIES else None
+    response = await there.world.call(method, url, body, token=token)
+    is_json = response.headers.get("content-type") == "application/json"
+    is_one = is_json and len(response.text.splitlines()) == 1
+    return response.status_code, response.json() if is_one else response.text
+
+
+async def everything(there: Populated) -> dict[str, list[str]]:
+    """All rows of the store and the lines of the task, to compare."""
+    store, found = there.world.services.store, {}
+    for table in vars(tables).values():
+        if isinstance(table, type) and issubclass(table, SQLModel) and hasattr(table, "__table__"):
+            rows = await store.read(select(table))
+            found[table.__name__] = sorted(row.model_dump_json() for row in rows)
+    query = LogQuery(task_ids=(there.run.task_id,))
+    found["logs"] = [str(row) for row in await there.world.services.logs.query(query)]
+    return found
+
+
+async def task_of(there: Populated, user: str) -> str:
+    """The token of a task of this user, which is not the one that routes are about."""
+    run = await running_command(there.world, user)
+    return there.world.task_token(run)
+
+
+@pytest.mark.parametrize("who", ["other", "others_task", "owners_other_task"])
+async def test_who_is_not_the_owner(there: Populated, who: str) -> None:
+    tokens = {
+        "other": lambda: there.world.login("other"),
+        "others_task": lambda: task_of(there, there.other),
+        "owners_other_task": lambda: task_of(there, there.owner),
+    }
+    token = await tokens[who]()
+    before = await everything(there)
+    for name, expected in EXPECTED.items():
+        if expected is OPEN or name.endswith("logout"):
+            continue
+        status, answer = await call(there, name, token)
+        wanted = expected.user if who == "other" else expected.task
+        assert status == wanted, (name, answer)
+        if expected is IN_RESULTS:
+            assert all(result["error"] for result in answer["results"]), (name, answer)
+        assert await everything(there) == before, name
+    status, _ = await call(there, "POST /api/v1/auth/logout", token)
+    assert status == (200 if who == "other" else 400)
+
+
+async def test_whose_token_is_none(there: Populated) -> None:
+    """Strangers, ended tasks and sessions, tokens of agents, and users who are not active any more."""
+    world = there.world
+    ended = world.task_token(there.run)
+    await world.ok("GET", "/api/v1/me", token=ended)
+    await world.ok("POST", f"/api/v1/experiments/{there.experiment}/kill", token=there.owner)
+    await world.finish(there.run)
+    deactivated = there.other
+    running = await task_of(there, there.other)
+    users = await world.ok("GET", "/api/v1/users", token=there.admin)
+    (user,) = [u["id"] for u in users["users"] if u["username"] == "other"]
+    await world.ok("PATCH", f"/api/v1/users/{user}", {"active": False}, token=there.admin)
+    join_token = JoinTokenSigner(b"s" * 32).token("default")
+    credential = "0" * 64
+    before = await everything(there)
+    for token, wanted in (
+        ("", 401),
+        ("no-such-token", 401),
+        (ended, 401),
+        (deactivated, 401),
+        (running, 403),
+        (join_token, 401),
+        (TOKEN, 401),
+        (credential, 401),
+    ):
+        for name, expected in EXPECTED.items():
+            if expected is not OPEN:
+                status, answer = await call(there, name, token)
+                assert status == wanted, (name, answer)
+    assert await everything(there) == before
+    world.clock.advance(timedelta(days=8).total_seconds())
+    for name, expected in EXPECTED.items():
+        if expected is not OPEN:
+            status, answer = await call(there, name, there.owner)
+            assert status == 401, (name, answer)
+    assert await everything(there) == before
+
+
+async def test_the_owner_and_the_task_itself_get_through(there: Populated) -> None:
+    """Else the walk above would prove nothing."""
+    world = there.world
+    task = world.task_token(there.run)
+    reports = [name for name in EXPECTED if EXPECTED[name] is OWNED and _is_report(name)]
+    for name in reports:
+        status, answer = await call(there, name, task)
+        assert status not in (401, 403, 404), (name, answer)
+    for name, expected in EXPECTED.items():
+        if expected is not OPEN and expected is not ADMINS and not name.endswith("logout"):
+            status, answer = await call(there, name, there.owner)
+            assert status not in (401, 403), (name, answer)
+    for name, expected in EXPECTED.items():
+        if expected is not OPEN and not name.endswith("logout"):
+            status, answer = await call(there, name, there.admin)
+            assert status not in (401, 403), (name, answer)
+
+
+def _is_report(name: str) -> bool:
+    route = next(route for method, route in routes() if f"{method} {route.path}" == name)
+    return route.permit.action == "report"  # type: ignore[attr-defined]

@@ -5,6 +5,8 @@ The same models travel from the task's configuration through the resource manage
 
 from __future__ import annotations
 
+from typing import Annotated, TypeAlias
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_bootstrap.bind_rules import HostPaths
@@ -49,13 +51,29 @@ class Limits(_Options):
     pids: int | None = Field(default=None, gt=0)
 
 
-class OsUser(_Options):
-    """Whom the task runs as on the node."""
+MAX_OS_ID = 2**31 - 2
+"""Of a user or group. Some systems count them with a sign, and the number after it means none."""
+OS_NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.@\\$-]{0,254}$"
+"""Names go into a passwd file of the task: no colon, no space, no line end. Directories have names as DOMAIN\\ann."""
+OsId: TypeAlias = Annotated[int, Field(ge=0, le=MAX_OS_ID)]
+OsName: TypeAlias = Annotated[str, Field(pattern=OS_NAME_PATTERN)]
 
-    uid: int = Field(default=0, ge=0)
-    gid: int = Field(default=0, ge=0)
-    user: str = "root"
-    group: str = "root"
+
+AGENT_USER = "$AGENT_USER"
+"""In a working directory: the name of whom the task runs as."""
+
+
+class OsUser(_Options):
+    """Whom the task runs as on the node. The machine need not know the names."""
+
+    uid: OsId = 0
+    gid: OsId = 0
+    user: OsName = "root"
+    group: OsName = "root"
+
+
+SHARED_MODE = 0o1777
+"""Of a folder of checkpoints: anybody may add, nobody may remove what is another's; as /tmp."""
 
 
 class CheckpointFolder(_Options):
@@ -63,6 +81,8 @@ class CheckpointFolder(_Options):
 
     host_path: str
     below: str = ""
+    make: bool = True
+    """Make it if it is missing."""
     experiment_id: int
     trial_id: int
 

@@ -9,6 +9,7 @@ the fleet, start all loops, run the effects that a crash may have cut off, and o
 from __future__ import annotations
 
 import asyncio
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -17,8 +18,10 @@ from pathlib import Path
 import structlog
 from sqlalchemy import select
 
-from agent_bootstrap.container_options import OsUser
+from agent_bootstrap.bind_rules import HostPaths
+from agent_bootstrap.container_options import SHARED_MODE, OsUser
 from master.allocations.cluster_tasks import ClusterTasks
+from master.allocations.mounts import host_folder
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.unique_ports import UniquePorts
@@ -29,6 +32,7 @@ from master.auth.service import AuthService
 from master.config import MasterConfig, ResolvedPool
 from master.control_plane import Parts, build
 from master.core.expconf import ClusterDefaults
+from master.core.expconf.container_defaults import TaskContainerDefaults
 from master.core.expconf.references import PoolSecrets, take_secrets
 from master.core.scheduler import decide
 from master.data_folder import SECRET
@@ -158,7 +162,7 @@ class Master:
         )
         await auth.ensure_users(self._first_password)
         info = await self._cluster_info()
-        plane = build(self._parts(lines))
+        plane = build(self._parts(lines, auth))
         allocations = plane.allocations
         auth.register_allocation_tokens(allocations)
         agents = self._agents_backend(allocations, info, epoch)
@@ -234,7 +238,7 @@ class Master:
             decide=decide,
         )
 
-    def _parts(self, lines: MasterLines) -> Parts:
+    def _parts(self, lines: MasterLines, auth: AuthService) -> Parts:
         options = self._options
         return Parts(
             store=self._store,
@@ -245,7 +249,7 @@ class Master:
             policy=self._policy(),
             task_log=lines,
             ports=UniquePorts(options.config.reserved_ports),
-            cluster_tasks=self._cluster_tasks(),
+            cluster_tasks=self._cluster_tasks(auth),
         )
 
     def _policy(self) -> ClusterPolicy:
@@ -258,26 +262,48 @@ class Master:
             max_lost_runs=config.max_lost_runs,
         )
 
-    def _cluster_tasks(self) -> ClusterTasks:
+    def _cluster_tasks(self, auth: AuthService) -> ClusterTasks:
         config = self._options.config
         default = config.security.default_task
+        defaults = {pool.name: pool.containers() for pool in config.pools()}
         return ClusterTasks(
-            defaults={pool.name: pool.containers() for pool in config.pools()},
+            defaults=defaults,
             secrets={pool: secrets for pool, (_, secrets) in self._task_defaults().items()},
-            os_user=OsUser(
-                uid=default.uid, gid=default.gid, user=default.user, group=default.group
+            default_user=None if default is None else OsUser(**default.model_dump()),
+            linked=auth.agent_user,
+            host_paths={
+                name: self._host_paths(containers) for name, containers in defaults.items()
+            },
+        )
+
+    def _host_paths(self, containers: TaskContainerDefaults) -> HostPaths:
+        config, data_dir = self._options.config, self._options.data_dir
+        storage = config.checkpoint_storage
+        folder = str(self._own_storage()) if storage is None else host_folder(storage)
+        return HostPaths(
+            allowed=config.allowed_host_paths,
+            forbidden=(str(data_dir.absolute()),),
+            cluster=(
+                *((folder,) if folder else ()),
+                *(mount.host_path for mount in containers.bind_mounts),
             ),
         )
 
+    def _own_storage(self) -> Path:
+        """Where checkpoints go if the configuration does not say. Tasks see nothing of the folder around it."""
+        return (self._options.data_dir / "checkpoints").resolve()
+
     def _task_defaults(self) -> Mapping[str, tuple[ClusterDefaults, PoolSecrets]]:
         """By pool: what lies under users' configurations, and the secrets that it only refers to."""
-        config, data_dir = self._options.config, self._options.data_dir
+        config = self._options.config
         if config.checkpoint_storage is not None:
             storage = config.checkpoint_storage.model_dump(mode="json", exclude_none=True)
         else:
-            folder = data_dir / "checkpoints"
-            folder.mkdir(exist_ok=True, mode=0o700)
-            storage = {"type": "shared_fs", "host_path": str(folder.resolve())}
+            folder = self._own_storage()
+            folder.mkdir(exist_ok=True)
+            if stat.S_IMODE(folder.stat().st_mode) != SHARED_MODE:
+                folder.chmod(SHARED_MODE)
+            storage = {"type": "shared_fs", "host_path": str(folder)}
         return {
             pool.name: take_secrets(
                 ClusterDefaults(

@@ -19,9 +19,8 @@ from pathlib import Path, PurePosixPath
 from agent_bootstrap.agent.identity import shown
 from agent_bootstrap.agent.mounts import run_as, user_error
 from agent_bootstrap.bind_rules import HostPaths, problem_of, resolved
-from agent_bootstrap.container_options import CheckpointFolder, OsUser
+from agent_bootstrap.container_options import SHARED_MODE, CheckpointFolder, OsUser
 
-SHARED_MODE = 0o1777
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -38,6 +37,8 @@ def prepare_checkpoints(
     root = resolved(folder.host_path)
     below = [part for part in PurePosixPath(folder.below).parts if part != "/"]
     path = Path(root, *below)
+    if not folder.make and not path.is_dir():
+        raise user_error(f"checkpoint storage {path} does not exist on this machine")
     if agent.uid != 0:
         path.mkdir(parents=True, exist_ok=True)
     elif any(Path(root).is_relative_to(resolved(own)) for own in rules.cluster):

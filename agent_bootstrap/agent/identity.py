@@ -7,8 +7,8 @@ import os
 import pwd
 
 from agent_bootstrap.agent.runtimes.base import StartRefused
-from agent_bootstrap.container_options import OsUser
-from agent_bootstrap.protocol import ExitFailure
+from agent_bootstrap.container_options import AGENT_USER, OsUser
+from agent_bootstrap.protocol import ContainerSpec, ExitFailure
 
 UNPRIVILEGED = OsUser(uid=65530, gid=65530, user="task", group="task")
 """Tasks of a root agent when nobody said whom they run as. It needs no account.
@@ -32,6 +32,21 @@ def task_identity(wanted: OsUser | None, agent: OsUser) -> OsUser:
     raise StartRefused(
         ExitFailure.TASK_ERROR,
         f"The agent runs as {shown(agent)} and cannot run tasks as {shown(wanted)}",
+    )
+
+
+def named_after(who: OsUser, spec: ContainerSpec) -> ContainerSpec:
+    """With the name in its paths, where the master left that to us. Pure."""
+    if AGENT_USER not in spec.work_dir:
+        return spec
+    work_dir = spec.work_dir.replace(AGENT_USER, who.user)
+    binds = tuple(
+        bind.model_copy(update={"target": bind.target.replace(spec.work_dir, work_dir, 1)})
+        for bind in spec.binds
+    )
+    environment = {**spec.environment, "DET_WORKDIR": work_dir}
+    return spec.model_copy(
+        update={"work_dir": work_dir, "binds": binds, "environment": environment}
     )
 
 

@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.bounds import MAX_LABELS, MAX_SLOTS, Id, Moment, Name
 from agent_bootstrap.protocol import LABEL_PATTERN
 from windlass.base.errors import InvalidConfig
@@ -147,6 +148,8 @@ class AgentOptions(BaseModel):
     """Comma list of index, UUID, PCI id or serial. Empty: CUDA_VISIBLE_DEVICES, else all."""
     isolation: Literal["auto", "namespace", "directory"] = "auto"
     """auto: private namespaces where the kernel allows, else one directory per task."""
+    allowed_host_paths: Annotated[tuple[str, ...] | None, BeforeValidator(_comma_list)] = None
+    """The only paths, with what is below them, that tasks here may mount. None: those that the master allows."""
     container_runtime: str = "process"
     """How tasks run: a name of `runtimes/registry.py`."""
     instance_id: Id | None = None
@@ -171,6 +174,14 @@ class AgentOptions(BaseModel):
     """How the agent checks the master."""
     log: LogOptions = LogOptions()
     """The agent's own log, on stderr."""
+
+    @field_validator("allowed_host_paths")
+    @classmethod
+    def _are_absolute(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for path in value or ():
+            if not path.startswith("/"):
+                raise ValueError(f'"{path}" is not an absolute path')
+        return value
 
     @field_validator("master_url")
     @classmethod
@@ -198,6 +209,13 @@ class AgentOptions(BaseModel):
         tls = self.security.tls.enabled
         port = self.master_port or (443 if tls else 80)
         return f"{'https' if tls else 'http'}://{self.master_host}:{port}"
+
+    @property
+    def host_paths(self) -> HostPaths:
+        """What tasks may mount, and never: the agent's own folder and token."""
+        own = (self.work_dir, self.join_token_file)
+        forbidden = tuple(str(path.absolute()) for path in own if path is not None)
+        return HostPaths(file="agent.yaml", allowed=self.allowed_host_paths, forbidden=forbidden)
 
     @property
     def container_url(self) -> str:

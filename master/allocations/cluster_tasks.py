@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.container_options import (
     ContainerOptions,
     Device,
@@ -24,14 +25,39 @@ HOST_NETWORK = "host"
 C = TypeVar("C", bound=TaskConfig)
 
 
+def no_link(_: int) -> OsUser | None:
+    return None
+
+
+def first_named(*sources: OsUser | None) -> OsUser | None:
+    """Who says it first, the strongest source first. Root runs nothing unless one of them names it."""
+    return next((source for source in sources if source is not None), None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterTasks:
-    """From master.yaml: `task_container_defaults` by pool, and `security.default_task`."""
+    """From master.yaml, but for whom users are linked to."""
 
     defaults: Mapping[str, TaskContainerDefaults] = field(default_factory=dict)
-    os_user: OsUser = field(default_factory=OsUser)
+    default_user: OsUser | None = None
+    """`security.default_task`; None: it is not written."""
+    linked: Callable[[int], OsUser | None] = no_link
+    """Whom an administrator linked a user (by id) to."""
+    host_paths: Mapping[str, HostPaths] = field(default_factory=dict)
+    """By pool: what its tasks may mount."""
     secrets: Mapping[str, PoolSecrets] = field(default_factory=dict)
     """By pool: what references in the configurations of its tasks stand for."""
+
+    def os_user(self, owner_id: int) -> OsUser | None:
+        """Whom the tasks of a user run as. None: nobody said, and the agent takes somebody without rights."""
+        return first_named(self.linked(owner_id), self.default_user)
+
+    def runs_as_root(self, owner_id: int) -> bool:
+        who = self.os_user(owner_id)
+        return who is not None and who.uid == 0
+
+    def host_paths_of(self, pool: str) -> HostPaths:
+        return self.host_paths.get(pool) or HostPaths()
 
     @property
     def storage_secrets(self) -> PoolSecrets:
@@ -48,7 +74,9 @@ class ClusterTasks:
     def startup_hook(self, pool: str) -> tuple[TaskFile, ...]:
         return startup_hook(self._of(pool).startup_hook)
 
-    def options(self, config: TaskConfig, allocation: AllocationState) -> ContainerOptions:
+    def options(
+        self, config: TaskConfig, allocation: AllocationState, owner_id: int
+    ) -> ContainerOptions:
         """In `config` the image, devices and capabilities of the pool are merged already."""
         where, resources = config.environment, config.resources
         defaults = self._of(allocation.pool)
@@ -64,7 +92,8 @@ class ClusterTasks:
             # Parts of one task find each other by the addresses of their nodes.
             network=HOST_NETWORK if has_peers else defaults.network_mode,
             ports=tuple(_port(port) for port in where.proxy_ports),
-            os_user=self.os_user,
+            os_user=self.os_user(owner_id),
+            host_paths=self.host_paths_of(allocation.pool),
         )
 
     def _of(self, pool: str) -> TaskContainerDefaults:

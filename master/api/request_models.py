@@ -122,11 +122,11 @@ Priority: TypeAlias = Annotated[
 """Checked where it is set, which says what it means."""
 
 
-def _empty_is_unset(value: Any) -> Any:
+def empty_is_unset(value: Any) -> Any:
     return None if value == "" else value
 
 
-OptionalTime: TypeAlias = Annotated[Time | None, BeforeValidator(_empty_is_unset)]
+OptionalTime: TypeAlias = Annotated[Time | None, BeforeValidator(empty_is_unset)]
 
 
 class Paging(Query):

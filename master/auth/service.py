@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 from sqlmodel import select
 
+from agent_bootstrap.container_options import OsUser
 from master.auth.passwords import Passwords
 from master.auth.principal import AllocationTokens, Principal, TaskIdentity
 from master.auth.throttle import LoginThrottle, Source
@@ -22,6 +23,7 @@ from master.auth.users import (
     MAX_NAME,
     User,
     normalise_username,
+    row_of,
     user_from_row,
 )
 from master.core.actor import Actor
@@ -205,6 +207,7 @@ class AuthService:
         active: bool = True,
         remote: bool = False,
         display_name: str = "",
+        agent_user_group: OsUser | None = None,
         by: Actor,
     ) -> User:
         """Raises InvalidArgument (odd name, remote with a password) or Conflict (it exists)."""
@@ -217,6 +220,7 @@ class AuthService:
             active=active,
             remote=remote,
             display_name=display_name,
+            agent_user_group=agent_user_group,
             password=password,
             is_hashed=is_hashed,
         )
@@ -242,6 +246,15 @@ class AuthService:
 
     async def set_display_name(self, user_id: int, display_name: str, *, by: Actor) -> User:
         return await self._change(user_id, by, end_sessions=False, display_name=display_name)
+
+    async def link_agent_user(self, user_id: int, linked: OsUser | None, *, by: Actor) -> User:
+        """Whom the user's tasks run as from their next start on. None: as the cluster's default."""
+        return await self._change(user_id, by, end_sessions=False, agent_user_group=linked)
+
+    def agent_user(self, user_id: int) -> OsUser | None:
+        """Whom the user's tasks run as; None if no administrator has said."""
+        user = self._users.get(user_id)
+        return user.agent_user_group if user is not None else None
 
     # Inside the mailbox
 
@@ -297,7 +310,8 @@ class AuthService:
                 **fields,
             )
             unit = UnitOfWork()
-            unit.insert(tables.User, {key: getattr(user, key) for key in User.__slots__})
+            row = {key: getattr(user, key) for key in User.__slots__}
+            unit.insert(tables.User, row_of(row))
             await self._store.commit(unit)
             self._users[user.id] = user
             return user
@@ -311,7 +325,7 @@ class AuthService:
             changes["modified_at"] = self._clock.now()
             user = replace(self.user(user_id), **changes)
             unit = UnitOfWork()
-            unit.update(tables.User, {"id": user_id}, changes, expect=1)
+            unit.update(tables.User, {"id": user_id}, row_of(changes), expect=1)
             if end_sessions:
                 unit.delete(tables.UserSession, {"user_id": user_id})
             await self._store.commit(unit)

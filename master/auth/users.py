@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
+from agent_bootstrap.container_options import OsUser
 from master.store import tables
 from windlass.base.errors import InvalidArgument
-from windlass.base.json_types import JsonObject
 
 ADMIN = "admin"
 DETERMINED = "determined"
@@ -25,14 +27,25 @@ class User:
     admin: bool = False
     active: bool = True
     remote: bool = False
-    agent_user_group: JsonObject | None = None
+    agent_user_group: OsUser | None = None
+    """Whom the user's tasks run as on the agents' machines. None: the cluster's default."""
     created_at: datetime
     modified_at: datetime
     last_auth_at: datetime | None = None
 
 
 def user_from_row(row: tables.User) -> User:
-    return User(**dict(row))
+    linked = row.agent_user_group
+    fields = {**dict(row), "agent_user_group": linked and OsUser.model_validate(linked)}
+    return User(**fields)
+
+
+def row_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """As the table has them."""
+    linked = fields.get("agent_user_group")
+    if not isinstance(linked, OsUser):
+        return dict(fields)
+    return {**fields, "agent_user_group": linked.model_dump()}
 
 
 def normalise_username(username: str) -> str:

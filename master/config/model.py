@@ -50,6 +50,13 @@ def _none_yet(value: tuple[Any, ...]) -> tuple[Any, ...]:
     return value
 
 
+def _all_absolute(paths: tuple[str, ...]) -> tuple[str, ...]:
+    for path in paths:
+        if not path.startswith("/"):
+            raise ValueError(f'"{path}" is not an absolute path')
+    return paths
+
+
 class MasterConfig(Section):
     """master.yaml, complete and frozen. `pools()` has every pool with its effective settings."""
 
@@ -114,6 +121,10 @@ class MasterConfig(Section):
     """How the pages look."""
     checkpoint_storage: CheckpointStorage | None = None
     """Where checkpoints go. None: a directory below the master's data directory."""
+    allowed_host_paths: Annotated[Items[str], AfterValidator(_all_absolute)] | None = None
+    """Our own key: the only host paths, with what is below them, that `bind_mounts` and `checkpoint_storage` may name,
+    besides those of this file. None: any for tasks that are not root, none for others. Paths in /dev, /run and /sys
+    must be named in any case."""
     task_container_defaults: FreeMap = Field(default_factory=dict, repr=False)
     """Lies under the configuration of every task."""
     # Raw: defaults are filled in after a pool's section was laid over it.

@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from master.core.expconf.schema import FreeMap, Integer, Item, Items, NonNegative, Section
+from agent_bootstrap.container_options import OsId, OsName
+from master.core.expconf.schema import FreeMap, Integer, Item, Items, Section
 from windlass.base.durations import parse_duration
 from windlass.base.no_effect import NoEffect
 
@@ -185,19 +186,16 @@ class UiCustomization(Section):
     """The site's logo."""
 
 
-_AGENT_USER = NoEffect("tasks run as the user that the agent runs as")
-
-
 class DefaultTask(Section):
-    """Who tasks run as where nobody said otherwise."""
+    """Whom tasks run as on the agents' machines where no administrator linked their owner: all four keys."""
 
-    uid: Annotated[NonNegative, _AGENT_USER] = 0
+    uid: OsId
     """Number of the user."""
-    gid: Annotated[NonNegative, _AGENT_USER] = 0
+    gid: OsId
     """Number of the group."""
-    user: str = "root"
-    """Name of the user: what `$AGENT_USER` in a `work_dir` stands for. Tasks run as the agent's own user."""
-    group: Annotated[str, _AGENT_USER] = "root"
+    user: OsName
+    """Name of the user, which the machines need not know. `$AGENT_USER` in a `work_dir` stands for it."""
+    group: OsName
     """Name of the group."""
 
 
@@ -299,8 +297,9 @@ def _days(value: int) -> int:
 class MasterSecurity(Section):
     """Users, passwords and rights."""
 
-    default_task: DefaultTask = DefaultTask()
-    """Who tasks run as where nobody said otherwise."""
+    default_task: DefaultTask | None = None
+    """Whom tasks run as where no administrator linked their owner. None: an agent that is root runs them as a user
+    without rights, every other agent as itself."""
     tls: Tls = Tls()
     """Refused: put a TLS proxy before the master."""
     ssh: Annotated[Ssh, NoEffect("there are no shells yet")] = Ssh()

@@ -8,13 +8,15 @@ from decimal import Decimal
 
 import structlog
 
+from master.allocations.cluster_tasks import ClusterTasks
+from master.allocations.mounts import mount_problems, storage_problems
 from master.allocations.policy import ClusterPolicy
 from master.core.expconf import ExperimentConfig, complete, parse
 from master.core.expconf.searchers import AdaptiveAshaSearcher, AsyncHalvingSearcher
 from master.experiments.state import RunSettings
 from rm_backends.base import AllocationRequest, JobOrder, ResourceManager
 from windlass.base.clock import Clock
-from windlass.base.errors import NotFound, Unfulfillable, Unsatisfiable
+from windlass.base.errors import InvalidConfig, NotFound, Unfulfillable, Unsatisfiable
 from windlass.base.ids import Ids
 from windlass.base.no_effect import keys_without_effect
 from windlass.base.trial_class import is_trial_class, needs_package
@@ -41,15 +43,22 @@ class Admission:
     """Reads the cluster's policy, and asks the resource manager what could ever fit. Changes nothing."""
 
     def __init__(
-        self, *, policy: ClusterPolicy, rm: Callable[[], ResourceManager], clock: Clock, ids: Ids
+        self,
+        *,
+        policy: ClusterPolicy,
+        cluster: ClusterTasks,
+        rm: Callable[[], ResourceManager],
+        clock: Clock,
+        ids: Ids,
     ) -> None:
         self._policy = policy
+        self._cluster = cluster
         self._rm = rm
         self._clock = clock
         self._ids = ids
 
-    def check(self, text: str) -> Checked:
-        """Parse, complete and test an experiment config against this cluster."""
+    def check(self, text: str, *, owner_id: int) -> Checked:
+        """Parse, complete and test an experiment config of this user against this cluster. Blocks."""
         name = f"Experiment ({self._ids.uuid()[:8]})"
         seed = int(self._clock.now().timestamp()) % 2**31
         raw = parse(text)
@@ -60,6 +69,7 @@ class Admission:
         )
         pool = self._policy.pool_of(wanted, aux=aux, what="experiment configuration")
         config = complete(raw, defaults=self._policy.defaults[pool], seed=seed, name=name)
+        self._require_mounts(config, pool, owner_id)
         settings = run_settings(config, pool)
         return Checked(
             config=config,
@@ -84,6 +94,16 @@ class Admission:
             log.warning("experiment may never run", reason=error.message)
             return ("LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED",)
         return ()
+
+    def _require_mounts(self, config: ExperimentConfig, pool: str, owner_id: int) -> None:
+        rules = self._cluster.host_paths_of(pool)
+        as_root = self._cluster.runs_as_root(owner_id)
+        problems = (
+            *mount_problems(config, rules, as_root=as_root),
+            *storage_problems(config, rules, as_root=as_root),
+        )
+        if problems:
+            raise InvalidConfig(problems, what="experiment configuration")
 
     def _probe(self, settings: RunSettings) -> AllocationRequest:
         """The request that a trial with these settings would make."""

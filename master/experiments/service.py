@@ -58,7 +58,13 @@ class ExperimentService:
         self._allocations = allocations
         self._clock = clock
         self._ids = ids
-        self._admission = Admission(policy=policy, rm=lambda: allocations.rm, clock=clock, ids=ids)
+        self._admission = Admission(
+            policy=policy,
+            cluster=specs.cluster,
+            rm=lambda: allocations.rm,
+            clock=clock,
+            ids=ids,
+        )
         self._warm_start = WarmStart(store)
         self._parts = LiveParts(
             store=store,
@@ -71,9 +77,9 @@ class ExperimentService:
         )
         self.roots = LiveExperiments(allocations=allocations, clock=clock)
 
-    async def check(self, text: str) -> Checked:
+    async def check(self, text: str, *, by: Actor) -> Checked:
         """Parse, complete and test an experiment config against this cluster. Creates nothing."""
-        checked = await asyncio.to_thread(self._admission.check, text)
+        checked = await asyncio.to_thread(self._admission.check, text, owner_id=by.user_id)
         return replace(checked, config=await self._warm_start.resolve(checked.config))
 
     async def create(self, new: NewExperiment, *, by: Actor) -> Created:
@@ -81,7 +87,7 @@ class ExperimentService:
 
         It belongs to `by`.
         """
-        checked = await self.check(new.config)
+        checked = await self.check(new.config, by=by)
         blob, listing = await self._context(new)
         project = tables.Project
         workspace_id = await self._store.read_one(

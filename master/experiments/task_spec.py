@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from agent_bootstrap.container_options import CheckpointFolder
 from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.machine import AllocationState
+from master.allocations.mounts import SHARED_FS, below_host_folder, storage_mount
 from master.allocations.task_environment import (
     LAUNCHER,
     WORK_DIR,
@@ -18,14 +19,11 @@ from master.allocations.task_environment import (
     own_variables,
 )
 from master.core.expconf import ExperimentConfig
-from master.core.expconf.storage import DirectoryStorage, SharedFsStorage
 from master.experiments.state import TrialState
 from rm_backends.base import BindMount, LaunchSpec
 
 if TYPE_CHECKING:
     from master.experiments.live import LiveExperiment
-
-SHARED_FS = "/determined_shared_fs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +36,7 @@ class TaskSpecs:
         self, live: LiveExperiment, trial: TrialState, allocation: AllocationState, token: str
     ) -> LaunchSpec:
         config = self.cluster.resolved(live.config, allocation.pool)
+        options = self.cluster.options(config, allocation, live.state.owner_id)
         environment = {
             **common(allocation, token, task_type="TRIAL", user=live.owner_name),
             **_trial(live, trial, config),
@@ -53,8 +52,21 @@ class TaskSpecs:
             work_dir=WORK_DIR,
             files=self.cluster.startup_hook(allocation.pool),
             binds=tuple(_binds(config)),
-            options=self.cluster.options(config, allocation),
+            options=options.model_copy(update={"checkpoints": _checkpoints(live, trial)}),
         )
+
+
+def _checkpoints(live: LiveExperiment, trial: TrialState) -> CheckpointFolder | None:
+    mount = storage_mount(live.config)
+    if mount is None:
+        return None
+    return CheckpointFolder(
+        host_path=mount.source,
+        below=below_host_folder(live.config.checkpoint_storage),
+        make=mount.target == SHARED_FS,
+        experiment_id=live.state.id,
+        trial_id=trial.id,
+    )
 
 
 def _trial(live: LiveExperiment, trial: TrialState, config: ExperimentConfig) -> dict[str, str]:
@@ -74,12 +86,6 @@ def _trial(live: LiveExperiment, trial: TrialState, config: ExperimentConfig) ->
 
 def _binds(config: ExperimentConfig) -> Iterable[BindMount]:
     """The checkpoint storage, then the user's mounts, which may themselves be where the storage lies."""
-    own = tuple(own_mounts(config))
-    storage = config.checkpoint_storage
-    if isinstance(storage, SharedFsStorage):
-        yield BindMount(source=storage.host_path, target=SHARED_FS)
-    elif isinstance(storage, DirectoryStorage):
-        path = PurePosixPath(storage.container_path)
-        if not any(path.is_relative_to(mount.target) for mount in own):
-            yield BindMount(source=str(path), target=str(path))
-    yield from own
+    if (storage := storage_mount(config)) is not None:
+        yield storage
+    yield from own_mounts(config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from agent_bootstrap.container_options import ContainerOptions, ProxyPort
+from agent_bootstrap.container_options import AGENT_USER, ContainerOptions, ProxyPort
 from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.machine import AllocationState
 from master.allocations.task_environment import (
@@ -29,7 +29,7 @@ class LaunchSpecs:
         self, state: TaskState, owner_name: str, allocation: AllocationState, token: str
     ) -> LaunchSpec:
         config = self.cluster.resolved(state.config, allocation.pool)
-        work_dir = self._work_dir(config.work_dir, owner_name)
+        work_dir = self._work_dir(state, owner_name)
         environment = {
             **common(
                 allocation,
@@ -58,7 +58,7 @@ class LaunchSpecs:
         self, state: TaskState, config: TaskConfig, allocation: AllocationState
     ) -> ContainerOptions:
         """With the ports of its kind's services before those that its user asked for."""
-        options = self.cluster.options(config, allocation)
+        options = self.cluster.options(config, allocation, state.owner_id)
         services = tuple(
             ProxyPort(
                 port=allocation.ports[service.variable],
@@ -69,10 +69,11 @@ class LaunchSpecs:
         )
         return options.model_copy(update={"ports": (*services, *options.ports)})
 
-    def _work_dir(self, configured: str | None, owner_name: str) -> str:
+    def _work_dir(self, state: TaskState, owner_name: str) -> str:
+        """`$AGENT_USER` is left to the agent where only it knows whom the task runs as."""
+        configured = state.config.work_dir
         if configured is None:
             return WORK_DIR
-        # `$AGENT_USER`: whom tasks run as on the agents' machines.
-        return configured.replace("$AGENT_USER", self.cluster.os_user.user).replace(
-            "$DET_USER", owner_name
-        )
+        if (who := self.cluster.os_user(state.owner_id)) is not None:
+            configured = configured.replace(AGENT_USER, who.user)
+        return configured.replace("$DET_USER", owner_name)

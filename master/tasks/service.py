@@ -10,6 +10,7 @@ from functools import partial
 import structlog
 from sqlalchemy import select
 
+from master.allocations.mounts import mount_problems
 from master.allocations.persistence import newest_allocations
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
@@ -90,6 +91,7 @@ class InteractiveService:
         self._blobs = blobs
         self._allocations = allocations
         self._policy = policy
+        self._cluster = specs.cluster
         self._clock = clock
         self._ids = ids
         self._parts = LiveParts(
@@ -98,14 +100,14 @@ class InteractiveService:
         self._queries = InteractiveQueries(store)
         self.roots: LiveRoots[LiveTask] = LiveRoots(allocations=allocations, clock=clock)
 
-    async def check(self, new: NewTask) -> Checked:
+    async def check(self, new: NewTask, *, by: Actor) -> Checked:
         """Complete and test a configuration against this cluster. Launches nothing.
 
         Raises InvalidConfig, and Unsatisfiable for what could never run unless the cluster accepts that.
         """
-        return await asyncio.to_thread(self._check, new, self._ids.uuid())
+        return await asyncio.to_thread(self._check, new, self._ids.uuid(), by.user_id)
 
-    def _check(self, new: NewTask, id_: str) -> Checked:
+    def _check(self, new: NewTask, id_: str, owner_id: int) -> Checked:
         kind = KINDS[new.type]
         pool = self._pool_of(kind, new.config.get("resources"))
         description = f"{kind.noun.capitalize()} ({id_[:8]})"
@@ -114,6 +116,7 @@ class InteractiveService:
         )
         resources = config.resources.model_copy(update={"resource_pool": pool})
         config = _with_work_dir(config.model_copy(update={"resources": resources}), new)
+        self._require_mounts(kind, config, pool, owner_id)
         return Checked(
             id=id_,
             config=config,
@@ -121,6 +124,11 @@ class InteractiveService:
             warnings=self._check_fits(kind, config, pool),
             config_warnings=tuple(keys_without_effect(config, normalise(new.config))),
         )
+
+    def _require_mounts(self, kind: TaskKind, config: TaskConfig, pool: str, owner_id: int) -> None:
+        rules, as_root = self._cluster.host_paths_of(pool), self._cluster.runs_as_root(owner_id)
+        if problems := tuple(mount_problems(config, rules, as_root=as_root)):
+            raise InvalidConfig(problems, what=kind.config_name)
 
     def _check_fits(self, kind: TaskKind, config: TaskConfig, pool: str) -> tuple[str, ...]:
         """Warnings, if what could never run is accepted here at all. Raises Unsatisfiable."""
@@ -135,7 +143,7 @@ class InteractiveService:
 
     async def launch(self, new: NewTask, *, by: Actor) -> Checked:
         """Check, store the files, then write task and request in one commit. It belongs to `by`."""
-        checked = await self.check(new)
+        checked = await self.check(new, by=by)
         context = await store_context(
             self._blobs, new.files, what=f"{KINDS[new.type].noun} context"
         )

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.machine import AllocationState
 from master.allocations.policy import ClusterPolicy
 from master.control_plane import Parts, build
@@ -175,7 +176,13 @@ class ScriptedCluster:
     """One life of a master. `crash` ends it as kill -9 does; the next one opens the same folder."""
 
     def __init__(
-        self, store: StoppableStore, folder: Path, clock: ManualClock, *, launch_error: bool = True
+        self,
+        store: StoppableStore,
+        folder: Path,
+        clock: ManualClock,
+        *,
+        launch_error: bool = True,
+        cluster_tasks: ClusterTasks | None = None,
     ) -> None:
         self.store = store
         self.clock = clock
@@ -193,6 +200,7 @@ class ScriptedCluster:
                     launch_error=launch_error,
                 ),
                 task_log=SilentLog(),
+                cluster_tasks=cluster_tasks or ClusterTasks(),
             )
         )
         self.mint = self.plane.mint
@@ -205,14 +213,20 @@ class ScriptedCluster:
 
     @classmethod
     async def start(
-        cls, folder: Path, clock: ManualClock, *, url: str | None = None, launch_error: bool = True
+        cls,
+        folder: Path,
+        clock: ManualClock,
+        *,
+        url: str | None = None,
+        launch_error: bool = True,
+        cluster_tasks: ClusterTasks | None = None,
     ) -> ScriptedCluster:
         """As `master.app` starts: lease, restore, tell the resource manager, resume. No `url`: SQLite, inline."""
         store = await StoppableStore.open(
             url or f"sqlite:///{folder}/windlass.db", clock=clock, inline=url is None
         )
         epoch = await store.take_lease("test")
-        cluster = cls(store, folder, clock, launch_error=launch_error)
+        cluster = cls(store, folder, clock, launch_error=launch_error, cluster_tasks=cluster_tasks)
         cluster.tasks = [
             asyncio.create_task(store.run()),
             asyncio.create_task(cluster.allocations.run()),

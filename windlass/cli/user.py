@@ -14,6 +14,7 @@ from windlass.cli.groups import AliasedGroup
 from windlass.cli.output import CsvOption, JsonOption, LimitOption, notice, print_json, print_rows
 from windlass.sdk.client import Client
 from windlass.sdk.credentials import DEFAULT_USER, TokenCache, master_url, open_session
+from windlass.sdk.wire import Json
 
 app = typer.Typer(
     cls=AliasedGroup,
@@ -92,10 +93,16 @@ def list_users(
         print_json(users)
         return
     rows = [
-        (user.get("username"), user.get("displayName"), *(_yes(user.get(key)) for key in _FLAGS))
+        (
+            user.get("username"),
+            user.get("displayName"),
+            *(_yes(user.get(key)) for key in _FLAGS),
+            _agent_user(user.get("agentUserGroup")),
+        )
         for user in users
     ]
-    print_rows(["User", "Name", "Active", "Admin", "Remote"], rows, as_csv=as_csv)
+    titles = ["User", "Name", "Active", "Admin", "Remote", "Tasks run as"]
+    print_rows(titles, rows, as_csv=as_csv)
 
 
 @app.command()
@@ -120,6 +127,44 @@ def create(
     with for_administrators():
         client.create_user(username, password=chosen, admin=admin, remote=remote)
     notice(f"Created user {username}")
+
+
+@app.command("link-with-agent-user")
+def link_with_agent_user(
+    ctx: typer.Context,
+    username: Annotated[str, typer.Argument(help="User of the cluster.")],
+    agent_uid: Annotated[int, typer.Option(help="Number of the user on the agents' machines.")],
+    agent_user: Annotated[str, typer.Option(help="Name of that user, as `id` shows it.")],
+    agent_gid: Annotated[int, typer.Option(help="Number of the group.")],
+    agent_group: Annotated[str, typer.Option(help="Name of the group.")],
+) -> None:
+    """Run the user's tasks as this user of the agents' machines, from their next start on. For administrators."""
+    link: Json = {
+        "agentUid": agent_uid,
+        "agentUser": agent_user,
+        "agentGid": agent_gid,
+        "agentGroup": agent_group,
+    }
+    _link(ctx, username, link)
+    notice(
+        f"Tasks of {username} run as {agent_user} ({agent_uid}), group {agent_group} ({agent_gid})"
+    )
+
+
+@app.command("unlink-agent-user")
+def unlink_agent_user(
+    ctx: typer.Context, username: Annotated[str, typer.Argument(help="User of the cluster.")]
+) -> None:
+    """Run the user's tasks as the cluster does by default. For administrators."""
+    _link(ctx, username, {})
+    notice(f"Tasks of {username} run as the cluster's default")
+
+
+def _link(ctx: typer.Context, username: str, link: Json) -> None:
+    client = client_for(ctx)
+    user = client.user(username)
+    with for_administrators():
+        client.link_agent_user(int(user["id"]), link)
 
 
 @app.command("change-password")
@@ -150,6 +195,12 @@ _FLAGS = ("active", "admin", "remote")
 
 def _yes(flag: object) -> str:
     return "yes" if flag else "no"
+
+
+def _agent_user(link: Json | None) -> str:
+    if not link:
+        return ""
+    return f"{link['agentUser']}:{link['agentGroup']} ({link['agentUid']}:{link['agentGid']})"
 
 
 def _password(name: str, url: str, from_stdin: bool) -> str:

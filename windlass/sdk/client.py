@@ -49,6 +49,11 @@ class Client:
             body["password"] = hash_password(password)
         return dict(self.session.post("/api/v1/users", body)["user"])
 
+    def link_agent_user(self, user_id: int, link: Json) -> None:
+        """`link`: agentUser, agentUid, agentGroup and agentGid; empty: as the cluster does by default."""
+        body = {"agentUserGroup": link}
+        self.session.request("PATCH", f"/api/v1/users/{user_id}", body=body)
+
     def change_password(self, user_id: int, password: str) -> None:
         """The user's sessions end by it."""
         body = {"password": hash_password(password), "isHashed": True}

@@ -81,7 +81,7 @@ async def launch(
         workspace_id=workspace_id,
     )
     if body.preview:
-        checked = await commands.check(new)
+        checked = await commands.check(new, by=principal)
         command = wire.preview(checked, principal, workspace_id)
     else:
         checked = await commands.launch(new, by=principal)

@@ -74,7 +74,7 @@ async def create(
         raise NotFound("project", body.project_id)
     experiments = api.services.experiments
     if body.validate_only:
-        checked = await experiments.check(body.config)
+        checked = await experiments.check(body.config, by=principal)
         return _created(wire.nothing(), None, checked)
     parent = body.parent_id or None
     if parent is not None:

@@ -6,7 +6,13 @@ from typing_extensions import TypedDict
 
 from master.api.paging import Pagination
 from master.api.values import Timestamp
-from windlass.base.json_types import JsonObject
+
+
+class AgentUserGroup(TypedDict):
+    agentUid: int
+    agentUser: str
+    agentGid: int
+    agentGroup: str
 
 
 class User(TypedDict):
@@ -16,7 +22,7 @@ class User(TypedDict):
     admin: bool
     active: bool
     remote: bool
-    agentUserGroup: JsonObject | None
+    agentUserGroup: AgentUserGroup | None
     lastAuthAt: Timestamp | None
     modifiedAt: Timestamp
 

@@ -7,14 +7,15 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
+from agent_bootstrap.container_options import OsId, OsName, OsUser
 from master.api.access import Caller, require
 from master.api.errors import Unimplemented
 from master.api.paging import pagination
 from master.api.permits import CLUSTER, permit, user
 from master.api.replies import Reply, reply
-from master.api.request_models import Body, Paging, RowId, Text, Word
+from master.api.request_models import Body, Paging, RowId, Text, Word, empty_is_unset
 from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.api.users.replies import UserReply, UsersReply
@@ -65,12 +66,32 @@ async def list_users(query: Annotated[ListUsers, Query()], api: TheApi) -> Reply
     return reply({"users": [user_json(u) for u in page.rows], "pagination": pagination(page)})
 
 
+class AgentUserGroupFields(Body):
+    """All of it, or nothing, which ends the link."""
+
+    agent_uid: OsId | None = None
+    agent_user: Annotated[OsName | None, BeforeValidator(empty_is_unset)] = None
+    agent_gid: OsId | None = None
+    agent_group: Annotated[OsName | None, BeforeValidator(empty_is_unset)] = None
+
+    def linked(self) -> OsUser | None:
+        uid, user, gid, group = self.agent_uid, self.agent_user, self.agent_gid, self.agent_group
+        if uid is None and user is None and gid is None and group is None:
+            return None
+        if uid is None or user is None or gid is None or group is None:
+            raise InvalidArgument(
+                "agentUserGroup: give agentUid, agentUser, agentGid and agentGroup, or none of them"
+            )
+        return OsUser(uid=uid, gid=gid, user=user, group=group)
+
+
 class UserFields(Body):
     username: Text = ""
     display_name: Text = ""
     admin: bool = False
     active: bool = False
     remote: bool = False
+    agent_user_group: AgentUserGroupFields | None = None
 
 
 class PostUser(Body):
@@ -91,6 +112,7 @@ async def create(body: PostUser, principal: Caller, api: TheApi) -> Reply[UserRe
         active=fields.active,
         remote=fields.remote,
         display_name=fields.display_name,
+        agent_user_group=link.linked() if (link := fields.agent_user_group) else None,
         by=principal,
     )
     return reply({"user": user_json(user)})
@@ -116,7 +138,7 @@ class PatchUser(Body):
     admin: bool | None = None
     active: bool | None = None
     remote: bool | None = None
-    agent_user_group: dict[str, Any] | None = None
+    agent_user_group: AgentUserGroupFields | None = None
 
 
 @router.patch("/api/v1/users/{user_id}")
@@ -129,8 +151,8 @@ async def patch(
     others = user_id != principal.user_id or any(value is not None for value in for_admins)
     if others:
         require(api, principal, Action.ADMINISTRATE_USERS)
-    if any(v is not None for v in (body.username, body.remote, body.agent_user_group)):
-        raise Unimplemented("username, remote and agentUserGroup of a user cannot be changed yet")
+    if body.username is not None or body.remote is not None:
+        raise Unimplemented("username and remote of a user cannot be changed yet")
     if principal.user_id == user_id and (body.active is False or body.admin is False):
         raise InvalidArgument("admins cannot deactivate or demote themselves: ask another admin")
     return reply({"user": user_json(await _patched(api, user_id, body, principal))})
@@ -139,6 +161,8 @@ async def patch(
 async def _patched(api: Api, user_id: int, body: PatchUser, by: Principal) -> UserRecord:
     auth = api.services.auth
     user = auth.user(user_id)
+    if body.agent_user_group is not None:
+        user = await auth.link_agent_user(user_id, body.agent_user_group.linked(), by=by)
     if body.display_name is not None:
         user = await auth.set_display_name(user_id, body.display_name, by=by)
     if body.admin is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from master.api.users.replies import User
+from agent_bootstrap.container_options import OsUser
+from master.api.users.replies import AgentUserGroup, User
 from master.api.values import time
 from master.auth import users
 
@@ -15,7 +16,18 @@ def user(value: users.User) -> User:
         "admin": value.admin,
         "active": value.active,
         "remote": value.remote,
-        "agentUserGroup": value.agent_user_group,
+        "agentUserGroup": agent_user_group(value.agent_user_group),
         "lastAuthAt": time(value.last_auth_at),
         "modifiedAt": time(value.modified_at),
+    }
+
+
+def agent_user_group(value: OsUser | None) -> AgentUserGroup | None:
+    if value is None:
+        return None
+    return {
+        "agentUid": value.uid,
+        "agentUser": value.user,
+        "agentGid": value.gid,
+        "agentGroup": value.group,
     }

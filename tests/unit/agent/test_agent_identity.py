@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from agent_bootstrap.agent.identity import UNPRIVILEGED, own_identity, task_identity
+from agent_bootstrap.agent.identity import UNPRIVILEGED, named_after, own_identity, task_identity
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.container_options import OsUser
-from agent_bootstrap.protocol import ExitFailure
+from agent_bootstrap.protocol import Bind, ContainerSpec, ExitFailure
 
 ROOT = OsUser()
 ALICE = OsUser(uid=1000, gid=1000, user="alice", group="alice")
@@ -61,3 +61,24 @@ def test_a_number_without_an_account_is_its_own_name(monkeypatch: pytest.MonkeyP
     assert own_identity() == OsUser(
         uid=1999999999, gid=1999999998, user="1999999999", group="1999999998"
     )
+
+
+def test_the_name_is_put_where_the_master_could_not_know_it() -> None:
+    spec = ContainerSpec(
+        container_id="c",
+        allocation_id="a",
+        task_id="t",
+        task_type="COMMAND",
+        entrypoint=("true",),
+        environment={"DET_WORKDIR": "/home/$AGENT_USER", "A": "$AGENT_USER"},
+        work_dir="/home/$AGENT_USER",
+        binds=(
+            Bind(source="/data", target="/home/$AGENT_USER/data"),
+            Bind(source="/data", target="/data"),
+        ),
+    )
+    named = named_after(UNPRIVILEGED, spec)
+    assert named.work_dir == "/home/task"
+    assert named.environment == {"DET_WORKDIR": "/home/task", "A": "$AGENT_USER"}
+    assert [bind.target for bind in named.binds] == ["/home/task/data", "/data"]
+    assert named_after(UNPRIVILEGED, named) == named

@@ -15,6 +15,7 @@ from windlass.cli.main import app
 from windlass.sdk.session import hash_password
 from windlass.sdk.wire import Json
 
+LINK = {"agentUid": 1000, "agentUser": "ann", "agentGid": 100, "agentGroup": "users"}
 PASSWORD = "Correct-Horse-1"
 
 
@@ -42,17 +43,38 @@ def refused(result: Result) -> str:
 def test_users_are_listed(cluster: ScriptedMaster) -> None:
     users = [
         {"username": "admin", "active": True, "admin": True},
-        {"username": "ann", "displayName": "Ann", "active": False, "admin": False},
+        {
+            "username": "ann",
+            "displayName": "Ann",
+            "active": False,
+            "admin": False,
+            "agentUserGroup": LINK,
+        },
     ]
     page = {"endIndex": 2, "total": 2}
     cluster.on("GET", "/api/v1/users", {"users": users, "pagination": page})
     result = det(cluster, "user", "list", "--csv")
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines() == [
-        "User,Name,Active,Admin,Remote",
-        "admin,,yes,yes,no",
-        "ann,Ann,no,no,no",
+        "User,Name,Active,Admin,Remote,Tasks run as",
+        "admin,,yes,yes,no,",
+        "ann,Ann,no,no,no,ann:users (1000:100)",
     ]
+
+
+def test_a_user_is_linked_with_one_of_the_agents_machines(cluster: ScriptedMaster) -> None:
+    cluster.on("GET", "/api/v1/users/eve/by-username", {"user": {"id": 7, "username": "eve"}})
+    cluster.on("PATCH", "/api/v1/users/7", {"user": {}})
+    words = ("--agent-uid", "1000", "--agent-user", "ann", "--agent-gid", "100")
+    result = det(cluster, "user", "link-with-agent-user", "eve", *words, "--agent-group", "users")
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "Tasks of eve run as ann (1000), group users (100)\n",
+    )
+    assert det(cluster, "user", "unlink-agent-user", "eve").exit_code == 0
+    linked, unlinked = cluster.calls("PATCH", "/api/v1/users/7")
+    assert (linked.body, unlinked.body) == ({"agentUserGroup": LINK}, {"agentUserGroup": {}})
+    assert det(cluster, "user", "link-with-agent-user", "eve", *words).exit_code == 2
 
 
 def test_a_user_is_created_with_a_hashed_password(cluster: ScriptedMaster) -> None:

@@ -372,7 +372,7 @@ def test_keys_without_effect_are_told_where_they_stand(tmp_path: Path) -> None:
     text = """
     observability: {enable_prometheus: true}
     enable_cors: null
-    security: {ssh: {key_type: ED25519}, default_task: {user: ann, uid: 5}}
+    security: {ssh: {key_type: ED25519}}
     task_container_defaults: {network_mode: host, work_dir: /w}
     resource_pools:
       - {pool_name: default, task_container_defaults: {image: x}}
@@ -384,7 +384,6 @@ def test_keys_without_effect_are_told_where_they_stand(tmp_path: Path) -> None:
     assert [warning.partition(" has no effect: ")[0] for warning in warnings] == [
         "observability",
         "security.ssh",
-        "security.default_task.uid",
         "resource_pools[1].fall_back_to",
         "resource_pools[1].budget.usd_per_month",
         "__internal.audit_logging_enabled",

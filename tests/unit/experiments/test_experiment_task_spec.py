@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_bootstrap.container_options import (
+    CheckpointFolder,
     ContainerOptions,
     Device,
     OsUser,
@@ -85,7 +86,10 @@ async def test_a_runtime_is_told_what_the_configuration_asks_for_and_no_secret(
             drop_capabilities=("NET_RAW",),
             network="bridge",
             ports=(ProxyPort(port=8265, tcp=True),),
-            os_user=OsUser(),
+            os_user=None,
+            checkpoints=CheckpointFolder(
+                host_path="/ckpt", experiment_id=1, trial_id=cluster.trial.id
+            ),
         )
         assert "hunter2" not in options.model_dump_json()
     finally:
@@ -102,15 +106,19 @@ async def test_the_cluster_says_what_the_configuration_leaves_out(
         given = cluster.run
         config = cluster.only.config
         defaults = {given.pool: TaskContainerDefaults(shm_size_bytes=1024, network_mode="team-net")}
-        tasks = ClusterTasks(defaults=defaults, os_user=OsUser(uid=7, gid=8, user="u", group="g"))
-        alone = tasks.options(config, given)
+        tasks = ClusterTasks(
+            defaults=defaults, default_user=OsUser(uid=7, gid=8, user="u", group="g")
+        )
+        alone = tasks.options(config, given, owner_id=1)
         assert (alone.shm_bytes, alone.network, alone.os_user) == (
             1024,
             "team-net",
             OsUser(uid=7, gid=8, user="u", group="g"),
         )
         gang = replace(given, containers=given.containers * 2)
-        assert tasks.options(config, gang).network == "host", "its parts meet at their nodes"
-        assert ClusterTasks().options(config, given).shm_bytes == 4 * 2**30
+        assert tasks.options(config, gang, owner_id=1).network == "host", (
+            "its parts meet at their nodes"
+        )
+        assert ClusterTasks().options(config, given, owner_id=1).shm_bytes == 4 * 2**30
     finally:
         await cluster.crash()

@@ -176,8 +176,8 @@ async def test_what_a_task_is_given(cluster: ScriptedCluster, tmp_path: Path) ->
     assert (env["DET_TASK_TYPE"], env["DET_TASK_ID"]) == ("COMMAND", live.state.id)
     assert env["DET_SESSION_TOKEN"] == cluster.mint.token(run_id(live))
     assert (env["DET_USER"], env["A"], env["B"]) == ("admin", "1", "")
-    assert spec.work_dir == env["DET_WORKDIR"] == "/home/admin/root"
-    assert [bind.target for bind in spec.binds] == ["/home/admin/root/here"]
+    assert spec.work_dir == env["DET_WORKDIR"] == "/home/admin/$AGENT_USER", "the agent knows"
+    assert [bind.target for bind in spec.binds] == ["/home/admin/$AGENT_USER/here"]
     assert spec.entrypoint == ("{python}", "-P", "-m", "windlass.launch")
 
 

@@ -1,0 +1,58 @@
+"""What of a machine a configuration mounts, and whether the cluster lets it: checked at submission."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from agent_bootstrap.bind_rules import HostPaths, problem_of
+from master.allocations.task_environment import TaskConfig, own_mounts
+from master.core.expconf import ExperimentConfig
+from master.core.expconf.storage import CheckpointStorage, DirectoryStorage, SharedFsStorage
+from rm_backends.base import BindMount
+
+SHARED_FS = "/determined_shared_fs"
+
+
+def mount_problems(config: TaskConfig, rules: HostPaths, *, as_root: bool) -> Iterator[str]:
+    """One line each. Blocks: links are followed."""
+    for number, mount in enumerate(config.bind_mounts):
+        if problem := problem_of(mount.host_path, rules, as_root=as_root):
+            yield f"<config>.bind_mounts[{number}].host_path: {mount.host_path} {problem}"
+
+
+def storage_problems(config: ExperimentConfig, rules: HostPaths, *, as_root: bool) -> Iterator[str]:
+    mount = storage_mount(config)
+    if mount is not None and (problem := problem_of(mount.source, rules, as_root=as_root)):
+        key = "host_path" if mount.target == SHARED_FS else "container_path"
+        yield f"<config>.checkpoint_storage.{key}: {mount.source} {problem}"
+
+
+def storage_mount(config: ExperimentConfig) -> BindMount | None:
+    """How a trial sees its storage. None: it lies in a bucket, or in one of the user's own mounts."""
+    storage = config.checkpoint_storage
+    path = host_folder(storage)
+    if path is None or isinstance(storage, SharedFsStorage):
+        return None if path is None else BindMount(source=path, target=SHARED_FS)
+    if any(PurePosixPath(path).is_relative_to(mount.target) for mount in own_mounts(config)):
+        return None
+    return BindMount(source=path, target=path)
+
+
+def host_folder(storage: CheckpointStorage) -> str | None:
+    """The folder of the agents' machines that is mounted for it. None: it is none of theirs."""
+    if isinstance(storage, SharedFsStorage):
+        return storage.host_path
+    if isinstance(storage, DirectoryStorage):
+        return str(PurePosixPath(storage.container_path))
+    return None
+
+
+def below_host_folder(storage: CheckpointStorage) -> str:
+    """Where in it the checkpoints are; empty: in the folder itself. `..` does not lead out of it."""
+    if not isinstance(storage, SharedFsStorage) or not storage.storage_path:
+        return ""
+    full = posixpath.normpath(posixpath.join(storage.host_path, storage.storage_path))
+    relative = posixpath.relpath(full, storage.host_path)
+    return "" if relative == "." else relative

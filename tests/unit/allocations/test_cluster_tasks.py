@@ -1,0 +1,148 @@
+"""What the cluster's operator says of all tasks: whom they run as, and what they may mount."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_bootstrap.bind_rules import HostPaths
+from agent_bootstrap.container_options import OsUser
+from master.allocations.cluster_tasks import ClusterTasks, first_named
+from master.core.jobs import JobType
+from master.tasks.service import NewTask
+from tests.fakes.actors import ADMIN, DETERMINED
+from tests.fakes.scripted_cluster import ScriptedCluster
+from windlass.base.clock import ManualClock
+from windlass.base.errors import InvalidConfig
+
+ANN = OsUser(uid=1000, gid=1000, user="ann", group="ann")
+NOBODY = OsUser(uid=99, gid=99, user="nobody", group="nobody")
+ROOT = OsUser()
+TRIAL = """
+entrypoint: python3 train.py
+searcher: {{name: single, metric: loss}}
+checkpoint_storage: {storage}
+bind_mounts: {mounts}
+"""
+
+
+def admin_is(who: OsUser | None) -> Callable[[int], OsUser | None]:
+    return lambda user_id: who if user_id == ADMIN.user_id else None
+
+
+@pytest.mark.parametrize(
+    ("linked", "default", "runs_as"),
+    [
+        (ANN, NOBODY, ANN),
+        (ANN, None, ANN),
+        (None, NOBODY, NOBODY),
+        (None, None, None),
+        (ROOT, NOBODY, ROOT),
+        (None, ROOT, ROOT),
+    ],
+)
+def test_the_link_is_stronger_than_the_clusters_default(
+    linked: OsUser | None, default: OsUser | None, runs_as: OsUser | None
+) -> None:
+    tasks = ClusterTasks(default_user=default, linked=admin_is(linked))
+    assert tasks.os_user(ADMIN.user_id) == runs_as
+    assert tasks.runs_as_root(ADMIN.user_id) is (runs_as == ROOT)
+    assert tasks.os_user(DETERMINED.user_id) == default
+
+
+def test_nobody_said_is_not_root() -> None:
+    assert first_named() is None
+    assert first_named(None, None, ANN, ROOT) == ANN
+
+
+@asynccontextmanager
+async def cluster_with(
+    tmp_path: Path, clock: ManualClock, tasks: ClusterTasks
+) -> AsyncIterator[ScriptedCluster]:
+    cluster = await ScriptedCluster.start(tmp_path, clock, cluster_tasks=tasks)
+    try:
+        yield cluster
+    finally:
+        await cluster.crash()
+
+
+async def test_tasks_of_every_kind_are_sent_with_their_owners_identity_and_the_rules(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    rules = HostPaths(allowed=("/data",))
+    tasks = ClusterTasks(linked=admin_is(ANN), host_paths={"default": rules})
+    async with cluster_with(tmp_path, clock, tasks) as cluster:
+        await cluster.create(TRIAL.format(storage="{type: shared_fs, host_path: /data}", mounts=[]))
+        await cluster.grant()
+        launched = await launch(cluster, entrypoint=["true"], work_dir="/home/$AGENT_USER")
+        live = cluster.commands.live(launched.id)
+        assert live is not None
+        await cluster.grant(of=live.state.open_allocation)
+        for spec in cluster.rm.specs.values():
+            assert (spec.options.os_user, spec.options.host_paths) == (ANN, rules)
+        assert {spec.task_type for spec in cluster.rm.specs.values()} == {"TRIAL", "COMMAND"}
+        assert "/home/ann" in {spec.work_dir for spec in cluster.rm.specs.values()}
+
+
+async def launch(cluster: ScriptedCluster, **config: Any) -> Any:
+    return await cluster.commands.launch(NewTask(type=JobType.COMMAND, config=config), by=ADMIN)
+
+
+def mount(path: str) -> list[dict[str, str]]:
+    return [{"host_path": path, "container_path": "x"}]
+
+
+async def test_a_bad_mount_is_refused_at_submission_with_field_value_and_list(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    tasks = ClusterTasks(host_paths={"default": HostPaths(allowed=("/data", "/scratch"))})
+    async with cluster_with(tmp_path, clock, tasks) as cluster:
+        mounts = [*mount("/data/a"), *mount("/etc"), *mount("/proc/1")]
+        storage = "{type: shared_fs, host_path: /home}"
+        with pytest.raises(InvalidConfig) as refused:
+            await cluster.create(TRIAL.format(storage=storage, mounts=mounts))
+        assert refused.value.problems == (
+            "<config>.bind_mounts[1].host_path: /etc is not in allowed_host_paths of master.yaml: /data, /scratch",
+            "<config>.bind_mounts[2].host_path: /proc/1 is in /proc: every task has its own",
+            "<config>.checkpoint_storage.host_path: /home is not in allowed_host_paths of master.yaml: /data, /scratch",
+        )
+        with pytest.raises(InvalidConfig, match=r"<config>\.bind_mounts\[0\]\.host_path: / is the"):
+            await launch(cluster, entrypoint=["true"], bind_mounts=mount("/"))
+        config = TRIAL.format(storage="{type: directory, container_path: /etc}", mounts=[])
+        with pytest.raises(InvalidConfig, match=r"checkpoint_storage\.container_path: /etc is not"):
+            await cluster.create(config)
+        assert cluster.rm.requests == {}
+
+
+async def test_only_who_runs_as_root_is_held_to_the_clusters_own_paths(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    rules = HostPaths(cluster=("/ckpt",))
+    tasks = ClusterTasks(linked=admin_is(ROOT), host_paths={"default": rules})
+    async with cluster_with(tmp_path, clock, tasks) as cluster:
+        new = NewTask(
+            type=JobType.COMMAND, config={"entrypoint": ["true"], "bind_mounts": mount("/data")}
+        )
+        with pytest.raises(InvalidConfig, match=r"runs as root, only /ckpt: name it in allowed"):
+            await cluster.commands.check(new, by=ADMIN)
+        assert (await cluster.commands.check(new, by=DETERMINED)).pool == "default"
+
+
+async def test_the_folder_of_the_master_is_refused_and_its_storage_is_not(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    own = tmp_path / "master"
+    (own / "checkpoints").mkdir(parents=True)
+    rules = HostPaths(forbidden=(str(own),), cluster=(str(own / "checkpoints"),))
+    async with cluster_with(
+        tmp_path, clock, ClusterTasks(host_paths={"default": rules})
+    ) as cluster:
+        (tmp_path / "link").symlink_to(own)
+        for path in (own, own / "secret", tmp_path, tmp_path / "link"):
+            with pytest.raises(InvalidConfig, match="a folder of Windlass itself"):
+                await launch(cluster, entrypoint=["true"], bind_mounts=mount(str(path)))
+        await launch(cluster, entrypoint=["true"], bind_mounts=mount(str(own / "checkpoints")))

@@ -33,7 +33,8 @@ FORGET_AWAY_S = 3600.0
 """An agent of an instance that is away this long is forgotten: its provisioner did not tell us that it is gone."""
 LOW_DISK_BYTES = 1024**3
 MAX_AGENTS = 20_000
-"""Whoever has the token of a pool can invent names, and each is remembered."""
+MAX_ALL_SLOTS = 65_536
+"""Of all agents: 8,192 machines of 8 GPUs."""
 
 
 class Registry:
@@ -317,10 +318,10 @@ class Registry:
             )
             return Refused(reason=reason, retry=True)
         found = self.find(hello.agent_id)
+        if (full := self._full(hello, known=found is not None)) is not None:
+            return Refused(reason=full, retry=True)
         if found is None:
-            known = sum(len(pool.agents) for pool in self._pools.values())
-            full = f"there are {known} agents: forget those that are gone (windlass master forget-agent)"
-            return Refused(reason=full, retry=True) if known >= MAX_AGENTS else None
+            return None
         pool, agent = found
         if pool.name != pool_name and (agent.link is not None or agent.holds):
             reason = f"agent '{agent.id}' is in use in pool '{pool.name}'"
@@ -332,6 +333,21 @@ class Registry:
         if agent.boot_id != hello.boot_id:
             reason = f"agent '{agent.id}' is connected from another machine: is its work_dir a copy of that one's?"
             return Refused(reason=reason, retry=True)
+        return None
+
+    def _full(self, hello: Hello, *, known: bool) -> str | None:
+        """Whoever has the token of a pool can invent machines: each is remembered, and each slot is listed."""
+        others = [
+            agent.record.slots
+            for pool in self._pools.values()
+            for agent in pool.agents.values()
+            if agent.id != hello.agent_id
+        ]
+        hint = "forget those that are gone (windlass master forget-agent ID)"
+        if not known and len(others) >= MAX_AGENTS:
+            return f"there are {len(others)} agents already: {hint}"
+        if (slots := sum(others)) + len(hello.slots) > MAX_ALL_SLOTS and hello.slots:
+            return f"other agents have {slots} slots of at most {MAX_ALL_SLOTS}: {hint}"
         return None
 
     def _twin(self, agent_id: str, proof: Proof) -> str | None:

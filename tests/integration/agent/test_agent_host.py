@@ -20,7 +20,7 @@ from websockets.http11 import Request, Response
 
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.websocket import connect
-from agent_bootstrap.protocol import FROM_AGENT, Channel, ChannelClosed, ContainerState
+from agent_bootstrap.protocol import FROM_AGENT, Channel, ChannelClosed, ContainerState, Refused
 from windlass.base.errors import PermissionDenied
 from windlass.base.processes import marked_processes, start_time
 
@@ -150,6 +150,27 @@ async def test_a_host_can_be_stopped_while_it_boots(tmp_path: Path, cid: str) ->
         assert (tmp_path / "i" / "join-token").stat().st_mode & 0o777 == 0o600
         process.terminate()
         assert await process.wait() == 0
+
+
+async def test_an_agent_that_is_refused_says_so_once(
+    master: ScriptedMaster, tmp_path: Path
+) -> None:
+    master.answer_hello = lambda _: Refused(reason="two slots have the same number")
+    config = tmp_path / "agent.yaml"
+    config.touch(mode=0o600)
+    async with served(master) as url:
+        settings = {"master_url": url, "agent_id": "i-1", "artificial_slots": 1}
+        config.write_text(
+            json.dumps(settings | {"join_token": TOKEN, "work_dir": str(tmp_path / "work")})
+        )
+        agent = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "agent_bootstrap.agent", "--config-file", str(config)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said, _ = await agent.communicate()
+    assert agent.returncode == 1
+    assert said.decode().count("two slots have the same number") == 1
 
 
 async def test_a_wrong_join_token_is_told_from_an_absent_master(master: ScriptedMaster) -> None:

@@ -18,7 +18,9 @@ from agent_bootstrap.protocol import (
     ContainerState,
     ExitFailure,
     Heartbeat,
+    Hello,
     KillContainer,
+    Message,
     Refused,
     Shutdown,
     StartContainer,
@@ -203,6 +205,41 @@ async def test_a_refusal_for_good_ends_the_agent(
     async with run_agent() as agent:
         end = await agent
     assert (end.code, end.reason) == (1, "refused by the master: no such pool")
+
+
+@pytest.mark.parametrize("isolation", ["directory"], indirect=True)
+async def test_the_same_refusal_again_and_again_is_said_once(
+    master: ScriptedMaster, run_agent: RunAgent, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = 0
+
+    def answer(_: Hello) -> Message:
+        nonlocal refused
+        refused += 1
+        if refused > 3:
+            return master.welcome()
+        return Refused(reason="connected already", retry=True)
+
+    master.answer_hello = answer
+    async with run_agent():
+        await master.until(lambda: refused > 3)
+    assert caplog.text.count("connected already") == 1
+
+
+@pytest.mark.parametrize("isolation", ["directory"], indirect=True)
+async def test_a_refused_agent_with_work_waits_for_an_operator_to_mend_it(
+    master: ScriptedMaster, run_agent: RunAgent, cid: str
+) -> None:
+    async with run_agent() as agent:
+        await master.start(spec(cid, "sh", "-c", "echo up; sleep 300"))
+        await master.until_line(cid, "up")
+        answers = iter([Refused(reason="another credential"), master.welcome()])
+        master.answer_hello = lambda _: next(answers)
+        seen = len(master.hellos)
+        await master.hang_up()
+        await master.until(lambda: len(master.hellos) >= seen + 2)
+        assert not agent.done()
+        assert of_container(cid)
 
 
 @pytest.mark.parametrize("isolation", ["directory"], indirect=True)

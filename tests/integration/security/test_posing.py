@@ -230,6 +230,23 @@ def test_names_cannot_be_invented_without_end(monkeypatch: pytest.MonkeyPatch) -
     play(scenario)
 
 
+def test_slots_cannot_be_invented_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_module, "MAX_ALL_SLOTS", 9)
+
+    async def scenario(world: AgentsWorld) -> None:
+        agent, _ = await working(world)
+        many = tuple(Slot(id=n, kind=SlotKind.CPU) for n in range(6))
+        _, answer = await say_hello(world, hello("a9", slots=many), credential="of a9")
+        assert isinstance(answer, Refused)
+        assert "other agents have 4 slots of at most 9" in answer.reason
+        await agent.drop()
+        await agent.until(lambda: agent.connected)
+        _, answer = await say_hello(world, hello("a9", slots=many[:5]), credential="of a9")
+        assert isinstance(answer, Welcome)
+
+    play(scenario)
+
+
 def exited(container_id: str, allocation_id: str) -> ContainerReport:
     return ContainerReport(
         container_id=container_id,
@@ -433,6 +450,22 @@ def test_a_forgotten_agent_loses_its_work_and_its_id_is_free_for_a_new_credentia
         assert isinstance(answer, Refused), "the old credential is worth nothing any more"
         _, answer = await say_hello(world, hello(), credential="new")
         assert isinstance(answer, Welcome)
+
+    play(scenario)
+
+
+def test_a_crash_while_an_agent_is_forgotten_leaves_it_forgotten() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        agent, container = await working(world)
+        await agent.unplug()
+        await world.store.remove("a1")  # and then the master dies
+        wanted = allocation(1, slots=4)
+        await world.restart([RestoreRecord(request=wanted, containers=(container,), started=True)])
+        assert await world.master.lost("task-1.1") == "agent a1 is gone"
+        agent.plug_in()
+        await agent.until(lambda: agent.connected)
+        await world.settle()
+        assert agent.containers == {}, "it is told that nobody wants its work any more"
 
     play(scenario)
 

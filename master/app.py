@@ -192,6 +192,7 @@ class Master:
         group.create_task(self._housekeeping(auth).run())
         await plane.resume()
         self._services = Services(
+            master_url=options.master_url,
             info=info,
             config=options.config,
             store=self._store,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, TypeAlias, cast
 
 from fastapi import Depends
@@ -16,6 +16,7 @@ from windlass.base.errors import NotFound, PermissionDenied
 from windlass.base.network import parse_address
 
 COOKIE = "auth"
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 _HEADERS = (
     b"grpc-metadata-x-user-token",
     b"authorization",
@@ -24,19 +25,29 @@ _HEADERS = (
 """Where a token may be, in this order; the cookie comes last."""
 
 
-def token_in(headers: Sequence[tuple[bytes, bytes]]) -> str:
+def token_in(headers: Headers) -> str:
     """The first token of a call, by the headers of its ASGI scope; empty if it has none."""
     given = dict(reversed(headers))
+    return _in_headers(given) or _in_cookie(given)
+
+
+def by_cookie(headers: Headers) -> bool:
+    """Whether the token of a call is one that a browser adds by itself."""
+    given = dict(reversed(headers))
+    return not _in_headers(given) and bool(_in_cookie(given))
+
+
+def _in_headers(given: Mapping[bytes, bytes]) -> str:
     for header in _HEADERS:
         if header in given:
             kind, _, token = given[header].decode("latin-1").strip().rpartition(" ")
             if token and kind.strip().lower() in ("", "bearer"):
                 return token
-    return _in_cookie(given[b"cookie"]) if b"cookie" in given else ""
+    return ""
 
 
-def _in_cookie(header: bytes) -> str:
-    for part in header.decode("latin-1").split(";"):
+def _in_cookie(given: Mapping[bytes, bytes]) -> str:
+    for part in given.get(b"cookie", b"").decode("latin-1").split(";"):
         name, _, value = part.strip().partition("=")
         if name == COOKIE:
             return value.strip('"')

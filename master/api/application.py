@@ -12,6 +12,7 @@ from master.api import errors
 from master.api.agents import routes as agents
 from master.api.agents import socket as agent_socket
 from master.api.allocations import routes as allocations
+from master.api.browsers import BrowserRules
 from master.api.checkpoints import routes as checkpoints
 from master.api.cluster import routes as cluster
 from master.api.commands import routes as commands
@@ -20,10 +21,12 @@ from master.api.experiments import actions as experiment_actions
 from master.api.experiments import bulk as experiment_bulk
 from master.api.experiments import routes as experiments
 from master.api.jobs import routes as jobs
+from master.api.known_hosts import origin_of
 from master.api.logs import routes as logs
 from master.api.metrics import routes as metrics
-from master.api.middleware import BodyLimits, JsonBodies, PlainUrls
+from master.api.middleware import JsonBodies, PlainUrls, UnreadBodies
 from master.api.openapi import DescribedApp
+from master.api.proxies import TrustedProxies
 from master.api.resource_pools import routes as resource_pools
 from master.api.route_table import RouteTable
 from master.api.runs import routes as runs
@@ -74,13 +77,22 @@ def build_app(services: Services) -> DescribedApp:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.api = make_api(services)
+    app.state.api = api = make_api(services)
     errors.install(app)
     app.router.routes.extend(ROUTES)
     app.router.middleware_stack = RouteTable(app.router.routes)
+    # The last one comes first.
+    security = services.config.security
     app.add_middleware(JsonBodies)
-    app.add_middleware(BodyLimits)
     app.add_middleware(PlainUrls)
+    app.add_middleware(
+        BrowserRules,
+        hosts=api.hosts,
+        own_origin=origin_of(services.master_url),
+        everybody=security.allow_empty_password,
+    )
+    app.add_middleware(UnreadBodies)
+    app.add_middleware(TrustedProxies, trusted=security.trusted_proxies)
     return app
 
 

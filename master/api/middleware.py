@@ -3,7 +3,7 @@
 - Every API request body is JSON, whatever its Content-Type says, and an empty one is `{}`: the published harness sends
   JSON without a Content-Type, log shippers call it a form, and many POSTs have no body.
 - A trailing slash means nothing, and query keys may be written in snake_case.
-- Bodies have a size limit.
+- A large body that nobody reads ends the connection; each route says how much of one it takes (`permits`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 API = "/api/v1"
-MAX_BODY_BYTES = 8 * 1024 * 1024
-"""A metric report or a batch of log lines is far smaller."""
-MAX_CREATE_BYTES = 130 * 1024 * 1024
-"""Creating an experiment or a command: 95 MiB of files, in base64."""
-CREATE = frozenset({(f"{API}/experiments", "POST"), (f"{API}/commands", "POST")})
+LARGE_BYTES = 64 * 1024
+"""Less than this is taken in and thrown away: the connection can be used again."""
 _SNAKE = re.compile(r"_([a-z0-9])")
 
 
@@ -82,28 +79,46 @@ def camel(name: str) -> str:
     return _SNAKE.sub(lambda found: found.group(1).upper(), name)
 
 
-class BodyLimits:
-    """ASGI middleware: refuses a body that is too large, by its length if it says one, else while it comes."""
+class UnreadBodies:
+    """ASGI middleware: hangs up after an answer to a large request that nobody read, instead of taking it in."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] not in _METHODS:
+        if scope["type"] != "http" or not _is_large(scope):
             await self._app(scope, receive, send)
             return
-        large = (scope["path"], scope["method"]) in CREATE
-        limit = MAX_CREATE_BYTES if large else MAX_BODY_BYTES
-        said = dict(scope["headers"]).get(b"content-length", b"0")
-        await self._app(scope, _limited(receive, limit, int(said) if said.isdigit() else 0), send)
+        is_read = False
+
+        async def receive_noting() -> Message:
+            nonlocal is_read
+            message = await receive()
+            is_read = not message.get("more_body", False)
+            return message
+
+        async def send_closing(message: Message) -> None:
+            if message["type"] == "http.response.start" and not is_read:
+                message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+            await send(message)
+
+        await self._app(scope, receive_noting, send_closing)
 
 
-def _limited(receive: Receive, limit: int, said: int) -> Receive:
-    taken = 0
+def _is_large(scope: Scope) -> bool:
+    headers = dict(scope["headers"])
+    said = headers.get(b"content-length", b"0")
+    return b"transfer-encoding" in headers or (said.isdigit() and int(said) > LARGE_BYTES)
+
+
+def limited(scope: Scope, receive: Receive, limit: int) -> Receive:
+    """Refuses a body that is too large, by its length if it says one, else while it comes."""
+    said = dict(scope["headers"]).get(b"content-length", b"0")
+    is_too_large, taken = said.isdigit() and int(said) > limit, 0
 
     async def receive_counting() -> Message:
         nonlocal taken
-        if said > limit:
+        if is_too_large:
             raise _too_large(limit)
         message = await receive()
         if message["type"] == "http.request":
@@ -116,4 +131,6 @@ def _limited(receive: Receive, limit: int, said: int) -> Receive:
 
 
 def _too_large(limit: int) -> HTTPException:
-    return HTTPException(413, f"the body is larger than {limit // 1024 // 1024} MiB")
+    kib = limit // 1024
+    size = f"{kib // 1024} MiB" if kib >= 1024 else f"{kib} KiB"
+    return HTTPException(413, f"the body is larger than {size}")

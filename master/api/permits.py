@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from master.api import targets
 from master.api.access import require, token_in
+from master.api.middleware import limited
 from master.api.request_models import MAX_ID
 from master.api.services import Api
 from master.auth.permissions import CLUSTER as THE_CLUSTER
@@ -30,6 +31,12 @@ log = structlog.get_logger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
 Find = Callable[[Api, Mapping[str, str], Principal], Awaitable[Target]]
 _READS = frozenset({"GET", "HEAD"})
+MAX_BODY_BYTES = 8 * 1024 * 1024
+"""A metric report or a batch of log lines is far smaller."""
+MAX_PUBLIC_BYTES = 64 * 1024
+"""Of somebody that nobody knows."""
+MAX_CREATE_BYTES = 130 * 1024 * 1024
+"""Creating an experiment or a command: 95 MiB of files, in base64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +61,18 @@ class Permit:
     action: Action | None
     """None: needs no caller."""
     where: Where
+    max_body: int
+    """Bytes that it takes."""
 
 
-def permit(action: Action, where: Where) -> Callable[[F], F]:
+def permit(action: Action, where: Where, *, max_body: int = MAX_BODY_BYTES) -> Callable[[F], F]:
     """Declare what a route does, and to what."""
-    return _declare(Permit(action, where))
+    return _declare(Permit(action, where, max_body))
 
 
 def public(route: F) -> F:
     """Declare that a route answers everybody, even without a token."""
-    return _declare(Permit(None, ANYBODY))(route)
+    return _declare(Permit(None, ANYBODY, MAX_PUBLIC_BYTES))(route)
 
 
 def _declare(declared: Permit) -> Callable[[F], F]:
@@ -138,6 +147,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         action = self._permit.action
+        receive = limited(scope, receive, self._permit.max_body)
         if action is None:
             await self._app(scope, receive, send)
             return

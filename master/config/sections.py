@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -294,6 +295,17 @@ def _days(value: int) -> int:
     return UNLIMITED_TOKEN_DAYS if value == -1 else value
 
 
+def _networks(value: tuple[str, ...]) -> tuple[str, ...]:
+    for one in value:
+        try:
+            ipaddress.ip_network(one, strict=False)
+        except ValueError:
+            raise ValueError(
+                f'"{one}" is no address or network such as 10.0.0.5 or 10.0.0.0/24'
+            ) from None
+    return value
+
+
 class MasterSecurity(Section):
     """Users, passwords and rights."""
 
@@ -311,6 +323,11 @@ class MasterSecurity(Section):
     and leaves it in the file `initial-password` of its data folder."""
     allow_empty_password: bool = False
     """Our own key: accounts without a password may log in from this machine. Only with a loopback `host`."""
+    allowed_hosts: Items[str] = ()
+    """Our own key: further names by which browsers reach the master; `.example.org` stands for all below it."""
+    trusted_proxies: Annotated[Items[str], AfterValidator(_networks)] = ()
+    """Our own key: addresses and networks of the proxies before the master. What they say of a caller
+    (`X-Forwarded-For`, `-Proto`, `-Host`) is believed, of nobody else."""
     token: Annotated[TokenLifespan, NoEffect("there are no access tokens yet")] = TokenLifespan()
     """How long access tokens of users are valid."""
 

@@ -24,7 +24,7 @@ from master.api.openapi import DescribedApp
 from master.api.services import ClusterInfo, Services
 from master.auth.passwords import Passwords
 from master.auth.service import AuthService
-from master.config import load
+from master.config import MasterConfig, load
 from master.control_plane import Parts, build
 from master.core.expconf import ClusterDefaults
 from master.core.expconf.references import take_secrets
@@ -300,10 +300,11 @@ async def api_world(
     defaults: ClusterDefaults | None = None,
     db_url: str = "sqlite://",
     others_change_work: bool = False,
+    security: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[ApiWorld]:
     """`backends`, by pool, stand beside the pool `default` of agents; each is given where it reports to.
 
-    `defaults`: what lies under the configurations of all pools.
+    `defaults`: what lies under the configurations of all pools. `security`: that section of master.yaml.
     """
     inline = db_url == "sqlite://"
     clock, ids = ManualClock(), Ids.seeded(1)
@@ -325,6 +326,10 @@ async def api_world(
                         backends=backends or {},
                         defaults=defaults,
                         others_change_work=others_change_work,
+                        config=load(
+                            None,
+                            overrides={f"security.{k}": v for k, v in (security or {}).items()},
+                        ),
                     )
                     async with world.client:
                         yield world
@@ -351,9 +356,15 @@ async def _start(
     backends: Mapping[str, MakeBackend],
     defaults: ClusterDefaults | None,
     others_change_work: bool,
+    config: MasterConfig,
 ) -> ApiWorld:
     auth = AuthService(
-        store, clock, ids, passwords=Passwords(CHEAP), others_change_work=others_change_work
+        store,
+        clock,
+        ids,
+        passwords=Passwords(CHEAP),
+        others_change_work=others_change_work,
+        allow_empty_password=config.security.allow_empty_password,
     )
     await auth.ensure_users(lambda: PASSWORD)
     uow = UnitOfWork()
@@ -403,6 +414,7 @@ async def _start(
     tasks.create_task(router.run())
     tasks.create_task(allocations.run())
     services = Services(
+        master_url="http://master",
         info=ClusterInfo(
             master_id="master",
             cluster_id="cluster",
@@ -410,7 +422,7 @@ async def _start(
             version="0.38.1",
             windlass_version="0.1.0",
         ),
-        config=load(None),
+        config=config,
         store=store,
         blobs=plane.parts.blobs,
         auth=auth,

@@ -21,7 +21,7 @@ from master.api.enums import LaunchWarning
 from master.api.file_bodies import FileBody, parse_body
 from master.api.openapi import reads
 from master.api.paging import pagination
-from master.api.permits import CLUSTER, VISIBLE, interactive_task, permit
+from master.api.permits import CLUSTER, MAX_CREATE_BYTES, VISIBLE, interactive_task, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import Body, FreeObject, Int32, Paging, Priority, Text, Word
 from master.api.routing import ApiRoute
@@ -63,7 +63,7 @@ def read_launch(body: bytes) -> tuple[LaunchCommand, tuple[ContextFile, ...]]:
     "",
     openapi_extra=reads(LaunchCommand),
 )
-@permit(Action.CREATE_COMMAND, CLUSTER)
+@permit(Action.CREATE_COMMAND, CLUSTER, max_body=MAX_CREATE_BYTES)
 async def launch(
     request: Request, principal: Caller, visible: Visible, api: TheApi
 ) -> Reply[LaunchedCommandReply]:

@@ -31,7 +31,7 @@ from master.api.jobs.replies import JobSummary
 from master.api.jobs.wire import summary
 from master.api.openapi import reads
 from master.api.paging import pagination
-from master.api.permits import CLUSTER, VISIBLE, permit
+from master.api.permits import CLUSTER, MAX_CREATE_BYTES, VISIBLE, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import RowId
 from master.api.routing import ApiRoute
@@ -60,7 +60,7 @@ UNCATEGORIZED = 1
     "/api/v1/experiments",
     openapi_extra=reads(CreateExperiment),
 )
-@permit(Action.CREATE_EXPERIMENT, CLUSTER)
+@permit(Action.CREATE_EXPERIMENT, CLUSTER, max_body=MAX_CREATE_BYTES)
 async def create(
     request: Request, principal: Caller, visible: Visible, api: TheApi
 ) -> Reply[CreatedExperimentReply]:

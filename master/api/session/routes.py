@@ -32,7 +32,7 @@ async def login(request: Request, body: Login, api: TheApi) -> Reply[LoginReply]
         body.username,
         body.password,
         is_hashed=body.is_hashed,
-        loopback=is_loopback(request),
+        loopback=is_loopback(request) and api.hosts.knows(request.scope),
         address=request.client.host if request.client else "",
     )
     response: Reply[LoginReply] = reply({"token": token, "user": user_json(user)})
@@ -52,7 +52,9 @@ async def login(request: Request, body: Login, api: TheApi) -> Reply[LoginReply]
 async def logout(request: Request, api: TheApi) -> Reply[Empty]:
     await api.services.auth.logout(token_in(request.scope["headers"]))
     response: Reply[Empty] = reply()
-    response.delete_cookie(COOKIE)
+    response.delete_cookie(
+        COOKIE, httponly=True, samesite="lax", secure=request.url.scheme == "https"
+    )
     return response
 
 

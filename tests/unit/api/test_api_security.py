@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from typing import get_type_hints
 
 import pytest
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute, APIWebSocketRoute
+from starlette.requests import ClientDisconnect
+from starlette.types import Message
 
 from master.api.access import Caller, Visible
 from master.api.application import ROUTES
@@ -93,11 +96,75 @@ async def test_every_route_but_the_open_ones_refuses_a_call_without_a_token(
     assert seen > 60
 
 
-async def test_a_body_is_not_read_before_its_sender_is_known(world: ApiWorld) -> None:
-    for path in ("/api/v1/users", "/api/v1/experiments", "/api/v1/trials/1/metrics"):
-        await world.refused(401, "POST", path, token="", content=b"{ no json")
+async def test_nothing_of_a_body_is_taken_before_its_sender_may_send_it(world: ApiWorld) -> None:
+    """For every route: without a token, and with one that does not permit it."""
     await world.login("determined")
-    await world.refused(403, "POST", "/api/v1/users", content=b"{ no json")
+    taken: list[str] = []
+    refused = 0
+    for method, path in routes(world.app):
+        if path in OPEN or method == "GET":
+            continue
+        for token, status in (("", 401), (world.token, 403)):
+            answer = await without_a_body(world, method, re.sub(r"\{[^}]*\}", "1", path), token)
+            if answer is None:
+                taken.append(f"{method} {path} {status}")
+            else:
+                refused += answer == status
+    assert [one for one in taken if one.endswith("401")] == []
+    assert refused > 40
+
+
+async def without_a_body(world: ApiWorld, method: str, path: str, token: str) -> int | None:
+    """The status of the answer to a request of 100 MB of which nothing has come; None: it was waited for."""
+    statuses: list[int] = []
+
+    async def receive() -> Message:
+        raise ClientDisconnect
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+            headers = dict(message["headers"])
+            assert headers.get(b"connection") == b"close", "the rest would be taken in"
+
+    headers = [(b"host", b"master"), (b"content-length", b"100000000")]
+    if token:
+        headers.append((b"authorization", f"Bearer {token}".encode()))
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": b"",
+        "scheme": "http",
+        "headers": headers,
+        "server": ("127.0.0.1", 80),
+        "client": ("127.0.0.1", 1),
+    }
+    with suppress(ClientDisconnect):
+        await world.app(scope, receive, send)
+        return statuses[0]
+    return None
+
+
+async def test_each_route_takes_as_much_as_it_needs(world: ApiWorld) -> None:
+    async def refusal(path: str, length: int, token: str | None = None) -> str:
+        headers = {"Content-Length": str(length)}
+        return await world.refused(413, "POST", path, token=token, headers=headers, content=b"{}")
+
+    assert "64 KiB" in await refusal("/api/v1/auth/login", 70_000, token="")
+    assert "8 MiB" in await refusal("/api/v1/task/logs", 9_000_000)
+    assert "8 MiB" in await refusal("/api/v1/users", 9_000_000)
+    assert "130 MiB" in await refusal("/api/v1/experiments", 140_000_000)
+    assert "130 MiB" in await refusal("/api/v1/commands", 140_000_000)
+
+
+async def test_a_body_without_a_length_is_cut_off(world: ApiWorld) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield b" " * 10_000
+
+    response = await world.client.post("/api/v1/auth/login", content=endless())
+    assert response.status_code == 413, response.text
 
 
 def test_no_route_hides_from_the_walk(world: ApiWorld) -> None:

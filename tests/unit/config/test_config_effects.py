@@ -116,6 +116,8 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "security.authz.type": ONE_VALUE,
         "security.initial_user_password": "master:initial_user_password",
         "security.allow_empty_password": "master:allow_empty_password",
+        "security.allowed_hosts": "master:allowed_hosts",
+        "security.trusted_proxies": "master:trusted_proxies",
         "scim": ONE_VALUE,
         "saml": ONE_VALUE,
         "oidc": ONE_VALUE,

@@ -228,6 +228,16 @@ def problems(tmp_path: Path, text: str, overrides: dict[str, Any] | None = None)
             "max_lifespan_days",
         ),
         (
+            "host: 0.0.0.0\nsecurity: {allow_empty_password: true}",
+            '<master.yaml>: security.allow_empty_password needs a loopback host; host is "0.0.0.0": '
+            "remove the key and give the users passwords, or set host: 127.0.0.1",
+        ),
+        (
+            "security: {trusted_proxies: [10.0.0.0/8, lb.example.org]}",
+            '<master.yaml>.security.trusted_proxies: "lb.example.org" is no address or network '
+            "such as 10.0.0.5 or 10.0.0.0/24",
+        ),
+        (
             "security: {ssh: {key_type: RSA}}",
             "<master.yaml>.security.ssh: key_type RSA needs rsa_key_size from 1 to 16384",
         ),

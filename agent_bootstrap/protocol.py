@@ -41,7 +41,7 @@ from agent_bootstrap.bounds import (
     Name,
     Text,
 )
-from agent_bootstrap.container_options import ContainerOptions
+from agent_bootstrap.container_options import ContainerOptions, OsId
 
 PROTOCOL_VERSION = 1
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024
@@ -164,6 +164,8 @@ class Hello(Message):
     """When the machine ends by what is known from the start: the walltime of its batch job, a capacity block."""
     leaving: Leaving | None = None
     isolation: IsolationKind = IsolationKind.UNKNOWN
+    uid: OsId | None = None
+    """Whom the agent runs as: only root can run each task as its own user. None: it does not say."""
 
 
 class Heartbeat(Message):

@@ -425,6 +425,7 @@ def _pool_options(pool: ResolvedPool) -> PoolOptions:
         dynamic=pool.is_elastic,
         kind=pool.providers[0].type if pool.is_elastic else "static",
         description=pool.description,
+        require_isolation=pool.require_isolation,
     )
 
 

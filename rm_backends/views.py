@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from agent_bootstrap.protocol import IsolationKind
 from master.core.reasons import Reason
 from master.core.scheduler.types import Job, SchedulerSettings
 
@@ -45,6 +46,10 @@ class AgentView:
     """What an operator should know: isolation fallback, disk nearly full, ..."""
     labels: tuple[str, ...] = ()
     """What whoever started the agent says of it, e.g. rack=a12."""
+    isolation: IsolationKind = IsolationKind.UNKNOWN
+    """What keeps tasks apart there."""
+    one_user: bool = True
+    """The agent is not root: all tasks run as its own user, and may reach what that user may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

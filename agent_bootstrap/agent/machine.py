@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ class Machine:
             ends_at=self.options.ends_at,
             leaving=self.leaving,
             isolation=self.runtime.isolation,
+            uid=os.geteuid(),
         )
 
     def heartbeat(self) -> Heartbeat:

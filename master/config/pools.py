@@ -111,6 +111,9 @@ class PoolSection(Item):
         bool | None, NoEffect("it is always on: tasks outlive a lost connection")
     ] = Field(default=None, exclude=True)
     """Whether tasks outlive a lost connection."""
+    require_isolation: bool | None = None
+    """Our own key: refuse agents that have neither bubblewrap nor namespaces to contain tasks. None: refuse those of
+    them that are root."""
     task_container_defaults: FreeMap | None = Field(default=None, repr=False)
     """Over the cluster's section of that name, for tasks in this pool."""
     # Raw, because defaults are filled in only after it was laid over the cluster's. Checked as that section is.
@@ -190,6 +193,7 @@ class ResolvedPool:
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
     max_aux_containers_per_agent: int = 100
     agent_reconnect_wait_s: float = 25.0
+    require_isolation: bool | None = None
     providers: tuple[ProviderSection, ...] = ()
     """Empty: a static pool, of agents that come by themselves."""
     min_instances: int = 0
@@ -225,6 +229,7 @@ def resolve_pool(
         scheduler=(section.scheduler or scheduler).settings(),
         max_aux_containers_per_agent=section.max_aux_containers_per_agent,
         agent_reconnect_wait_s=section.agent_reconnect_wait.total_seconds(),
+        require_isolation=section.require_isolation,
         providers=section.all_providers,
         min_instances=section.limit("min_instances", 0),
         max_instances=section.limit("max_instances", DEFAULT_MAX_INSTANCES) if elastic else 0,

@@ -15,7 +15,7 @@ from enum import StrEnum
 from itertools import count, islice
 from typing import Protocol
 
-from agent_bootstrap.protocol import Leaving, Message, Slot, SlotKind
+from agent_bootstrap.protocol import IsolationKind, Leaving, Message, Slot, SlotKind
 from master.core.scheduler.types import AgentState
 from rm_backends.ports import AgentRecord
 
@@ -70,6 +70,8 @@ class Agent:
     version: str = ""
     notes: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    isolation: IsolationKind = IsolationKind.UNKNOWN
+    is_root: bool = False
     devices: tuple[Slot, ...] = ()
     """Empty for an agent that is only remembered."""
     cordoned: bool = False

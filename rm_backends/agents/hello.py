@@ -7,22 +7,23 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from agent_bootstrap.protocol import PROTOCOL_VERSION, Hello, Refused, Slot
+from agent_bootstrap.protocol import PROTOCOL_VERSION, Hello, IsolationKind, Refused, Slot
 from rm_backends.agents.agents import Agent
+from rm_backends.agents.options import PoolOptions
 from rm_backends.ports import AgentRecord, SlotService
 
 _AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,199}")
 
 
-def refusal(hello: Hello, pool_name: str, epoch: int) -> Refused | None:
+def refusal(hello: Hello, pool: PoolOptions, epoch: int) -> Refused | None:
     """Why a master of this epoch cannot take the agent, whatever it knows of it already."""
     if hello.protocol != PROTOCOL_VERSION:
         return Refused(
             reason=f"the agent speaks protocol {hello.protocol}, the master {PROTOCOL_VERSION}: "
             "install the same version of windlass on both"
         )
-    if hello.pool != pool_name:
-        return Refused(reason=f"connected for pool '{pool_name}', but says '{hello.pool}'")
+    if hello.pool != pool.name:
+        return Refused(reason=f"connected for pool '{pool.name}', but says '{hello.pool}'")
     if _AGENT_ID.fullmatch(hello.agent_id) is None:
         return Refused(reason="the agent id must be 1 to 200 letters, digits and . _ : @ -")
     if len({slot.id for slot in hello.slots}) != len(hello.slots):
@@ -31,7 +32,25 @@ def refusal(hello: Hello, pool_name: str, epoch: int) -> Refused | None:
         return Refused(reason="one container is listed twice")
     if hello.highest_epoch > epoch:
         return Refused(reason="the agent has seen a newer master", retry=True)
-    return None
+    return isolation_refusal(hello, pool)
+
+
+def isolation_refusal(hello: Hello, pool: PoolOptions) -> Refused | None:
+    """It cannot contain tasks, and the pool wants that. With work running it asks again until an operator acts."""
+    is_root = hello.uid == 0
+    contains = hello.isolation in (IsolationKind.BUBBLEWRAP, IsolationKind.NAMESPACES)
+    required = is_root if pool.require_isolation is None else pool.require_isolation
+    if contains or not required:
+        return None
+    default = (
+        ", as every pool does of agents that are root" if pool.require_isolation is None else ""
+    )
+    return Refused(
+        reason=f"pool '{pool.name}' requires isolation{default}, and the agent cannot contain tasks "
+        f"({'; '.join(hello.notes) or f'isolation: {hello.isolation}'}): install bubblewrap or allow namespaces there, "
+        "or set require_isolation: false for the pool in master.yaml",
+        retry=bool(hello.containers),
+    )
 
 
 def record_of(

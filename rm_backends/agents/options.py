@@ -20,3 +20,5 @@ class PoolOptions:
     kind: str = "static"
     """What screens call it: `static`, or the type of its provider."""
     description: str = ""
+    require_isolation: bool | None = None
+    """Refuse agents that cannot contain tasks. None: those that are root."""

@@ -309,7 +309,9 @@ class Registry:
         return None if why is None else Refused(reason=why)
 
     def _refusal(self, hello: Hello, pool_name: str, proof: Proof) -> Refused | None:
-        if (refused := refusal(hello, pool_name, self._welcome.epoch)) is not None:
+        if (
+            refused := refusal(hello, self._pools[pool_name].options, self._welcome.epoch)
+        ) is not None:
             return refused
         if (twin := self._twin(hello.agent_id, proof)) is not None:
             reason = (
@@ -388,6 +390,8 @@ class Registry:
         agent.version = hello.version
         agent.notes = hello.notes
         agent.labels = hello.labels
+        agent.isolation = hello.isolation
+        agent.is_root = hello.uid == 0
         agent.ends_at = None if hello.ends_at is None else hello.ends_at.timestamp()
         agent.set_devices(hello.slots)
         agent.address = address

@@ -62,6 +62,8 @@ def agent_view(pool: Pool, agent: Agent) -> AgentView:
         instance_id=agent.record.instance_id,
         notes=agent.notes + _leaving(agent),
         labels=agent.labels,
+        isolation=agent.isolation,
+        one_user=not agent.is_root,
     )
 
 

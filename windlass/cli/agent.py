@@ -76,6 +76,7 @@ def list_agents(
         "In use",
         "Kind",
         "State",
+        "Isolation",
         "Labels",
         "Address",
         "Version",
@@ -174,6 +175,16 @@ def _agent_state(agent: dict[str, Any], slots: list[dict[str, Any]]) -> str:
     return f"{state}, {out} of its slots not" if state == "enabled" and out else state
 
 
+def _isolation(agent: dict[str, Any]) -> str:
+    """What keeps tasks apart there, and that it cannot contain them."""
+    kind = str(agent.get("isolation") or "unknown")
+    if kind == "unknown":
+        return ""
+    if kind == "directory":
+        return "no namespaces"
+    return f"{kind}, not root and one uid for all" if agent.get("oneUser") else kind
+
+
 def _row(agent: dict[str, Any]) -> list[Any]:
     slots = list((agent.get("slots") or {}).values())
     kinds = Counter(map(device_kind, slots))
@@ -185,6 +196,7 @@ def _row(agent: dict[str, Any]) -> list[Any]:
         sum(slot.get("container") is not None for slot in slots),
         ", ".join(sorted(kinds)),
         _agent_state(agent, slots),
+        _isolation(agent),
         ", ".join(agent.get("labels") or []),
         ", ".join(agent.get("addresses") or []),
         agent.get("version"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from typing_extensions import TypedDict
 
 from master.api.enums import ContainerState, DeviceType
@@ -62,6 +64,10 @@ class Agent(TypedDict):
     """Our own: the machine of a provider that it is on."""
     notes: list[str]
     """Our own: what an operator should know."""
+    isolation: Literal["bubblewrap", "namespaces", "directory", "unknown"]
+    """Our own: what keeps tasks apart there."""
+    oneUser: bool
+    """Our own: all tasks run as the agent's own user, which is not root."""
 
 
 class AgentReply(TypedDict):

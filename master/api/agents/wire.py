@@ -47,6 +47,8 @@ def agent(
         "connected": view.connected,
         "instanceId": view.instance_id,
         "notes": list(view.notes),
+        "isolation": view.isolation.value,
+        "oneUser": view.one_user,
     }
 
 

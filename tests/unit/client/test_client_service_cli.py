@@ -19,6 +19,8 @@ AGENTS = [
         "resourcePools": ["big"],
         "enabled": False,
         "draining": True,
+        "isolation": "bubblewrap",
+        "oneUser": False,
         "slots": {
             "0": {"id": "0", "device": DEVICE, "enabled": False, "draining": False},
         },
@@ -28,6 +30,8 @@ AGENTS = [
         "resourcePools": ["default"],
         "enabled": True,
         "labels": ["rack=a12", "loud"],
+        "isolation": "namespaces",
+        "oneUser": True,
         "slots": {
             "0": {"id": "0", "device": DEVICE, "enabled": True, "container": {"id": "c1"}},
             "1": {
@@ -39,7 +43,13 @@ AGENTS = [
             },
         },
     },
-    {"id": "gpu-3", "enabled": False, "connected": False, "slots": {"0": {"id": "0"}}},
+    {
+        "id": "gpu-3",
+        "enabled": False,
+        "connected": False,
+        "isolation": "directory",
+        "slots": {"0": {"id": "0"}},
+    },
 ]
 RUNNING = {
     "taskId": "3.a",
@@ -76,10 +86,15 @@ def changes(master: ScriptedMaster) -> list[tuple[str, object]]:
 
 def test_agents_are_listed_with_their_labels_and_how_they_serve(cluster: ScriptedMaster) -> None:
     rows = list(csv.DictReader(io.StringIO(det(cluster, "agent", "list", "--csv").stdout)))
-    assert [(row["Agent"], row["State"], row["Labels"]) for row in rows] == [
-        ("gpu-2", "draining", ""),
-        ("gpu-1", "enabled, 1 of its slots not", "rack=a12, loud"),
-        ("gpu-3", "away", ""),
+    assert [(row["Agent"], row["State"], row["Labels"], row["Isolation"]) for row in rows] == [
+        ("gpu-2", "draining", "", "bubblewrap"),
+        (
+            "gpu-1",
+            "enabled, 1 of its slots not",
+            "rack=a12, loud",
+            "namespaces, not root and one uid for all",
+        ),
+        ("gpu-3", "away", "", "no namespaces"),
     ]
 
 

@@ -1,0 +1,58 @@
+"""Pools that want their tasks contained refuse agents that cannot do it."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_bootstrap.protocol import ContainerReport, ContainerState, Hello, IsolationKind
+from rm_backends.agents.hello import isolation_refusal, refusal
+from rm_backends.agents.options import PoolOptions
+
+WORK = ContainerReport(container_id="c", allocation_id="a", state=ContainerState.RUNNING)
+BUBBLEWRAP, NAMESPACES, DIRECTORY, UNKNOWN = IsolationKind
+
+
+def hello(isolation: IsolationKind, uid: int | None, **more: object) -> Hello:
+    fields = {"version": "1", "agent_id": "a", "pool": "p", "boot_id": "b", **more}
+    return Hello.model_validate({**fields, "isolation": isolation, "uid": uid})
+
+
+@pytest.mark.parametrize(
+    ("required", "uid", "isolation", "is_refused"),
+    [
+        *((True, uid, DIRECTORY, True) for uid in (0, 1000, None)),
+        *((True, uid, UNKNOWN, True) for uid in (0, 1000, None)),
+        *((True, uid, NAMESPACES, False) for uid in (0, 1000, None)),
+        (None, 0, DIRECTORY, True),
+        (None, 0, UNKNOWN, True),
+        (None, 0, NAMESPACES, False),
+        (None, 0, BUBBLEWRAP, False),
+        (None, 1000, DIRECTORY, False),
+        (None, None, UNKNOWN, False),  # an agent of the release before
+        (False, 0, DIRECTORY, False),
+    ],
+)
+def test_who_is_refused(
+    required: bool | None, uid: int | None, isolation: IsolationKind, is_refused: bool
+) -> None:
+    pool = PoolOptions(name="p", require_isolation=required)
+    found = refusal(hello(isolation, uid), pool, epoch=1)
+    assert (found is not None) is is_refused
+
+
+def test_a_refusal_says_why_and_what_helps() -> None:
+    said = hello(DIRECTORY, 0, notes=("tasks run without private namespaces (no unshare)",))
+    found = isolation_refusal(said, PoolOptions(name="p"))
+    assert found is not None
+    assert found.reason == (
+        "pool 'p' requires isolation, as every pool does of agents that are root, and the agent cannot contain tasks "
+        "(tasks run without private namespaces (no unshare)): install bubblewrap or allow namespaces there, or set "
+        "require_isolation: false for the pool in master.yaml"
+    )
+    assert found.retry is False
+
+
+def test_an_agent_with_running_work_waits_for_its_operator() -> None:
+    found = isolation_refusal(hello(DIRECTORY, 0, containers=(WORK,)), PoolOptions(name="p"))
+    assert found is not None
+    assert found.retry is True

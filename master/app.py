@@ -27,7 +27,7 @@ from master.allocations.service import AllocationService
 from master.allocations.unique_ports import UniquePorts
 from master.api.services import ClusterInfo, Services
 from master.auth.first_password import first_password
-from master.auth.join_tokens import JoinTokenSigner, load_or_create
+from master.auth.join_tokens import JoinTokenSigner
 from master.auth.service import AuthService
 from master.config import MasterConfig, ResolvedPool
 from master.control_plane import Parts, build
@@ -35,9 +35,12 @@ from master.core.expconf import ClusterDefaults
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from master.core.expconf.references import PoolSecrets, take_secrets
 from master.core.scheduler import decide
-from master.data_folder import SECRET
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
+from master.recovery.decision import Lost
+from master.recovery.identity import CLUSTER_ID, SECRET_MARK
+from master.recovery.opening import OpenedFolder, open_folder
+from master.recovery.places import places_of
 from master.store import tables
 from master.store.agents_repository import AgentsRepository
 from master.store.blobs import BlobStore
@@ -87,32 +90,43 @@ class MasterOptions:
     provider: ProviderFactory | None = None
     """Another source of machines for elastic pools: for simulations."""
     provision_every_s: float = 1.0
+    replace_lost: frozenset[Lost] = frozenset()
+    """Parts of the data folder to make anew if they are lost, instead of refusing to start."""
 
 
 class Master:
     """The control plane of one cluster, without its HTTP server. `open`, then `run` until cancelled."""
 
-    def __init__(self, options: MasterOptions, store: Store, logs: LogStore) -> None:
+    def __init__(
+        self, options: MasterOptions, folder: OpenedFolder, store: Store, logs: LogStore
+    ) -> None:
         """Use `open`."""
+        self._folder = folder
         self._options = options
         self._store = store
         self._logs = logs
         self._ready = asyncio.Event()
         self._services: Services | None = None
-        self.secret = load_or_create(options.data_dir / SECRET)
+        self.secret = folder.secret
 
     @classmethod
     async def open(cls, options: MasterOptions) -> Master:
-        options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        """Raises InvalidState for a data folder that is not whole: see `master.recovery.decision`."""
         url = options.config.db_url(options.data_dir)
         inline = options.inline_store
+        folder = await open_folder(
+            places_of(options.data_dir, url),
+            options.ids.uuid,
+            may_replace=options.replace_lost,
+            inline=inline,
+        )
         store = await Store.open(url, clock=options.clock, inline=inline)
         try:
             logs = await LogStore.open(url, inline=inline)
         except BaseException:
             await store.close()
             raise
-        return cls(options, store, logs)
+        return cls(options, folder, store, logs)
 
     @property
     def services(self) -> Services:
@@ -130,6 +144,7 @@ class Master:
         try:
             async with asyncio.TaskGroup() as writers:
                 epoch = await self._store.take_lease(self._options.ids.uuid())
+                await self._logs.belong_to(self._folder.cluster_id)
                 lines = MasterLines(self._logs, self._options.clock)
                 writing = [
                     writers.create_task(service.run()) for service in (self._store, self._logs)
@@ -369,17 +384,19 @@ class Master:
         return Loop("housekeeping", clean, interval_s=HOUSEKEEPING_S)
 
     async def _cluster_info(self) -> ClusterInfo:
-        """Who this cluster is; made at the first start, together with what every project belongs to."""
-        meta = tables.Meta
-        row = await self._store.read_one(select(meta).where(meta.key == "cluster_id"))
-        cluster_id = row.value if row is not None else self._options.ids.uuid()
-        if row is None:
-            uow = UnitOfWork()
-            uow.insert(meta, {"key": "cluster_id", "value": cluster_id})
+        """Who this cluster is; noted at the first start, together with what every project belongs to."""
+        found = {row.key: row.value for row in await self._store.read(select(tables.Meta))}
+        uow = UnitOfWork()
+        if CLUSTER_ID not in found:
+            uow.insert(tables.Meta, {"key": CLUSTER_ID, "value": self._folder.cluster_id})
             owner = {"user_id": 1, "immutable": True, "archived": False, "name": "Uncategorized"}
             uow.insert(tables.Workspace, {"id": 1, **owner})
             uow.insert(tables.Project, {"id": 1, "workspace_id": 1, "description": "", **owner})
-            await self._store.commit(uow)
+        if found.get(SECRET_MARK) != self._folder.secret_mark:
+            uow.upsert(tables.Meta, {"key": SECRET_MARK, "value": self._folder.secret_mark})
+        await self._store.commit(uow)
+        self._folder.settle()
+        cluster_id = self._folder.cluster_id
         return ClusterInfo(
             master_id=self._options.ids.uuid(),
             cluster_id=cluster_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -59,6 +60,14 @@ def run(
             help="Tell agents and tasks this URL of the master instead of http://HOST:PORT."
         ),
     ] = None,
+    replace_lost: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="secret|logs",
+            help="Go on without this part of the data folder if it is lost; what is there of it is kept. "
+            "May be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Run the master until SIGTERM. Tasks keep running without it; a restart reconnects them."""
     from agent_bootstrap.log_setup import set_up_logging
@@ -78,6 +87,7 @@ def run(
                 MasterOptions(
                     config=config,
                     data_dir=folder,
+                    replace_lost=_lost(replace_lost or ()),
                     master_url=url or f"http://{reach}:{config.port}",
                 )
             )
@@ -125,6 +135,16 @@ def join_token(
             typer.echo(signer.token(name))
     except (WindlassError, OSError) as error:
         _fail(error)
+
+
+def _lost(words: Iterable[str]) -> frozenset[Any]:
+    from master.recovery.decision import Lost
+    from windlass.base.errors import InvalidConfig
+
+    try:
+        return frozenset(map(Lost, words))
+    except ValueError as error:
+        raise InvalidConfig([f"--replace-lost: {error}: give secret or logs"]) from None
 
 
 def _require_pool(name: str, config_file: Path | None) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import pwd
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,14 +30,15 @@ def default_folder() -> Path:
 def held(folder: Path) -> Iterator[Path]:
     """The folder, made if need be, for this process alone. The kernel lets go of it however the process ends.
 
-    Raises Conflict while another process holds it, InvalidArgument if it cannot be a folder.
+    Raises Conflict while another process holds it, InvalidArgument if it cannot be a folder, or not one of this user.
     """
     folder = folder.absolute()
     if folder.exists() and not folder.is_dir():
         raise InvalidArgument(f"--data-dir {folder} is a file: give a folder")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = _open_lock(folder)
     try:
+        _require_owner(folder)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -48,6 +52,52 @@ def held(folder: Path) -> Iterator[Path]:
         yield folder
     finally:
         os.close(descriptor)
+
+
+def _open_lock(folder: Path) -> int:
+    try:
+        return os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except PermissionError:
+        raise InvalidArgument(
+            f"{folder} cannot be written by user {_name(os.geteuid())}, it belongs to user "
+            f"{_name(folder.stat().st_uid)}: {_WAYS_OUT.format(_name(folder.stat().st_uid))}"
+        ) from None
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        raise InvalidArgument(
+            f"{folder} is on a read-only file system: mount it for writing, or give another --data-dir"
+        ) from None
+
+
+def _require_owner(folder: Path) -> None:
+    """Root could go on in another user's folder, but that user's master could not read what root writes there.
+
+    On some file systems root's files belong to somebody else: so it counts to whom a new file belongs.
+    """
+    secret = folder / SECRET
+    if not secret.exists() or secret.stat().st_uid == os.geteuid():
+        return
+    with tempfile.TemporaryFile(dir=folder) as probe:
+        new = os.fstat(probe.fileno()).st_uid
+    owner = secret.stat().st_uid
+    if new != owner:
+        raise InvalidArgument(
+            f"{folder} is the data folder of user {_name(owner)}, this process is of user {_name(new)}: "
+            + _WAYS_OUT.format(_name(owner))
+        )
+
+
+_WAYS_OUT = (
+    "run it as {}, change the owner of all files in it (chown -R), or give another --data-dir"
+)
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def of_a_master(folder: Path) -> Path:

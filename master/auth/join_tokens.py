@@ -123,12 +123,20 @@ def load_or_create(path: Path) -> bytes:
         _create(path)
     if path.stat().st_mode & 0o077:
         path.chmod(0o600)
+    return read_secret(path)
+
+
+def read_secret(path: Path) -> bytes:
+    """Raises InvalidConfig for a file that does not hold one."""
     try:
-        return bytes.fromhex(path.read_text().strip())
+        secret = bytes.fromhex(path.read_text().strip())
     except ValueError:
+        secret = b""
+    if len(secret) < SECRET_BYTES:
         raise InvalidConfig(
-            [f"{path} does not hold a secret in hexadecimal: remove or restore it"]
-        ) from None
+            [f"{path} does not hold a secret of {SECRET_BYTES} bytes in hexadecimal: restore it"]
+        )
+    return secret
 
 
 def _create(path: Path) -> None:

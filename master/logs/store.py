@@ -32,11 +32,12 @@ from master.logs.ingest import (
 from master.logs.reading import PAGE_ROWS, Position, newest_id, page_of, to_row
 from master.logs.regex_filter import RegexFilter
 from master.logs.rows import LogQuery, LogRow, TaskLog
-from master.logs.tables import LOGS, LogOffset
+from master.logs.tables import LOGS, LogMeta, LogOffset
 from master.store.database import Database, open_database, parse_url
 from master.store.faults import as_windlass_error
 from master.store.migrate import upgrade
 from master.store.rows import fetch
+from master.store.statements import upsert_row
 from master.store.writer import Lane, Writer
 from windlass.base.errors import InvalidArgument
 
@@ -87,6 +88,14 @@ class LogStore:
             await database.close()
             raise as_windlass_error(error) if isinstance(error, Exception) else error from error
         return cls(database, parse_url(url).get_backend_name())
+
+    async def belong_to(self, cluster_id: str) -> None:
+        """Note whose logs these are. Before `run`."""
+        row = {"key": "cluster_id", "value": cluster_id}
+        try:
+            await self._database.write(lambda connection: upsert_row(connection, LogMeta, row))
+        except Exception as error:
+            raise as_windlass_error(error) from error
 
     async def run(self) -> None:
         """The writer, owned by a task group. Without it nothing is stored."""

@@ -1,4 +1,4 @@
-"""The two tables of the log store."""
+"""The tables of the log store."""
 
 from __future__ import annotations
 
@@ -46,6 +46,15 @@ class LogOffset(_LogTable, table=True):
     container_id: Mapped[str] = Field(primary_key=True)
     task_id: Mapped[str] = Field(index=True)
     next_offset: Mapped[int] = Field(sa_column=Column(BigInteger, nullable=False))
+
+
+class LogMeta(_LogTable, table=True):
+    """Which cluster the logs are of: `cluster_id`."""
+
+    __tablename__ = "log_meta"  # pyright: ignore
+
+    key: Mapped[str] = Field(primary_key=True)
+    value: Mapped[str]
 
 
 LOGS = Migrations(

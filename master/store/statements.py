@@ -53,8 +53,7 @@ def _apply(connection: Connection, operation: Operation) -> None:
         case Insert(table, rows):
             connection.execute(_insert(table_of(table)), rows)
         case Upsert(table, row):
-            statement = _upsert(table_of(table), tuple(row), connection.dialect.name)
-            connection.execute(statement, row)
+            upsert_row(connection, table, row)
         case Update(table, where, values, expect):
             statement = _update(table_of(table), _shape(where), tuple(values))
             parameters = _where(where) | {f"v_{key}": value for key, value in values.items()}
@@ -67,6 +66,12 @@ def _apply(connection: Connection, operation: Operation) -> None:
             connection.execute(_delete(table_of(table), _shape(where)), _where(where))
         case Execute(statement):
             connection.execute(statement)
+
+
+def upsert_row(
+    connection: Connection, table: unit_of_work.Table, row: Mapping[str, object]
+) -> None:
+    connection.execute(_upsert(table_of(table), tuple(row), connection.dialect.name), row)
 
 
 Shape = tuple[tuple[str, bool], ...]

@@ -20,6 +20,7 @@ from master.app import JOIN_WITHIN, MasterOptions
 from master.auth.join_tokens import SECRET_BYTES, JoinTokenSigner
 from master.config import MasterConfig
 from master.experiments.creation import NewExperiment
+from master.recovery.identity import FolderState, Identity, write_identity
 from provisioner.providers.simulated import SimulatedInstance, SimulatedProvider
 from provisioner.types import Offer, OfferKey
 from rm_backends.ports import JoinGrant, JoinKind
@@ -122,6 +123,8 @@ class World:
         secret = folder / "secret"
         secret.touch(mode=0o600)
         secret.write_text(SECRET.hex())
+        new = Identity(cluster_id="simulation", state=FolderState.CREATING)
+        write_identity(folder, new)  # beside a secret nothing is made without
 
     @property
     def database(self) -> Path:

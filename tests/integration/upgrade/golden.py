@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from master.app import Master, MasterOptions
+from master.auth.join_tokens import load_or_create
 from master.config import load
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -31,6 +32,7 @@ CONFIG = {
 def data_folder(release: str, at: Path) -> Path:
     """A copy of the data folder of that release."""
     at.mkdir(mode=0o700)
+    load_or_create(at / "secret")
     for dump, name in (("state.sql", "windlass.db"), ("logs.sql", "logs.db")):
         with closing(sqlite3.connect(at / name)) as database:
             database.executescript((GOLDEN / release / dump).read_text())

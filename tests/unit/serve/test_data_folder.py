@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -56,3 +58,56 @@ def test_a_mistyped_folder_makes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     (tmp_path / SECRET).touch()
     assert of_a_master(tmp_path) == tmp_path
+
+
+def test_another_user_s_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by root, who could write there: the owner's master could not read what root leaves."""
+    (tmp_path / SECRET).touch()
+    if os.geteuid() == 0:
+        os.chown(tmp_path / SECRET, 4242, 4242)
+        with pytest.raises(InvalidArgument, match=r"of user 4242, .* of user root: run it as 4242"):
+            held(tmp_path).__enter__()
+    else:
+        tmp_path.chmod(0o500)
+        with pytest.raises(InvalidArgument, match="cannot be written by user"):
+            held(tmp_path).__enter__()
+
+
+AS_SOMEBODY = """
+import os, sys
+from pathlib import Path
+from master.data_folder import held
+from windlass.base.errors import InvalidArgument
+os.setuid(65534)
+try:
+    with held(Path(sys.argv[1])):
+        print("held")
+except InvalidArgument as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
+def test_somebody_else_is_told_whose_folder_it_is(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory() as public:
+        Path(public).chmod(0o755)
+        folder = Path(public) / "data"
+        folder.mkdir(mode=0o755)
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", AS_SOMEBODY, str(folder)],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+    assert (
+        "cannot be written by user nobody, it belongs to user root: run it as root" in done.stdout
+    )
+
+
+def test_a_read_only_file_system_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("master.data_folder.os.open", refuse)
+    with pytest.raises(InvalidArgument, match="is on a read-only file system: mount it"):
+        held(tmp_path).__enter__()

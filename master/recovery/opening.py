@@ -1,0 +1,86 @@
+"""Opens a data folder: looks, decides, and prepares what the start of a master needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from master.auth.join_tokens import load_or_create
+from master.data_folder import SECRET
+from master.recovery.decision import Create, Lost, Refuse, decide
+from master.recovery.identity import (
+    FolderState,
+    Identity,
+    secret_mark,
+    write_identity,
+)
+from master.recovery.inspection import look
+from master.recovery.places import Places
+from windlass.base.errors import InvalidState
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFolder:
+    """A folder whose cluster is known. `settle` once its databases say the same."""
+
+    folder: Path
+    cluster_id: str
+    secret: bytes
+
+    @property
+    def secret_mark(self) -> str:
+        return secret_mark(self.secret, self.cluster_id)
+
+    def settle(self) -> None:
+        write_identity(self.folder, Identity(cluster_id=self.cluster_id))
+
+
+async def open_folder(
+    places: Places,
+    new_cluster_id: Callable[[], str],
+    *,
+    may_replace: Collection[Lost] = (),
+    inline: bool = False,
+) -> OpenedFolder:
+    """Raises InvalidState for a folder that is not whole, or not that of its database."""
+    folder = places.folder
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not places.is_kept:
+        return OpenedFolder(folder, new_cluster_id(), load_or_create(folder / SECRET))
+    decision = decide(await look(places, inline=inline), may_replace)
+    if isinstance(decision, Refuse):
+        raise InvalidState(decision.text)
+    cluster_id = decision.cluster_id or new_cluster_id()
+    if isinstance(decision, Create):
+        write_identity(folder, Identity(cluster_id=cluster_id, state=FolderState.CREATING))
+    else:
+        for lost in decision.replace:
+            _set_aside(places, lost)
+    return OpenedFolder(folder, cluster_id, load_or_create(folder / SECRET))
+
+
+def _set_aside(places: Places, lost: Lost) -> None:
+    """Keep what is there of it under another name: a new one will be made."""
+    log.warning("replaced, as asked for", lost=lost)
+    if lost is Lost.SECRET:
+        files = [places.folder / SECRET]
+    elif places.files is not None:
+        logs = places.files.logs
+        files = [logs, logs.with_name(f"{logs.name}-wal"), logs.with_name(f"{logs.name}-shm")]
+    else:
+        files = []
+    for file in files:
+        if file.exists():
+            file.replace(_free_name(file))
+
+
+def _free_name(file: Path) -> Path:
+    number = 1
+    while (name := file.with_name(f"{file.name}.old-{number}")).exists():
+        number += 1
+    return name

@@ -47,6 +47,10 @@ INTERNAL = Status(500, 13, "Internal")
 UNAVAILABLE = Status(503, 14, "Unavailable")
 NOT_FOUND = Status(404, 5, "NotFound")
 UNIMPLEMENTED = Status(501, 12, "Unimplemented")
+MOST_ECHOED = 200
+"""Characters of a request that an error repeats."""
+_PUBLISHED = ("/api/v1/", "/resources/allocation/")
+"""Paths below these are of the published API, if they are anything."""
 STATUS_OF_CODE: Mapping[str, Status] = {
     "invalid_argument": INVALID,
     "invalid_config": INVALID,
@@ -145,10 +149,12 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def framework(request: Request, error: HTTPException) -> Response:
         status = _STATUS_OF_HTTP.get(error.status_code, INTERNAL)
-        if status is NOT_FOUND and request.url.path.startswith("/api/v1/"):
+        if status is NOT_FOUND and request.url.path.startswith(_PUBLISHED):
             status = UNIMPLEMENTED
-        message = "Not Implemented" if status is UNIMPLEMENTED else str(error.detail)
-        return error_response(status, message)
+        if status is UNIMPLEMENTED:
+            asked = f"{request.method} {request.url.path}"[:MOST_ECHOED]
+            return error_response(status, f"{asked} is not implemented in this version of Windlass")
+        return error_response(status, str(error.detail))
 
     @app.exception_handler(Exception)
     async def unknown(request: Request, error: Exception) -> Response:

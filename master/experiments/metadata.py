@@ -15,7 +15,7 @@ from sqlalchemy import select
 from master.core.actor import Actor
 from master.core.expconf import ExperimentConfig
 from master.experiments.service import ExperimentService
-from master.experiments.state import ExperimentState, Phase
+from master.experiments.state import ExperimentState, Phase, not_ended
 from master.experiments.step_builder import Env, Step
 from master.store import tables
 from master.store.mailbox import Mailbox
@@ -78,9 +78,11 @@ class ExperimentMetadata:
 
         def change(row: tables.Experiment) -> Mapping[str, object]:
             if archived and not Phase(row.state).is_terminal:
-                raise InvalidState("Experiment is not in terminal state.")
+                raise InvalidState(not_ended(experiment_id, Phase(row.state)))
             if row.archived == archived:
-                raise InvalidState(f"Experiment is {'already' if archived else 'not'} archived.")
+                raise InvalidState(
+                    f"Experiment {experiment_id} is {'already' if archived else 'not'} archived"
+                )
             return {"archived": archived}
 
         await self._change(experiment_id, change, by)

@@ -65,6 +65,11 @@ def already_ended(experiment_id: int, phase: Phase) -> str:
     return f"Experiment {experiment_id} has already {_ENDED_WORDS[phase]}"
 
 
+def not_ended(experiment_id: int, phase: Phase) -> str:
+    """What a user is told whose change comes too early."""
+    return f"Experiment {experiment_id} has not ended yet: it is {phase}"
+
+
 _RUNNING_MAY_GO = frozenset(TERMINAL_OF) | TERMINAL
 ALLOWED: Mapping[Phase, frozenset[Phase]] = {
     Phase.ACTIVE: frozenset({Phase.PAUSED}) | _RUNNING_MAY_GO,

@@ -58,7 +58,7 @@ def kill(state: TaskState, now: datetime, reason: str) -> Step:
         return Step(state)
     allocation = state.open_allocation
     if allocation is None:
-        return Step(_over(state, now, f"killed before it started: {reason}"))
+        return Step(_over(state, now, f"{_killed(reason)} before it started"))
     stopping = replace(state, phase=TaskPhase.STOPPING)
     return _allocation_stepped(stopping, now, allocation_machine.kill(allocation, reason, now=now))
 
@@ -201,14 +201,19 @@ def _over(state: TaskState, now: datetime, status: str) -> TaskState:
     )
 
 
+def _killed(reason: str) -> str:
+    """A kill that somebody asked for has the reason "by NAME"."""
+    return f"killed {reason}" if reason.startswith("by ") else f"killed: {reason}"
+
+
 def exit_status(allocation: AllocationState, outcome: Outcome) -> str:
     """One line for people, in the words that users of the published clients know."""
     if outcome.kind is OutcomeKind.FINISHED:
         return SUCCESS
     if outcome.kind is OutcomeKind.WITHDRAWN:
-        return f"killed before it started: {outcome.reason}"
+        return f"{_killed(outcome.reason)} before it started"
     if outcome.kind is OutcomeKind.KILLED:
-        return f"killed: {allocation.kill_reason}"
+        return _killed(allocation.kill_reason or "")
     if outcome.kind is OutcomeKind.FAILED and outcome.exit_code is not None:
         message = allocation.failure.message if allocation.failure is not None else ""
         return f"task failed with exit code {outcome.exit_code}" + (

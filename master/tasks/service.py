@@ -190,7 +190,7 @@ class InteractiveService:
         if live is None:
             await self._queries.task(task_id, EVERYTHING)
             return
-        await live.apply(partial(machine.kill, reason=f"asked for by {by}"), by=by)
+        await live.apply(partial(machine.kill, reason=f"by {by}"), by=by)
         log.info("task killed", task=task_id, by=str(by))
 
     async def set_priority(self, task_id: str, priority: int, *, by: Actor) -> None:

@@ -142,7 +142,7 @@ def test_the_resources_of_an_experiment_are_set(cluster: RealCluster) -> None:
     assert "weight must be" in failure(cluster, "e", "set", "weight", "1", "0")
     det(cluster, "e", "kill", "1")
     cluster.wait(1)
-    assert "live experiment '1' not found" in failure(cluster, "e", "set", "priority", "1", "8")
+    assert "Experiment 1 has already" in failure(cluster, "e", "set", "priority", "1", "8")
     assert resources(cluster, 1)["priority"] == 7
 
 

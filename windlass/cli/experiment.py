@@ -15,9 +15,10 @@ from windlass.cli.connect import client_for
 from windlass.cli.failures import error_of, print_failure, print_trial_failure
 from windlass.cli.follow import await_first_trial, await_trial_end, print_logs, wait_for_end
 from windlass.cli.groups import AliasedGroup
+from windlass.cli.job_words import already_ended
 from windlass.cli.output import JsonOption, notice, print_json, state_name
 from windlass.cli.progress import upload
-from windlass.sdk.client import Client, ExperimentAction
+from windlass.sdk.client import TERMINAL_STATES, Client, ExperimentAction
 
 app = typer.Typer(
     cls=AliasedGroup,
@@ -131,13 +132,13 @@ def activate(ctx: typer.Context, experiment_id: ExperimentId) -> None:
 @app.command()
 def cancel(ctx: typer.Context, experiment_id: ExperimentId) -> None:
     """Stop an experiment after its trials have saved a checkpoint."""
-    _act(ctx, experiment_id, "cancel", "Canceling")
+    _end(ctx, experiment_id, "cancel", "Canceling")
 
 
 @app.command()
 def kill(ctx: typer.Context, experiment_id: ExperimentId) -> None:
     """Stop an experiment at once."""
-    _act(ctx, experiment_id, "kill", "Killed")
+    _end(ctx, experiment_id, "kill", "Killed")
 
 
 @app.command()
@@ -162,6 +163,15 @@ def delete_tensorboard_files(ctx: typer.Context, experiment_id: ExperimentId) ->
 def _act(ctx: typer.Context, experiment_id: int, action: ExperimentAction, done: str) -> None:
     client_for(ctx).act(experiment_id, action)
     notice(f"{done} experiment {experiment_id}")
+
+
+def _end(ctx: typer.Context, experiment_id: int, action: ExperimentAction, done: str) -> None:
+    """What has ended already is no error, but nothing was done either."""
+    state = client_for(ctx).experiment(experiment_id)["experiment"]["state"]
+    if state in TERMINAL_STATES:
+        notice(already_ended(experiment_id, state))
+    else:
+        _act(ctx, experiment_id, action, done)
 
 
 def _follow_first_trial(client: Client, experiment_id: int) -> None:

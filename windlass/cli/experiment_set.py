@@ -6,11 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from windlass.base.errors import InvalidArgument, NotFound
+from windlass.base.errors import InvalidArgument
 from windlass.cli.completion import ExperimentId
 from windlass.cli.connect import client_for
 from windlass.cli.groups import AliasedGroup
-from windlass.cli.job_words import live_experiment
 
 app = typer.Typer(cls=AliasedGroup, no_args_is_help=True, add_completion=False)
 
@@ -71,11 +70,6 @@ def _slots(text: str) -> int | None:
 
 
 def _set(ctx: typer.Context, experiment_id: int, name: str, key: str, value: Any) -> None:
-    client = client_for(ctx)
-    try:
-        client.set_resources(experiment_id, {key: value})
-    except NotFound:
-        live_experiment(client, experiment_id)  # says more: which state it ended in
-        raise
+    client_for(ctx).set_resources(experiment_id, {key: value})
     shown = "none" if value is None else f"{value:g}"
     typer.echo(f"Set {name} of experiment {experiment_id} to {shown}")

@@ -16,6 +16,11 @@ WHOLE = 36
 """Length of a full job id, a UUID."""
 MAX_EXPERIMENT = 2**31 - 1
 """A larger number can only be the first characters of an id."""
+_ENDED_WORDS = {
+    "STATE_COMPLETED": "completed",
+    "STATE_CANCELED": "been canceled",
+    "STATE_ERROR": "failed",
+}
 _ALLOCATION_ID = re.compile(r"(?:\d+\.)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\d+")
 
 _OPERATIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -59,7 +64,7 @@ def resolve(client: Client, word: str) -> str:
             return str(live_experiment(client, int(word))["jobId"])
         except NotFound:
             if len(word) < SHORTEST:  # longer ones may be how an id begins
-                raise
+                raise NotFound("job or experiment", word) from None
     try:
         return str(client.job(word)["jobId"])
     except NotFound:
@@ -93,10 +98,13 @@ def live_experiment(client: Client, number: int) -> dict[str, Any]:
     experiment: dict[str, Any] = client.experiment(number)["experiment"]
     state = str(experiment.get("state"))
     if state in TERMINAL_STATES:
-        raise InvalidState(
-            f"Experiment {number} has already ended ({state.removeprefix('STATE_')})"
-        )
+        raise InvalidState(already_ended(number, state))
     return experiment
+
+
+def already_ended(number: int, state: str) -> str:
+    """In the words of the master."""
+    return f"Experiment {number} has already {_ENDED_WORDS.get(state, 'ended')}"
 
 
 def _job_of_command(client: Client, word: str) -> str:

@@ -18,10 +18,11 @@ from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.api.targets import experiment_target
 from master.auth.permissions import Action
+from master.core.visibility import Visibility
 from master.experiments.metadata import MetadataPatch
-from master.experiments.state import Phase
+from master.experiments.state import Phase, already_ended, not_ended
 from master.experiments.tensorboard_files import delete_tensorboard_files
-from windlass.base.errors import InvalidState, NotFound
+from windlass.base.errors import InvalidState
 
 router = APIRouter(route_class=ApiRoute, tags=["experiments"])
 
@@ -41,7 +42,7 @@ async def patch(
     if changes:
         target = await experiment_target(api, experiment_id)
         require(api, principal, Action.UPDATE_EXPERIMENT, target)
-    job_id = _job_of(api, experiment_id) if changes else ""
+    job_id = await _job_of(api, experiment_id, visible) if changes else ""
     patched = MetadataPatch(
         name=body.name, description=body.description, notes=body.notes, labels=body.labels
     )
@@ -100,7 +101,7 @@ async def delete_tensorboard(
 ) -> Reply[Empty]:
     row = (await api.reads.experiments.experiment(experiment_id, visible)).experiment
     if not Phase(row.state).is_terminal:
-        raise InvalidState("Experiment is not in terminal state.")
+        raise InvalidState(not_ended(experiment_id, Phase(row.state)))
     await delete_tensorboard_files(
         row.config["checkpoint_storage"],
         cluster_id=api.services.info.cluster_id,
@@ -132,9 +133,10 @@ async def remove_label(
     return reply({"labels": await api.metadata.remove_label(experiment_id, label, by=principal)})
 
 
-def _job_of(api: Api, experiment_id: int) -> str:
-    """Raises NotFound unless the experiment lives: the resources of one that is over are history."""
+async def _job_of(api: Api, experiment_id: int, visible: Visibility) -> str:
+    """Raises InvalidState unless the experiment lives: the resources of one that has ended are history."""
     live = api.services.experiments.live(experiment_id)
     if live is None or live.state.phase.is_terminal:
-        raise NotFound("live experiment", experiment_id)
+        row = await api.reads.experiments.experiment(experiment_id, visible)
+        raise InvalidState(already_ended(experiment_id, Phase(row.experiment.state)))
     return live.state.job_id

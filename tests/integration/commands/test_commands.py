@@ -110,7 +110,7 @@ def test_a_killed_command_says_who_killed_it_and_gives_its_slots_back(cluster: R
     )
     follower.start()
     cluster.client.session.post(f"{URL}/{command_id}/kill")
-    assert over(cluster, command_id)["exitStatus"] == "killed: asked for by determined"
+    assert over(cluster, command_id)["exitStatus"] == "killed by determined"
     follower.join(timeout=30)
     assert not follower.is_alive()
     assert followed == ["up"]

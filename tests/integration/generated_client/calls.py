@@ -1,4 +1,4 @@
-"""What `test_generated_client.py` runs with the generated package beside it: `python calls.py URL`."""
+"""What `test_generated_client.py` runs with the generated package beside it: `python calls.py URL PASSWORD`."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ searcher: {name: single, metric: loss, max_length: 1}
 """
 
 
-def main(url: str) -> None:
-    login = session_login.sync(client=Client(base_url=url), body=Login(username="determined"))
+def main(url: str, password: str) -> None:
+    login = session_login.sync(
+        client=Client(base_url=url), body=Login(username="determined", password=password)
+    )
     client = AuthenticatedClient(base_url=url, token=login.token)
 
     (pool,) = resource_pools_list_pools.sync(client=client).resource_pools
@@ -63,4 +65,4 @@ def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], sys.argv[2])

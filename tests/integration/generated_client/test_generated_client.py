@@ -47,4 +47,4 @@ def test_a_generated_client_talks_to_a_master(cluster: RealCluster, tmp_path: Pa
         folder=tmp_path,
     )
     script = Path(__file__).with_name("calls.py")
-    run(GENERATOR / "python", script, cluster.url, folder=tmp_path)
+    run(GENERATOR / "python", script, cluster.url, cluster.password, folder=tmp_path)

@@ -44,10 +44,12 @@ async def test_filters_find_what_is_meant(world: ApiWorld) -> None:
 async def test_archive_and_unarchive(world: ApiWorld) -> None:
     id_ = await world.create()
     body = {"experimentIds": [id_]}
-    assert (await act(world, "archive", body))[id_] == "Experiment is not in terminal state."
+    assert (await act(world, "archive", body))[
+        id_
+    ] == f"Experiment {id_} has not ended yet: it is ACTIVE"
     await act(world, "kill", body)
     assert await act(world, "archive", body) == {id_: ""}
-    assert (await act(world, "archive", body))[id_] == "Experiment is already archived."
+    assert (await act(world, "archive", body))[id_] == f"Experiment {id_} is already archived"
     assert await act(world, "unarchive", body) == {id_: ""}
 
 

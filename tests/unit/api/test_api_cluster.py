@@ -316,7 +316,9 @@ async def test_how_requests_may_be_written(world: ApiWorld) -> None:
         await world.ok("POST", url, content=content, headers=headers)
     await world.ok("POST", f"{url}/", content=b"{}")
     await world.ok("GET", "/api/v1/experiments/")
-    assert await world.refused(501, "GET", "/api/v1/no/such/thing") == "Not Implemented"
+    for path in ("/api/v1/no/such/thing", "/resources/allocation/raw"):
+        said = await world.refused(501, "GET", path)
+        assert said == f"GET {path} is not implemented in this version of Windlass"
     await world.refused(501, "DELETE", "/api/v1/master")
     await world.refused(404, "GET", "/elsewhere")
     for unknown in ("one", "search", "metrics", "1/nothing", "1/trials/x", "-"):

@@ -65,7 +65,7 @@ async def test_what_users_do_to_experiments(world: ApiWorld) -> None:
     assert await state() == "STATE_QUEUED"
     await world.ok("POST", f"{url}/pause")
     assert await state() == "STATE_PAUSED"
-    assert "not in terminal state" in await world.refused(400, "POST", f"{url}/archive")
+    assert "has not ended yet: it is" in await world.refused(400, "POST", f"{url}/archive")
     await world.ok("POST", f"{url}/kill")
     assert await state() == "STATE_CANCELED"
     await world.ok("POST", f"{url}/kill")
@@ -85,7 +85,7 @@ async def test_tensorboard_files_of_an_ended_experiment_are_deleted(world: ApiWo
     (files / str(id_) / "trial" / "1").mkdir(parents=True)
     (files / "4711").mkdir()
     refusal = await world.refused(400, "DELETE", f"{url}/tensorboard-files")
-    assert "not in terminal state" in refusal
+    assert "has not ended yet: it is" in refusal
     await world.ok("POST", f"{url}/kill")
     assert await world.ok("DELETE", f"{url}/tensorboard-files") == {}
     assert [path.name for path in files.iterdir()] == ["4711"]

@@ -218,7 +218,7 @@ async def test_the_resources_of_an_experiment_that_is_over_are_history(
     url = "/api/v1/experiments/1"
     await queue_world.ok("POST", f"{url}/kill")
     body = {"name": "not this either", "resources": {"priority": 7}}
-    assert "live experiment '1'" in await queue_world.refused(404, "PATCH", url, body)
+    assert "Experiment 1 has already" in await queue_world.refused(400, "PATCH", url, body)
     assert (await queue_world.ok("PATCH", url, {"resources": {}}))["experiment"]["name"] == "tiny"
     await queue_world.refused(404, "PATCH", "/api/v1/experiments/99", body)
     assert await listed(queue_world) == []

@@ -441,3 +441,12 @@ def test_an_unforeseen_error_is_one_line_too(
     assert capsys.readouterr().err == (
         "error: RuntimeError: odd thing (this is a bug; set WINDLASS_DEBUG=1 for the traceback)\n"
     )
+
+
+@pytest.mark.parametrize("action", ["cancel", "kill"])
+def test_what_has_ended_is_not_ended_again(action: str, cluster: ScriptedMaster) -> None:
+    ended = {"experiment": {"id": 7, "state": "STATE_COMPLETED"}}
+    cluster.on("GET", "/api/v1/experiments/7", ended)
+    result = det(cluster, "e", action, "7")
+    assert (result.exit_code, result.stderr) == (0, "Experiment 7 has already completed\n")
+    assert cluster.calls("POST", f"/api/v1/experiments/7/{action}") == []

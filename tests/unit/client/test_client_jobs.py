@@ -316,14 +316,14 @@ def test_an_id_may_begin_with_digits_only(cluster: ScriptedMaster) -> None:
     assert said(det(cluster, "job", "update", "9999999999", "--priority", "4")) == ""
     assert cluster.calls("GET", "/api/v1/experiments/9999999999") == [], "no experiment's number"
     short = refused(det(cluster, "job", "update", "1234567", "--priority", "3"))
-    assert "experiments/1234567 not found" in short
+    assert "job or experiment '1234567' not found" in short
 
 
 @pytest.mark.parametrize(
     ("word", "message"),
     [
         ("", "Give a job id, its first characters, or an experiment id"),
-        ("8", "Experiment 8 has already ended (ERROR)"),
+        ("8", "Experiment 8 has already failed"),
         ("c1aa", f"Command {COMMANDS[1]['id']} has already ended (success)"),
         ("c1", "2 command ids begin with 'c1'"),
         ("e9", "job 'e9' not found"),
@@ -416,13 +416,11 @@ def test_the_resources_of_an_experiment_are_set(
     assert asked.body == {"id": 7, "resources": resources}
 
 
-def test_an_experiment_that_is_over_says_so(cluster: ScriptedMaster) -> None:
-    missing = (404, {"error": {"code": 5, "error": "live experiment '8' not found"}})
-    cluster.on("PATCH", "/api/v1/experiments/.*", lambda _: missing)
-    said_of_it = "error: Experiment 8 has already ended (ERROR)"
-    assert refused(det(cluster, "e", "set", "weight", "8", "2")) == said_of_it
-    assert "/experiments/9 not found" in refused(det(cluster, "e", "set", "weight", "9", "2"))
-    assert "live experiment" in refused(det(cluster, "e", "set", "weight", "7", "2"))
+def test_the_master_says_why_settings_are_refused(cluster: ScriptedMaster) -> None:
+    ended = (400, {"error": {"code": 9, "error": "Experiment 8 has already failed"}})
+    cluster.on("PATCH", "/api/v1/experiments/.*", lambda _: ended)
+    line = refused(det(cluster, "e", "set", "weight", "8", "2"))
+    assert line == "error: Experiment 8 has already failed"
 
 
 def test_a_limit_must_be_a_number(cluster: ScriptedMaster) -> None:

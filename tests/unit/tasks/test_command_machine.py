@@ -131,27 +131,27 @@ def test_a_scheduler_that_takes_a_reservation_back_does_not_end_the_command() ->
 def test_a_kill_of_what_waits_ends_it_at_once(
     state: TaskState, effects: tuple[object, ...]
 ) -> None:
-    step = machine.kill(state, NOW, "asked for by eve")
+    step = machine.kill(state, NOW, "by eve")
     assert step.effects == effects
     assert step.state.phase is TaskPhase.TERMINATED
-    assert step.state.exit_status.startswith("killed before it started")
+    assert step.state.exit_status.endswith(" before it started")
     assert "eve" in step.state.exit_status
     assert machine.next_deadline(step.state) is None
 
 
 def test_a_killed_command_ends_with_its_run_and_is_killed_once() -> None:
-    step = machine.kill(running(), NOW, "asked for by eve")
+    step = machine.kill(running(), NOW, "by eve")
     assert (step.state.phase, step.effects) == (TaskPhase.STOPPING, (KillContainers("cmd.1"),))
-    assert machine.kill(step.state, LATER, "asked for by bob").state == step.state
+    assert machine.kill(step.state, LATER, "by bob").state == step.state
     over = exited(step.state, KILLED).state
-    assert over.exit_status == "killed: asked for by eve"
+    assert over.exit_status == "killed by eve"
     assert machine.kill(over, LATER, "again") == machine.Step(over)
 
 
 @pytest.mark.parametrize("end", [lost, partial(exited, exit_=REFUSED)])
 def test_a_killed_command_is_not_tried_again(end: Callable[[TaskState], machine.Step]) -> None:
-    state = end(machine.kill(reserved(), NOW, "asked for by eve").state).state
-    assert state.exit_status == "killed: asked for by eve"
+    state = end(machine.kill(reserved(), NOW, "by eve").state).state
+    assert state.exit_status == "killed by eve"
 
 
 def test_events_of_an_earlier_run_change_nothing() -> None:

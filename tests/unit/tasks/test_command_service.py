@@ -242,7 +242,7 @@ async def test_a_kill_says_who_asked_and_is_repeated_until_it_is_over(
     await exit_with(cluster, live, 137)
     await cluster.commands.roots.tick()
     await cluster.commands.kill(id_, by=replace(ADMIN, name="bob"))
-    assert (await stored(cluster, id_)).exit_status == "killed: asked for by eve"
+    assert (await stored(cluster, id_)).exit_status == "killed by eve"
     with pytest.raises(NotFound):
         await cluster.commands.kill("no-such", by=replace(ADMIN, name="eve"))
 
@@ -432,7 +432,7 @@ async def test_a_restart_starts_what_was_granted_and_kills_what_was_to_be_killed
         again = cluster.commands.live(killed.state.id)
         assert again is not None
         await exit_with(cluster, again, 137)
-        assert again.state.exit_status == "killed: asked for by eve"
+        assert again.state.exit_status == "killed by eve"
 
 
 async def test_a_restart_ends_the_pause_of_what_could_not_be_started(

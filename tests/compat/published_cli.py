@@ -1,0 +1,56 @@
+"""Run by the published client's Python: `verbs` lists its commands; `run` runs those that come as JSON lines.
+
+One process for all: the client takes a second to import. Prints JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+
+from determined import cli
+from determined.cli import cli as det
+
+
+def verbs(parser: argparse.ArgumentParser, prefix: str = "") -> Iterator[str]:
+    below = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    if not below and prefix:
+        yield prefix.strip()
+    for action in below:
+        seen: set[int] = set()
+        for name, sub in action.choices.items():
+            if id(sub) not in seen:  # further names are aliases
+                seen.add(id(sub))
+                yield from verbs(sub, f"{prefix} {name}")
+
+
+def run(words: list[str]) -> dict[str, object]:
+    said, crash, code = io.StringIO(), "", 0
+    sys.stdin = io.StringIO("Secret123\n" * 3)  # to all questions
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            det.main(words)
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+            if isinstance(end.code, str):
+                print(end.code)
+        except Exception:  # noqa: BLE001 - the test is about what nobody caught
+            crash = traceback.format_exc()
+    return {"code": code, "said": said.getvalue(), "crash": crash}
+
+
+if sys.argv[1] == "verbs":
+    parser = det.make_parser()
+    cli.add_args(parser, det.all_args_description)
+    print(json.dumps([verb for verb in verbs(parser) if not verb.endswith("help")]))
+else:
+    lines, answers = sys.stdin, os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the client starts writes elsewhere
+    for line in lines:
+        print(json.dumps(run(json.loads(line))), file=answers, flush=True)

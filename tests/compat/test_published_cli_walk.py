@@ -1,0 +1,297 @@
+"""Every verb of the published command line: what it says and how it ends, or the sentence that it is not there yet."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from test_published_client import COMPAT, CONFIG, MODEL
+
+from tests.real_cluster import RealCluster
+
+pytestmark = pytest.mark.skipif(
+    not (COMPAT / "det").exists(), reason="the published client is not installed: run make test"
+)
+SCRIPT = Path(__file__).with_name("published_cli.py")
+MISSING = "is not implemented in this version of Windlass"
+
+# Each line: what is expected of the words after `det`. `ok`: it succeeds. `missing`: it fails with the sentence of
+# a 501. `any`: it ends by itself. Else: it fails, and says that. In braces: what the fixture `ids` makes.
+WALK = """
+ok | version
+ok | user whoami
+ok | auth list-providers
+ok | auth login
+ok | user list
+ok | user create someone --password Secret123
+ok | user login someone
+ok | user edit someone --display-name Someone
+cannot be changed yet | user rename someone other
+ok | user change-password someone
+ok | user deactivate someone
+ok | user activate someone
+any | user link-with-agent-user someone --agent-uid 1000 --agent-gid 1000 --agent-user a --agent-group b
+missing | token create
+missing | token list
+missing | token describe 1
+missing | token edit 1 --description x
+missing | token revoke 1
+Unauthenticated | token login x
+Enterprise Edition | user-group list
+Enterprise Edition | user-group create g
+Enterprise Edition | user-group describe g
+Enterprise Edition | user-group add-user g someone
+Enterprise Edition | user-group remove-user g someone
+Enterprise Edition | user-group change-name g h
+Enterprise Edition | user-group delete g
+Enterprise Edition | rbac list-roles
+Enterprise Edition | rbac my-permissions
+Enterprise Edition | rbac assign-role Viewer -u someone
+Enterprise Edition | rbac describe-role Viewer
+Enterprise Edition | rbac list-groups-roles g
+Enterprise Edition | rbac list-users-roles someone
+Enterprise Edition | rbac unassign-role Viewer -u someone
+Enterprise Edition | oauth client list
+Enterprise Edition | oauth client add n d
+Enterprise Edition | oauth client remove x
+ok | master info
+missing | master logs
+ok | master config show
+missing | master config set --log.level DEBUG
+missing | master cluster-message get
+missing | master cluster-message set -m hello
+missing | master cluster-message clear
+ok | agent list
+ok | slot list
+missing | resource-pool bindings list-workspaces default
+missing | resource-pool bindings add default Uncategorized
+missing | resource-pool bindings remove default Uncategorized
+missing | resource-pool bindings replace default Uncategorized
+missing | resources raw 2026-01-01T00:00:00 2026-01-02T00:00:00
+missing | resources allocations 2026-01-01T00:00:00 2026-01-02T00:00:00
+missing | resources aggregated 2026-01-01 2026-01-02
+ok | job list
+ok | job update {j} --priority 7
+ok | job update-batch {j}.priority=8
+ok | command list
+ok | command describe {c}
+ok | command config {c}
+ok | command logs {c}
+ok | command set priority {c} 9
+ok | command run --detach true
+ok | task list
+ok | task logs {c}
+missing | task config {c}
+missing | task create {config}
+missing | task fork {c}
+missing | task pause {c}
+missing | task unpause {c}
+missing | task kill {c}
+missing | task cleanup-logs
+ok | command kill {c}
+ok | agent disable node
+ok | agent enable node
+ok | slot disable node 0
+ok | slot enable node 0
+missing | notebook list
+missing | notebook start --detach
+missing | notebook config x
+missing | notebook kill x
+missing | notebook logs x
+missing | notebook open x
+missing | notebook set priority x 1
+missing | shell list
+missing | shell start --detach
+missing | shell config x
+missing | shell kill x
+missing | shell logs x
+missing | shell open x
+missing | shell set priority x 1
+missing | shell show-ssh-command x
+missing | shell show_ssh_command x
+missing | tensorboard list
+missing | tensorboard start {e} --detach
+missing | tensorboard config x
+missing | tensorboard kill x
+missing | tensorboard logs x
+missing | tensorboard open x
+missing | tensorboard set priority x 1
+ok | experiment list
+ok | experiment describe {e}
+ok | experiment config {e}
+ok | experiment wait {e}
+ok | experiment logs {e}
+ok | experiment list-trials {e}
+ok | experiment list-checkpoints {e}
+ok | experiment download {e} --output-dir e1
+ok | experiment download-model-def {e}
+has already completed | experiment activate {e}
+has already completed | experiment pause {e}
+ok | experiment cancel {e}
+ok | experiment kill {e}
+ok | experiment set name {e} n
+ok | experiment set description {e} d
+has already completed | experiment set priority {e} 5
+has already completed | experiment set weight {e} 2
+has already completed | experiment set max-slots {e} 1
+not implemented | experiment set gc-policy {e} --yes --save-experiment-best 1 --save-trial-best 1 --save-trial-latest 1
+missing | experiment set log-retention {e} --days 3
+ok | experiment label add {e} l
+ok | experiment label remove {e} l
+ok | experiment archive {e}
+ok | experiment unarchive {e}
+missing | experiment move {e} Uncategorized Uncategorized
+ok | experiment create {config} {model} --paused
+missing | experiment continue {e}
+ok | experiment delete-tb-files {e}
+ok | trial describe {t}
+ok | trial logs {t}
+ok | trial kill {t}
+No downloadable checkpoint found | trial download {t} --latest --output-dir t1
+missing | trial set log-retention {t} --days 3
+missing | trial support-bundle {t}
+ok | checkpoint describe {u}
+ok | checkpoint download {u} --output-dir c1
+missing | checkpoint rm {u} --yes --glob *
+missing | checkpoint delete {u} --yes
+missing | experiment delete {e} --yes
+missing | preview-search {config}
+missing | model list
+missing | model create m
+missing | model describe m
+missing | model move m --workspace-name Uncategorized
+missing | model list-versions m
+missing | model register-version m {u}
+missing | model delete m
+missing | template list
+missing | template create t {config}
+missing | template describe t
+missing | template set t {config}
+missing | template set-value config t {config}
+missing | template remove t
+ok | project list Uncategorized
+missing | project create Uncategorized p
+ok | project describe Uncategorized Uncategorized
+missing | project edit Uncategorized Uncategorized --new_name n
+ok | project list-experiments Uncategorized Uncategorized
+missing | project archive Uncategorized Uncategorized
+missing | project unarchive Uncategorized Uncategorized
+missing | project delete Uncategorized Uncategorized --yes
+ok | workspace list
+missing | workspace create w
+ok | workspace describe Uncategorized
+missing | workspace edit Uncategorized --name n
+missing | workspace list-members Uncategorized
+missing | workspace list-pools Uncategorized
+ok | workspace list-projects Uncategorized
+missing | workspace archive Uncategorized
+missing | workspace unarchive Uncategorized
+missing | workspace delete Uncategorized --yes
+missing | workspace bindings list Uncategorized
+missing | workspace bindings set Uncategorized --namespace n
+missing | workspace bindings delete Uncategorized
+missing | workspace resource-quota set Uncategorized 1
+missing | config-policies describe experiment
+missing | config-policies set experiment {config}
+missing | config-policies delete experiment
+ok | dev auth-token
+ok | dev bindings list
+ok | dev bindings call get_GetMe
+ok | dev curl /api/v1/me
+ok | user logout
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    folder = tmp_path_factory.mktemp("walk")
+    with RealCluster(folder, {"resource_pools": [{"pool_name": "default"}]}) as cluster:
+        cluster.start_agent("node", slots=2)
+        yield cluster
+
+
+def published(cluster: RealCluster, mode: str, **options: Any) -> subprocess.Popen[str]:
+    """As an administrator, with a home of its own."""
+    home = cluster.folder / "home"
+    home.mkdir(exist_ok=True)
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "DET_MASTER": cluster.url}
+    return subprocess.Popen(
+        [COMPAT / "python", SCRIPT, mode],
+        env={**environment, **cluster.login_as("admin")},
+        cwd=home,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def ids(cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    config = tmp_path_factory.mktemp("config") / "config.yaml"
+    config.write_text(CONFIG)
+    experiment = cluster.submit(yaml.safe_load(CONFIG), MODEL)
+    command = cluster.client.session.post(
+        "/api/v1/commands",
+        {"config": {"entrypoint": ["sleep", "600"], "resources": {"slots": 0}}},
+    )
+    assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
+    (trial,) = cluster.trials(experiment)
+    return {
+        "{e}": str(experiment),
+        "{t}": str(trial["id"]),
+        "{u}": str(cluster.client.checkpoints(experiment)[0]["uuid"]),
+        "{c}": str(command["command"]["id"]),
+        "{j}": str(command["command"]["jobId"]),
+        "{config}": str(config),
+        "{model}": str(MODEL),
+    }
+
+
+def lines() -> list[tuple[str, list[str]]]:
+    found = [line.partition(" | ") for line in WALK.strip().splitlines()]
+    return [(expected.strip(), words.split()) for expected, _, words in found]
+
+
+def test_no_verb_is_left_out(cluster: RealCluster) -> None:
+    listed, _ = published(cluster, "verbs").communicate(timeout=90)
+    walked = [" ".join(words) + " " for _, words in lines()]
+    left_out = [
+        verb
+        for verb in json.loads(listed)
+        if verb != "deploy" and not any(walk.startswith(f"{verb} ") for walk in walked)
+    ]
+    assert left_out == []
+
+
+def test_every_verb_is_answered(cluster: RealCluster, ids: dict[str, str]) -> None:
+    process = published(cluster, "run")
+    asked = [["-m", cluster.url, *(filled(w, ids) for w in words)] for _, words in lines()]
+    answered, _ = process.communicate("\n".join(map(json.dumps, asked)), timeout=100)
+    wrong = []
+    for (expected, words), line in zip(lines(), answered.splitlines(), strict=True):
+        answer = json.loads(line)
+        if answer["crash"] or not as_expected(expected, answer["code"], answer["said"]):
+            wrong.append((expected, " ".join(words), answer))
+    assert wrong == []
+
+
+def filled(word: str, ids: dict[str, str]) -> str:
+    for name, value in ids.items():
+        word = word.replace(name, value)
+    return word
+
+
+def as_expected(expected: str, code: int, said: str) -> bool:
+    if "Traceback" in said:
+        return False
+    if expected == "any":
+        return True
+    if expected == "ok":
+        return code == 0
+    return code != 0 and (MISSING if expected == "missing" else expected) in said

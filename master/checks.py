@@ -1,19 +1,49 @@
-"""What a master needs of its data folder, for `windlass doctor`."""
+"""What a master has and needs on its machine, for `windlass doctor`."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from master.data_folder import SECRET, default_folder
+from platformdirs import user_data_path
+
+from master.config import load
+from master.data_folder import DEFAULT_CONFIG, SECRET, default_folder
+from master.security_checks import security_checks
 from windlass.base.checks import Check, Status
+from windlass.base.errors import InvalidConfig
 
 NAME = "master: data folder"
 
 
 def checks() -> list[Check]:
-    folder = Path(os.environ.get("WINDLASS_DATA_DIR") or default_folder())
-    return [check_folder(folder)]
+    folder, config_file = _folder(), _config_file()
+    found = [check_folder(folder)]
+    if not (folder / SECRET).is_file() or not os.access(folder, os.R_OK | os.X_OK):
+        return found
+    try:
+        config = load(config_file)
+    except InvalidConfig as error:
+        advice = "windlass master config names every problem"
+        problem = f"{config_file or 'master.yaml'}: {error.problems[0]}"
+        return [*found, _failed(problem, advice, name="master: master.yaml")]
+    return [*found, *security_checks(folder, config_file, config)]
+
+
+def _folder() -> Path:
+    """WINDLASS_DATA_DIR, the default one, or that of `det deploy local` if only that is used."""
+    local = user_data_path("windlass") / "local" / "master"
+    if given := os.environ.get("WINDLASS_DATA_DIR"):
+        return Path(given)
+    is_local = not (default_folder() / SECRET).exists() and (local / SECRET).exists()
+    return local if is_local else default_folder()
+
+
+def _config_file() -> Path | None:
+    given = os.environ.get("DET_CONFIG_FILE")
+    if given or DEFAULT_CONFIG.exists():
+        return Path(given or DEFAULT_CONFIG)
+    return None
 
 
 def check_folder(folder: Path) -> Check:
@@ -33,5 +63,5 @@ def check_folder(folder: Path) -> Check:
     return Check(name=NAME, found=f"{folder}: {state}")
 
 
-def _failed(found: str, advice: str) -> Check:
-    return Check(name=NAME, status=Status.FAILED, found=found, advice=advice)
+def _failed(found: str, advice: str, name: str = NAME) -> Check:
+    return Check(name=name, status=Status.FAILED, found=found, advice=advice)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 import yaml
 
+from master.data_folder import DEFAULT_CONFIG
 from windlass.base.errors import WindlassError
 
 app = typer.Typer(
@@ -19,8 +20,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-
-DEFAULT_CONFIG = Path("/etc/windlass/master.yaml")
 
 ConfigOption = Annotated[
     Path | None,

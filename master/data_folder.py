@@ -15,6 +15,8 @@ from platformdirs import user_data_path
 
 from windlass.base.errors import Conflict, InvalidArgument
 
+DEFAULT_CONFIG = Path("/etc/windlass/master.yaml")
+"""Of a master that is told no other."""
 LOCK = "lock"
 SECRET = "secret"  # noqa: S105  (the name of a file)
 

@@ -30,9 +30,9 @@ PUBLISHED = "determined"
 TIMEOUT_S = 5.0
 
 
-def run_doctor(settings: Settings, as_json: bool) -> None:
-    """Print all checks. Raises typer.Exit(1) if one failed."""
-    checks = list(_all(settings))
+def run_doctor(settings: Settings, as_json: bool, *, offline: bool = False) -> None:
+    """Print all checks. `offline`: without those of a master that answers. Raises typer.Exit(1) if one failed."""
+    checks = list(_all(settings, offline))
     if as_json:
         print_json([asdict(check) for check in checks])
     else:
@@ -45,14 +45,15 @@ def run_doctor(settings: Settings, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _all(settings: Settings) -> Iterator[Check]:
+def _all(settings: Settings, offline: bool) -> Iterator[Check]:
     yield check_python(sys.version_info[:3])
     for extra in EXTRAS:
         yield check_extra(extra)
     yield check_scripts(Path(sys.executable).parent)
     hidden = shadowed()
     yield check_shadowed(hidden)
-    yield from check_master(settings)
+    if not offline:
+        yield from check_master(settings)
     if not hidden:
         yield from _checks_of_extras()
 

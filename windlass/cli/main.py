@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -124,11 +125,31 @@ def version(
 def doctor(
     ctx: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not ask a master.")] = False,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="WINDLASS_DATA_DIR",
+            help="Check the security of the master with this data folder. "
+            "Default: that of this machine, or of `det deploy local`.",
+            show_default=False,
+        ),
+    ] = None,
+    config_file: Annotated[
+        Path | None,
+        typer.Option(envvar="DET_CONFIG_FILE", help="Check this master.yaml.", show_default=False),
+    ] = None,
 ) -> None:
-    """Check this installation and its connection to the master. The exit code is 1 if a check failed."""
+    """Check this installation, the security of a master on this machine, and the connection to the master.
+
+    The exit code is 1 if a check failed.
+    """
     from windlass.cli.doctor import run_doctor
 
-    run_doctor(ctx.find_object(Settings) or Settings(), as_json)
+    # Where the checks of the extras look, as the commands of a master do.
+    given = {"WINDLASS_DATA_DIR": data_dir, "DET_CONFIG_FILE": config_file}
+    os.environ.update({name: str(path) for name, path in given.items() if path is not None})
+    run_doctor(ctx.find_object(Settings) or Settings(), as_json, offline=offline)
 
 
 def run() -> None:

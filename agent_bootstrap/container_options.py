@@ -102,6 +102,9 @@ class ContainerOptions(_Options):
     network: str = ""
     """host, bridge, or a network that the node's operator made. Empty: the runtime's own choice."""
     ports: tuple[ProxyPort, ...] = ()
+    """That the master's proxy reaches."""
+    published_ports: dict[str, int] = Field(default_factory=dict)
+    """By name: that other machines reach on the node, where the network is the container's own. Not proxied."""
     limits: Limits = Limits()
     os_user: OsUser | None = None
     """None: as the agent does by default."""

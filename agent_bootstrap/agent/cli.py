@@ -6,18 +6,22 @@ import asyncio
 import os
 import signal
 import sys
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 from stamina.instrumentation import set_on_retry_hooks
 
+from agent_bootstrap.agent.announcement import announce, is_running, parse_time
 from agent_bootstrap.agent.daemon import Agent, AgentEnd, lifeline_from_environment
 from agent_bootstrap.agent.option_layers import load_options
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.websocket import connect
 from agent_bootstrap.log_setup import set_up_logging
+from agent_bootstrap.protocol import Leaving
 from windlass.base.errors import InvalidConfig, WindlassError
 
 app = typer.Typer(help="Run an agent on this machine.", no_args_is_help=True)
@@ -104,6 +108,52 @@ def run(
     if end.code:
         typer.echo(f"error: {end.reason}", err=True)
     raise typer.Exit(end.code)
+
+
+@app.command("drain")
+def drain(
+    at: Annotated[
+        str,
+        typer.Option(
+            help="When the machine goes: 18:00, or 2026-01-31T18:00, on this machine's clock unless it has a zone.",
+            show_default=False,
+        ),
+    ],
+    reason: Annotated[str, typer.Option(help="Say why to users and operators.")] = "maintenance",
+    work_dir: Annotated[
+        Path | None, typer.Option(help="The agent's directory. Default: that of agent.yaml.")
+    ] = None,
+    config_file: Annotated[Path | None, typer.Option(help="Read this agent.yaml.")] = None,
+) -> None:
+    """Say that this machine goes at a time: its agent gets no more work, and its tasks are asked to leave until then.
+
+    Trials make a checkpoint and go on elsewhere. It holds until the machine restarts; a later call may bring the time
+    forward. Nothing is shut down. Run it as the agent's user, or as root.
+    """
+    try:
+        anywhere = {
+            "master_url": "http://localhost"
+        }  # the agent knows where; here it does not matter
+        place = work_dir or load_options(config_file, anywhere, os.environ).options.work_dir
+        goes = parse_time(at, datetime.now(UTC))
+        announce(place, Leaving(at=goes, reason=reason))
+    except InvalidConfig as error:
+        for problem in error.problems:
+            typer.echo(f"error: {problem}", err=True)
+        raise typer.Exit(2) from None
+    except ValidationError:
+        typer.echo(f'error: --at: "{at}" is too far away', err=True)
+        raise typer.Exit(2) from None
+    except WindlassError as error:
+        typer.echo(f"error: {error.message}", err=True)
+        raise typer.Exit(2) from None
+    except OSError as error:
+        typer.echo(f"error: {place}: {error.strerror}", err=True)
+        raise typer.Exit(1) from None
+    told = "" if is_running(place) else "; no agent is running there, the next one will tell it"
+    typer.echo(
+        f"This machine goes at {goes.isoformat(sep=' ', timespec='minutes')}: {reason}{told}"
+    )
 
 
 def run_agent(options: AgentOptions) -> AgentEnd:

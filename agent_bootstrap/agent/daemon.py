@@ -16,6 +16,7 @@ from datetime import datetime
 
 import stamina
 
+from agent_bootstrap.agent.announcement import announced
 from agent_bootstrap.agent.container_dir import ContainerDirs
 from agent_bootstrap.agent.container_set import ContainerSet
 from agent_bootstrap.agent.credential import load_or_create
@@ -33,6 +34,8 @@ from windlass.base.errors import InvalidConfig, PermissionDenied
 
 FIRST_RETRY_S = 0.2
 LAST_RETRY_S = 5.0
+LOOK_S = 1.0
+"""How soon it is seen that an operator says when this machine goes."""
 STEADY_S = 30.0
 """A connection that ends sooner did not go well: the next one is not tried at once, and later each time."""
 JITTER_S = 0.5
@@ -103,6 +106,7 @@ class Agent:
                     )
                     await self._containers.take_over()
                     self._tasks.create_task(self._stay_connected())
+                    self._tasks.create_task(self._watch_announcements())
                     await self._stop.wait()
                     raise _Ended
             except* _Ended:
@@ -123,6 +127,13 @@ class Agent:
         with suppress(ChannelClosed):  # then the next Hello tells it
             await self._link.send(leaving)
 
+    async def _watch_announcements(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            leaving = await asyncio.to_thread(announced, self._options.work_dir)
+            if leaving is not None:
+                await self.leave(leaving.at, leaving.reason)
+
     async def _prepare(self) -> Runtime:
         options = self._options
         self._epoch = EpochMemory(options.work_dir / "epoch.json")
@@ -131,6 +142,7 @@ class Agent:
         runtime = await asyncio.to_thread(self._open_runtime, options.container_runtime, setup)
         slots = await asyncio.to_thread(detect_slots, options)
         self._machine = Machine(options, slots, runtime)
+        self._machine.leaving = await asyncio.to_thread(announced, options.work_dir)
         log.info("agent %s: %d slots", options.agent_id, len(slots))
         for note in runtime.notes:
             log.warning("%s", note)

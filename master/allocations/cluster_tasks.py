@@ -92,6 +92,7 @@ class ClusterTasks:
             # Parts of one task find each other by the addresses of their nodes.
             network=HOST_NETWORK if has_peers else defaults.network_mode,
             ports=tuple(_port(port) for port in where.proxy_ports),
+            published_ports=dict(where.ports),
             os_user=self.os_user(owner_id),
             host_paths=self.host_paths_of(allocation.pool),
         )

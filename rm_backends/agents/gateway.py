@@ -147,6 +147,8 @@ class Gateway:
             except TimeoutError:
                 connection.close(f"silent for {SILENCE_S:g} s")
                 raise ChannelClosed from None
+            if agent.link is not connection:
+                raise ChannelClosed  # another connection took over, or the agent was forgotten
             match message:
                 case ContainerReport():
                     self._registry.report(agent, connection, message)

@@ -91,7 +91,7 @@ class Environment(Section):
     drop_capabilities: Annotated[Items[str], NO_CONTAINERS] = ()
     """Linux capabilities that the container loses."""
     ports: Annotated[dict[str, Integer], NO_PROXY] = Field(default_factory=dict)
-    """Ports of the task by name."""
+    """Ports of the task by name, published on the machine. The proxy reaches `proxy_ports` only."""
     proxy_ports: Annotated[Items[ProxyPort], NO_PROXY] = ()
     """Ports of the task that the master's proxy reaches."""
     pod_spec: Annotated[FreeMap | None, NO_KUBERNETES] = None

@@ -115,7 +115,8 @@ async def test_its_services_are_ports_of_the_container_that_no_other_task_has(
     cluster: ScriptedCluster, make_gadgets: MakeGadgets
 ) -> None:
     make_gadgets(services=SERVED)
-    own = {"environment": {"proxy_ports": [{"proxy_port": 8080, "proxy_tcp": False}]}}
+    proxied = [{"proxy_port": 8080, "proxy_tcp": False}]
+    own = {"environment": {"proxy_ports": proxied, "ports": {"metrics": 9100}}}
     first, second = await running(cluster, 1, **own), await running(cluster, 2)
     spec = cluster.rm.specs[f"{first.id}.1"]
     assert spec.options.ports == (
@@ -123,6 +124,7 @@ async def test_its_services_are_ports_of_the_container_that_no_other_task_has(
         ProxyPort(port=3200, tcp=True, unauthenticated=True),
         ProxyPort(port=8080),
     )
+    assert spec.options.published_ports == {"metrics": 9100}, "not proxied"
     assert (spec.environment["GADGET_PORT"], spec.environment["GADGET_SHELL_PORT"]) == (
         "2900",
         "3200",

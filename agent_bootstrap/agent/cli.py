@@ -148,7 +148,7 @@ def drain(
         typer.echo(f"error: {error.message}", err=True)
         raise typer.Exit(2) from None
     except OSError as error:
-        typer.echo(f"error: {place}: {error.strerror}", err=True)
+        typer.echo(f"error: {error.filename}: {error.strerror}", err=True)
         raise typer.Exit(1) from None
     told = "" if is_running(place) else "; no agent is running there, the next one will tell it"
     typer.echo(

@@ -35,6 +35,7 @@ from master.core.expconf import ClusterDefaults
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from master.core.expconf.references import PoolSecrets, take_secrets
 from master.core.scheduler import decide
+from master.data_folder import exposures
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
 from master.recovery.decision import Lost
@@ -226,6 +227,11 @@ class Master:
             provisioner=provisioner,
             clock=options.clock,
         )
+        elastic = any(pool.is_elastic for pool in options.config.pools())
+        for warning in exposures(
+            options.data_dir, runs_agents=elastic and options.provider is None
+        ):
+            log.warning(warning)
         log.info("master is ready", epoch=epoch, cluster=info.cluster_id, pools=router.pools())
         self._ready.set()
 

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import pwd
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -100,6 +101,22 @@ def _name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def exposures(folder: Path, *, runs_agents: bool) -> Iterator[str]:
+    """Who besides the master may read its folder: secret, accounts and all. `runs_agents`: it starts them itself."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o077:
+        yield (
+            f"{folder} (mode {mode:o}) is open to other users of this machine, those that tasks run as among them: "
+            f"chmod 700 {folder}"
+        )
+    if runs_agents and os.geteuid() != 0:
+        yield (
+            f"embedded agents, and so their tasks, run as the master's own user ({os.geteuid()}), who may read "
+            f"{folder}: only the mounts of a task hide it. Run the master as root, which gives tasks another user, "
+            "or tasks on other machines"
+        )
 
 
 def of_a_master(folder: Path) -> Path:

@@ -144,7 +144,7 @@ class Agent:
         self._machine = Machine(options, slots, runtime)
         self._machine.leaving = await asyncio.to_thread(announced, options.work_dir)
         log.info("agent %s: %d slots", options.agent_id, len(slots))
-        for note in runtime.notes:
+        for note in self._machine.standing_notes:
             log.warning("%s", note)
         return runtime
 

@@ -35,6 +35,13 @@ def task_identity(wanted: OsUser | None, agent: OsUser) -> OsUser:
     )
 
 
+def one_user_notes(agent: OsUser) -> tuple[str, ...]:
+    """What an operator should know. Pure."""
+    if agent.uid == 0:
+        return ()
+    return (f"the agent is not root: all tasks run as {shown(agent)} and may do what it may",)
+
+
 def named_after(who: OsUser, spec: ContainerSpec) -> ContainerSpec:
     """With the name in its paths, where the master left that to us. Pure."""
     if AGENT_USER not in spec.work_dir:

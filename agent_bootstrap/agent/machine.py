@@ -8,6 +8,7 @@ import socket
 from dataclasses import dataclass
 
 from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.identity import one_user_notes, own_identity
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.protocol import ContainerReport, Heartbeat, Hello, Leaving, Slot, Welcome
@@ -69,12 +70,17 @@ class Machine:
             proxies=tuple((key, value) for key, value in proxies if value),
         )
 
+    @property
+    def standing_notes(self) -> tuple[str, ...]:
+        """What an operator should know of how tasks run here."""
+        return (*self.runtime.notes, *one_user_notes(own_identity()))
+
     def _notes(self) -> tuple[str, ...]:
         free = self._disk_free()
         if free is None or free >= LOW_DISK_BYTES:
-            return self.runtime.notes
+            return self.standing_notes
         low = f"{self.options.work_dir} has {free / 1024**3:.1f} GiB left: tasks may fail"
-        return (*self.runtime.notes, low)
+        return (*self.standing_notes, low)
 
     def _disk_free(self) -> int | None:
         try:

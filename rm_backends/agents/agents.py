@@ -72,6 +72,8 @@ class Agent:
     labels: tuple[str, ...] = ()
     isolation: IsolationKind = IsolationKind.UNKNOWN
     is_root: bool = False
+    shares_user: str = ""
+    """What an operator should know: it runs as the master's own user, beside the master."""
     devices: tuple[Slot, ...] = ()
     """Empty for an agent that is only remembered."""
     cordoned: bool = False

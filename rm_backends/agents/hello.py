@@ -53,6 +53,16 @@ def isolation_refusal(hello: Hello, pool: PoolOptions) -> Refused | None:
     )
 
 
+def shares_user(hello: Hello, machine: str, uid: int) -> str:
+    """That its tasks run as the master's own user, on the master's machine; empty if they do not."""
+    if hello.boot_id != machine or hello.uid != uid or uid == 0:
+        return ""
+    return (
+        f"tasks run as the master's own user ({uid}) on the master's machine: only their mounts hide the master's "
+        "folder from them. Run the agent as root, or as another user"
+    )
+
+
 def record_of(
     hello: Hello, known: Agent | None, now: datetime, credential_hash: str | None
 ) -> AgentRecord:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -18,12 +19,13 @@ from agent_bootstrap.protocol import (
     Welcome,
 )
 from rm_backends.agents.agents import Agent, Link, Presence
-from rm_backends.agents.hello import record_of, refusal
+from rm_backends.agents.hello import record_of, refusal, shares_user
 from rm_backends.agents.joining import Proof, join_refusal, spent_by
 from rm_backends.agents.pool import Pool
 from rm_backends.ports import AgentRecord, AgentStore, SlotService
 from windlass.base.clock import Clock
 from windlass.base.errors import Conflict, NotFound
+from windlass.base.processes import boot_id
 
 log = logging.getLogger(__name__)
 
@@ -392,6 +394,9 @@ class Registry:
         agent.labels = hello.labels
         agent.isolation = hello.isolation
         agent.is_root = hello.uid == 0
+        agent.shares_user = shares_user(hello, boot_id(), os.geteuid())
+        if agent.shares_user:
+            log.warning("agent %s: %s", agent.id, agent.shares_user)
         agent.ends_at = None if hello.ends_at is None else hello.ends_at.timestamp()
         agent.set_devices(hello.slots)
         agent.address = address

@@ -60,7 +60,7 @@ def agent_view(pool: Pool, agent: Agent) -> AgentView:
         connected=agent.presence is Presence.CONNECTED,
         version=agent.version,
         instance_id=agent.record.instance_id,
-        notes=agent.notes + _leaving(agent),
+        notes=(*agent.notes, *filter(None, (agent.shares_user,)), *_leaving(agent)),
         labels=agent.labels,
         isolation=agent.isolation,
         one_user=not agent.is_root,

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from agent_bootstrap.agent.identity import UNPRIVILEGED, named_after, own_identity, task_identity
+from agent_bootstrap.agent.identity import (
+    UNPRIVILEGED,
+    named_after,
+    one_user_notes,
+    own_identity,
+    task_identity,
+)
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.container_options import OsUser
 from agent_bootstrap.protocol import Bind, ContainerSpec, ExitFailure
@@ -47,6 +53,12 @@ def test_any_other_agent_refuses_another_identity(wanted: OsUser, sentence: str)
         task_identity(wanted, ALICE)
     assert str(refused.value) == sentence
     assert refused.value.failure is ExitFailure.TASK_ERROR
+
+
+def test_an_agent_that_is_not_root_says_that_one_user_runs_everything() -> None:
+    assert one_user_notes(ROOT) == ()
+    (note,) = one_user_notes(ALICE)
+    assert note == "the agent is not root: all tasks run as alice (1000) and may do what it may"
 
 
 def test_the_agent_knows_itself(monkeypatch: pytest.MonkeyPatch) -> None:

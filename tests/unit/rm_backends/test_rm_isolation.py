@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_bootstrap.protocol import ContainerReport, ContainerState, Hello, IsolationKind
-from rm_backends.agents.hello import isolation_refusal, refusal
+from rm_backends.agents.hello import isolation_refusal, refusal, shares_user
 from rm_backends.agents.options import PoolOptions
 
 WORK = ContainerReport(container_id="c", allocation_id="a", state=ContainerState.RUNNING)
@@ -56,3 +56,16 @@ def test_an_agent_with_running_work_waits_for_its_operator() -> None:
     found = isolation_refusal(hello(DIRECTORY, 0, containers=(WORK,)), PoolOptions(name="p"))
     assert found is not None
     assert found.retry is True
+
+
+@pytest.mark.parametrize(
+    ("boot", "uid", "is_told"),
+    [("b", 1000, True), ("other", 1000, False), ("b", 1001, False), ("b", 0, False)],
+)
+def test_an_agent_of_the_masters_own_user_beside_it_is_told(
+    boot: str, uid: int, is_told: bool
+) -> None:
+    said = hello(NAMESPACES, uid, boot_id=boot)
+    note = shares_user(said, "b", 1000)
+    assert bool(note) is is_told
+    assert shares_user(hello(NAMESPACES, 0), "b", 0) == ""

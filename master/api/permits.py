@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
+from urllib.parse import parse_qsl
 
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -138,6 +139,16 @@ def _row_id(path: Mapping[str, str], parameter: str) -> int:
     return id_
 
 
+def _refuse_nul(scope: Scope) -> None:
+    """No name and no id has one, and databases refuse it. Raises InvalidArgument that names the parameter."""
+    named: list[tuple[str, str]] = list(scope["path_params"].items())
+    if b"%00" in scope["query_string"]:
+        named += parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    for name, value in named:
+        if "\0" in value:
+            raise InvalidArgument(f"{name}: must not contain NUL characters")
+
+
 class Guard:
     """ASGI: who calls, and may they? Then the route, which finds both in the scope."""
 
@@ -153,6 +164,7 @@ class Guard:
             return
         api = cast("Api", scope["app"].state.api)
         principal = api.services.auth.identify(token_in(scope["headers"]))
+        _refuse_nul(scope)
         find = self._permit.where.find
         target = await find(api, scope["path_params"], principal) if find else THE_CLUSTER
         if self._permit.where is not IN_BODY:

@@ -97,7 +97,12 @@ def _plain(value: Any) -> Any:
 
 
 def _aware(value: datetime) -> datetime:
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    if value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("is before the year 1 or after 9999 in UTC") from None
 
 
 def _no_nul(value: str) -> str:

@@ -36,7 +36,8 @@ def time(value: datetime | None) -> str | None:
     """RFC 3339 with microseconds, always UTC."""
     if value is None:
         return None
-    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # Not strftime: its years before 1000 have less than four digits.
+    return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 @overload

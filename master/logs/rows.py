@@ -78,7 +78,8 @@ def from_microseconds(value: int) -> datetime:
 
 def format_message(row: TaskLog) -> str:
     """The line as clients print it, newline included: "[2026-01-01T00:00:00.000000Z] 0a1b2c3d [rank=0] || INFO: x"."""
-    time = row.timestamp.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    utc = row.timestamp.astimezone(UTC).replace(tzinfo=None)
+    time = f"{utc.isoformat(timespec='microseconds')}Z"
     container = (row.container_id or "")[:8].ljust(8)
     rank = f" [rank={row.rank_id}]" if row.rank_id is not None else ""
     level = f"{row.level}: " if row.level else ""

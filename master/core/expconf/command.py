@@ -25,6 +25,7 @@ from master.core.expconf.normalise import normalise
 from master.core.expconf.reading import ClusterDefaults, refuse_masks
 from master.core.expconf.schema import Items, NonNegative, Number, Priority, Section
 from master.core.expconf.sections import NATIVE_PARALLEL, NO_BATCH_SYSTEM, Pbs, Slurm
+from master.core.expconf.texts import text_problems
 from windlass.base.durations import Duration, format_duration
 from windlass.base.errors import InvalidConfig
 from windlass.base.no_effect import NoEffect
@@ -133,6 +134,8 @@ def complete_command(
     `description` is used if the document gives none; without either it is made of a digest of the document. Raises
     `InvalidConfig` with all problems.
     """
+    if problems := list(text_problems(normalise(raw), root=ROOT)):
+        raise InvalidConfig(problems, what=WHAT)
     document = merge(normalise(raw), _cluster_layer(raw, defaults))
     refuse_masks(document, what=WHAT)
     if document.get("description") in (None, ""):

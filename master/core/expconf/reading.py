@@ -20,6 +20,7 @@ from master.core.expconf.schema import Section
 from master.core.expconf.searchers import REMOVED_SEARCHERS, SEARCHERS, TIMED_SEARCHERS
 from master.core.expconf.secrets import MASK, holds_mask
 from master.core.expconf.storage import STORAGES
+from master.core.expconf.texts import text_problems
 from windlass.base.errors import InvalidConfig
 
 DEFAULT_PRIORITY = 42
@@ -56,7 +57,10 @@ def parse(text: str) -> dict[str, Any]:
 def check(document: Mapping[str, Any]) -> dict[str, Any]:
     """The same as `parse` for a document that is already a map."""
     result = _without_version(normalise(document))
-    _, problems = _validate(result, partial=True)
+    # Before all else: what a text cannot be is no reason to show it in another complaint.
+    problems = list(text_problems(result, root=ROOT))
+    if not problems:
+        _, problems = _validate(result, partial=True)
     if problems:
         raise InvalidConfig(problems, what=WHAT)
     return result

@@ -5,26 +5,33 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from agent_bootstrap.agent.runtimes.isolation import find_isolation
+from agent_bootstrap.agent.runtimes.probe import find_isolation
 from agent_bootstrap.agent.slots import nvidia_gpus
+from agent_bootstrap.protocol import IsolationKind
 from windlass.base.checks import Check, Status
 
 
 def checks() -> list[Check]:
-    return [_namespaces(), _gpus()]
+    return [_isolation(), _gpus()]
 
 
-def _namespaces() -> Check:
-    name = "agent: namespaces"
+def _isolation() -> Check:
+    name = "agent: isolation of tasks"
     with tempfile.TemporaryDirectory(prefix="windlass-doctor-") as folder:
         isolation = find_isolation("auto", Path(folder))
-    if isolation.unshare:
-        return Check(name=name, found=f"work ({' '.join(isolation.unshare)})")
+    if isolation.kind is IsolationKind.BUBBLEWRAP:
+        return Check(name=name, found="bubblewrap")
+    if isolation.kind is IsolationKind.NAMESPACES:
+        return Check(
+            name=name,
+            found="namespaces of our own",
+            advice="install bubblewrap, which is reviewed by many",
+        )
     return Check(
         name=name,
         status=Status.WARNING,
         found=isolation.note,
-        advice="allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
+        advice="install bubblewrap; allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
         "kernel.apparmor_restrict_unprivileged_userns=0), or run the agent as root",
     )
 

@@ -66,7 +66,7 @@ def run(
         ),
     ] = None,
     isolation: Annotated[
-        str | None, typer.Option(help="Isolate tasks by: auto, namespace or directory.")
+        str | None, typer.Option(help="Isolate tasks by: auto, bubblewrap, namespace or directory.")
     ] = None,
     config_file: Annotated[Path | None, typer.Option(help="Read this agent.yaml.")] = None,
 ) -> None:

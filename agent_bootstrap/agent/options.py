@@ -146,8 +146,9 @@ class AgentOptions(BaseModel):
     """Offer so many pretended slots, for tests and demos."""
     visible_gpus: str = ""
     """Comma list of index, UUID, PCI id or serial. Empty: CUDA_VISIBLE_DEVICES, else all."""
-    isolation: Literal["auto", "namespace", "directory"] = "auto"
-    """auto: private namespaces where the kernel allows, else one directory per task."""
+    isolation: Literal["auto", "bubblewrap", "namespace", "directory"] = "auto"
+    """How tasks are contained: by bubblewrap, by namespaces of our own, or not at all (directory). auto: the first that
+    works here."""
     allowed_host_paths: Annotated[tuple[str, ...] | None, BeforeValidator(_comma_list)] = None
     """The only paths, with what is below them, that tasks here may mount. None: those that the master allows."""
     container_runtime: str = "process"

@@ -18,7 +18,6 @@ kill the tree and go.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import json
 import os
@@ -28,11 +27,15 @@ import sys
 import time
 from typing import Any
 
-PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
+if __name__ == "__main__":
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from agent_bootstrap.supervisor.kernel import PR_SET_CHILD_SUBREAPER, prctl
+from agent_bootstrap.supervisor.launch import become_first
+from agent_bootstrap.supervisor.output import LineSplitter, OutputFile
+from agent_bootstrap.supervisor.protocol import RELAYED
+
 F_SETPIPE_SZ = 1031
-MAX_LINE_BYTES = 8191
-"""Longer lines are cut: what readers of task logs have always been given."""
 READ_BYTES = 1 << 18
 PIPE_BYTES = 1 << 20
 """Room for bursts; the default of 64 KiB makes fast writers wait."""
@@ -40,21 +43,11 @@ DRAIN_S = 2.0
 """After the end of the tree the pipes must end too; who holds them longer is not ours."""
 EXIT_RECORD_BYTES = 4096
 """Reserved at the start, so that a full disk cannot swallow the exit record."""
-RELAYED = (
-    signal.SIGTERM,
-    signal.SIGINT,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-    signal.SIGCONT,
-)
 KILL_SIGNAL = signal.SIGRTMIN + 1
 MAX_FDS = 1 << 16
-TOLD_FD = 3
-"""Where task_init.py says how the start and the task went."""
-
-libc = ctypes.CDLL(None, use_errno=True)
+MAX_TOLD_BYTES = 1 << 16
+MAX_MESSAGE = 500
+"""The exit record has a fixed size."""
 
 
 def start_time(pid: int) -> int:
@@ -90,76 +83,14 @@ def signal_quietly(pid: int, signum: int) -> None:
         os.kill(pid, signum)
 
 
-class LineSplitter:
-    """Turns chunks of one stream into framed lines. Lines end at \\n, \\r or \\r\\n."""
-
-    def __init__(self, tag: bytes) -> None:
-        self._tag = tag
-        self._partial = b""
-        self._skip_newline = False
-
-    def feed(self, chunk: bytes, micros: int) -> bytes:
-        if self._skip_newline and chunk[:1] == b"\n":
-            chunk = chunk[1:]
-        self._skip_newline = chunk[-1:] == b"\r"
-        lines = (self._partial + chunk).splitlines()
-        complete = chunk[-1:] in (b"\n", b"\r")
-        self._partial = b"" if complete or not lines else lines.pop()
-        if len(self._partial) > MAX_LINE_BYTES:
-            *full, self._partial = cut(self._partial)
-            lines += full
-        return self._frame(lines, micros)
-
-    def end(self, micros: int) -> bytes:
-        """The last line, when it has no newline."""
-        last, self._partial = self._partial, b""
-        return self._frame([last] if last else [], micros)
-
-    def _frame(self, lines: list[bytes], micros: int) -> bytes:
-        if not lines:
-            return b""
-        if max(map(len, lines)) > MAX_LINE_BYTES:
-            lines = [piece for line in lines for piece in cut(line)]
-        prefix = b"%d %b " % (micros, self._tag)
-        return prefix + (b"\n" + prefix).join(lines) + b"\n"
-
-
-def cut(line: bytes) -> list[bytes]:
-    return [line[i : i + MAX_LINE_BYTES] for i in range(0, len(line), MAX_LINE_BYTES)] or [b""]
-
-
-class OutputFile:
-    """Appends whole frames; output that a full disk refuses is counted, and the loss noted when it can be."""
-
-    def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._lost = 0
-        self._torn = False
-
-    def write(self, data: bytes) -> None:
-        if self._lost:
-            note = f"{self._lost} bytes of output were lost: they could not be written to disk"
-            start = b"\n" if self._torn else b""
-            data = start + b"%d e %b\n" % (time.time_ns() // 1000, note.encode()) + data
-        view = memoryview(data)
-        try:
-            while view:
-                view = view[os.write(self._fd, view) :]
-        except OSError:
-            self._lost += len(view)
-            self._torn = self._torn or len(view) < len(data)
-        else:
-            self._lost, self._torn = 0, False
-
-
 class Supervisor:
     def __init__(self, directory: str, lifeline: int | None) -> None:
         self._dir = directory
         self._lifeline = lifeline
         self._top = 0
-        """The process started here: `unshare`, or task_init.py itself."""
+        """The process started here: bubblewrap, or task_init.py."""
         self._init = 0
-        """task_init.py, which hands signals to the task. 0 until the task runs."""
+        """The task_init.py that hands signals to the task. 0 until the task runs."""
         self._status: int | None = None
         self._killed = False
         self._lifeline_lost = False
@@ -182,7 +113,7 @@ class Supervisor:
         spec = self._claim_spec()
         if spec is None:
             return
-        libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
         self._output = OutputFile(self._path("output.log"))
         self._watch_lifeline()
         self._start(spec)
@@ -252,21 +183,20 @@ class Supervisor:
             self._watch(self._lifeline, self._on_lifeline)
 
     def _start(self, spec: dict[str, Any]) -> None:
-        init = os.path.join(os.path.dirname(os.path.abspath(__file__)), "task_init.py")
-        argv = [
-            *spec["unshare"],
-            *(sys.executable, "-I", "-S", init, self._path("spec.claimed.json")),
-        ]
         pipes = [os.pipe() for _ in range(3)]
-        for read_end, _ in pipes[:2]:
+        for read_end, write_end in pipes[:2]:
             with contextlib.suppress(OSError):
                 fcntl.fcntl(read_end, F_SETPIPE_SZ, PIPE_BYTES)
+            if spec["user"] is not None:
+                # `echo >/dev/stderr` opens the pipe again: it must belong to whom the task runs as.
+                os.fchown(write_end, spec["user"]["uid"], spec["user"]["gid"])
+        told_to = os.open(self._path("spec.claimed.json"), os.O_RDONLY)
         me = os.getpid()
         self._top = os.fork()
         if self._top == 0:
-            become(argv, me, [write_end for _, write_end in pipes])
-        for _, write_end in pipes:
-            os.close(write_end)
+            become_first(spec, me, [*(write_end for _, write_end in pipes), told_to])
+        for fd in (told_to, *(write_end for _, write_end in pipes)):
+            os.close(fd)
         out, err, told = (read_end for read_end, _ in pipes)
         for fd, tag in ((out, b"o"), (err, b"e")):
             self._streams[fd] = LineSplitter(tag)
@@ -310,18 +240,23 @@ class Supervisor:
         if not chunk:
             self._unwatch(fd)
             return
-        *lines, self._told = (self._told + chunk).split(b"\n")
+        *lines, rest = (self._told + chunk).split(b"\n")
+        self._told = rest[:MAX_TOLD_BYTES]
         for line in lines:
-            self._hear(json.loads(line))
+            # It runs with the rights of the task. What makes no sense was not said by ours.
+            with contextlib.suppress(ValueError, TypeError, AttributeError):
+                self._hear(json.loads(line))
 
     def _hear(self, said: dict[str, Any]) -> None:
         if "exit_code" in said:
-            self._told_code = said["exit_code"]
+            self._told_code = int(said["exit_code"]) & 0xFF
         elif "failure" in said:
-            self._setup_error = said
-        else:
+            failure = "aborted" if said["failure"] == "aborted" else "task_error"
+            message = str(said.get("message", ""))[:MAX_MESSAGE]
+            self._setup_error = {"failure": failure, "message": message}
+        elif "above" in said and not self._started:
             self._started = True
-            self._init = next(iter(children(self._top)), 0) if said["namespace"] else self._top
+            self._init = next(iter(children(self._top)), 0) if said["above"] else self._top
             os.unlink(self._path("spec.claimed.json"))
             self._identify("running")
             for signum in self._held:
@@ -400,27 +335,6 @@ class Supervisor:
         for name in ("spec.json", "spec.claimed.json"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path(name))
-
-
-def become(argv: list[str], expected_parent: int, output: list[int]) -> None:
-    """In the child: turn into `argv`, which dies with its parent. Never returns."""
-    try:
-        os.setsid()
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != expected_parent:
-            os._exit(1)
-        for signum in (signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(signum, signal.SIG_DFL)
-        # Duplicate above the targets first: a pipe end may itself be number 1, 2 or 3.
-        safe = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in output]
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        for fd, target in zip(safe, (1, 2, TOLD_FD), strict=True):
-            os.dup2(fd, target)
-        os.execvp(argv[0], argv)  # noqa: S606  (no shell is wanted)
-    except OSError as error:
-        os.write(2, f"cannot start {argv[0]}: {error.strerror}\n".encode())
-    finally:
-        os._exit(127)
 
 
 def tell_agent() -> None:

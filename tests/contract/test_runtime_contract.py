@@ -16,10 +16,10 @@ from agent_bootstrap.agent.container_dir import ContainerDir, ContainerRecord
 from agent_bootstrap.agent.environment import Node
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime, StartRefused
-from agent_bootstrap.agent.runtimes.isolation import find_isolation
 from agent_bootstrap.agent.runtimes.registry import RUNTIMES, RuntimeSetup, open_runtime
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord
 from tests.fakes.fake_runtime import FakeRuntime, FakeTask
+from tests.jails import works_or_skip
 from windlass.base.errors import InvalidConfig
 
 NODE = Node(master_url="http://master:8080", agent_id="a", cluster_id="c", master_id="m")
@@ -99,14 +99,13 @@ class Fake(Kind):
         return FakeRuntime(self.machine)
 
 
-@pytest.fixture(params=["process-namespace", "process-directory", "fake"])
+@pytest.fixture(params=["process-bubblewrap", "process-namespace", "process-directory", "fake"])
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
     if request.param == "fake":
         made: Kind = Fake(tmp_path)
     else:
         isolation = request.param.removeprefix("process-")
-        if isolation == "namespace" and not find_isolation("auto", tmp_path).private_root:
-            pytest.skip("this kernel or user cannot make namespaces")
+        works_or_skip(isolation, tmp_path)
         made = Process(tmp_path, isolation=isolation)
     yield made
     for path in tmp_path.glob("c-*"):

@@ -1,6 +1,6 @@
 """Containers as plain processes: a supervisor each, in private namespaces where the kernel allows.
 
-agent -> supervisor.py (own session) -> [unshare ->] task_init.py -> task
+agent -> supervisor.py (own session) -> bwrap, or task_init.py as its stand-in -> task_init.py -> task
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.environment import DEFAULT_PATH, Node
 from agent_bootstrap.agent.log_lines import read_lines
 from agent_bootstrap.agent.runtimes.base import StartRefused
-from agent_bootstrap.agent.runtimes.isolation import SUPERVISOR_DIR, Isolation
-from agent_bootstrap.agent.runtimes.task_tree import prepare
+from agent_bootstrap.agent.runtimes.isolation import SUPERVISOR_DIR
+from agent_bootstrap.agent.runtimes.task_tree import Ground, prepare
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord, IsolationKind
 from windlass.base.processes import ProcessName, boot_id, is_running, marked_processes
 
@@ -52,12 +52,13 @@ class ProcessRuntime:
 
     def __init__(
         self,
-        isolation: Isolation,
+        ground: Ground,
         *,
         instance_id: str | None = None,
         lifeline_fd: int | None = None,
     ) -> None:
-        self._isolation = isolation
+        self._ground = ground
+        self._isolation = ground.isolation
         self._instance_id = instance_id
         self._lifeline_fd = lifeline_fd
         self._supervised: dict[Path, _Supervised] = {}
@@ -73,7 +74,7 @@ class ProcessRuntime:
         return self._isolation.kind
 
     async def start(self, place: ContainerDir, spec: ContainerSpec, node: Node) -> bool:
-        await asyncio.to_thread(prepare, place, spec, node, self._isolation)
+        await asyncio.to_thread(prepare, place, spec, node, self._ground)
         if place.path in self._killed:
             raise StartRefused(ExitFailure.ABORTED, "killed before it was started")
         said, pid = await asyncio.to_thread(self._spawn, place)

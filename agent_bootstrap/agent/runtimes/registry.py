@@ -8,8 +8,10 @@ from types import MappingProxyType
 
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import Runtime
-from agent_bootstrap.agent.runtimes.isolation import find_isolation
+from agent_bootstrap.agent.runtimes.probe import find_isolation
 from agent_bootstrap.agent.runtimes.process import ProcessRuntime
+from agent_bootstrap.agent.runtimes.task_tree import Ground
+from agent_bootstrap.bind_rules import HostPaths
 from windlass.base.errors import InvalidConfig
 
 
@@ -28,8 +30,14 @@ RuntimeFactory = Callable[[RuntimeSetup], Runtime]
 
 def _process(setup: RuntimeSetup) -> Runtime:
     options = setup.options
+    own_files = [options.work_dir, options.join_token_file]
+    forbidden = tuple(str(path.absolute()) for path in own_files if path is not None)
+    ground = Ground(
+        isolation=find_isolation(options.isolation, options.work_dir),
+        rules=HostPaths(file="agent.yaml", allowed=options.allowed_host_paths, forbidden=forbidden),
+    )
     return ProcessRuntime(
-        find_isolation(options.isolation, options.work_dir),
+        ground,
         instance_id=options.instance_id,
         lifeline_fd=setup.lifeline_fd,
     )

@@ -10,18 +10,25 @@ import os
 import posixpath
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import agent_bootstrap
+from agent_bootstrap.agent.checkpoint_folder import prepare_checkpoints
 from agent_bootstrap.agent.container_dir import ContainerDir
-from agent_bootstrap.agent.environment import (
-    SHARED_FS,
-    Layout,
-    Node,
-    task_environment,
-)
+from agent_bootstrap.agent.environment import SHARED_FS, Layout, Node, task_environment
+from agent_bootstrap.agent.identity import own_identity, shown, task_identity
+from agent_bootstrap.agent.mounts import checked_mounts, run_as, user_error
+from agent_bootstrap.agent.runtimes.accounts import write_accounts
 from agent_bootstrap.agent.runtimes.base import StartRefused
+from agent_bootstrap.agent.runtimes.devices import task_devices
 from agent_bootstrap.agent.runtimes.isolation import Isolation
+from agent_bootstrap.agent.runtimes.jail import jail
+from agent_bootstrap.agent.runtimes.limits import task_limits
+from agent_bootstrap.agent.runtimes.mount_list import is_in
+from agent_bootstrap.agent.runtimes.task_root import Wishes, task_mounts
+from agent_bootstrap.bind_rules import HostPaths, resolved
+from agent_bootstrap.container_options import OsUser
 from agent_bootstrap.protocol import Bind, ContainerSpec, ExitFailure, FileItem
 from windlass.base.files import write_atomic
 
@@ -32,37 +39,123 @@ _TREE = (
     ("train", 0o700),
     ("train/model", 0o700),
 )
-_HIDDEN_BY_PRIVATE_ROOT = ("/tmp", "/run/determined", "/run/sshd")  # noqa: S108
+_GIVEN = ("rundet", "tmp", "files", "accounts")
+"""The task's own: its user owns it. The folder around stays the agent's alone."""
 _OUR_FAULT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE)
 
 
-def prepare(place: ContainerDir, spec: ContainerSpec, node: Node, isolation: Isolation) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What is the same for every task of this agent."""
+
+    isolation: Isolation
+    rules: HostPaths = field(default_factory=lambda: HostPaths(file="agent.yaml"))
+    """What of the machine the agent lets tasks mount; its own folders are `forbidden`."""
+
+
+def prepare(place: ContainerDir, spec: ContainerSpec, node: Node, ground: Ground) -> None:
     """Everything up to spec.json. Raises StartRefused. Blocks: files may be large."""
+    isolation = ground.isolation
     layout = Layout(place, isolation.private_root)
     try:
+        agent = own_identity()
+        who = _identity(spec.options.os_user, agent, isolation)
         _make_tree(place)
+        if spec.options.checkpoints is not None:
+            prepare_checkpoints(
+                spec.options.checkpoints,
+                spec.options.host_paths,
+                cluster_id=node.cluster_id,
+                agent=agent,
+                task=who,
+            )
+        else:
+            _make_storage(spec.binds, agent=agent, task=who)
+        user_binds = checked_mounts(spec, ground.rules, agent=agent, task=who)
         file_binds = [bind for item in spec.files if (bind := _write_file(item, layout))]
-        binds = [*_interpreter_binds(isolation), *spec.binds, *file_binds]
-        for bind in spec.binds:
-            _check_bind(bind)
         work_dir = _make_work_dir(spec.work_dir, layout)
-        document = {
+        document: dict[str, Any] = {
+            "way": str(isolation.kind),
             "dir": str(place.path),
-            "namespace": isolation.private_root,
-            "unshare": list(isolation.unshare),
             "work_dir": work_dir,
             "argv": _argv(spec, layout),
             "env": task_environment(spec, node, layout),
-            "shm_bytes": spec.options.shm_bytes,
-            "binds": [[bind.source, bind.target, bind.read_only] for bind in binds]
-            if isolation.private_root
-            else [],
+            "limits": task_limits(spec.options.limits),
+            "user": None,
         }
+        if isolation.private_root:
+            file_binds += _account_files(place, who, work_dir)
+            wishes = Wishes(
+                binds=_split(user_binds, spec.options.host_paths)[1],
+                cluster_binds=_split(user_binds, spec.options.host_paths)[0],
+                own_binds=file_binds,
+                devices=task_devices(spec, node),
+                forbidden=(*ground.rules.forbidden, *spec.options.host_paths.forbidden),
+                shm_bytes=spec.options.shm_bytes or 0,
+            )
+            document |= jail(place, isolation, task_mounts(place, wishes), who=who, agent=agent)
+            if who.uid != agent.uid:
+                _give_to(who, *map(place.path.joinpath, _GIVEN))
         write_atomic(place.spec, json.dumps(document).encode())
     except OSError as error:
         failure = ExitFailure.ABORTED if error.errno in _OUR_FAULT else ExitFailure.TASK_ERROR
         where = f"{error.filename}: " if error.filename else ""
         raise StartRefused(failure, f"cannot prepare the task: {where}{error.strerror}") from error
+
+
+def _make_storage(binds: Iterable[Bind], *, agent: OsUser, task: OsUser) -> None:
+    """The checkpoint storage as masters of earlier versions name it: made if missing, as far as the task could."""
+    for bind in binds:
+        if (
+            bind.target != SHARED_FS
+            or not bind.source.startswith("/")
+            or Path(bind.source).exists()
+        ):
+            continue
+        if task.uid == agent.uid:
+            Path(bind.source).mkdir(parents=True, exist_ok=True)
+        else:
+            run_as(task, ["mkdir", "-p", "--", bind.source])
+
+
+def _identity(wanted: OsUser | None, agent: OsUser, isolation: Isolation) -> OsUser:
+    """Raises StartRefused."""
+    if isolation.private_root:
+        return task_identity(wanted, agent)
+    # The interpreter and the task's folder may be out of reach for anybody else.
+    if wanted is not None and wanted.uid != agent.uid:
+        raise user_error(
+            f"The agent cannot run tasks as {shown(wanted)}: it has no namespaces and no bubblewrap, "
+            f"so tasks run as {shown(agent)}"
+        )
+    return agent
+
+
+def _split(binds: Iterable[Bind], rules: HostPaths) -> tuple[list[Bind], list[Bind]]:
+    """Those of the cluster's own configuration, and those of the user."""
+    cluster = [resolved(path) for path in rules.cluster]
+    by_cluster: list[Bind] = []
+    by_user: list[Bind] = []
+    for bind in binds:
+        ours = any(is_in(bind.source, folder) for folder in cluster)
+        (by_cluster if ours else by_user).append(bind)
+    return by_cluster, by_user
+
+
+def _account_files(place: ContainerDir, who: OsUser, home: str) -> list[Bind]:
+    copies = write_accounts(place.path / "accounts", who, home)
+    return [Bind(source=str(copy), target=path, read_only=True) for copy, path in copies]
+
+
+def _give_to(who: OsUser, *trees: Path) -> None:
+    """Nothing runs in them yet, so that no link can be put in the way; none is followed all the same."""
+    for tree in trees:
+        if not tree.exists():
+            continue
+        for folder, folders, files in os.walk(tree):
+            for name in (*folders, *files):
+                os.chown(Path(folder, name), who.uid, who.gid, follow_symlinks=False)
+        os.chown(tree, who.uid, who.gid, follow_symlinks=False)
 
 
 def _make_tree(place: ContainerDir) -> None:
@@ -77,11 +170,11 @@ def _make_tree(place: ContainerDir) -> None:
 def _write_file(item: FileItem, layout: Layout) -> Bind | None:
     """Write one file where the task will find it; a bind, if that is not in the task's own tree."""
     if not item.path.startswith("/") or ".." in item.path.split("/"):
-        raise _user_error(f"file {item.path}: the path must be absolute and without ..")
+        raise user_error(f"file {item.path}: the path must be absolute and without ..")
     try:
         content = base64.b64decode(item.content_b64, validate=True)
     except binascii.Error as error:
-        raise _user_error(f"file {item.path}: its content is not base64") from error
+        raise user_error(f"file {item.path}: its content is not base64") from error
     own = layout.on_host(item.path)
     target = own or layout.place.files / item.path.lstrip("/")
     _make_parents(target, layout.place.path)
@@ -100,60 +193,15 @@ def _make_parents(target: Path, top: Path) -> None:
 
 def _make_work_dir(work_dir: str, layout: Layout) -> str:
     if not work_dir.startswith("/"):
-        raise _user_error(f"work_dir {work_dir}: must be an absolute path")
+        raise user_error(f"work_dir {work_dir}: must be an absolute path")
     own = layout.on_host(work_dir)
     if own is not None:
         _make_parents(own / "x", layout.place.path)
     return layout.seen_by_task(work_dir)
 
 
-def _check_bind(bind: Bind) -> None:
-    """The storage of checkpoints is made if it is missing; anything else that is missing is a mistake."""
-    if not bind.target.startswith("/") or posixpath.normpath(bind.target) == "/":
-        raise _user_error(
-            f"bind mount of {bind.source}: {bind.target} is not a usable container path"
-        )
-    source = Path(bind.source)
-    if not source.is_absolute():
-        raise _user_error(f"bind mount {bind.source}: host_path must be absolute")
-    if source.exists():
-        return
-    if bind.target != SHARED_FS:
-        raise _user_error(
-            f"bind mount {bind.source} at {bind.target}: it does not exist on this machine"
-        )
-    source.mkdir(parents=True, exist_ok=True)
-
-
-def _interpreter_binds(isolation: Isolation) -> list[Bind]:
-    """The interpreter and our own code, where a private /tmp or /run would hide them."""
-    if not isolation.private_root:
-        return []
-    checkout = Path(agent_bootstrap.__file__).resolve().parent.parent
-    executable = Path(os.path.realpath(sys.executable))
-    wanted = {sys.prefix, sys.base_prefix, str(checkout), str(executable.parent.parent)}
-    wanted |= {path for path in sys.path if path and Path(path).is_dir()}
-    return [Bind(source=path, target=path) for path in _topmost(filter(_is_hidden, wanted))]
-
-
-def _is_hidden(path: str) -> bool:
-    return any(path.startswith(parent + "/") for parent in _HIDDEN_BY_PRIVATE_ROOT)
-
-
-def _topmost(paths: Iterable[str]) -> list[str]:
-    kept: list[str] = []
-    for path in sorted(paths):
-        if not any(path == parent or path.startswith(parent + "/") for parent in kept):
-            kept.append(path)
-    return kept
-
-
 def _argv(spec: ContainerSpec, layout: Layout) -> list[str]:
     if not spec.entrypoint:
-        raise _user_error("the entrypoint is empty")
+        raise user_error("the entrypoint is empty")
     first, *rest = (layout.translate(word) for word in spec.entrypoint)
     return [sys.executable if first == "{python}" else first, *rest]
-
-
-def _user_error(message: str) -> StartRefused:
-    return StartRefused(ExitFailure.TASK_ERROR, message)

@@ -16,24 +16,19 @@ from agent_scripted_master import ScriptedMaster
 
 from agent_bootstrap.agent.daemon import Agent, AgentEnd
 from agent_bootstrap.agent.options import parse_options
-from agent_bootstrap.agent.runtimes import isolation as isolation_module
+from tests.jails import open_way_to, works_or_skip
 from windlass.base.processes import ProcessName, is_running
 
 RunAgent = Callable[..., AbstractAsyncContextManager["asyncio.Task[AgentEnd]"]]
 
 
-@pytest.fixture(params=["namespace", "user_namespace", "directory"])
-def isolation(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> str:
-    """How tasks are kept apart; `user_namespace` is what ordinary users get, also tried as root."""
-    if request.param == "directory":
-        return "directory"
-    if request.param == "user_namespace":
-        monkeypatch.setattr(isolation_module, "_WAYS", isolation_module._WAYS[1:])
-    if not isolation_module.find_isolation("auto", tmp_path).private_root:
-        pytest.skip("this kernel or user cannot make such namespaces")
-    return "namespace"
+@pytest.fixture(params=["bubblewrap", "namespace", "directory"])
+def isolation(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """How tasks are kept apart."""
+    way: str = request.param
+    works_or_skip(way, tmp_path)
+    open_way_to(tmp_path / "x")
+    return way
 
 
 @pytest.fixture

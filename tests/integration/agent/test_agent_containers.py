@@ -12,6 +12,7 @@ from agent_processes import command_lines, eventually, gone, of_container, super
 from agent_scripted_master import ScriptedMaster, spec
 from conftest import RunAgent
 
+from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.container_options import ContainerOptions
 from agent_bootstrap.protocol import (
     Bind,
@@ -171,12 +172,15 @@ async def test_files_and_the_shared_storage_are_where_the_task_looks(
         "pathlib.Path(base, 'checkpoint').write_text('weights');"
         "print(os.path.samefile('.', os.environ['DET_WORKDIR']), os.environ['HOME'] == os.getcwd())"
     )
+    storage.mkdir()
+    storage.chmod(0o777)
     bind = Bind(source=str(storage), target="/determined_shared_fs")
+    allowed = ContainerOptions(host_paths=HostPaths(allowed=(str(tmp_path),)))
     async with run_agent():
         await master.start(
             spec(f"{cid}-f", "/run/determined/train/entrypoint.sh", "hello", files=(script,))
         )
-        await master.start(spec(f"{cid}-s", "{python}", "-c", code, binds=(bind,)))
+        await master.start(spec(f"{cid}-s", "{python}", "-c", code, binds=(bind,), options=allowed))
         assert (await master.exit_of(f"{cid}-f")).exit_code == 0
         assert (await master.exit_of(f"{cid}-s")).exit_code == 0
     assert master.text(f"{cid}-f") == ["from the file: hello"]
@@ -184,13 +188,14 @@ async def test_files_and_the_shared_storage_are_where_the_task_looks(
     assert (storage / "checkpoint").read_text() == "weights"
 
 
-@pytest.mark.parametrize("isolation", ["namespace", "user_namespace"], indirect=True)
+@pytest.mark.parametrize("isolation", ["bubblewrap", "namespace"], indirect=True)
 async def test_a_private_root(
     master: ScriptedMaster, run_agent: RunAgent, cid: str, tmp_path: Path
 ) -> None:
     """Own /tmp and processes, binds anywhere without a trace on the host, read-only ones, files over the host's."""
     data = tmp_path / "data"
     data.mkdir()
+    data.chmod(0o777)
     (data / "x").write_text("in")
     content = base64.b64encode(b"Host *\n").decode()
     files = (FileItem(path="/etc/windlass-test/conf", content_b64=content, mode=0o644),)
@@ -218,7 +223,13 @@ async def test_a_private_root(
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"binds": (Bind(source="/no/such", target="/data"),)}, "does not exist on this machine"),
+        (
+            {
+                "binds": (Bind(source="/no/such", target="/data"),),
+                "options": ContainerOptions(host_paths=HostPaths(allowed=("/no",))),
+            },
+            "does not exist on this machine",
+        ),
         ({"work_dir": "/no/such/dir"}, "work_dir /no/such/dir"),
     ],
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent_bootstrap.agent.log_lines import parse_record, read_lines
 from agent_bootstrap.bounds import MAX_BATCH_LINES
-from agent_bootstrap.supervisor.supervisor import MAX_LINE_BYTES, LineSplitter, OutputFile
+from agent_bootstrap.supervisor.output import MAX_LINE_BYTES, LineSplitter, OutputFile
 
 chunks = st.lists(st.binary(max_size=60) | st.sampled_from([b"\n", b"\r", b"\r\n", b"a\r", b"\nb"]))
 

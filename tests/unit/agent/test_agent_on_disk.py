@@ -13,12 +13,13 @@ from agent_bootstrap.agent.environment import Node
 from agent_bootstrap.agent.epoch import EpochMemory
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.isolation import Isolation
-from agent_bootstrap.agent.runtimes.task_tree import prepare
-from agent_bootstrap.protocol import Bind, ContainerSpec, ExitFailure, FileItem
+from agent_bootstrap.agent.runtimes.task_tree import Ground, prepare
+from agent_bootstrap.protocol import Bind, ContainerSpec, ExitFailure, FileItem, IsolationKind
+from tests.jails import open_way_to
 from windlass.base.errors import Conflict, InvalidArgument
 
 NODE = Node(master_url="http://m:1", agent_id="a", cluster_id="c", master_id="m")
-PRIVATE = Isolation(unshare=("unshare",))
+PRIVATE = Ground(isolation=Isolation(IsolationKind.NAMESPACES))
 
 
 def spec(**changes: object) -> ContainerSpec:
@@ -37,12 +38,12 @@ def item(path: str, content: bytes = b"x", mode: int = 0o600) -> FileItem:
     return FileItem(path=path, content_b64=base64.b64encode(content).decode(), mode=mode)
 
 
-def prepared(tmp_path: Path, task: ContainerSpec, isolation: Isolation = PRIVATE) -> Path:
+def prepared(tmp_path: Path, task: ContainerSpec, ground: Ground = PRIVATE) -> Path:
     dirs = ContainerDirs(tmp_path / "work")
     with dirs.locked():
         place = dirs.of(task.container_id)
         place.create(ContainerRecord.of(task))
-        prepare(place, task, NODE, isolation)
+        prepare(place, task, NODE, ground)
         return place.path
 
 
@@ -129,7 +130,8 @@ def test_what_the_user_asked_wrongly_is_the_users_error(
 
 
 def test_the_storage_of_checkpoints_is_made(tmp_path: Path) -> None:
-    storage = tmp_path / "storage" / "deep"
+    tmp_path.chmod(0o777)
+    storage = open_way_to(tmp_path / "storage" / "deep")
     prepared(tmp_path, spec(binds=(Bind(source=str(storage), target="/determined_shared_fs"),)))
     assert storage.is_dir()
 

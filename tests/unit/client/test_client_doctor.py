@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from agent_bootstrap.agent import checks as agent_checks
 from agent_bootstrap.agent.runtimes.isolation import Isolation
 from agent_bootstrap.agent.slots import Gpu
+from agent_bootstrap.protocol import IsolationKind
 from master.checks import check_folder
 from windlass import __version__
 from windlass.base.checks import Status
@@ -153,7 +154,8 @@ def test_the_data_folder_must_be_a_writable_secret(tmp_path: Path) -> None:
 
 
 def test_what_an_agent_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_checks, "find_isolation", lambda *_: Isolation(unshare=("unshare",)))
+    works = Isolation(IsolationKind.BUBBLEWRAP, program="bwrap")
+    monkeypatch.setattr(agent_checks, "find_isolation", lambda *_: works)
     gpu = Gpu(index=0, uuid="GPU-1", name="H200")
     monkeypatch.setattr(agent_checks, "nvidia_gpus", lambda: [gpu, gpu])
     namespaces, gpus = agent_checks.checks()

@@ -1,0 +1,27 @@
+"""What tests of contained tasks share: which ways work here, and folders that tasks of another user can reach."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_bootstrap.agent.runtimes.probe import find_isolation
+from windlass.base.errors import InvalidConfig
+
+
+def works_or_skip(isolation: Any, work_dir: Path) -> None:
+    """Skip with the reason when this kernel, user or machine cannot contain tasks so."""
+    try:
+        find_isolation(isolation, work_dir)
+    except InvalidConfig as error:
+        pytest.skip(str(error))
+
+
+def open_way_to(path: Path) -> Path:
+    """`path`, after making pytest's private folders above it passable for other users, as /srv or /home are."""
+    for parent in path.parents:
+        if parent.name.startswith(("pytest-", "test_", "popen-")):
+            parent.chmod(parent.stat().st_mode | 0o011)
+    return path

@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import tempfile
+import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from itertools import count
@@ -28,6 +29,11 @@ from windlass.base.clock import ManualClock
 settings.register_profile("explore", deadline=None)
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.load_profile("explore" if os.environ.get("WINDLASS_EXPLORE") else "same")
+
+# Every run of pytest closes the folder of all runs for other users; those that tasks run as must pass through ours.
+_temporary = Path(tempfile.gettempdir(), f"wl-{zlib.crc32(__file__.encode()):08x}")
+_temporary.mkdir(mode=0o711, exist_ok=True)
+os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_temporary))
 
 _real_connect = socket.socket.connect
 

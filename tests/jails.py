@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ def works_or_skip(isolation: Any, work_dir: Path) -> None:
 
 
 def open_way_to(path: Path) -> Path:
-    """`path`, after making pytest's private folders above it passable for other users, as /srv or /home are."""
-    for parent in path.parents:
-        if parent.name.startswith(("pytest-", "test_", "popen-")):
+    """`path`, after making the private test folders above it passable for other users, as /srv or /home are."""
+    top = Path(tempfile.gettempdir()).resolve()
+    for parent in path.resolve().parents:
+        if parent.is_relative_to(top) and parent != top:
             parent.chmod(parent.stat().st_mode | 0o011)
     return path

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import psutil
 import yaml
 
+from tests.jails import open_way_to
 from windlass.base.errors import WindlassError
 from windlass.sdk.client import Client
 from windlass.sdk.context_dir import pack_directory
@@ -78,6 +79,7 @@ class RealCluster:
         self.url = f"http://127.0.0.1:{self.port}"
         self.config_file = folder / "master.yaml"
         folder.mkdir(parents=True, exist_ok=True)
+        open_way_to(folder / "x")
         self.config_file.write_text(yaml.safe_dump({"port": self.port, **config}))
         self.master: subprocess.Popen[bytes] | None = None
         self._agents: dict[str, subprocess.Popen[bytes]] = {}

@@ -90,11 +90,23 @@ def _defaults(spec: ContainerSpec, node: Node, layout: Layout) -> dict[str, str]
         "DET_RUN_DIR": layout.seen_by_task(RUN_DIR),
         "DET_WORKDIR": layout.seen_by_task(spec.work_dir),
     }
+    if layout.private_root:
+        values |= _own_packages()
     kinds = {slot.kind for slot in node.slots}
     if kinds == {SlotKind.ARTIFICIAL}:
         # Several tasks share the processors: each with a thread per processor is slower than all with one.
         values |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     return values
+
+
+def _own_packages() -> dict[str, str]:
+    """Where `pip install` in a task puts packages: the interpreter's own folders are read-only there."""
+    base = f"{RUN_DIR}/pythonuserbase"
+    if sys.prefix == sys.base_prefix:
+        return {"PYTHONUSERBASE": base}
+    # A virtualenv has no packages of its user.
+    folder = f"{base}/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+    return {"PYTHONUSERBASE": base, "PIP_TARGET": folder, "PYTHONPATH": folder}
 
 
 def _facts(spec: ContainerSpec, node: Node) -> dict[str, str]:

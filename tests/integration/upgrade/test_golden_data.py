@@ -33,7 +33,7 @@ from provisioner.fleet import (
 from rm_backends.ports import SlotService
 from tests.fakes.actors import ADMIN
 from tests.integration.upgrade.golden import RELEASES, data_folder, edit, restarted, stored
-from windlass.base.errors import UnreadableDocument
+from windlass.base.errors import Unauthenticated, UnreadableDocument
 from windlass.base.strict_json import StrictJson
 
 Again = Callable[[Any], Any]
@@ -135,6 +135,23 @@ async def test_a_master_goes_on_where_the_old_one_was_killed(release: str, tmp_p
         a1, a2 = [a for a in await AgentsRepository(services.store).load() if a.pool == "default"]
         assert a1.slot_service == {1: SlotService.DISABLED}
         assert (a2.enabled, a2.draining) == (False, True)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+async def test_users_without_a_password_get_the_first_one(release: str, tmp_path: Path) -> None:
+    """Their sessions end; whoever can read the data folder can log in again."""
+    folder = data_folder(release, tmp_path / "data")
+    for _ in range(2):
+        async with restarted(folder) as master:
+            file = folder / "initial-password"
+            assert file.stat().st_mode & 0o777 == 0o600
+            for name in ("admin", "determined"):
+                with pytest.raises(Unauthenticated):
+                    await master.services.auth.login(name, "", is_hashed=True, loopback=True)
+                password = file.read_text().strip()
+                assert await master.services.auth.login(
+                    name, password, is_hashed=False, loopback=True
+                )
 
 
 async def test_a_renamed_field_comes_back_under_its_new_name(

@@ -21,7 +21,7 @@ from master.api.experiments import actions as experiment_actions
 from master.api.experiments import bulk as experiment_bulk
 from master.api.experiments import routes as experiments
 from master.api.jobs import routes as jobs
-from master.api.known_hosts import origin_of
+from master.api.known_hosts import KnownHosts, host_of, origin_of
 from master.api.logs import routes as logs
 from master.api.metrics import routes as metrics
 from master.api.middleware import JsonBodies, PlainUrls, UnreadBodies
@@ -77,17 +77,18 @@ def build_app(services: Services) -> DescribedApp:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.api = api = make_api(services)
+    app.state.api = make_api(services)
     errors.install(app)
     app.router.routes.extend(ROUTES)
     app.router.middleware_stack = RouteTable(app.router.routes)
     # The last one comes first.
-    security = services.config.security
+    config, security = services.config, services.config.security
+    names = (config.host, host_of(services.master_url), *security.allowed_hosts)
     app.add_middleware(JsonBodies)
     app.add_middleware(PlainUrls)
     app.add_middleware(
         BrowserRules,
-        hosts=api.hosts,
+        hosts=KnownHosts(names),
         own_origin=origin_of(services.master_url),
         everybody=security.allow_empty_password,
     )

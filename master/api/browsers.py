@@ -2,7 +2,8 @@
 
 A cookie comes along whatever page sends a request, a token in a header does not. So a request by cookie must name a
 host that is ours, and one that changes something must come from a page of ours and be JSON, which forms cannot send.
-While empty passwords are allowed the first holds for every request without a token.
+While empty passwords are allowed the first holds for every request without a token. Nor may a page of others log
+somebody in.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from master.api.errors import STATUS_OF_CODE, error_response
 from master.api.known_hosts import KnownHosts, host_in
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_LOGIN = "/api/v1/auth/login"
 _PROXY = "/proxy/"
 """What tasks serve there takes what it likes."""
 
@@ -42,27 +44,29 @@ class BrowserRules:
     def _problem(self, scope: Scope) -> str:
         """Empty: none."""
         headers = scope["headers"]
-        cookie = by_cookie(headers)
-        if not cookie and (token_in(headers) or not self._everybody):
+        # A login does not look at a cookie; old clients send the one of the session before.
+        cookie = by_cookie(headers) and scope["path"] != _LOGIN
+        if not cookie and token_in(headers) and scope["path"] != _LOGIN:
             return ""
-        if not self._hosts.knows(scope):
+        if (cookie or self._everybody) and not self._hosts.knows(scope):
             host = host_in(scope)[:80] or "nothing"
             return f'Host: this master is not known as "{host}": add the name to security.allowed_hosts'
-        if not cookie or scope.get("method") in _READS:
+        if scope.get("method") in _READS:
             return ""
-        if not self._is_ours(scope):
+        if not self._is_ours(scope, required=cookie):
             return (
-                "Origin: must be this master for a change by cookie; behind a proxy, "
-                "name the proxy in security.trusted_proxies and have it send X-Forwarded-Proto"
+                "Origin: must be this master for a change by cookie and for a login from a page; behind "
+                "a proxy, name it in security.trusted_proxies and have it send X-Forwarded-Proto"
             )
-        if scope["type"] == "http" and not scope["path"].startswith(_PROXY):
+        if cookie and scope["type"] == "http" and not scope["path"].startswith(_PROXY):
             return _body_problem(dict(headers))
         return ""
 
-    def _is_ours(self, scope: Scope) -> bool:
+    def _is_ours(self, scope: Scope, *, required: bool) -> bool:
+        """The page that a request comes from. Browsers always tell it with a change, other programs do not."""
         given = [value for name, value in scope["headers"] if name == b"origin"]
         if len(given) != 1:
-            return False
+            return not given and not required
         origin = given[0].decode("latin-1").strip().lower()
         scheme = {"ws": "http", "wss": "https"}.get(scope["scheme"], scope["scheme"])
         return origin in (f"{scheme}://{host_in(scope).lower()}", self._own_origin)

@@ -12,7 +12,6 @@ from starlette.requests import HTTPConnection
 from agent_bootstrap.protocol import Channel
 from master.allocations.service import AllocationService
 from master.api.held import Closing
-from master.api.known_hosts import KnownHosts, host_of
 from master.auth.ownership import OwnershipQueries
 from master.auth.service import AuthService
 from master.config import MasterConfig
@@ -119,20 +118,16 @@ class Api:
     reads: Reads
     owners: OwnershipQueries
     metadata: ExperimentMetadata
-    hosts: KnownHosts
     closing: Closing = field(default_factory=Closing)
     """Set when the server stops: what waits is answered at once."""
 
 
 def make_api(services: Services) -> Api:
-    config = services.config
-    names = (config.host, host_of(services.master_url), *config.security.allowed_hosts)
     return Api(
         services=services,
         reads=Reads(services.store),
         owners=OwnershipQueries(services.store),
         metadata=ExperimentMetadata(store=services.store, experiments=services.experiments),
-        hosts=KnownHosts(names),
     )
 
 

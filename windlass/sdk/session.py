@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from http.cookiejar import DefaultCookiePolicy
 from types import TracebackType
 from typing import Any
 
@@ -67,6 +68,8 @@ class Session:
             transport=transport,
             follow_redirects=False,
         )
+        # Who we are is in a header; a cookie of an earlier login would say it once more.
+        self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
 
     def login(self, username: str, password: str) -> str:
         """Log in, use the token from now on, and return it. Raises Unauthenticated for a wrong password."""

@@ -111,6 +111,22 @@ async def test_a_change_without_a_body_needs_no_content_type(world: ApiWorld) ->
     await world.refused(401, "GET", ME)
 
 
+async def test_a_login_is_not_made_by_a_page_of_somebody_else(world: ApiWorld) -> None:
+    """Nor does it hang on the cookie of an earlier one, which command lines of 0.1 send."""
+    body = f'{{"username": "admin", "password": "{PASSWORD}"}}'.encode()
+    bearer = {"Authorization": "Bearer invented"}
+    for headers, status in (
+        (cookie(world), 200),
+        ({"Host": "any.example"}, 200),
+        ({"Origin": "http://master"}, 200),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "http://evil.example", **bearer}, 403),
+        ({"Origin": "null"}, 403),
+    ):
+        answer = await ask(world, "POST", LOGIN, headers, content=body)
+        assert answer.status_code == status, (headers, answer.text)
+
+
 async def test_a_socket_by_cookie_is_refused_to_other_pages(world: ApiWorld) -> None:
     for headers, refused in (
         ([(b"host", b"master"), (b"origin", b"http://evil.example")], True),
@@ -170,7 +186,7 @@ async def test_an_empty_password_needs_more_than_leave(tmp_path: Path) -> None:
             ("127.0.0.1", {"Via": "1.1 proxy"}, 401),
             ("127.0.0.1", {"X-Real-IP": "127.0.0.1"}, 401),
             ("127.0.0.1", {"Host": "evil.example"}, 403),
-            ("127.0.0.1", {"Host": "evil.example", "Authorization": "Bearer invented"}, 401),
+            ("127.0.0.1", {"Host": "evil.example", "Authorization": "Bearer invented"}, 403),
         ):
             answer = await ask(
                 world, "POST", LOGIN, headers, content=EMPTY, peer=peer, url="http://localhost"

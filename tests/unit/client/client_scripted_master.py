@@ -44,6 +44,8 @@ class ScriptedMaster:
 
     def __init__(self, port: int = 0) -> None:
         self.asked: list[Asked] = []
+        self.cookie = ""
+        """Set by every answer."""
         self._changed = threading.Condition()
         self._handlers: list[tuple[str, re.Pattern[str], Handler]] = []
         owner = self
@@ -68,6 +70,8 @@ class ScriptedMaster:
                 try:
                     self.send_response(status)
                     self.send_header("Content-Length", str(len(data)))
+                    if owner.cookie:
+                        self.send_header("Set-Cookie", owner.cookie)
                     self.end_headers()
                     self.wfile.write(data)
                 except OSError:

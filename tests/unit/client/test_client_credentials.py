@@ -174,6 +174,14 @@ def test_a_stream_yields_results_and_raises_its_error(master: ScriptedMaster) ->
             next(entries)
 
 
+def test_cookies_are_not_kept(master: ScriptedMaster) -> None:
+    master.cookie = "auth=t; Path=/"
+    with Session(master.url) as session:
+        session.get("/info")
+        session.get("/info")
+    assert "cookie" not in master.calls("GET", "/info")[-1].headers
+
+
 def test_what_is_not_a_master_is_recognised(master: ScriptedMaster) -> None:
     master.on("GET", "/info", lambda _: (200, b"<html>"))
     with Session(master.url) as session, pytest.raises(MasterError, match="may not be a master"):

@@ -38,6 +38,7 @@ from master.core.scheduler import decide
 from master.data_folder import exposures
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
+from master.recovery.background_check import BackgroundCheck
 from master.recovery.decision import Lost
 from master.recovery.identity import CLUSTER_ID, SECRET_MARK
 from master.recovery.opening import OpenedFolder, open_folder
@@ -103,6 +104,7 @@ class Master:
     ) -> None:
         """Use `open`."""
         self._folder = folder
+        self._check = BackgroundCheck(options.data_dir, _database_files(options))
         self._options = options
         self._store = store
         self._logs = logs
@@ -139,6 +141,10 @@ class Master:
     async def ready(self) -> None:
         """Returns when everything is restored and running."""
         await self._ready.wait()
+
+    async def checked(self) -> None:
+        """Returns when the databases have been looked through."""
+        await self._check.done.wait()
 
     async def run(self) -> None:
         """Until cancelled, or until another master takes the lease. What writes outlives what has it write."""
@@ -206,12 +212,14 @@ class Master:
             Loop("deadlines of tasks", plane.tasks.roots.tick, interval_s=TICK_S).run()
         )
         group.create_task(self._housekeeping(auth).run())
+        group.create_task(self._check.run())
         await plane.resume()
         self._services = Services(
             master_url=options.master_url,
             info=info,
             config=options.config,
             store=self._store,
+            database_is_damaged=lambda: bool(self._check.damaged) or self._store.is_damaged,
             blobs=plane.parts.blobs,
             auth=auth,
             experiments=plane.experiments,
@@ -410,6 +418,12 @@ class Master:
             version=DETERMINED_VERSION,
             windlass_version=__version__,
         )
+
+
+def _database_files(options: MasterOptions) -> Sequence[Path]:
+    """To look through in the background; none for simulations, which have no threads."""
+    files = places_of(options.data_dir, options.config.db_url(options.data_dir)).files
+    return () if files is None or options.inline_store else (files.state, files.logs)
 
 
 def instances_folder(data_dir: Path) -> Path:

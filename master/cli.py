@@ -205,6 +205,40 @@ def end_instances(data_dir: DataDirOption = None) -> None:
 
 
 @app.command()
+def check(
+    config_file: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    db: Annotated[
+        bool,
+        typer.Option(
+            "--db", help="Read everything: each page, row and reference, and each submitted file."
+        ),
+    ] = False,
+) -> None:
+    """Look whether a data folder and its database are whole. Exits with 1 if not.
+
+    It changes nothing, and the master may run.
+    """
+    import asyncio
+
+    from master.recovery.check import check as look
+    from master.recovery.places import places_of
+
+    try:
+        folder = _data_dir(data_dir).absolute()
+        places = places_of(folder, _load(config_file, {}).db_url(folder))
+        findings = asyncio.run(look(places, full=db))
+    except (WindlassError, OSError) as error:
+        _fail(error)
+    for finding in findings:
+        typer.echo(f"{finding.what}: {'DAMAGED' if finding.problems else 'ok'}")
+        for problem in finding.problems:
+            typer.echo(f"  {problem}")
+    if any(finding.problems for finding in findings):
+        raise typer.Exit(1)
+
+
+@app.command()
 def backup(
     target: Annotated[
         Path, typer.Argument(metavar="DIR", help="Write the backup here; it must not exist yet.")

@@ -68,6 +68,7 @@ STATUS_OF_CODE: Mapping[str, Status] = {
     "agent_lost": UNAVAILABLE,
     "stopping": UNAVAILABLE,
     "unimplemented": UNIMPLEMENTED,
+    "data_damaged": Status(410, 15, "DataLoss"),
 }
 _STATUS_OF_HTTP: Mapping[int, Status] = {
     400: INVALID,

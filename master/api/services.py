@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Protocol, TypeAlias, cast
 
@@ -95,6 +95,8 @@ class Services:
     gateway: AgentGateway
     provisioner: Fleet | None
     clock: Clock
+    database_is_damaged: Callable[[], bool] = lambda: False
+    """Whether a page was found that is not what was written."""
 
 
 class Reads:

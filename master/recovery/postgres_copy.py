@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Table, inspect, text
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlmodel import SQLModel
 
 from master.logs.tables import LOGS, METADATA
 from master.recovery.manifest import TableEntry
-from master.recovery.state_facts import StateFacts, state_facts
+from master.recovery.state_facts import StateFacts, named_blobs, state_facts
 from master.store.database import parse_url
 from master.store.faults import as_windlass_error
 from master.store.migrate import STATE, current_revision, head_revision, upgrade
@@ -35,11 +35,7 @@ async def copy_out(url: str, folder: Path) -> tuple[StateFacts, tuple[TableEntry
 
     Raises InvalidState if the schema is not the one of this release.
     """
-    engine = create_async_engine(
-        parse_url(url).set(drivername="postgresql+asyncpg"),
-        isolation_level="REPEATABLE READ",
-        connect_args={"server_settings": {"default_transaction_read_only": "on"}},
-    )
+    engine = _reading_engine(url)
     try:
         async with engine.connect() as connection:
             facts = await connection.run_sync(state_facts)
@@ -57,6 +53,41 @@ async def copy_out(url: str, folder: Path) -> tuple[StateFacts, tuple[TableEntry
         raise as_windlass_error(error) from error
     finally:
         await engine.dispose()
+
+
+async def read_all(url: str) -> None:
+    """Read every row. Raises StoreUnavailable for one that cannot be read."""
+
+    async def forget(_: bytes) -> None: ...
+
+    engine = _reading_engine(url)
+    try:
+        async with engine.connect() as connection:
+            driver = await _driver(connection)
+            for table in _tables():
+                await driver.copy_from_table(table.name, output=forget)
+    except Exception as error:
+        raise as_windlass_error(error) from error
+    finally:
+        await engine.dispose()
+
+
+async def named_blobs_of(url: str) -> frozenset[str]:
+    engine = _reading_engine(url)
+    try:
+        async with engine.connect() as connection:
+            return await connection.run_sync(named_blobs)
+    finally:
+        await engine.dispose()
+
+
+def _reading_engine(url: str) -> AsyncEngine:
+    """Whose connections see the database as of one moment, and change nothing."""
+    return create_async_engine(
+        parse_url(url).set(drivername="postgresql+asyncpg"),
+        isolation_level="REPEATABLE READ",
+        connect_args={"server_settings": {"default_transaction_read_only": "on"}},
+    )
 
 
 async def _copy_table_out(connection: AsyncConnection, folder: Path, table: Table) -> TableEntry:

@@ -17,11 +17,18 @@ BUSY_S = 30.0
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection that changes nothing. Raises InvalidState if there is no such file."""
+    with closing(open_reading(path)) as connection:
+        yield connection
+
+
+def open_reading(path: Path) -> sqlite3.Connection:
+    """As `reading`, to be closed by the caller, in any thread."""
     if not path.is_file():
         raise InvalidState(f"{path} is missing")
     uri = f"file:{quote(str(path.absolute()))}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)) as found:
-        yield found
+    return sqlite3.connect(
+        uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+    )
 
 
 def copy_live(source: Path, target: Path) -> None:

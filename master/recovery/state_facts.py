@@ -8,6 +8,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, NullPool, create_engine, inspect, select
 
 from master.recovery.identity import CLUSTER_ID
+from master.recovery.sqlite_files import reading
 from master.store import tables
 from master.store.json_codec import decode_json, encode_json
 from master.store.migrate import STATE, Migrations, current_revision
@@ -56,6 +57,14 @@ def facts_of_file(path: Path) -> StateFacts:
     engine = file_engine(path)
     with engine.connect() as connection:
         return state_facts(connection)
+
+
+def blobs_of_file(path: Path) -> frozenset[str]:
+    """While a master may write to it."""
+    with reading(path) as driver:
+        engine = create_engine("sqlite://", creator=lambda: driver, poolclass=NullPool)
+        with engine.connect() as connection:
+            return named_blobs(connection)
 
 
 def revision_of_file(path: Path, line: Migrations) -> str:

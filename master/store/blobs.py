@@ -12,9 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from windlass.base.errors import NotFound, StoreUnavailable
+from windlass.base.errors import DataDamaged, NotFound, StoreUnavailable
 
 T = TypeVar("T")
+_WAY_OUT = "it holds submitted files; take it from a backup, or submit the same files again"
 _ID = re.compile(r"[0-9a-f]{64}")
 
 
@@ -33,7 +34,7 @@ class BlobStore:
         return await self._do(lambda: self._put(content))
 
     async def get(self, blob_id: str) -> bytes:
-        """Raises NotFound."""
+        """Raises DataDamaged if it is missing or not what was stored, NotFound for what is no id."""
         return await self._do(lambda: self._get(blob_id))
 
     async def delete(self, blob_id: str) -> None:
@@ -57,15 +58,22 @@ class BlobStore:
         return blob_path(self._root, blob_id)
 
     def _get(self, blob_id: str) -> bytes:
+        path = self._path(blob_id)
+        file = "/".join(path.parts[-3:])
         try:
-            return self._path(blob_id).read_bytes()
+            content = path.read_bytes()
         except FileNotFoundError:
-            raise NotFound("blob", blob_id) from None
+            raise DataDamaged(
+                f"{file} is missing in the master's data folder: {_WAY_OUT}"
+            ) from None
+        if hashlib.sha256(content).hexdigest() != blob_id:
+            raise DataDamaged(f"{file} in the master's data folder is damaged: {_WAY_OUT}")
+        return content
 
     def _put(self, content: bytes) -> str:
         blob_id = hashlib.sha256(content).hexdigest()
         path = self._path(blob_id)
-        if path.exists():
+        if path.exists() and path.read_bytes() == content:
             return blob_id
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".")

@@ -7,7 +7,13 @@ from enum import Enum
 
 from sqlalchemy import exc
 
-from windlass.base.errors import Conflict, InvalidArgument, StoreUnavailable, WindlassError
+from windlass.base.errors import (
+    Conflict,
+    InvalidArgument,
+    StoreDamaged,
+    StoreUnavailable,
+    WindlassError,
+)
 
 
 class OutcomeUnknown(StoreUnavailable):
@@ -24,6 +30,8 @@ class Fault(Enum):
 def fault_of(error: Exception) -> Fault:
     if isinstance(error, WindlassError):
         return Fault.UNIT
+    if isinstance(as_windlass_error(error), StoreDamaged):
+        return Fault.DATABASE
     locked = isinstance(error, exc.OperationalError) and "locked" in _text(error)
     if is_disconnect(error) or locked:
         return Fault.DATABASE
@@ -41,6 +49,11 @@ def as_windlass_error(error: Exception) -> WindlassError:
     """The error a caller of the store gets; `error` itself goes along as its cause."""
     if isinstance(error, WindlassError):
         return error
+    if _is_damage(error):
+        return StoreDamaged(
+            f"the database is damaged ({_text(error)}), nothing is written any more: stop the master, look with "
+            "`windlass master check --db`, and restore the last backup"
+        )
     state_class = _sqlstate(error)[:2]
     if isinstance(error, exc.IntegrityError) or state_class == "23":
         return Conflict(_text(error))
@@ -54,6 +67,17 @@ def as_windlass_error(error: Exception) -> WindlassError:
 
 
 _AWAY = OSError | TimeoutError | exc.TimeoutError
+
+
+_DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_POSTGRES_DAMAGE = frozenset({"XX001", "XX002"})
+"""data_corrupted, index_corrupted"""
+
+
+def _is_damage(error: Exception) -> bool:
+    original = error.orig if isinstance(error, exc.DBAPIError) else error
+    primary = getattr(original, "sqlite_errorcode", 0) & 0xFF
+    return primary in _DAMAGE or _sqlstate(error) in _POSTGRES_DAMAGE
 
 
 def _sqlstate(error: Exception) -> str:

@@ -135,6 +135,11 @@ class Store:
             raise ValueError(f"{len(found)} rows where one was expected")
         return found[0] if found else None
 
+    @property
+    def is_damaged(self) -> bool:
+        """Whether a damaged page was met while writing: nothing is written any more."""
+        return self._writer.damage is not None
+
     async def ping(self) -> None:
         """Raises StoreUnavailable if the database does not answer."""
         await self.read(select(literal(1)))

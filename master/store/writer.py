@@ -8,6 +8,7 @@ fails alone. The lanes take turns, the first one first: bulk data never holds up
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ from sqlalchemy import Connection
 
 from master.store.database import Database
 from master.store.faults import Fault, OutcomeUnknown, as_windlass_error, fault_of
-from windlass.base.errors import LeaseLost, StoreUnavailable, WindlassError
+from windlass.base.errors import LeaseLost, StoreDamaged, StoreUnavailable, WindlassError
+
+log = logging.getLogger(__name__)
 
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
@@ -129,7 +132,11 @@ class Writer:
             raise
         except Exception as error:  # noqa: BLE001  (the callers get it, translated)
             if len(batch) == 1 or fault_of(error) is Fault.DATABASE:
-                _refuse(batch, as_windlass_error(error), cause=error)
+                refused = as_windlass_error(error)
+                _refuse(batch, refused, cause=error)
+                if isinstance(refused, StoreDamaged):
+                    log.critical("%s", refused.message)
+                    self._end(refused)
                 return
             for waiting in batch:
                 await self._write(lane, [waiting])
@@ -146,6 +153,11 @@ class Writer:
                 lane.committed(waiting.item, result)
             if not waiting.answer.done():
                 waiting.answer.set_result(result)
+
+    @property
+    def damage(self) -> StoreDamaged | None:
+        """Why nothing is written any more."""
+        return self._ended if isinstance(self._ended, StoreDamaged) else None
 
     def _end(self, error: WindlassError) -> None:
         self._ended = error

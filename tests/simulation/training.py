@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 
 from agent_bootstrap.protocol import ContainerSpec
 from master.api.services import Services
+from master.core.searcher.types import ExitReason
 from master.experiments.metrics import TRAINING, VALIDATION, Report
 from master.experiments.reports import CheckpointReport
 from tests.simulation.process import Handler, Unreachable
@@ -119,9 +120,7 @@ class Training:
 
     async def _chief(self) -> int:
         if self._learning_rate < INVALID_BELOW:
-            await self._ask(
-                lambda s: s.reports.early_exit(self._trial_id, "EXITED_REASON_INVALID_HP")
-            )
+            await self._ask(lambda s: s.reports.early_exit(self._trial_id, ExitReason.INVALID_HP))
             return 0
         first = self._world.storage[self._latest] if self._latest else 0
         for epoch in range(first + 1, self._epochs + 1):

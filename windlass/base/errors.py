@@ -17,7 +17,9 @@ WindlassError
 ├── BatchSystemError         Slurm or PBS said no
 ├── AgentLost                an agent went away with its work
 ├── UnreadableDocument       the store holds what this release cannot read
+├── DataDamaged              a file of the data folder is not what was written
 ├── StoreUnavailable         the store cannot commit (full disk, lost database); nothing was changed
+│   └── StoreDamaged         a page of the database is not what was written: nothing is written any more
 └── LeaseLost                another master leads: this process must stop
 
 Messages are one line, name the field and the value, and say the way out. Only `master.api` turns them into HTTP.
@@ -140,6 +142,16 @@ class StoreUnavailable(WindlassError):
     """The store cannot commit (full disk, lost database); nothing was changed."""
 
     code = "store_unavailable"
+
+
+class StoreDamaged(StoreUnavailable):
+    """A page of the database is not what was written. Nothing is written any more; what can be read still is."""
+
+
+class DataDamaged(WindlassError):
+    """A file of the data folder is missing, or not what was written. A backup has it."""
+
+    code = "data_damaged"
 
 
 class UnreadableDocument(WindlassError):

@@ -13,7 +13,7 @@ from master.api.permits import public
 from master.api.replies import Reply, encode, reply
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
-from windlass.base.errors import StoreUnavailable
+from windlass.base.errors import StoreDamaged, StoreUnavailable
 from windlass.base.json_types import JsonObject
 
 OPENAPI = "/openapi.json"
@@ -27,6 +27,7 @@ class Health(TypedDict):
     status: str
     """up, or down."""
     database: str
+    """up, down, or damaged: the master's log says where, and how to restore the last backup."""
     version: str
 
 
@@ -37,9 +38,13 @@ async def health(api: TheApi) -> Reply[Health]:
     try:
         await api.services.store.ping()
         database = "up"
+    except StoreDamaged:
+        database = "damaged"
     except StoreUnavailable:
         database = "down"
-    serves = database == "up" and not api.closing.is_set()
+    serves = database == "up" and not api.services.store.is_damaged and not api.closing.is_set()
+    if database == "up" and api.services.database_is_damaged():
+        database = "damaged"
     found: Health = {
         "status": "up" if serves else "down",
         "database": database,

@@ -123,6 +123,26 @@ async def test_metadata_of_a_live_experiment_and_of_one_that_is_over(world: ApiW
     assert (await world.ok("DELETE", f"{url}/labels/b"))["labels"] == ["a", "c c"]
 
 
+async def test_a_damaged_model_definition_is_an_error_of_its_experiment_alone(
+    world: ApiWorld, tmp_path: Path
+) -> None:
+    harmed = await world.create(modelDefinition=[file("train.py", b"harmed")])
+    [blob] = [path for path in (tmp_path / "blobs").rglob("*") if path.is_file()]
+    whole = await world.create(modelDefinition=[file("train.py", b"whole")])
+    blob.write_bytes(b"cut")
+    (trial,) = (await world.ok("GET", f"/api/v1/experiments/{harmed}/trials"))["trials"]
+    for path in (
+        f"/api/v1/experiments/{harmed}/model_def",
+        f"/api/v1/tasks/{trial['taskId']}/context_directory",
+    ):
+        said = await world.refused(410, "GET", path)
+        assert (
+            f"blobs/{blob.parent.name}/{blob.name} in the master's data folder is damaged" in said
+        )
+    await world.ok("GET", f"/api/v1/experiments/{whole}/model_def")
+    assert (await world.ok("GET", f"/api/v1/experiments/{harmed}"))["experiment"]["id"] == harmed
+
+
 async def test_the_model_definition_arrives_whole_and_a_fork_has_the_same(world: ApiWorld) -> None:
     files = [
         {**file("pkg", mode=0o40755), "type": 53},

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from master.store.blobs import BlobStore
-from windlass.base.errors import NotFound, StoreUnavailable
+from windlass.base.errors import DataDamaged, NotFound, StoreUnavailable
 
 
 @pytest.fixture(params=[False, True], ids=["threads", "inline"])
@@ -35,11 +35,11 @@ async def test_the_same_content_is_one_private_file(blobs: BlobStore, tmp_path: 
     assert file.parent.stat().st_mode & 0o077 == 0
 
 
-async def test_deleted_is_not_found_and_may_be_deleted_again(blobs: BlobStore) -> None:
+async def test_deleted_is_missing_and_may_be_deleted_again(blobs: BlobStore) -> None:
     blob_id = await blobs.put(b"x")
     await blobs.delete(blob_id)
     await blobs.delete(blob_id)
-    with pytest.raises(NotFound):
+    with pytest.raises(DataDamaged):
         await blobs.get(blob_id)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
 from master.core.reasons import Reason, ReasonKind
+from master.core.scheduler.explain import count
 from provisioner.capacity import BlockKind, CapacityMemory
 from provisioner.demand import nodes_needed
 from provisioner.plan_types import Machine
@@ -19,7 +20,7 @@ def offer_name(offer: Offer) -> str:
     """`p4d.24xlarge in us-east-1a (spot)`, without the parts that say nothing."""
     key = offer.key
     place = key.zone or key.region
-    name = key.instance_type or f"{offer.slots} slots"
+    name = key.instance_type or count(offer.slots, "slot")
     return f"{name}{f' in {place}' if place else ''}{f' ({key.market})' if key.market != 'on_demand' else ''}"
 
 
@@ -36,7 +37,7 @@ def claimed(names: Sequence[str], coming: Sequence[Machine]) -> Reason:
     asking = [machine for machine in coming if machine.asking]
     if asking:
         first = asking[0]
-        text = f"launching {len(asking)} x {offer_name(first.offer)}: asked {first.age_s:.0f} s ago"
+        text = f"launching {len(asking)} x {offer_name(first.offer)}: requested {first.age_s:.0f} s ago"
     else:
         oldest = max(machine.age_s for machine in coming)
         ready = max(machine.ready_in_s for machine in coming)
@@ -80,7 +81,7 @@ def unserved(
     if not any((nodes_needed(slots, single_agent, o.slots) or 0) <= places_left for o in usable):
         return Reason(
             kind=ReasonKind.AT_LIMIT,
-            text=f"pool {pool.pool} is at max_instances ({pool.max_instances}); waiting for slots to free up",
+            text=f"pool {pool.pool} is at max_instances ({pool.max_instances}); waiting for free slots",
         )
     limit = pool.usd_per_hour_limit
     if limit is None:  # only a probe allows less than a limit does: the next one follows its answer
@@ -94,7 +95,7 @@ def unserved(
 def ends_too_soon(least_s: float) -> Reason:
     return Reason(
         kind=ReasonKind.NO_CAPACITY,
-        text=f"every instance type of the pool ends too soon for it (needs {least_s / 60:.0f} min)",
+        text=f"no instance type of the pool runs long enough (needs {least_s / 60:.0f} min)",
     )
 
 
@@ -105,8 +106,8 @@ def _impossible(slots: int, single_agent: bool, offers: Sequence[Offer]) -> Reas
     nearest = nearest_fit(slots, single_agent, sizes)
     return Reason(
         kind=ReasonKind.NO_SUCH_AGENT,
-        text=f"no instance type of the pool fits {slots} slots{' on one agent' if single_agent else ''} "
-        f"(sizes: {', '.join(map(str, sizes))}); the nearest that fits is {nearest}",
+        text=f"no instance type of the pool fits {count(slots, 'slot')}{' on one agent' if single_agent else ''} "
+        f"(sizes: {', '.join(map(str, sizes))}); the nearest size that fits is {nearest}",
     )
 
 
@@ -130,7 +131,7 @@ def _blocked(offers: Sequence[Offer], memory: CapacityMemory, now: float) -> Rea
         entry, offer = next(pair for pair in known if not pair[0].is_blocked(now))
         return Reason(
             kind=ReasonKind.NO_CAPACITY,
-            text=f"{offer_name(offer)} is being tried again after: {entry.message or entry.kind}",
+            text=f"{offer_name(offer)} is retried after: {entry.message or entry.kind}",
             retry_at=now,
         )
     retry_at = waiting[0][0].blocked_until
@@ -140,7 +141,7 @@ def _blocked(offers: Sequence[Offer], memory: CapacityMemory, now: float) -> Rea
         kind = ReasonKind.QUOTA
     at = datetime.fromtimestamp(retry_at, UTC).strftime("%H:%M:%S")
     return Reason(
-        kind=kind, text=f"{_listed(parts, '; ')}; next try at {at} UTC", retry_at=retry_at
+        kind=kind, text=f"{_listed(parts, '; ')}; retrying at {at} UTC", retry_at=retry_at
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from master.core.scheduler.explain import count
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolShape:
@@ -53,17 +55,17 @@ def refusal(shape: PoolShape, slots: int, *, single_agent: bool) -> str | None:
     nearest = _nearest(shape, slots, single_agent=single_agent)
     if single_agent:
         return (
-            f"Requested {slots} slots on one agent; the largest agent of pool '{shape.pool}' "
+            f"Requested {count(slots, 'slot')} on one agent; the largest agent of pool '{shape.pool}' "
             f"has {shape.largest}: {nearest}"
         )
     if slots > shape.total:
         return (
-            f"Requested {slots} slots; the maximum of pool '{shape.pool}' is {shape.total} "
+            f"Requested {count(slots, 'slot')}; the maximum of pool '{shape.pool}' is {shape.total} "
             f"({_describe(shape)}): {nearest}"
         )
     equal = "" if shape.heterogeneous else " of equal size"
     return (
-        f"Requested {slots} slots; in pool '{shape.pool}' they do not fill whole agents{equal} "
+        f"Requested {count(slots, 'slot')}; in pool '{shape.pool}' they do not fill whole agents{equal} "
         f"({_describe(shape)}), as work on more than one agent must: {nearest}"
     )
 
@@ -110,7 +112,7 @@ def _describe(shape: PoolShape) -> str:
     if shape.launches and len(sizes) > 1:
         return f"at most {shape.max_agents} agents of {' or '.join(map(str, sizes))} slots"
     return ", ".join(
-        f"{shape.sizes[size]} {'agent' if shape.sizes[size] == 1 else 'agents'} of {size} slots"
+        f"{shape.sizes[size]} {'agent' if shape.sizes[size] == 1 else 'agents'} of {count(size, 'slot')}"
         for size in sizes
     )
 

@@ -20,7 +20,7 @@ class FleetEvents:
         for blocked in fleet["blockedOffers"]:
             if blocked["reason"] not in self._refusals:
                 self._refusals.add(blocked["reason"])
-                self._say(elapsed_s, f"refused  {blocked['reason']}: trying another type")
+                self._say(elapsed_s, f"refused  {blocked['reason']}")
         instances: Sequence[Json] = fleet["instances"]
         now = {instance["id"]: instance for instance in instances}
         for id_, instance in now.items():

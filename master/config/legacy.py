@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from master.core.expconf.errors import nearest
 from windlass.base.durations import parse_duration
 
 
@@ -72,7 +73,9 @@ def _old_manager(scheduler: Any) -> dict[str, Any]:
         section[new] = scheduler[old]
     unknown = sorted(set(scheduler) - {"type", "fit", "resource_provider"})
     if unknown:
-        raise OldForm(f'additionalProperties "{unknown[0]}" not allowed', "scheduler")
+        guess = nearest(unknown[0], ["type", "fit", "resource_provider"])
+        hint = f'; did you mean "{guess}"?' if guess else ""
+        raise OldForm(f'additionalProperties "{unknown[0]}" not allowed{hint}', "scheduler")
     provider = scheduler.get("resource_provider") or {}
     kind = provider.get("type") or "default" if isinstance(provider, Mapping) else provider
     if kind == "kubernetes":

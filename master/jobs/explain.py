@@ -61,7 +61,7 @@ class Explanation:
         """The job in one line."""
         job = self.queued
         if not self.holding and not self.waiting_total:
-            return "asks for no slots now: it is paused, or between two allocations"
+            return "requests no slots now: it is paused, or between two allocations"
         parts = []
         if self.holding:
             parts.append(
@@ -120,7 +120,7 @@ def _share_used(it: Situation) -> str:
             ", or wait until its other allocations end" * others
         )
     if limit is not None and wanted > limit:
-        return f"wait until other allocations leave, or raise its max_slots of {limit} and its weight of {weight}"
+        return f"wait until other allocations end, or raise its max_slots of {limit} and its weight of {weight}"
     return _share_is_full(it)
 
 
@@ -131,7 +131,7 @@ def _share_is_full(it: Situation) -> str:
             f"wait until its other allocations end, or add agents to pool {it.pool.name}: "
             "no other job holds slots there"
         )
-    return f"wait until other jobs leave, or raise its weight of {it.facts.order.weight:g}"
+    return f"wait until other jobs release slots, or raise its weight of {it.facts.order.weight:g}"
 
 
 def _needs_capacity(it: Situation) -> str:
@@ -144,16 +144,16 @@ def _no_such_agent(it: Situation) -> str:
     fitting = "agents" if it.slots is None else f"agents that can hold {count(it.slots, 'slot')}"
     if it.pool is None:
         return f"add pool {it.facts.pool} to the master's configuration again{_or_another_pool(it)}"
-    fewer = ", ask for fewer slots" if it.slots is None or it.slots > 1 else ""
+    fewer = ", request fewer slots" if it.slots is None or it.slots > 1 else ""
     return (
-        f"add {fitting} to pool {it.facts.pool}, or bring back those that are away or out of service"
+        f"add {fitting} to pool {it.facts.pool}, or reconnect or enable those that are not available"
         f"{fewer}{_or_another_pool(it)}"
     )
 
 
 def _no_capacity(it: Situation) -> str:
     more = f"allow more instance types or zones in pool {it.facts.pool}"
-    return f"wait: the provider is asked again; or {more}{_or_another_pool(it)}"
+    return f"wait: the request to the provider is repeated; or {more}{_or_another_pool(it)}"
 
 
 def _or_another_pool(it: Situation) -> str:
@@ -164,21 +164,21 @@ _ADVICE: Mapping[ReasonKind, Callable[[Situation], str]] = {
     ReasonKind.QUEUED: _queued,
     ReasonKind.SHARE_USED: _share_used,
     ReasonKind.NEEDS_RELEASE: lambda it: (
-        "nothing to do: running work was asked to make room, and it starts when that has left"
+        "nothing to do: it starts when the work that is being preempted has ended"
     ),
     ReasonKind.NEEDS_CAPACITY: _needs_capacity,
     ReasonKind.NO_SUCH_AGENT: _no_such_agent,
-    ReasonKind.LAUNCHING: lambda it: "nothing to do: a machine for it is on its way",
+    ReasonKind.LAUNCHING: lambda it: "nothing to do: an instance for it is being launched",
     ReasonKind.NO_CAPACITY: _no_capacity,
     ReasonKind.QUOTA: lambda it: (
-        "ask the provider for a larger quota, or wait until other work has ended"
+        "request a larger quota from the provider, or wait until other work has ended"
         + _or_another_pool(it)
     ),
     ReasonKind.AT_LIMIT: lambda it: (
-        f"wait until machines are free, or raise max_instances of pool {it.facts.pool}"
+        f"wait until instances are free, or raise max_instances of pool {it.facts.pool}"
     ),
     ReasonKind.OVER_BUDGET: lambda it: (
-        f"wait until less is spent, or raise the budget of pool {it.facts.pool}"
+        f"wait until spending drops, or raise the budget of pool {it.facts.pool}"
     ),
     ReasonKind.STARTING: lambda it: "nothing to do: it is about to start",
 }

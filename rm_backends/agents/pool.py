@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.end_times import must_leave
+from master.core.scheduler.explain import count
 from master.core.scheduler.forecast import expected_start
 from master.core.scheduler.types import (
     Decision,
@@ -411,7 +412,7 @@ class Pool:
         if entry.request.slots == 0 and not shape.takes_aux:
             text = refusal(shape, 0, single_agent=False) or ""
             return Reason(kind=ReasonKind.NO_SUCH_AGENT, text=text)
-        what = f"{entry.request.slots} slots" if entry.request.slots else "a task without slots"
+        what = count(entry.request.slots, "slot") if entry.request.slots else "a task without slots"
         one = " on one agent" if entry.request.single_agent and entry.request.slots else ""
         return Reason(
             kind=ReasonKind.NO_SUCH_AGENT,

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import errno
 import importlib
+import shutil
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from windlass.base.errors import WindlassError
 from windlass.base.packages import DISTRIBUTION, PACKAGES, ShadowedPackage, refuse_shadowed
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
+    from typer._click.formatting import HelpFormatter
 
 ENTRY_POINT_GROUP = "windlass.commands"
 OPERATOR_GROUPS = ("master", "agent")
 """Groups whose commands need an extra of the same name."""
+
+
+BOXES = 110
+"""Columns of a terminal from which on help is shown in boxes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,32 @@ class AliasedGroup(TyperGroup):
         if found is None and cmd_name in self.aliases:
             found = super().get_command(ctx, self.aliases[cmd_name])
         return found
+
+    def resolve_command(
+        self, ctx: Context, args: list[str]
+    ) -> tuple[str | None, Command | None, list[str]]:
+        name, found, rest = super().resolve_command(ctx, args)
+        if found is not None and not _is_wide():
+            _make_plain(found)
+        return name, found, rest
+
+    def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
+        if not _is_wide():
+            self.rich_markup_mode = None
+        super().format_help(ctx, formatter)
+
+
+def _make_plain(command: Command) -> None:
+    """The help of a command and of all below it."""
+    if isinstance(command, TyperCommand | TyperGroup):
+        command.rich_markup_mode = None
+    for below in getattr(command, "commands", {}).values():
+        _make_plain(below)
+
+
+def _is_wide() -> bool:
+    """Whether help fits into boxes: in narrow ones paths and URLs are cut; plain text is wrapped."""
+    return sys.stdout.isatty() and shutil.get_terminal_size().columns >= BOXES
 
 
 class OperatorGroup(AliasedGroup):

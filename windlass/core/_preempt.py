@@ -1,4 +1,4 @@
-"""Being asked to make room: a thread listens to the master, training code asks when it suits it."""
+"""Preemption: a thread listens to the master, training code asks when it suits it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import enum
 import logging
 import threading
 import time
+from datetime import datetime
 
 from windlass.base.errors import WindlassError
 from windlass.core._distributed import DistributedContext
@@ -40,6 +41,8 @@ class _Watcher:
         self._answered = threading.Event()
         self._quit = threading.Event()
         self._preempt = False
+        self.deadline: datetime | None = None
+        self.reason: str | None = None
         self._thread = threading.Thread(target=self._run, name="windlass-preempt", daemon=True)
 
     def start(self) -> None:
@@ -78,8 +81,14 @@ class _Watcher:
             if not self._quit.is_set():
                 log.warning("cannot ask whether to preempt: %s", problem)
             return False
+        self.deadline = _time(answer.get("deadline"))
+        self.reason = answer.get("reason") or None
         self._preempt = answer.get("preempt") is True
         return True
+
+
+def _time(text: object) -> datetime | None:
+    return datetime.fromisoformat(text) if isinstance(text, str) and text else None
 
 
 class PreemptContext:
@@ -138,6 +147,20 @@ class PreemptContext:
         if self._mode is PreemptMode.WorkersAskChief:
             preempt = bool(self._dist.broadcast(preempt))
         return preempt
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the task will be killed, if it was told to stop: save a checkpoint and exit before.
+
+        None as long as nothing is known: no preemption, or none with a limit; on ranks that do not ask the master
+        themselves; off the cluster; with a master that is not Windlass.
+        """
+        return self._watcher.deadline if self._watcher is not None else None
+
+    @property
+    def reason(self) -> str | None:
+        """Why the task was told to stop, in words; None where `deadline` is."""
+        return self._watcher.reason if self._watcher is not None else None
 
     def acknowledge_preemption_signal(self) -> None:
         """Tell the master that this task stops before it is done, and wants to be run again."""

@@ -85,11 +85,11 @@ def unknown_key(where: str, key: str, known: Sequence[str]) -> str:
 
 def nearest(key: str, known: Sequence[str]) -> str | None:
     """The known name a typo most likely meant: one that extends it, else the closest by letters."""
-    extended = [name for name in known if len(key) >= 3 and name.startswith(key + "_")]
+    extended = [name for name in known if len(key) >= 3 and name.startswith(key) and name != key]
     if extended:
         return min(extended, key=len)
     by_lower = {name.lower().replace("-", "_"): name for name in known}
-    close = get_close_matches(key.lower().replace("-", "_"), list(by_lower), n=1, cutoff=0.8)
+    close = get_close_matches(key.lower().replace("-", "_"), list(by_lower), n=1, cutoff=0.72)
     return by_lower[close[0]] if close else None
 
 

@@ -141,7 +141,8 @@ class TrialMaster:
         if int(asked.query["timeout_seconds"][0]) > 0:
             while not self.preempt.wait(0.02) and not self.over.is_set():
                 pass
-        return 200, {"preempt": self.preempt.is_set()}
+        told = {"deadline": "2026-01-01T12:00:00.000000Z", "reason": "machine ends"}
+        return 200, {"preempt": True, **told} if self.preempt.is_set() else {"preempt": False}
 
     def reports(self) -> list[tuple[str, object]]:
         """(last part of the path, body) of every POST, in the order of arrival."""

@@ -450,3 +450,10 @@ def test_what_has_ended_is_not_ended_again(action: str, cluster: ScriptedMaster)
     result = det(cluster, "e", action, "7")
     assert (result.exit_code, result.stderr) == (0, "Experiment 7 has already completed\n")
     assert cluster.calls("POST", f"/api/v1/experiments/7/{action}") == []
+
+
+def test_help_cuts_nothing_where_there_is_no_wide_terminal(cluster: ScriptedMaster) -> None:
+    said = det(cluster, "deploy", "local", "cluster-up", "--help").stdout
+    assert "~/.local/share/windlass/local" in said
+    assert "…" not in said
+    assert "│" not in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -171,11 +172,14 @@ def test_preemption_is_seen_and_acknowledged_once(trial: TrialMaster) -> None:
     poll = r"/api/v1/allocations/1\.a1b2\.1/signals/preemption"
     with core.init() as context:
         assert context.preempt.should_preempt() is False
+        assert (context.preempt.deadline, context.preempt.reason) == (None, None)
         trial.server.wait_for("GET", poll, 2)
         trial.preempt.set()
         while not context.preempt.should_preempt(auto_ack=False):
             pass
         assert trial.server.calls("POST", ack) == []
+        assert context.preempt.deadline == datetime(2026, 1, 1, 12, tzinfo=UTC)
+        assert context.preempt.reason == "machine ends"
         assert context.preempt.should_preempt() is True
         assert context.preempt.should_preempt() is True
     polls = trial.server.calls("GET", poll)

@@ -58,7 +58,7 @@ def test_machines_come_and_go_in_words() -> None:
     events.look(fleet(instance("ending", reason="idle for 5 s")), 50)
     events.look(fleet(), 51)
     assert events.lines == [
-        "   1 s  refused  spot-gpu is out of stock: trying another type",
+        "   1 s  refused  spot-gpu is out of stock",
         "   2 s  launched compute-1, gpu at $40 an hour",
         "   6 s  ready    compute-1 after 4 s",
         "  51 s  ended    compute-1, cost $0.50: idle for 5 s",

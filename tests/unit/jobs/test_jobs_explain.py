@@ -72,13 +72,13 @@ def test_what_helps_a_queued_job_depends_on_the_scheduler() -> None:
 
 def test_a_used_share_is_told_from_used_max_slots() -> None:
     """The job waits for one slot with its first run, holds `held` with its second, and is asked about `slots`."""
-    both = "wait until other allocations leave, or raise its max_slots of 4 and its weight of 1"
+    both = "wait until other allocations end, or raise its max_slots of 4 and its weight of 1"
     for settings, limit, slots, held, expected in (
         (FAIR_SHARE, 2, 4, 0, "raise its max_slots of 2"),
         (FAIR_SHARE, 4, 1, 4, "raise its max_slots of 4, or wait until its other allocations end"),
         (FAIR_SHARE, 4, 0, 4, both),
-        (FAIR_SHARE, 8, 4, 4, "wait until other jobs leave, or raise its weight of 1"),
-        (FAIR_SHARE, None, 4, 4, "wait until other jobs leave, or raise its weight of 1"),
+        (FAIR_SHARE, 8, 4, 4, "wait until other jobs release slots, or raise its weight of 1"),
+        (FAIR_SHARE, None, 4, 4, "wait until other jobs release slots, or raise its weight of 1"),
         (PRIORITY, 8, 1, 0, "raise its max_slots of 8"),
         (PRIORITY, 8, 1, 4, "raise its max_slots of 8, or wait until its other allocations end"),
     ):
@@ -100,8 +100,11 @@ def test_capacity_is_launched_or_added() -> None:
     assert "launches machines" in advice(ReasonKind.NEEDS_CAPACITY, dynamic=True)
     assert "add agents to pool gpu" in advice(ReasonKind.NEEDS_CAPACITY)
     said = advice(ReasonKind.NO_SUCH_AGENT)
-    assert "add agents that can hold 4 slots to pool gpu, or bring back those that are away" in said
-    assert "ask for fewer slots" in said
+    assert (
+        "add agents that can hold 4 slots to pool gpu, or reconnect or enable those that are not available"
+        in said
+    )
+    assert "request fewer slots" in said
     assert "fewer" not in advice(ReasonKind.NO_SUCH_AGENT, slots=1)
     assert "max_instances of pool gpu" in advice(ReasonKind.AT_LIMIT)
     assert "budget of pool gpu" in advice(ReasonKind.OVER_BUDGET)
@@ -123,7 +126,7 @@ def test_a_job_in_one_line() -> None:
         placement={"node": 2},
         is_releasing=False,
     )
-    assert explained() == "asks for no slots now: it is paused, or between two allocations"
+    assert explained() == "requests no slots now: it is paused, or between two allocations"
     assert explained(queued=job, waiting_total=3) == "3 requests waiting for slots, 1 job ahead"
     assert explained(queued=job, holding=(holding,)) == "holds 2 slots"
     assert explained(holding=(holding,)) == "holds 2 slots", "in the pool that it is leaving"

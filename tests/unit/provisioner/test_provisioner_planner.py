@@ -257,7 +257,7 @@ def test_after_a_block_one_probe_for_all_pools_and_only_one() -> None:
 def test_impossible_gangs_hear_the_nearest_size() -> None:
     reason = plan_of(pool(gangs(6), (FOUR,))).reasons["g0"]
     assert reason.kind is ReasonKind.NO_SUCH_AGENT
-    assert "nearest that fits is 4" in reason.text
+    assert "nearest size that fits is 4" in reason.text
 
 
 @pytest.mark.parametrize(
@@ -493,7 +493,7 @@ def test_a_gang_over_nodes_and_a_zero_slot_task_look_at_the_end_too() -> None:
     planned = plan_of(pool(waiting, (WALLTIME,)))
     assert planned.launches == ()
     assert {reason.text for reason in planned.reasons.values()} == {
-        "every instance type of the pool ends too soon for it (needs 120 min)"
+        "no instance type of the pool runs long enough (needs 120 min)"
     }
 
 

@@ -19,6 +19,7 @@ from windlass.cli.output import (
     CsvOption,
     JsonOption,
     LimitOption,
+    RawOption,
     notice,
     print_fields,
     print_json,
@@ -205,12 +206,13 @@ def logs(
     head: HeadOption = None,
     tail: TailOption = None,
     as_json: JsonOption = False,
+    raw: RawOption = False,
 ) -> None:
     """Print the log of a command."""
     check_log_options(follow, head, tail)
     client = client_for(ctx)
     task_id = full_ids(client, [command_id])[0]
-    print_task_logs(client, task_id, follow=follow, head=head, tail=tail, as_json=as_json)
+    print_task_logs(client, task_id, follow=follow, head=head, tail=tail, as_json=as_json, raw=raw)
 
 
 @app.command()

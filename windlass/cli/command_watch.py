@@ -62,11 +62,13 @@ def print_task_logs(
     head: int | None = None,
     tail: int | None = None,
     as_json: bool = False,
+    raw: bool = False,
 ) -> None:
     print_entries(
         lambda: client.task_logs(task_id, follow=follow, head=head, tail=tail),
         follow=follow,
         as_json=as_json,
+        raw=raw,
     )
 
 

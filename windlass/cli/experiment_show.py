@@ -18,6 +18,7 @@ from windlass.cli.output import (
     CsvOption,
     JsonOption,
     LimitOption,
+    RawOption,
     notice,
     percent,
     print_fields,
@@ -130,6 +131,7 @@ def logs(
     head: HeadOption = None,
     tail: TailOption = None,
     as_json: JsonOption = False,
+    raw: RawOption = False,
 ) -> None:
     """Print the log of the first trial."""
     check_log_options(follow, head, tail)
@@ -138,7 +140,7 @@ def logs(
     if not trials:
         raise InvalidArgument(f"Experiment {experiment_id} has no trials yet")
     trial_id = int(trials[0]["id"])
-    print_logs(client, trial_id, follow=follow, head=head, tail=tail, as_json=as_json)
+    print_logs(client, trial_id, follow=follow, head=head, tail=tail, as_json=as_json, raw=raw)
 
 
 @app.command("list-trials")

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import typer
 
 from windlass.cli.output import notice, percent, print_json, state_name, waiting_text
+from windlass.cli.terminal import escaped, for_terminal
 from windlass.sdk.client import TERMINAL_STATES, Client
 from windlass.sdk.wire import RETRY_STATUSES, Json, MasterError, MasterUnreachable
 
@@ -30,17 +31,23 @@ def print_logs(
     head: int | None = None,
     tail: int | None = None,
     as_json: bool = False,
+    raw: bool = False,
 ) -> None:
-    """Print the log lines of a trial as they are."""
+    """Print the log lines of a trial. `raw`: also a terminal gets them as they are."""
     print_entries(
         lambda: client.logs(trial_id, follow=follow, head=head, tail=tail),
         follow=follow,
         as_json=as_json,
+        raw=raw,
     )
 
 
 def print_entries(
-    read: Callable[[], Iterator[Json]], *, follow: bool = False, as_json: bool = False
+    read: Callable[[], Iterator[Json]],
+    *,
+    follow: bool = False,
+    as_json: bool = False,
+    raw: bool = False,
 ) -> None:
     """Print log lines. A stream that breaks while following is read again, without printing a line twice."""
     seen: set[str] = set()
@@ -51,7 +58,7 @@ def print_entries(
                 continue
             if follow:
                 seen.add(str(entry.get("id")))
-            _print_entry(entry, as_json)
+            _print_entry(entry, as_json, raw)
 
     if follow:
         patiently(print_all)
@@ -152,16 +159,19 @@ def _live_line() -> Callable[[str], None]:
 
     def show(text: str) -> None:
         if text:
-            status.update(text.replace("[", "\\["))
+            status.update(escaped(text).replace("[", "\\["))
         else:
             status.stop()
 
     return show
 
 
-def _print_entry(entry: dict[str, Any], as_json: bool) -> None:
+def _print_entry(entry: dict[str, Any], as_json: bool, raw: bool) -> None:
     if as_json:
         print_json(entry)
         return
     message = str(entry.get("message", ""))
-    typer.echo(message, nl=not message.endswith("\n"))
+    if not raw:
+        message = for_terminal(message)
+    # With colours, or a file would get the line without some of its bytes.
+    typer.echo(message, nl=not message.endswith("\n"), color=True)

@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from windlass.base.errors import WindlassError
 from windlass.base.packages import DISTRIBUTION, PACKAGES, ShadowedPackage, refuse_shadowed
+from windlass.cli.terminal import for_terminal
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
@@ -186,5 +187,5 @@ def _with_aliases(lazy: LazyCommand) -> str:
 
 
 def _fail(message: str) -> None:
-    typer.echo(f"error: {' '.join(message.split())}", err=True)
+    typer.echo(for_terminal(f"error: {' '.join(message.split())}", sys.stderr), err=True)
     raise typer.Exit(1)

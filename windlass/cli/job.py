@@ -22,6 +22,7 @@ from windlass.cli.output import (
     print_fields,
     print_json,
     print_rows,
+    say,
     state_name,
     waiting_text,
 )
@@ -203,7 +204,7 @@ def explain(
         typer.echo(f"\n{more} more allocation{'s' * (more != 1)} of it wait{'s' * (more == 1)}")
     for run in explained["holding"]:
         leaving = "; being preempted" * bool(run["releasing"])
-        typer.echo(f"\n{run['name']} uses{_places(run)}{_since(run)}{leaving}")
+        say(f"\n{run['name']} uses{_places(run)}{_since(run)}{leaving}")
 
 
 def _alike(waiting: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -219,7 +220,7 @@ def _print_waiting(runs: Sequence[dict[str, Any]]) -> None:
     first, others = runs[0], len(runs) - 1
     who = f"{first['name']} and {others} more wait" if others else f"{first['name']} waits"
     each = " each" * bool(others and first["slots"] is not None)
-    typer.echo(f"\n{who}{_slots(first)}{each}{_since(first)}")
+    say(f"\n{who}{_slots(first)}{each}{_since(first)}")
     expected = local_time(first["expectedStart"])
     why, why_last = first["why"], runs[-1]["why"]
     print_fields(

@@ -12,9 +12,13 @@ from typing import Annotated, Any
 import typer
 
 from windlass.cli.states import STATE, style
+from windlass.cli.terminal import escaped, for_terminal
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
+RawOption = Annotated[
+    bool, typer.Option("--raw", help="Print control characters as they are, also to a terminal.")
+]
 LimitOption = Annotated[
     int | None, typer.Option("--limit", min=1, help="Show at most this many rows.")
 ]
@@ -54,14 +58,18 @@ def print_rows(
     if as_csv:
         csv.writer(sys.stdout, lineterminator="\n").writerows([headers, *text])
     elif sys.stdout.isatty():
-        _print_table(headers, text, named_by)
+        _print_table(headers, [[escaped(cell) for cell in row] for row in text], named_by)
     else:
         _print_columns(headers, text)
 
 
 def print_fields(fields: Sequence[tuple[str, Any]]) -> None:
     """One thing, a line per field. Fields without a value are left out."""
-    shown = [(name, _text(value)) for name, value in fields if value not in (None, "", [], {})]
+    shown = [
+        (name, for_terminal(_text(value)))
+        for name, value in fields
+        if value not in (None, "", [], {})
+    ]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         coloured = name == STATE.lower() and "NO_COLOR" not in os.environ
@@ -69,8 +77,12 @@ def print_fields(fields: Sequence[tuple[str, Any]]) -> None:
         typer.echo(f"{name:<{width}}  {typer.style(value, fg=colour) if colour else value}")
 
 
+def say(message: str) -> None:
+    typer.echo(for_terminal(message))
+
+
 def notice(message: str) -> None:
-    typer.echo(message, err=True)
+    typer.echo(for_terminal(message, sys.stderr), err=True)
 
 
 def state_name(state: str | None) -> str:

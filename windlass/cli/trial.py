@@ -15,6 +15,7 @@ from windlass.cli.groups import AliasedGroup
 from windlass.cli.output import (
     CsvOption,
     JsonOption,
+    RawOption,
     notice,
     print_fields,
     print_json,
@@ -71,10 +72,13 @@ def logs(
     head: HeadOption = None,
     tail: TailOption = None,
     as_json: JsonOption = False,
+    raw: RawOption = False,
 ) -> None:
     """Print the log of a trial."""
     check_log_options(follow, head, tail)
-    print_logs(client_for(ctx), trial_id, follow=follow, head=head, tail=tail, as_json=as_json)
+    print_logs(
+        client_for(ctx), trial_id, follow=follow, head=head, tail=tail, as_json=as_json, raw=raw
+    )
 
 
 @app.command()

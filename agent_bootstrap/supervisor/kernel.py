@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
 import os
+import stat
+from collections.abc import Iterator
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE, MS_SLAVE = 32, 4096, 16384, 1 << 18, 1 << 19
@@ -35,6 +39,30 @@ def mount(source: str, target: str, kind: str | None, flags: int, data: str | No
 
     arguments = (encode(source), encode(target), encode(kind), ctypes.c_ulong(flags), encode(data))
     check(libc.mount(*arguments), f"mount {source} on {target}")
+
+
+@contextlib.contextmanager
+def opened(source: str, *, exact: bool, top: str = "/") -> Iterator[str]:
+    """A path that stays what `source`, below `top`, is now. `exact`: no part of it may be a link. Raises OSError."""
+    fd = _open_exact(source, top) if exact else os.open(top + source, os.O_PATH | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{fd}"
+    finally:
+        os.close(fd)
+
+
+def _open_exact(source: str, top: str) -> int:
+    fd = os.open(top, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    for name in filter(None, source.split("/")):
+        try:
+            below = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = below
+        if stat.S_ISLNK(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise OSError(errno.ELOOP, "it has become a link", source)
+    return fd
 
 
 def detach(target: str) -> None:

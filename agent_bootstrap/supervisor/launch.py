@@ -19,6 +19,7 @@ from agent_bootstrap.supervisor.kernel import (
     MS_SLAVE,
     die_with_parent,
     mount,
+    opened,
     unshare,
 )
 from agent_bootstrap.supervisor.privileges import (
@@ -91,16 +92,17 @@ def _give_up_rights(spec: dict[str, Any]) -> None:
     keep_to_itself()
 
 
-def _lay_out(stage: str, sources: list[str]) -> None:
+def _lay_out(stage: str, sources: list[tuple[str, bool]]) -> None:
     """Put the agent's own things for the task where another user can reach them; nobody but this process sees it."""
     os.makedirs(stage, mode=0o755, exist_ok=True)
     unshare(CLONE_NEWNS)
     mount("none", "/", None, MS_REC | MS_SLAVE)
     mount("tmpfs", stage, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m")
-    for number, source in enumerate(sources):
+    for number, (source, exact) in enumerate(sources):
         target = os.path.join(stage, str(number))
-        if stat.S_ISDIR(os.stat(source).st_mode):
-            os.mkdir(target)
-        else:
-            os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-        mount(source, target, None, MS_BIND | MS_REC)
+        with opened(source, exact=exact) as held:
+            if stat.S_ISDIR(os.stat(held).st_mode):
+                os.mkdir(target)
+            else:
+                os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+            mount(held, target, None, MS_BIND | MS_REC)

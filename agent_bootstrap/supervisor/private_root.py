@@ -25,6 +25,7 @@ from agent_bootstrap.supervisor.kernel import (
     MS_SLAVE,
     detach,
     mount,
+    opened,
     pivot_root,
 )
 from agent_bootstrap.supervisor.protocol import SetupError
@@ -78,17 +79,15 @@ class _Builder:
 
     def _bind(self, entry: dict[str, Any]) -> None:
         source, target = entry["source"], entry["target"]
-        if not entry["by_user"]:
-            self._bind_now(HOST + source, target, read_only=entry["read_only"])
-            return
         try:
-            with self._rights_of_the_user():
-                fd = os.open(HOST + source, os.O_PATH | os.O_CLOEXEC)
-            try:
-                self._bind_now(f"{HOST}/proc/self/fd/{fd}", target, read_only=entry["read_only"])
-            finally:
-                os.close(fd)
+            rights = self._rights_of_the_user() if entry["by_user"] else contextlib.nullcontext()
+            with contextlib.ExitStack() as held:
+                with rights:
+                    path = held.enter_context(opened(source, exact=entry["exact"], top=HOST))
+                self._bind_now(HOST + path, target, read_only=entry["read_only"])
         except OSError as error:
+            if not (entry["by_user"] or entry["exact"]):
+                raise
             raise SetupError(f"cannot mount {source} at {target}: {error.strerror}") from error
 
     def _bind_now(self, source: str, target: str, *, read_only: bool) -> None:

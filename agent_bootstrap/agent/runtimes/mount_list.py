@@ -26,7 +26,9 @@ class Mount:
     by_user: bool = False
     """The user named it: mounted with this user's rights, and a failure is the user's."""
     private: bool = False
-    """The agent's own: another user may not be able to reach it."""
+    """With the agent's rights: another user may not be able to reach it."""
+    exact: bool = False
+    """No part of `source` was a link when it was checked. One that is by now was put there by a task: refused."""
     mode: int = 0o755
     size: int = 0
 
@@ -36,9 +38,9 @@ def for_spec(mounts: Iterable[Mount]) -> list[dict[str, Any]]:
     return [asdict(mount) for mount in mounts]
 
 
-def staged_sources(mounts: Sequence[Mount]) -> list[str]:
-    """What has to be put where another user can reach it."""
-    return [mount.source for mount in mounts if mount.private]
+def staged_sources(mounts: Sequence[Mount]) -> list[tuple[str, bool]]:
+    """What has to be put where another user can reach it, and whether it is exact."""
+    return [(mount.source, mount.exact) for mount in mounts if mount.private]
 
 
 def is_in(path: str, folder: str) -> bool:

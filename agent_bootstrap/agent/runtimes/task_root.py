@@ -44,7 +44,7 @@ class Wishes:
     binds: Sequence[Bind] = ()
     """By its configuration, with its user's rights."""
     cluster_binds: Sequence[Bind] = ()
-    """By the cluster's own configuration, with the agent's rights."""
+    """By the cluster's own configuration, with the agent's rights. Sources are without links: tasks may write there."""
     own_binds: Sequence[Bind] = ()
     """Files that the agent wrote for it."""
     devices: Sequence[str] = ()
@@ -66,7 +66,7 @@ def task_mounts(place: ContainerDir, wishes: Wishes) -> list[Mount]:
     ]
     extra = [
         *(
-            _private(bind.source, bind.target, read_only=bind.read_only)
+            _private(bind.source, bind.target, read_only=bind.read_only, exact=True)
             for bind in wishes.cluster_binds
         ),
         *(
@@ -85,8 +85,10 @@ def task_mounts(place: ContainerDir, wishes: Wishes) -> list[Mount]:
     return [*made, *(Mount(kind="seal", target=path) for path in ("/dev", *rooms.repeated))]
 
 
-def _private(source: str, target: str, *, read_only: bool = False) -> Mount:
-    return Mount(kind="bind", source=source, target=target, read_only=read_only, private=True)
+def _private(source: str, target: str, *, read_only: bool = False, exact: bool = False) -> Mount:
+    return Mount(
+        kind="bind", source=source, target=target, read_only=read_only, private=True, exact=exact
+    )
 
 
 def _by_user(bind: Bind) -> Mount:

@@ -6,12 +6,14 @@ import base64
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from agent_processes import command_lines, eventually, gone, of_container, supervisor
 from agent_scripted_master import ScriptedMaster, spec
 from conftest import RunAgent
 
+from agent_bootstrap.agent.runtimes import process
 from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.container_options import ContainerOptions
 from agent_bootstrap.protocol import (
@@ -218,6 +220,40 @@ async def test_a_private_root(
     assert sorted(path.name for path in data.iterdir()) == ["x", "y"]
     traces = [f"{parent}/windlass-test" for parent in ("", "/mnt", "/etc")]
     assert not any(map(os.path.lexists, traces))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an agent without rights mounts only as itself")
+@pytest.mark.parametrize("isolation", ["bubblewrap", "namespace"], indirect=True)
+async def test_a_link_put_into_the_shared_storage_after_the_check_is_not_followed(
+    master: ScriptedMaster,
+    run_agent: RunAgent,
+    cid: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tasks write to the storage, and what is mounted of it is mounted with the agent's rights."""
+    storage, closed = tmp_path / "storage", tmp_path / "closed"
+    (storage / "mine").mkdir(parents=True)
+    closed.mkdir(mode=0o700)
+    (closed / "open").mkdir()
+    (closed / "open" / "secret").write_text("s3cret")
+    prepare = process.prepare
+
+    def swap(*arguments: Any) -> None:
+        prepare(*arguments)
+        (storage / "mine").rmdir()
+        (storage / "mine").symlink_to(closed / "open")
+
+    monkeypatch.setattr(process, "prepare", swap)
+    bind = Bind(source=str(storage / "mine"), target="/mine")
+    shared = ContainerOptions(host_paths=HostPaths(cluster=(str(storage),)))
+    async with run_agent():
+        task = spec(cid, "cat", "/mine/secret", binds=(bind,), options=shared)
+        await master.start(task)
+        verdict = await master.exit_of(cid)
+    assert verdict.exit_code is None
+    assert "it has become a link" in verdict.message
+    assert "s3cret" not in master.text(cid)
 
 
 @pytest.mark.parametrize(

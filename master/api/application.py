@@ -81,17 +81,17 @@ def build_app(services: Services) -> DescribedApp:
     errors.install(app)
     app.router.routes.extend(ROUTES)
     app.router.middleware_stack = RouteTable(app.router.routes)
-    # The last one comes first.
+    # The last one comes first: the rules for browsers see plain paths, and bodies as they were sent.
     config, security = services.config, services.config.security
     names = (config.host, host_of(services.master_url), *security.allowed_hosts)
     app.add_middleware(JsonBodies)
-    app.add_middleware(PlainUrls)
     app.add_middleware(
         BrowserRules,
         hosts=KnownHosts(names),
         own_origin=origin_of(services.master_url),
         everybody=security.allow_empty_password,
     )
+    app.add_middleware(PlainUrls)
     app.add_middleware(UnreadBodies)
     app.add_middleware(TrustedProxies, trusted=security.trusted_proxies)
     return app

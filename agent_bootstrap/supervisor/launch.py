@@ -23,6 +23,7 @@ from agent_bootstrap.supervisor.kernel import (
     unshare,
 )
 from agent_bootstrap.supervisor.privileges import (
+    CAP_SETFCAP,
     become_user,
     drop_capabilities,
     keep_to_itself,
@@ -85,8 +86,11 @@ def _give_up_rights(spec: dict[str, Any]) -> None:
     user = spec["user"]
     if user is not None:
         _lay_out(spec["stage"], spec["staged"])
-        become_user(user)
-        if user["uid"] != 0:
+        if user["uid"] == 0:
+            # Linux lets only who has it map root into a user namespace. bubblewrap takes it away again.
+            become_user(user, but=CAP_SETFCAP)
+        else:
+            become_user(user)
             drop_capabilities()
     no_new_privileges()
     keep_to_itself()

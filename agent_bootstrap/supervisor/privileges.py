@@ -23,6 +23,7 @@ from agent_bootstrap.supervisor.kernel import (
 )
 
 MAX_CAPABILITIES = 64
+CAP_SETFCAP = 31
 CAPABILITY_VERSION = 0x2008_0522
 SCOPE_ABSTRACT_SOCKETS, SCOPE_SIGNALS = 1, 2
 SCOPES_SINCE_ABI = 6
@@ -42,9 +43,9 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_char_p)]
 
 
-def become_user(user: dict[str, Any] | None) -> None:
-    """Another user for good, with nothing in the bounding set. None: we are who the task runs as."""
-    empty_bounding_set()
+def become_user(user: dict[str, Any] | None, *, but: int | None = None) -> None:
+    """Another user for good, with nothing (`but` one capability) in the bounding set. None: we are who the task is."""
+    empty_bounding_set(but=but)
     if user is None:
         return
     os.setgroups(user["groups"])
@@ -52,9 +53,11 @@ def become_user(user: dict[str, Any] | None) -> None:
     os.setresuid(user["uid"], user["uid"], user["uid"])
 
 
-def empty_bounding_set() -> None:
+def empty_bounding_set(*, but: int | None = None) -> None:
     """Nothing that is executed from here on has a capability. Without the right to, there is none to lose."""
     for capability in range(MAX_CAPABILITIES):
+        if capability == but:
+            continue
         try:
             prctl(PR_CAPBSET_DROP, capability)
         except OSError as error:

@@ -11,7 +11,6 @@ from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.probe import find_isolation
 from agent_bootstrap.agent.runtimes.process import ProcessRuntime
 from agent_bootstrap.agent.runtimes.task_tree import Ground
-from agent_bootstrap.bind_rules import HostPaths
 from windlass.base.errors import InvalidConfig
 
 
@@ -30,11 +29,9 @@ RuntimeFactory = Callable[[RuntimeSetup], Runtime]
 
 def _process(setup: RuntimeSetup) -> Runtime:
     options = setup.options
-    own_files = [options.work_dir, options.join_token_file]
-    forbidden = tuple(str(path.absolute()) for path in own_files if path is not None)
     ground = Ground(
         isolation=find_isolation(options.isolation, options.work_dir),
-        rules=HostPaths(file="agent.yaml", allowed=options.allowed_host_paths, forbidden=forbidden),
+        rules=options.host_paths,
     )
     return ProcessRuntime(
         ground,

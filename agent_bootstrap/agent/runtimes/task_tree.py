@@ -17,7 +17,7 @@ from typing import Any
 from agent_bootstrap.agent.checkpoint_folder import prepare_checkpoints
 from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.environment import SHARED_FS, Layout, Node, task_environment
-from agent_bootstrap.agent.identity import own_identity, shown, task_identity
+from agent_bootstrap.agent.identity import named_after, own_identity, shown, task_identity
 from agent_bootstrap.agent.mounts import checked_mounts, run_as, user_error
 from agent_bootstrap.agent.runtimes.accounts import write_accounts
 from agent_bootstrap.agent.runtimes.base import StartRefused
@@ -60,6 +60,7 @@ def prepare(place: ContainerDir, spec: ContainerSpec, node: Node, ground: Ground
     try:
         agent = own_identity()
         who = _identity(spec.options.os_user, agent, isolation)
+        spec = named_after(who, spec)
         _make_tree(place)
         if spec.options.checkpoints is not None:
             prepare_checkpoints(

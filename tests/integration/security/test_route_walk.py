@@ -143,6 +143,7 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/windlass/experiments/{id}/searcher": READ,
     "GET /api/v1/windlass/experiments/{id}/reasons": READ,
     "GET /api/v1/windlass/allocations/{id}/reason": READ,
+    "DELETE /api/v1/windlass/agents/{agent_id}": ADMINS,
 }
 BODIES: Mapping[str, Callable[[Populated], Any]] = {
     "POST /api/v1/experiments": lambda there: {"config": SINGLE, "validateOnly": True},

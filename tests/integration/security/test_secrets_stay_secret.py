@@ -23,8 +23,17 @@ with core.init() as context:
     while not context.preempt.should_preempt():
         time.sleep(0.1)
 """
+CANARIES = {
+    "variable of a user": "canary-of-a-variable",
+    "registry password of a user": "canary-of-a-registry",
+    "variable of the master": "canary-of-the-masters-variable",
+}
 CONFIG = {
     "name": "secrets",
+    "environment": {
+        "environment_variables": [f"TOKEN={CANARIES['variable of a user']}"],
+        "registry_auth": {"username": "me", "password": CANARIES["registry password of a user"]},
+    },
     "entrypoint": "python3 train.py",
     "searcher": {"name": "single", "metric": "loss"},
     "resources": {"resource_pool": "compute"},
@@ -37,6 +46,9 @@ def cluster(tmp_path: Path) -> Iterator[RealCluster]:
         "resource_pools": [embedded_pool(max_instances=1)],
         "security": {"initial_user_password": PASSWORD},
         "log": {"level": "debug"},
+        "task_container_defaults": {
+            "environment_variables": [f"SITE_TOKEN={CANARIES['variable of the master']}"]
+        },
     }
     with RealCluster(tmp_path, config) as cluster:
         yield cluster
@@ -54,13 +66,25 @@ def test_a_working_cluster_shows_no_secret(cluster: RealCluster, tmp_path: Path)
     in_arguments = [
         (name, process.pid)
         for process in [*cluster.processes(), psutil.Process(cluster.master_pid)]
-        for name, secret in secrets.items()
+        for name, secret in {**secrets, **CANARIES}.items()
         if any(secret in word for word in process.cmdline())
     ]
     assert in_arguments == []
     assert found_in_files(tmp_path, secrets, skip=(cluster.config_file,)) == []
     logs = cluster.log() + cluster.logs_of(int(trial["id"]))
-    assert [name for name, secret in secrets.items() if secret in logs] == []
+    logs += "".join(
+        path.read_text(errors="replace") for path in tmp_path.rglob("*.log") if path.is_file()
+    )
+    assert "training" in logs
+    hidden = {**secrets, **CANARIES}
+    assert [name for name, secret in hidden.items() if secret in logs] == []
+    # A user's own are in the database, which only the master reads; the master's are not.
+    stored = b"".join(path.read_bytes() for path in cluster.data_dir.glob("windlass.db*"))
+    assert CANARIES["variable of a user"].encode() in stored
+    assert CANARIES["variable of the master"].encode() not in stored
+    assert not any(
+        others_may_read(path, tmp_path) for path in cluster.data_dir.glob("windlass.db*")
+    )
 
     cluster.client.act(experiment, "kill")
     cluster.wait(experiment)

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from master.api.json_text import check_values
 from master.api.request_models import Body, Int32, Int64, Text
 from master.store.contexts import ContextFile
 from windlass.base.errors import InvalidArgument
@@ -45,6 +46,7 @@ class FileBody(Body):
 
 def parse_body(model: type[T], body: bytes) -> T:
     """Raises InvalidArgument that names the field."""
+    check_values(body)
     try:
         return model.model_validate_json(body)
     except ValidationError as error:

@@ -6,7 +6,6 @@ declared and described in the same way, but with its arguments bound by a few li
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, cast, get_args, get_type_hints
 from urllib.parse import parse_qsl
@@ -21,9 +20,11 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from master.api.access import Caller, Visible
+from master.api.json_text import loads
 from master.api.permits import Guard, permit_of
 from master.api.request_models import Body, Query
 from master.api.services import TheApi
+from master.parsing import in_parsing_thread
 
 THREAD_BYTES = 256 * 1024
 """Parsing less than this takes under a millisecond or two."""
@@ -38,7 +39,7 @@ class ApiRequest(Request):
 
 async def parse(body: bytes) -> Any:
     if len(body) > THREAD_BYTES:
-        return await asyncio.to_thread(orjson.loads, body)
+        return await in_parsing_thread(loads, body)
     return orjson.loads(body)
 
 

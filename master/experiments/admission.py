@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
+from typing import Any
 
 import structlog
 
@@ -13,6 +15,8 @@ from master.allocations.mounts import mount_problems, storage_problems
 from master.allocations.policy import ClusterPolicy
 from master.core.expconf import ExperimentConfig, complete, parse
 from master.core.expconf.searchers import AdaptiveAshaSearcher, AsyncHalvingSearcher
+from master.core.searcher.limits import check_limits
+from master.core.searcher.search import Search
 from master.experiments.state import RunSettings
 from rm_backends.base import AllocationRequest, JobOrder, ResourceManager
 from windlass.base.clock import Clock
@@ -23,6 +27,8 @@ from windlass.base.trial_class import is_trial_class, needs_package
 
 log = structlog.get_logger(__name__)
 
+MAX_WARNINGS = 100
+"""More of them tell nobody more."""
 TIMED = (AsyncHalvingSearcher, AdaptiveAshaSearcher)
 """Searchers that must know how far a trial is."""
 
@@ -33,6 +39,7 @@ class Checked:
 
     config: ExperimentConfig
     settings: RunSettings
+    search: Search
     warnings: tuple[str, ...] = ()
     """Words that the published client knows."""
     config_warnings: tuple[str, ...] = ()
@@ -71,11 +78,14 @@ class Admission:
         config = complete(raw, defaults=self._policy.defaults[pool], seed=seed, name=name)
         self._require_mounts(config, pool, owner_id)
         settings = run_settings(config, pool)
+        search = search_of(config)
+        check_limits(search)
         return Checked(
             config=config,
             settings=settings,
+            search=search,
             warnings=self.check_fits(settings),
-            config_warnings=(*keys_without_effect(config, raw), *_trial_class(config)),
+            config_warnings=tuple(islice(_warnings(config, raw), MAX_WARNINGS)),
         )
 
     def check_pool(self, settings: RunSettings) -> None:
@@ -126,7 +136,17 @@ class Admission:
         )
 
 
-def _trial_class(config: ExperimentConfig) -> Iterator[str]:
+def search_of(config: ExperimentConfig) -> Search:
+    document = config.to_json()
+    return Search.from_config(
+        document["searcher"],
+        document["hyperparameters"],
+        document["reproducibility"]["experiment_seed"],
+    )
+
+
+def _warnings(config: ExperimentConfig, raw: Mapping[str, Any]) -> Iterator[str]:
+    yield from keys_without_effect(config, raw)
     entrypoint = config.entrypoint
     if isinstance(entrypoint, str) and is_trial_class(entrypoint):
         yield needs_package(entrypoint)

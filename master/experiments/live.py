@@ -17,7 +17,7 @@ from master.core.expconf import ExperimentConfig
 from master.core.jobs import JobChange, JobType
 from master.core.searcher.search import Search
 from master.experiments import machine, resources
-from master.experiments.admission import Admission
+from master.experiments.admission import Admission, search_of
 from master.experiments.deadlines import Deadlines
 from master.experiments.event_log import log_committed
 from master.experiments.persistence import changes
@@ -53,8 +53,15 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
     """The root of an experiment."""
 
     def __init__(
-        self, parts: LiveParts, state: ExperimentState, *, owner_name: str, workspace_id: int
+        self,
+        parts: LiveParts,
+        state: ExperimentState,
+        *,
+        owner_name: str,
+        workspace_id: int,
+        search: Search | None = None,
     ) -> None:
+        """`search`: that of the state's configuration, if it is at hand."""
         self._parts = parts
         self._hints = SchedulerHints(lambda: parts.allocations.rm, parts.clock, state)
         super().__init__(
@@ -66,7 +73,7 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
         )
         self.owner_name = owner_name
         self.workspace_id = workspace_id
-        self.search = search_of(state.config)
+        self.search = search or search_of(state.config)
         self.trials = TrialIndex(state.trials.values())
         self._deadlines = Deadlines(state.trials.values())
         self.subscribe(self._note_trials)
@@ -217,12 +224,3 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
             return step
 
         await self.apply(pure, by=by)
-
-
-def search_of(config: ExperimentConfig) -> Search:
-    document = config.to_json()
-    return Search.from_config(
-        document["searcher"],
-        document["hyperparameters"],
-        document["reproducibility"]["experiment_seed"],
-    )

@@ -13,8 +13,8 @@ from master.core.expconf import ExperimentConfig
 from master.core.searcher.event_json import event_from_json
 from master.core.searcher.search import Search, SearchState
 from master.core.searcher.state_json import state_from_json
-from master.experiments.admission import run_settings
-from master.experiments.live import LiveExperiment, LiveParts, search_of
+from master.experiments.admission import run_settings, search_of
+from master.experiments.live import LiveExperiment, LiveParts
 from master.experiments.persistence import trials_in_order
 from master.experiments.releases import last_asked_by_others
 from master.experiments.state import ExperimentState, Phase

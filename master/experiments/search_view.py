@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,7 +12,9 @@ from master.core.searcher.event_json import event_from_json
 from master.core.searcher.rung_view import RungView, describe_rungs
 from master.core.searcher.search import SearchState, resume
 from master.core.searcher.state_json import state_from_json
-from master.experiments.live import LiveExperiment, search_of
+from master.experiments.admission import search_of
+from master.experiments.live import LiveExperiment
+from master.parsing import in_parsing_thread
 from master.store import tables
 from master.store.store import Store
 from master.store.tables import SearcherSnapshot
@@ -75,7 +76,7 @@ class SearchQueries:
             )
             .order_by(event.seq)
         )
-        return await asyncio.to_thread(_replayed, config, snapshot, events)
+        return await in_parsing_thread(_replayed, config, snapshot, events)
 
 
 def _replayed(

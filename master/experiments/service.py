@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,13 +17,14 @@ from master.core.reasons import Reason
 from master.experiments import machine, waiting
 from master.experiments.admission import Admission, Checked
 from master.experiments.creation import Created, NewExperiment, experiment_row
-from master.experiments.live import LiveExperiment, LiveParts, search_of
+from master.experiments.live import LiveExperiment, LiveParts
 from master.experiments.restoring import last_checkpoints, rebuild_all
 from master.experiments.roots import LiveExperiments
 from master.experiments.state import ExperimentState, Phase, TrialState, already_ended
 from master.experiments.step_builder import Env, Step
 from master.experiments.task_spec import TaskSpecs
 from master.experiments.warm_start import WarmStart
+from master.parsing import in_parsing_thread
 from master.store import tables
 from master.store.blobs import BlobStore
 from master.store.contexts import Listing, listing, store_context
@@ -79,7 +79,7 @@ class ExperimentService:
 
     async def check(self, text: str, *, by: Actor) -> Checked:
         """Parse, complete and test an experiment config against this cluster. Creates nothing."""
-        checked = await asyncio.to_thread(self._admission.check, text, owner_id=by.user_id)
+        checked = await in_parsing_thread(self._admission.check, text, owner_id=by.user_id)
         return replace(checked, config=await self._warm_start.resolve(checked.config))
 
     async def create(self, new: NewExperiment, *, by: Actor) -> Created:
@@ -102,7 +102,7 @@ class ExperimentService:
             name=checked.config.name,
             config=checked.config,
             settings=checked.settings,
-            searcher=search_of(checked.config).start(),
+            searcher=checked.search.start(),
             created_at=self._clock.now(),
             phase=Phase.ACTIVE if new.activate else Phase.PAUSED,
         )
@@ -113,7 +113,9 @@ class ExperimentService:
             row.insert(tables.Experiment, experiment_row(step.state, new, blob, listing))
             return replace(step, rows=tuple(row.operations))
 
-        live = LiveExperiment(self._parts, state, owner_name=by.name, workspace_id=workspace_id)
+        live = LiveExperiment(
+            self._parts, state, owner_name=by.name, workspace_id=workspace_id, search=checked.search
+        )
         await live.create(begin, lambda: self.roots.register(live), by=by)
         return Created(
             experiment_id=state.id,

@@ -62,7 +62,7 @@ class LogQuery:
     """At this time or earlier."""
     search_text: str = ""
     regex: bool = False
-    """`search_text` is a Python regular expression, searched for anywhere in the line; else a substring."""
+    """`search_text` is a regular expression (`master.core.patterns`) found anywhere in the line; else a substring."""
 
 
 def to_microseconds(time: datetime) -> int:

@@ -182,8 +182,6 @@ class LogStore:
     def _check(self, query: LogQuery) -> None:
         if query.limit < 0:
             raise InvalidArgument(f"limit: {query.limit} is negative: use 0 for all lines")
-        if query.regex:
-            self._regex.check(query.search_text)
 
     def _committed(self, work: LogWork, written: Written) -> None:
         if written.last_id >= written.first_id:
@@ -197,7 +195,7 @@ class LogStore:
         self, query: LogQuery, ids: IdRange, *, narrow: bool = False
     ) -> AsyncGenerator[Sequence[LogRow], None]:
         """Pages with ids in a range, up to the limit, through the regular expression if there is one."""
-        pattern = query.search_text if query.regex else ""
+        pattern = await self._regex.compile(query.search_text) if query.regex else None
         left = query.limit
         # With an expression, whole pages are read until enough lines matched.
         limit = 0 if pattern else query.limit

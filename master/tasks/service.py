@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ from master.core.expconf.normalise import normalise
 from master.core.jobs import JobType, SetPriority
 from master.core.reasons import Reason
 from master.core.visibility import EVERYTHING
+from master.parsing import in_parsing_thread
 from master.roots.live_roots import LiveRoots
 from master.store import tables
 from master.store.blobs import BlobStore
@@ -105,7 +105,7 @@ class InteractiveService:
 
         Raises InvalidConfig, and Unsatisfiable for what could never run unless the cluster accepts that.
         """
-        return await asyncio.to_thread(self._check, new, self._ids.uuid(), by.user_id)
+        return await in_parsing_thread(self._check, new, self._ids.uuid(), by.user_id)
 
     def _check(self, new: NewTask, id_: str, owner_id: int) -> Checked:
         kind = KINDS[new.type]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
@@ -31,6 +30,7 @@ from master.auth.permissions import Action
 from master.core.expconf.secrets import masked
 from master.core.jobs import JobType
 from master.core.visibility import Visibility
+from master.parsing import in_parsing_thread
 from master.store.contexts import ContextFile
 from master.tasks.interactive_queries import InteractiveFilter, InteractiveRow
 from master.tasks.service import NewTask
@@ -68,7 +68,7 @@ async def launch(
     request: Request, principal: Caller, visible: Visible, api: TheApi
 ) -> Reply[LaunchedCommandReply]:
     # Read by hand: its files may be large, and must not be parsed on the event loop.
-    body, files = await asyncio.to_thread(read_launch, await request.body())
+    body, files = await in_parsing_thread(read_launch, await request.body())
     if body.template_name:
         raise NotFound("template", body.template_name)
     workspace_id = body.workspace_id or UNCATEGORIZED

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -46,6 +45,7 @@ from master.experiments.admission import Checked
 from master.experiments.creation import Created, NewExperiment
 from master.experiments.live import LiveExperiment
 from master.experiments.queries import ExperimentFilter, ExperimentRow
+from master.parsing import in_parsing_thread
 from master.store.paging import Page
 from master.store.tables import Trial
 from windlass.base.errors import NotFound
@@ -65,7 +65,7 @@ async def create(
     request: Request, principal: Caller, visible: Visible, api: TheApi
 ) -> Reply[CreatedExperimentReply]:
     # Read by hand: the largest body of all must not be parsed on the event loop.
-    body, files = await asyncio.to_thread(read_create, await request.body())
+    body, files = await in_parsing_thread(read_create, await request.body())
     if body.unmanaged:
         raise Unimplemented("unmanaged experiments are not implemented yet")
     if body.template:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from master.core.expconf.container_defaults import experiment_layer
+from master.core.expconf.documents import MalformedDocument, plain
 from master.core.expconf.environment import (
     NO_CONTAINERS,
     BindMount,
@@ -18,7 +19,7 @@ from master.core.expconf.environment import (
     Environment,
     ShmSize,
 )
-from master.core.expconf.errors import explain, json_kind
+from master.core.expconf.errors import explain, first_problems, json_kind
 from master.core.expconf.experiment import ROOT
 from master.core.expconf.merging import merge
 from master.core.expconf.normalise import normalise
@@ -134,7 +135,11 @@ def complete_command(
     `description` is used if the document gives none; without either it is made of a digest of the document. Raises
     `InvalidConfig` with all problems.
     """
-    if problems := list(text_problems(normalise(raw), root=ROOT)):
+    try:
+        raw = plain(raw)
+    except MalformedDocument as error:
+        raise InvalidConfig([f"{ROOT}: {error}"], what=WHAT) from None
+    if problems := first_problems(text_problems(normalise(raw), root=ROOT)):
         raise InvalidConfig(problems, what=WHAT)
     document = merge(normalise(raw), _cluster_layer(raw, defaults))
     refuse_masks(document, what=WHAT)

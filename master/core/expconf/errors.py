@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
+from itertools import islice
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, Tag, ValidationError
@@ -38,6 +39,12 @@ _BOUNDS = {
     "less_than": ("<", "lt"),
 }
 _MISSING = "missing"
+MAX_PROBLEMS = 100
+"""Explained of one document; then only their number is told."""
+_LONGEST_LINE = 1000
+"""Characters; what a user wrote is part of some lines."""
+_LONGEST_NAME = 100
+"""Characters of a key in a line, and of one that is compared with the known ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +54,19 @@ class Problem:
     line: str
     eventually: bool = False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "line", clipped(self.line, _LONGEST_LINE))
+
 
 def explain(error: ValidationError, model: type[BaseModel], *, root: str) -> list[Problem]:
     """Every problem of one validation of `model`, sorted by line."""
     found: dict[str, Problem] = {}
     item_gaps: dict[str, list[str]] = {}
     for detail in error.errors(include_url=False):
+        if len(found) + len(item_gaps) == MAX_PROBLEMS:
+            line = f"{root}: {error.error_count()} problems; the first {MAX_PROBLEMS} are shown"
+            found[line] = Problem(line)
+            break
         at = tuple(part for part in detail["loc"])
         if detail["type"] == _MISSING and _is_item(model, at[:-1]):
             item_gaps.setdefault(path(root, at[:-1]), []).append(f'"{at[-1]}"')
@@ -65,6 +79,11 @@ def explain(error: ValidationError, model: type[BaseModel], *, root: str) -> lis
     return [found[line] for line in sorted(found)]
 
 
+def first_problems(lines: Iterable[str]) -> list[str]:
+    """So many of them as one error shows."""
+    return list(islice(lines, MAX_PROBLEMS))
+
+
 def path(root: str, location: Sequence[int | str]) -> str:
     """`("a", 0, "b")` as `<root>.a[0].b`; tags of unions are left out."""
     text = root
@@ -72,12 +91,17 @@ def path(root: str, location: Sequence[int | str]) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
         elif not part.startswith(TAG_MARK):
-            text += f".{part}"
+            text += f".{clipped(part, _LONGEST_NAME)}"
     return text
+
+
+def clipped(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[:longest] + "..."
 
 
 def unknown_key(where: str, key: str, known: Sequence[str]) -> str:
     """The line for a key that has no place at `where`."""
+    key = clipped(key, _LONGEST_NAME)
     near = nearest(key, known)
     hint = f'; did you mean "{near}"?' if near else ""
     return f'{where}: additionalProperties "{key}" not allowed{hint}'

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, Tag, ValidationError
+from pydantic import Field, Tag, ValidationError
 
 from master.core.expconf.environment import BindMount, Environment
 from master.core.expconf.errors import explain
 from master.core.expconf.hyperparameters import Hyperparameter
 from master.core.expconf.lengths import Length
-from master.core.expconf.log_policies import LogPolicy, check_names
+from master.core.expconf.log_policies import STORED, LogPolicies
 from master.core.expconf.schema import (
     TAG_MARK,
     FreeMap,
@@ -112,7 +112,7 @@ class ExperimentConfig(Section):
     """Read by Trial classes of the published harness."""
     preemption_timeout: NonNegative = DEFAULT_PREEMPTION_TIMEOUT_S
     """Seconds a preempted trial gets to checkpoint and leave."""
-    log_policies: Annotated[Items[LogPolicy], AfterValidator(check_names), NO_LOG_POLICIES] = ()
+    log_policies: Annotated[LogPolicies, NO_LOG_POLICIES] = ()
     """What to do when a line of a task's log matches."""
     retention_policy: Annotated[
         RetentionPolicy | None, NoEffect("task logs are kept for ever, for now")
@@ -148,7 +148,7 @@ class ExperimentConfig(Section):
     def from_json(cls, document: Mapping[str, Any]) -> ExperimentConfig:
         """Read back what `to_json` wrote. Raises `InvalidConfig`."""
         try:
-            return cls.model_validate(dict(document))
+            return cls.model_validate(dict(document), context=STORED)
         except ValidationError as error:
             problems = [problem.line for problem in explain(error, cls, root=ROOT)]
             raise InvalidConfig(problems, what=WHAT) from None

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from master.core.expconf.schema import Section
+from master.core.expconf.schema import Items, Section
+from master.core.patterns import Pattern
 
+MAX_POLICIES = 100
+"""Each has an expression to compile, and every line of a log to match."""
+STORED = "stored"
+"""The context in which a configuration is validated that was accepted before, maybe by other rules."""
 BUILT_IN: tuple[Mapping[str, Any], ...] = (
     {"name": "CUDA OOM", "pattern": ".*CUDA out of memory.*"},
     {"name": "ECC Error", "pattern": ".*uncorrectable ECC error encountered.*"},
@@ -22,16 +33,18 @@ class LogPolicy(Section):
     name: str | None = None
     """Unique."""
     pattern: str | None = None
-    """A regular expression."""
+    """A regular expression in the syntax of RE2."""
     action: Literal["cancel_retries", "exclude_node"] | None = None
     """cancel_retries: the next failure is final; exclude_node: not on that machine again. None: shown with the run."""
 
     @field_validator("pattern")
     @classmethod
-    def _compiles(cls, value: str | None) -> str | None:
+    def _compiles(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if info.context == STORED:
+            return value
         try:
-            re.compile(value or "")
-        except re.error as error:
+            Pattern(value or "")
+        except ValueError as error:
             raise ValueError(f"not a regular expression: {error}") from None
         return value
 
@@ -45,13 +58,28 @@ class LogPolicy(Section):
         return self
 
 
+def check_number(policies: Any, info: ValidationInfo) -> Any:
+    if (
+        info.context != STORED
+        and isinstance(policies, list | tuple)
+        and len(policies) > MAX_POLICIES
+    ):
+        raise ValueError(f"{len(policies)} log policies; the maximum is {MAX_POLICIES}")
+    return policies
+
+
 def check_names(policies: Sequence[LogPolicy]) -> Sequence[LogPolicy]:
-    names = [policy.name for policy in policies if policy.name is not None]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    names = Counter(policy.name for policy in policies if policy.name is not None)
+    twice = sorted(name for name, times in names.items() if times > 1)
     if twice:
         quoted = ", ".join(f'"{name}"' for name in twice)
         raise ValueError(f"log_policies have duplicated names {quoted}")
     return policies
+
+
+LogPolicies: TypeAlias = Annotated[
+    Items[LogPolicy], AfterValidator(check_names), BeforeValidator(check_number)
+]
 
 
 def merge_log_policies(high: Iterable[Any], low: Iterable[Any]) -> list[Any]:

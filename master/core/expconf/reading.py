@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from master.core.expconf.container_defaults import experiment_layer, prepend_batch_arguments
 from master.core.expconf.documents import MalformedDocument, read_document
-from master.core.expconf.errors import explain, json_kind, path
+from master.core.expconf.errors import explain, first_problems, json_kind, path
 from master.core.expconf.experiment import IGNORED_KEYS, ROOT, WHAT, ExperimentConfig
 from master.core.expconf.hyperparameters import grid_gaps
 from master.core.expconf.log_policies import BUILT_IN, merge_log_policies
@@ -58,7 +58,7 @@ def check(document: Mapping[str, Any]) -> dict[str, Any]:
     """The same as `parse` for a document that is already a map."""
     result = _without_version(normalise(document))
     # Before all else: what a text cannot be is no reason to show it in another complaint.
-    problems = list(text_problems(result, root=ROOT))
+    problems = first_problems(text_problems(result, root=ROOT))
     if not problems:
         _, problems = _validate(result, partial=True)
     if problems:

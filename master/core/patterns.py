@@ -1,0 +1,56 @@
+"""Regular expressions of users, in RE2: the time of a match is linear in its line, whatever the expression.
+
+Python's `re` takes for ever on some of them, and holds the interpreter meanwhile. What RE2 reads differently: `$` is
+the end of the text only, and `\\d`, `\\w`, `\\s` and `\\b` mean ASCII (`\\pL` is any letter).
+"""
+
+from __future__ import annotations
+
+import re
+
+import re2
+
+MAX_LENGTH = 1000
+"""Characters of an expression."""
+MAX_MEMORY = 1024 * 1024
+"""Of a compiled expression, so also of the time that compiling and one step of a match take."""
+_LACKS = (
+    (re.compile(r"operator: \(\?<?[=!]"), "look-ahead and look-behind are"),
+    (re.compile(r"sequence: \\[1-9]"), "back-references are"),
+    (re.compile(r"operator: \(\?>|repetition operator: [*+?}]\+"), "atomic groups are"),
+    (re.compile(r"operator: \(\?\("), "conditional groups are"),
+    (re.compile(r"operator: \(\?#"), "comments are"),
+    (re.compile(r"sequence: \\Z"), "\\Z is"),
+    (re.compile(r"too large|repetition size"), "expressions that repeat so much are"),
+)
+"""What RE2 says -> what an expression uses that only other engines have."""
+
+
+class Pattern:
+    """A compiled expression. Raises ValueError that says what is wrong, what is not supported, and what to do."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) > MAX_LENGTH:
+            raise ValueError(f"it has {len(text)} characters; the maximum is {MAX_LENGTH}")
+        options = re2.Options()
+        options.log_errors = False
+        options.max_mem = MAX_MEMORY
+        try:
+            self._search = re2.compile(text.encode(), options).search
+        except re2.error as error:
+            raise ValueError(_problem(text, error.args[0].decode(errors="replace"))) from None
+        except UnicodeEncodeError:
+            raise ValueError("it contains half of a surrogate pair") from None
+
+    def is_in(self, line: str) -> bool:
+        """Whether it matches anywhere in the line."""
+        return self._search(line.encode(errors="replace")) is not None
+
+
+def _problem(text: str, said: str) -> str:
+    if "(?P=" in text:
+        said += " sequence: \\1"
+    lacks = next((words for pattern, words in _LACKS if pattern.search(said)), None)
+    if lacks is None:
+        return said
+    return f"{lacks} not supported: write a simpler one, in the syntax of RE2"

@@ -9,6 +9,7 @@ import resource
 import socket
 from collections.abc import Awaitable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import cast
 
 import structlog
@@ -19,8 +20,16 @@ from agent_bootstrap.frames import MAX_FROM_AGENT_BYTES
 from master.api.application import begin_shutdown, build_app
 from master.app import Master, MasterOptions
 from master.config import MasterConfig
+from master.connections import (
+    SWEEP_S,
+    ConnectionTable,
+    HttpConnection,
+    WebSocketConnection,
+    limits_of,
+)
 from master.stopping import ServiceManager, StopSignal
 from windlass.base.errors import LeaseLost, WindlassError
+from windlass.base.loop import Loop
 
 log = structlog.get_logger(__name__)
 
@@ -87,9 +96,18 @@ async def _serve(options: MasterOptions, listener: socket.socket) -> None:
 
 def web_server(app: FastAPI, config: MasterConfig) -> WebServer:
     """What listens for people, tasks and agents."""
+    limits = config.connections
+    table = ConnectionTable(
+        limits_of(
+            strangers=limits.unauthenticated,
+            strangers_per_address=limits.unauthenticated_per_address,
+            head_s=limits.header_timeout.total_seconds(),
+        )
+    )
     return WebServer(
         uvicorn.Config(
             app,
+            http=cast("type[asyncio.Protocol]", partial(HttpConnection, table)),
             host=config.host,
             port=config.port,
             lifespan="off",
@@ -97,12 +115,13 @@ def web_server(app: FastAPI, config: MasterConfig) -> WebServer:
             access_log=False,
             backlog=BACKLOG,
             timeout_graceful_shutdown=math.ceil(config.shutdown_grace.total_seconds()),
-            ws="websockets-sansio",
+            ws=cast("type[asyncio.Protocol]", partial(WebSocketConnection, table)),
             ws_max_size=MAX_FROM_AGENT_BYTES,
             ws_per_message_deflate=False,
             server_header=False,
             proxy_headers=False,  # `master.api.proxies` reads them
-        )
+        ),
+        table,
     )
 
 
@@ -123,6 +142,19 @@ class WebServer(uvicorn.Server):
 
     Agents' connections are closed first, with the code for a restart: they look for the next master at once.
     """
+
+    def __init__(self, config: uvicorn.Config, table: ConnectionTable) -> None:
+        super().__init__(config)
+        self._table = table
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        sweeping = asyncio.create_task(
+            Loop("connections", self._table.sweep, interval_s=SWEEP_S).run()
+        )
+        try:
+            await super().serve(sockets)
+        finally:
+            sweeping.cancel()
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

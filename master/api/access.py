@@ -7,6 +7,7 @@ from typing import Annotated, TypeAlias, cast
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection
+from starlette.types import Scope
 
 from master.api.services import Api
 from master.auth.permissions import CLUSTER, Action, Target, allowed, refusal
@@ -52,6 +53,16 @@ def _in_cookie(given: Mapping[bytes, bytes]) -> str:
         if name == COOKIE:
             return value.strip('"')
     return ""
+
+
+KNOWN = "windlass.known"
+"""Key of an ASGI scope: what `note_known` calls. Servers that count strangers put it there."""
+
+
+def note_known(scope: Scope) -> None:
+    """It is clear who sends this request."""
+    if known := scope.get(KNOWN):
+        known()
 
 
 async def caller(connection: HTTPConnection) -> Principal:

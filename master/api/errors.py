@@ -14,6 +14,7 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
@@ -135,6 +136,11 @@ def plain_traceback(error: BaseException) -> str:
 
 def install(app: FastAPI) -> None:
     """Register the handlers."""
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(request: Request, error: ClientDisconnect) -> Response:
+        """Nobody reads it."""
+        return error_response(INVALID, "the connection ended before the body")
 
     @app.exception_handler(WindlassError)
     async def known(request: Request, error: WindlassError) -> Response:

@@ -18,7 +18,7 @@ import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from master.api import targets
-from master.api.access import require, token_in
+from master.api.access import note_known, require, token_in
 from master.api.middleware import limited
 from master.api.request_models import MAX_ID
 from master.api.services import Api
@@ -164,6 +164,7 @@ class Guard:
             return
         api = cast("Api", scope["app"].state.api)
         principal = api.services.auth.identify(token_in(scope["headers"]))
+        note_known(scope)
         _refuse_nul(scope)
         find = self._permit.where.find
         target = await find(api, scope["path_params"], principal) if find else THE_CLUSTER

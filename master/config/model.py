@@ -20,6 +20,7 @@ from master.config.pools import (
 from master.config.providers import NonNegativeDuration
 from master.config.sections import (
     Cache,
+    Connections,
     Database,
     Internal,
     Log,
@@ -70,6 +71,8 @@ class MasterConfig(Section):
     """The port to listen on."""
     shutdown_grace: NonNegativeDuration = timedelta(seconds=10)
     """Our own key: how long requests under way may take when the master stops; long polls end at once."""
+    connections: Connections = Connections()
+    """Our own section: limits on connections that have not authenticated yet."""
     cluster_name: str = ""
     """Shown to users."""
     log: Log = Log()

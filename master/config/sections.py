@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import quote
@@ -11,7 +12,8 @@ from urllib.parse import quote
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from agent_bootstrap.container_options import OsId, OsName
-from master.core.expconf.schema import FreeMap, Integer, Item, Items, Section
+from master.config.providers import PositiveDuration
+from master.core.expconf.schema import FreeMap, Integer, Item, Items, Positive, Section
 from windlass.base.durations import parse_duration
 from windlass.base.no_effect import NoEffect
 
@@ -86,6 +88,20 @@ class Database(Section):
         host = f"[{self.host}]" if ":" in self.host else self.host
         ssl = "" if self.ssl_mode == "disable" else f"?ssl={self.ssl_mode}"
         return f"postgresql+asyncpg://{at}{host}:{self.port}/{quote(self.name or '', safe='')}{ssl}"
+
+
+class Connections(Section):
+    """Limits on connections that have sent no request with a valid token yet, and that the master waits for.
+
+    Beyond a number the one that it has waited for longest is closed; others are not refused.
+    """
+
+    unauthenticated: Positive = 4096
+    """How many, in all."""
+    unauthenticated_per_address: Positive = 2048
+    """How many from one address. All tasks behind one relay share an address, but are authenticated at once."""
+    header_timeout: PositiveDuration = timedelta(seconds=10)
+    """How long a request may take to send its headers, on every connection."""
 
 
 class Cache(Section):

@@ -7,7 +7,7 @@ from starlette.websockets import WebSocketState
 
 from agent_bootstrap.frames import read_frame
 from agent_bootstrap.protocol import CREDENTIAL_HEADER, ChannelClosed, Message
-from master.api.access import token_in
+from master.api.access import note_known, token_in
 from master.api.permits import public
 from master.api.services import TheApi
 from windlass.base.pace import Pace
@@ -75,6 +75,7 @@ async def agents(socket: WebSocket, api: TheApi, pool: str = "", agent_id: str =
             await socket.close()  # HTTP 403, before anything of it is read
             return
         await socket.accept()
+        note_known(socket.scope)
     except WebSocketDisconnect:
         return  # it is gone already
     await gateway.serve(

@@ -13,6 +13,7 @@ from master.api.permits import public
 from master.api.replies import Reply, encode, reply
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
+from master.parsing import in_parsing_thread
 from windlass.base.errors import StoreDamaged, StoreUnavailable
 from windlass.base.json_types import JsonObject
 
@@ -58,7 +59,8 @@ async def health(api: TheApi) -> Reply[Health]:
 @public
 async def openapi(request: Request) -> Reply[JsonObject]:
     """This description of the API, as OpenAPI 3.1."""
-    return reply(cast("FastAPI", request.app).openapi())
+    # Made when it is first asked for: a third of a second.
+    return reply(await in_parsing_thread(cast("FastAPI", request.app).openapi))
 
 
 @router.get("/docs", response_class=HTMLResponse)

@@ -36,7 +36,7 @@ async def world(tmp_path: Path) -> AsyncIterator[ApiWorld]:
         (f"{SINGLE}\ndata:\n  " + DOUBLING.replace("\n", "\n  "), None),
         (SINGLE.replace("0.5", "0x" + "f" * 5000), "the number does not fit 64 bits"),
         (SINGLE + "x: " + "[" * 1000, "nested more than 100 deep"),
-        (SINGLE + 'description: "\\0"', "contains a NUL character"),
+        (SINGLE + 'description: "\\0"', "must not contain NUL characters"),
         (SINGLE + "log_policies: [{name: n, pattern: '(?=x)'}]", "look-ahead and look-behind"),
     ],
 )
@@ -77,9 +77,9 @@ async def test_nobody_waits_for_a_configuration_but_who_sends_one(
     goes_on = threading.Event()
     really = Admission.check
 
-    def check(self: Admission, text: str) -> Any:
+    def check(self: Admission, text: str, *, owner_id: int) -> Any:
         goes_on.wait(60)
-        return really(self, text)
+        return really(self, text, owner_id=owner_id)
 
     monkeypatch.setattr(Admission, "check", check)
     waiting = [asyncio.create_task(world.create()) for _ in range(40)]

@@ -54,7 +54,6 @@ async def test_a_nasty_configuration_is_answered(
     ("path", "body"),
     [
         ("/api/v1/commands", {"config": {"data": [[]] * (MAX_VALUES // 2 + 1)}}),
-        ("/api/v1/auth/login", {"username": [[]] * (MAX_VALUES // 2 + 1)}),
         ("/api/v1/task/logs", {"logs": [{}] * (MAX_VALUES // 2 + 1)}),
     ],
 )

@@ -52,7 +52,7 @@ def load(cluster: RealCluster) -> Iterator[None]:
 
     def ask(work: Callable[[Client], object]) -> None:
         with Session(cluster.url) as session, suppress(WindlassError, OSError):
-            session.login("determined", "")
+            session.login("determined", cluster.password)
             while not over.is_set():
                 work(Client(session))
 
@@ -122,7 +122,7 @@ class Half(ExitStack):
 
     def __init__(self, cluster: RealCluster) -> None:
         super().__init__()
-        self._body = json.dumps({"username": "determined", "password": ""}).encode()
+        self._body = json.dumps({"username": "determined", "password": cluster.password}).encode()
         self._socket = self.enter_context(socket.create_connection(("127.0.0.1", cluster.port)))
         head = (
             f"POST /api/v1/auth/login HTTP/1.1\r\nHost: 127.0.0.1:{cluster.port}\r\n"

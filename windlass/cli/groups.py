@@ -60,32 +60,6 @@ class AliasedGroup(TyperGroup):
             found = super().get_command(ctx, self.aliases[cmd_name])
         return found
 
-    def resolve_command(
-        self, ctx: Context, args: list[str]
-    ) -> tuple[str | None, Command | None, list[str]]:
-        name, found, rest = super().resolve_command(ctx, args)
-        if found is not None and not _is_wide():
-            _make_plain(found)
-        return name, found, rest
-
-    def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
-        if not _is_wide():
-            self.rich_markup_mode = None
-        super().format_help(ctx, formatter)
-
-
-def _make_plain(command: Command) -> None:
-    """The help of a command and of all below it."""
-    if isinstance(command, TyperCommand | TyperGroup):
-        command.rich_markup_mode = None
-    for below in getattr(command, "commands", {}).values():
-        _make_plain(below)
-
-
-def _is_wide() -> bool:
-    """Whether help fits into boxes: in narrow ones paths and URLs are cut; plain text is wrapped."""
-    return sys.stdout.isatty() and shutil.get_terminal_size().columns >= BOXES
-
 
 class OperatorGroup(AliasedGroup):
     """Users' verbs of this package, and after them the operators' verbs of the entry point of the same name."""
@@ -121,6 +95,11 @@ class RootGroup(TyperGroup):
             if cmd_name == name or cmd_name in lazy.aliases:
                 return _Unloaded(name=name, help=_with_aliases(lazy), module=lazy.module)
         return super().get_command(ctx, cmd_name)
+
+    def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
+        if not _is_wide():
+            _make_plain(self)
+        super().format_help(ctx, formatter)
 
     def invoke(self, ctx: Context) -> Any:
         try:
@@ -175,6 +154,8 @@ def extra_hint(name: str) -> str:
 
 def _as_group(app: typer.Typer) -> TyperGroup:
     group = typer.main.get_command(app)
+    if not _is_wide():
+        _make_plain(group)
     if isinstance(group, TyperGroup):
         return group
     single = TyperGroup(name=group.name)
@@ -189,3 +170,16 @@ def _with_aliases(lazy: LazyCommand) -> str:
 def _fail(message: str) -> None:
     typer.echo(for_terminal(f"error: {' '.join(message.split())}", sys.stderr), err=True)
     raise typer.Exit(1)
+
+
+def _make_plain(command: Command) -> None:
+    """The help of a command and of all below it."""
+    if isinstance(command, TyperCommand | TyperGroup):
+        command.rich_markup_mode = None
+    for below in getattr(command, "commands", {}).values():
+        _make_plain(below)
+
+
+def _is_wide() -> bool:
+    """Whether help fits into boxes: in narrow ones paths and URLs are cut; plain text is wrapped."""
+    return sys.stdout.isatty() and shutil.get_terminal_size().columns >= BOXES

@@ -23,6 +23,7 @@ from master.allocations.ports import AllocationOwner
 from master.allocations.service import AllocationService
 from master.core.actor import Actor
 from master.jobs.ports import JobRoot
+from master.parsing import in_parsing_thread
 from master.roots.mailbox import Mailbox, Message
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
@@ -205,7 +206,7 @@ class Root(AllocationOwner, JobRoot, Generic[State, Env, Step]):
     async def _handle(self, batch: list[_Message[State, Env, Step]]) -> None:
         ran = await self._run(batch)
         try:
-            if rows := self.rows(ran.transitions):
+            if rows := await self._rows(ran.transitions):
                 await self._store.commit(rows)
         except (LeaseLost, StoreUnavailable):
             raise
@@ -219,6 +220,12 @@ class Root(AllocationOwner, JobRoot, Generic[State, Env, Step]):
         for message, why in ran.failed:
             message.refuse(why)
         await self._committed(ran.transitions, ran.done)
+
+    async def _rows(self, transitions: Sequence[Transition[State, Step]]) -> UnitOfWork:
+        """A new root may begin with thousands of rows: not on the event loop."""
+        if any(transition.before is None for transition in transitions):
+            return await in_parsing_thread(self.rows, transitions)
+        return self.rows(transitions)
 
     async def _handle_alone(self, batch: Sequence[_Message[State, Env, Step]]) -> None:
         for message in batch:

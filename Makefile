@@ -79,8 +79,20 @@ $(STAMPS)/uv:
 	$(BIN)/python -m pip install -q --disable-pip-version-check uv==$(UV_VERSION)
 	touch $@
 
+# What contains tasks best. Without it the agent does so by its own means.
+$(STAMPS)/packages: $(STAMPS)/uv
+	@if command -v bwrap >/dev/null; then
+	  :
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+	  echo "installing bubblewrap"
+	  { apt-get update -qq && apt-get install -y -qq bubblewrap >/dev/null; } || echo "bubblewrap cannot be installed: tests with it are skipped" >&2
+	else
+	  echo "bubblewrap is not installed: tests with it are skipped (as root: apt-get install bubblewrap)" >&2
+	fi
+	touch $@
+
 # The demo installs only what it needs; once the development set is there it is enough for the demo too.
-$(STAMPS)/demo: $(STAMPS)/uv requirements-demo.lock pyproject.toml
+$(STAMPS)/demo: $(STAMPS)/uv $(STAMPS)/packages requirements-demo.lock pyproject.toml
 	@if [ ! -e $(STAMPS)/dev ]; then
 	  echo "setting up the demo"
 	  VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --require-hashes -r requirements-demo.lock
@@ -88,7 +100,7 @@ $(STAMPS)/demo: $(STAMPS)/uv requirements-demo.lock pyproject.toml
 	fi
 	touch $@
 
-$(STAMPS)/dev: $(STAMPS)/uv requirements.lock pyproject.toml
+$(STAMPS)/dev: $(STAMPS)/uv $(STAMPS)/packages requirements.lock pyproject.toml
 	@echo "setting up the development environment"
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --require-hashes -r requirements.lock
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --no-deps -e .

@@ -24,6 +24,6 @@ def open_way_to(path: Path) -> Path:
     """`path`, after making the private test folders above it passable for other users, as /srv or /home are."""
     top = Path(tempfile.gettempdir()).resolve()
     for parent in path.resolve().parents:
-        if parent.is_relative_to(top) and parent != top:
+        if parent.is_relative_to(top) and parent != top and parent.exists():
             parent.chmod(parent.stat().st_mode | 0o011)
     return path

@@ -27,6 +27,7 @@ from master.connections import (
     WebSocketConnection,
     limits_of,
 )
+from master.loop_watch import WatchedLoop
 from master.stopping import ServiceManager, StopSignal
 from windlass.base.errors import LeaseLost, WindlassError
 from windlass.base.loop import Loop
@@ -48,7 +49,8 @@ def serve(options: MasterOptions) -> None:
     raise_file_limit()
     with _bound(options.config.host, options.config.port) as listener:
         try:
-            asyncio.run(_serve(options, listener))
+            with asyncio.Runner(loop_factory=WatchedLoop) as runner:
+                runner.run(_serve(options, listener))
         except* WindlassError as group:
             raise _first(group) from None
 

@@ -1,0 +1,70 @@
+"""Slow steps of the event loop are told, by CPU time, with their names."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from master import loop_watch
+from master.loop_watch import WatchedLoop
+
+
+def spin(seconds: float) -> None:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+async def busy() -> None:
+    await asyncio.sleep(0)
+    spin(0.06)
+    await asyncio.sleep(0)
+
+
+def told_of(main: Coroutine[Any, Any, None]) -> list[tuple[str, float]]:
+    told: list[tuple[str, float]] = []
+    with asyncio.Runner(
+        loop_factory=lambda: WatchedLoop(lambda *what: told.append(what))
+    ) as runner:
+        told.clear()  # what making a loop took
+        runner.run(main)
+    return told
+
+
+def test_a_slow_step_of_a_task_is_named() -> None:
+    async def main() -> None:
+        await asyncio.create_task(busy())
+        await asyncio.sleep(0)
+
+    ((name, seconds),) = told_of(main())
+    assert name.startswith("busy")
+    assert seconds >= 0.06
+
+
+def test_a_slow_callback_is_named() -> None:
+    async def main() -> None:
+        asyncio.get_running_loop().call_soon(spin, 0.06)
+        await asyncio.sleep(0.001)
+
+    ((name, _),) = told_of(main())
+    assert name == "spin"
+
+
+def test_waiting_is_not_working() -> None:
+    async def main() -> None:
+        time.sleep(0.1)  # noqa: ASYNC251
+        await asyncio.sleep(0.1)
+
+    assert told_of(main()) == []
+
+
+def test_the_log_says_what_held_the_loop(capsys: pytest.CaptureFixture[str]) -> None:
+    loop_watch.log_slow("busy", 0.0601)
+    out = "".join(capsys.readouterr())
+    assert "the event loop was held" in out
+    assert "cpu_ms=60" in out
+    assert "busy" in out

@@ -92,6 +92,7 @@ def test_what_waits_says_why_and_ctrl_c_leaves_it_alone(cluster: RealCluster) ->
 
 
 def test_a_crash_of_the_master_is_only_a_pause(cluster: RealCluster, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)  # the task is another user
     program = "echo before; until [ -e /shared/gate ]; do sleep 0.05; done; echo after; exit 3"
     following = start(cluster, "run", "-v", f"{tmp_path}:/shared", program)
     assert following.stdout is not None

@@ -163,6 +163,26 @@ def test_what_is_there(shell: Shell) -> None:
     assert "0.38.1" in shell.ok("version")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run tasks as others")
+def test_tasks_of_a_cluster_of_root_are_somebody_else_who_reads_nothing_of_it(
+    shell: Shell,
+) -> None:
+    (agent,) = shell.json("agent", "list")
+    if agent["isolation"] not in ("bubblewrap", "namespaces"):
+        pytest.skip("no namespaces here")
+    secret = shell.data / "master" / "secret"
+    look = f"id -u; cat {secret} {shell.data}/join-token && echo read it; ls {shell.data}"
+    said = shell.run("cmd", "run", look)
+    assert "65530" in said.stdout, said.stderr
+    assert "read it" not in said.stdout
+    for folder in (shell.data, shell.data / "master", shell.data / "agents" / "agent-0"):
+        mount = f'bind_mounts=[{{"host_path": "{folder}", "container_path": "x"}}]'
+        refused = shell.run("cmd", "run", "--config", mount, "ls x")
+        assert refused.returncode != 0
+        assert str(folder) in refused.stdout + refused.stderr
+        assert "secret" not in refused.stdout
+
+
 def test_an_experiment_from_create_to_logs(shell: Shell) -> None:
     said = shell.ok("experiment", "create", shell.config(), "model", "--follow-first-trial")
     assert "the end" in said

@@ -131,9 +131,8 @@ def drain(
     forward. Nothing is shut down. Run it as the agent's user, or as root.
     """
     try:
-        anywhere = {
-            "master_url": "http://localhost"
-        }  # the agent knows where; here it does not matter
+        # Where the master is, the agent knows; here it does not matter.
+        anywhere = {"master_url": "http://localhost"}
         place = work_dir or load_options(config_file, anywhere, os.environ).options.work_dir
         goes = parse_time(at, datetime.now(UTC))
         announce(place, Leaving(at=goes, reason=reason))

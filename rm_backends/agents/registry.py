@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from agent_bootstrap.protocol import (
-    HEARTBEAT_S,
     ContainerReport,
     Heartbeat,
     Hello,
@@ -18,6 +17,7 @@ from agent_bootstrap.protocol import (
     Refused,
     Welcome,
 )
+from rm_backends.agents.admission import Neighbours, place_refusal
 from rm_backends.agents.agents import Agent, Link, Presence
 from rm_backends.agents.hello import record_of, refusal, shares_user
 from rm_backends.agents.joining import Proof, join_refusal, spent_by
@@ -29,14 +29,9 @@ from windlass.base.processes import boot_id
 
 log = logging.getLogger(__name__)
 
-SILENT_S = 2 * HEARTBEAT_S
-"""A connection that said nothing for this long gives way to a new one of the same agent."""
 FORGET_AWAY_S = 3600.0
 """An agent of an instance that is away this long is forgotten: its provisioner did not tell us that it is gone."""
 LOW_DISK_BYTES = 1024**3
-MAX_AGENTS = 20_000
-MAX_ALL_SLOTS = 65_536
-"""Of all agents: 8,192 machines of 8 GPUs."""
 
 
 class Registry:
@@ -311,59 +306,16 @@ class Registry:
         return None if why is None else Refused(reason=why)
 
     def _refusal(self, hello: Hello, pool_name: str, proof: Proof) -> Refused | None:
-        if (
-            refused := refusal(hello, self._pools[pool_name].options, self._welcome.epoch)
-        ) is not None:
-            return refused
-        if (twin := self._twin(hello.agent_id, proof)) is not None:
-            reason = (
-                f"agent '{twin}' is connected with this credential: if this work_dir is a copy of that one's, "
-                "remove 'credential' from it and give this agent a join token"
-            )
-            return Refused(reason=reason, retry=True)
-        found = self.find(hello.agent_id)
-        if (full := self._full(hello, known=found is not None)) is not None:
-            return Refused(reason=full, retry=True)
-        if found is None:
-            return None
-        pool, agent = found
-        if pool.name != pool_name and (agent.link is not None or agent.holds):
-            reason = f"agent '{agent.id}' is in use in pool '{pool.name}'"
-            return Refused(reason=reason, retry=True)
-        if self._is_silent(agent):
-            return None
-        if not proof.is_of(agent.record):
-            return Refused(reason=f"agent '{agent.id}' is connected already", retry=True)
-        if agent.boot_id != hello.boot_id:
-            reason = f"agent '{agent.id}' is connected from another machine: is its work_dir a copy of that one's?"
-            return Refused(reason=reason, retry=True)
-        return None
-
-    def _full(self, hello: Hello, *, known: bool) -> str | None:
-        """Whoever has the token of a pool can invent machines: each is remembered, and each slot is listed."""
-        others = [
-            agent.record.slots
-            for pool in self._pools.values()
-            for agent in pool.agents.values()
-            if agent.id != hello.agent_id
-        ]
-        hint = "forget those that are gone (windlass master forget-agent ID)"
-        if not known and len(others) >= MAX_AGENTS:
-            return f"there are {len(others)} agents already: {hint}"
-        if (slots := sum(others)) + len(hello.slots) > MAX_ALL_SLOTS and hello.slots:
-            return f"other agents have {slots} slots of at most {MAX_ALL_SLOTS}: {hint}"
-        return None
-
-    def _twin(self, agent_id: str, proof: Proof) -> str | None:
-        """Another agent that is connected with the same credential."""
-        for pool in self._pools.values():
-            for agent in pool.agents.values():
-                if agent.id != agent_id and agent.link is not None and proof.is_of(agent.record):
-                    return agent.id
-        return None
-
-    def _is_silent(self, agent: Agent) -> bool:
-        return agent.link is None or self._clock.monotonic() - agent.link.last_heard >= SILENT_S
+        pool, known = self.find(hello.agent_id) or (None, None)
+        there = Neighbours(
+            known=known,
+            known_in=pool.name if pool is not None else "",
+            others=[a for p in self._pools.values() for a in p.agents.values() if a is not known],
+        )
+        options = self._pools[pool_name].options
+        return refusal(hello, options, self._welcome.epoch) or place_refusal(
+            hello, proof, there, self._clock.monotonic()
+        )
 
     def _add(self, pool: Pool, record: AgentRecord) -> Agent:
         agent = Agent(record=record, aux_places=pool.options.max_aux_containers_per_agent)

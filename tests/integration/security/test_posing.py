@@ -28,7 +28,7 @@ from agent_bootstrap.protocol import (
     StartContainer,
     Welcome,
 )
-from rm_backends.agents import registry as registry_module
+from rm_backends.agents import admission
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import Container, RestoreRecord
 from rm_backends.ports import JoinGrant, JoinKind
@@ -213,7 +213,7 @@ def test_nobody_joins_as_a_machine_of_a_provider_but_its_launch() -> None:
 
 
 def test_names_cannot_be_invented_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_module, "MAX_AGENTS", 3)
+    monkeypatch.setattr(admission, "MAX_AGENTS", 3)
 
     async def scenario(world: AgentsWorld) -> None:
         for n in range(3):
@@ -231,7 +231,7 @@ def test_names_cannot_be_invented_without_end(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_slots_cannot_be_invented_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_module, "MAX_ALL_SLOTS", 9)
+    monkeypatch.setattr(admission, "MAX_ALL_SLOTS", 9)
 
     async def scenario(world: AgentsWorld) -> None:
         agent, _ = await working(world)
@@ -239,8 +239,10 @@ def test_slots_cannot_be_invented_without_end(monkeypatch: pytest.MonkeyPatch) -
         _, answer = await say_hello(world, hello("a9", slots=many), credential="of a9")
         assert isinstance(answer, Refused)
         assert "other agents have 4 slots of at most 9" in answer.reason
+        monkeypatch.setattr(admission, "MAX_ALL_SLOTS", 1)
         await agent.drop()
-        await agent.until(lambda: agent.connected)
+        await agent.until(lambda: agent.connected)  # who is known has its place
+        monkeypatch.setattr(admission, "MAX_ALL_SLOTS", 9)
         _, answer = await say_hello(world, hello("a9", slots=many[:5]), credential="of a9")
         assert isinstance(answer, Welcome)
 

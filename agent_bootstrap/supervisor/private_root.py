@@ -40,7 +40,6 @@ DEVICE_LINKS = {
     "ptmx": "pts/ptmx",
 }
 READ_ONLY_PROC = ("bus", "fs", "irq", "sys", "sysrq-trigger")
-MASKED_PROC = ("kcore", "keys", "timer_list", "latency_stats", "sched_debug", "acpi", "scsi")
 KEPT_FLAGS = (
     (os.ST_NOSUID, MS_NOSUID),
     (os.ST_NODEV, MS_NODEV),
@@ -136,8 +135,6 @@ class _Builder:
         for path in _existing("/proc", READ_ONLY_PROC):
             mount(path, path, None, MS_BIND | MS_REC)
             _remount(path, MS_RDONLY)
-        for path in _existing("/proc", MASKED_PROC):
-            self._hide({"target": path, "source": "folder" if os.path.isdir(path) else "file"})
 
     def _dev(self, entry: dict[str, Any]) -> None:
         self._tmpfs({"target": "/dev", "mode": 0o755, "size": 65536})

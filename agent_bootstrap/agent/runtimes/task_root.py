@@ -30,6 +30,11 @@ SECRET = (
     *("/etc/sudoers.d", "/etc/ssl/private", "/etc/windlass", "/sys/firmware", "/sys/kernel/debug"),
 )
 """Not even a task that runs as root reads these. Host keys of sshd are found by pattern."""
+KERNEL_FILES = tuple(
+    f"/proc/{name}"
+    for name in ("kcore", "keys", "timer_list", "latency_stats", "sched_debug", "acpi", "scsi")
+)
+"""A proc of one's own shows these of the whole machine."""
 RESOLVED_ELSEWHERE = ("/etc/resolv.conf", "/etc/hosts", "/etc/localtime", "/etc/nsswitch.conf")
 """Often links to where the system is not: /run/systemd/resolve."""
 MAX_REPEATED_ENTRIES = 2000
@@ -61,6 +66,7 @@ def task_mounts(place: ContainerDir, wishes: Wishes) -> list[Mount]:
         _private(str(place.rundet), RUN_DIR),
         *_interpreter(),
         Mount(kind="proc", target="/proc"),
+        *_hidden_kernel_files(),
         Mount(kind="dev", target="/dev", size=wishes.shm_bytes),
         *(Mount(kind="device", target=path) for path in wishes.devices),
     ]
@@ -194,6 +200,13 @@ def _repeat(folder: str, names: Iterable[str]) -> Iterator[Mount]:
             yield Mount(kind="link", target=path, source=os.readlink(path))
         elif os.access(path, os.R_OK):
             yield Mount(kind="bind", source=path, target=path, read_only=True)
+
+
+def _hidden_kernel_files() -> Iterator[Mount]:
+    for path in KERNEL_FILES:
+        if os.path.exists(path):
+            what = "folder" if os.path.isdir(path) else "file"
+            yield Mount(kind="hide", target=path, source=what)
 
 
 def _secrets() -> Iterator[str]:

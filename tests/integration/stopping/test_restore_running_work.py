@@ -23,7 +23,8 @@ def master_command(cluster: RealCluster, *words: str) -> str:
 @pytest.mark.timeout(300)
 def test_running_work_goes_on_after_a_restore(tmp_path: Path) -> None:
     storage = {"type": "shared_fs", "host_path": str(tmp_path / "storage")}
-    (tmp_path / "storage").mkdir(mode=0o755)
+    (tmp_path / "storage").mkdir()
+    (tmp_path / "storage").chmod(0o1777)  # tasks run as another user
     with RealCluster(tmp_path, {"checkpoint_storage": storage}) as cluster:
         cluster.start_agent("a1")
         gated = Gated(cluster)

@@ -67,7 +67,9 @@ async def test_a_trial_writes_its_checkpoints_into_the_storage_of_the_cluster(
     storage.parent.chmod(0o700)
     storage.chmod(0o1777)
     at = "/determined_shared_fs"
-    script = f"cd {at}; cat old/state; mkdir new && echo x > new/state; rm -rf old || echo kept"
+    script = (
+        f"cd {at}; cat old/state; mkdir new && echo x > new/state; rm -rf old 2>&1 || echo kept"
+    )
     options = ContainerOptions(
         host_paths=HostPaths(cluster=(str(storage),), forbidden=(str(storage.parent),)),
         checkpoints=CheckpointFolder(host_path=str(storage), experiment_id=1, trial_id=1),

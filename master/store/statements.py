@@ -34,20 +34,6 @@ def count_rows(unit: UnitOfWork) -> int:
     return 1 + sum(len(op.rows) if isinstance(op, Insert) else 1 for op in unit.operations)
 
 
-BulkRows = tuple[unit_of_work.Table, Sequence[Mapping[str, object]]]
-
-
-def apply_bulk(connection: Connection, bulk: Sequence[BulkRows]) -> Sequence[None]:
-    """Rows of the same table and keys become one statement, whoever sent them."""
-    merged: dict[tuple[unit_of_work.Table, frozenset[str]], list[Mapping[str, object]]] = {}
-    for table, rows in bulk:
-        for row in rows:
-            merged.setdefault((table, frozenset(row)), []).append(row)
-    for (table, _), rows in merged.items():
-        connection.execute(_insert(table_of(table)), rows)
-    return [None] * len(bulk)
-
-
 def _apply(connection: Connection, operation: Operation) -> None:
     match operation:
         case Insert(table, rows):

@@ -9,7 +9,7 @@ async with asyncio.TaskGroup() as group:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar, TypeVarTuple, overload
 
 import structlog
@@ -21,7 +21,7 @@ from master.store.database import Database, open_database
 from master.store.faults import as_windlass_error
 from master.store.migrate import STATE, upgrade
 from master.store.rows import fetch
-from master.store.statements import BulkRows, apply_bulk, apply_units, count_rows, table_of
+from master.store.statements import apply_units, count_rows, table_of
 from master.store.unit_of_work import UnitOfWork
 from master.store.writer import Lane, Writer
 from windlass.base.clock import Clock
@@ -35,8 +35,6 @@ Ts = TypeVarTuple("Ts")
 
 UNIT_ROWS = 2_000
 """Rows of state in one transaction: some ten milliseconds."""
-BULK_ROWS = 500
-"""Rows of bulk data in one transaction: what a state commit may have to wait for."""
 MAX_WAITING_ROWS = 200_000
 
 
@@ -50,13 +48,7 @@ class Store:
         self._units: Lane[UnitOfWork, None] = Lane(
             apply_units, weigh=count_rows, batch_weight=UNIT_ROWS, max_waiting=MAX_WAITING_ROWS
         )
-        self._bulk: Lane[BulkRows, None] = Lane(
-            apply_bulk,
-            weigh=lambda bulk: len(bulk[1]),
-            batch_weight=BULK_ROWS,
-            max_waiting=MAX_WAITING_ROWS,
-        )
-        self._writer = Writer(database, (self._units, self._bulk), guard=self._check_lease)
+        self._writer = Writer(database, (self._units,), guard=self._check_lease)
 
     @classmethod
     async def open(cls, url: str, *, clock: Clock, inline: bool = False) -> Store:
@@ -98,14 +90,6 @@ class Store:
         if unit:
             self._require_lease()
             await self._writer.submit(self._units, unit)
-
-    async def insert_bulk(
-        self, table: unit_of_work.Table, rows: Sequence[Mapping[str, object]]
-    ) -> None:
-        """As durable as `commit`, for high volumes: merged with the rows of others, and behind state commits."""
-        if rows:
-            self._require_lease()
-            await self._writer.submit(self._bulk, (table, rows))
 
     def next_id(self, table: unit_of_work.Table) -> int:
         """A fresh value for the table's integer `id`. Only the leader may ask; gaps are normal."""

@@ -133,8 +133,6 @@ async def test_nothing_more_is_written_once_a_damaged_page_was_met(
         assert store.is_damaged
         with pytest.raises(StoreDamaged, match="nothing is written any more"):
             await store.commit(ports(6000))
-        with pytest.raises(StoreDamaged):
-            await store.insert_bulk(Port, [{"port": 6100, "allocation_id": "new"}])
         assert await store.read(select(Meta.key)) == keys, "what can be read still is"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, select
 from sqlalchemy.exc import DBAPIError
 
 from master.store.store import Store
@@ -169,32 +169,6 @@ def metric(store: Store, trial: int, steps: int) -> dict[str, Any]:
     }
 
 
-async def test_bulk_rows_of_many_callers_all_arrive(store: Store) -> None:
-    async def report(trial: int) -> None:
-        for steps in range(10):
-            await store.insert_bulk(Metric, [metric(store, trial, steps)])
-
-    await asyncio.gather(*(report(trial) for trial in range(20)))
-    rows = await store.read(
-        select(Metric.trial_id, func.count(), func.sum(Metric.steps)).group_by(Metric.trial_id),
-        lambda trial, reports, steps: (trial, reports, steps),
-    )
-    assert sorted(rows) == [(trial, 10, 45) for trial in range(20)]
-
-
-async def test_a_bulk_call_with_a_duplicate_fails_alone_and_whole(store: Store) -> None:
-    first, second = metric(store, 1, 1), metric(store, 1, 2)
-    results = await asyncio.gather(
-        store.insert_bulk(Metric, [first]),
-        store.insert_bulk(Metric, [second, first]),
-        store.insert_bulk(Metric, [metric(store, 2, 3)]),
-        return_exceptions=True,
-    )
-    assert [type(result) for result in results] == [type(None), Conflict, type(None)]
-    steps = {row.steps for row in await store.read(select(Metric))}
-    assert steps == {1, 3}
-
-
 async def test_ids_go_on_after_the_largest_stored(db_url: str, clock: ManualClock) -> None:
     async with leading_store(db_url, clock) as store:
         assert [store.next_id(User), store.next_id(User), store.next_id(Metric)] == [1, 2, 1]
@@ -234,8 +208,6 @@ async def test_nobody_writes_without_a_lease(db_url: str, clock: ManualClock) ->
     async with running(await Store.open(db_url, clock=clock)) as store:
         with pytest.raises(LeaseLost):
             await store.commit(meta("a"))
-        with pytest.raises(LeaseLost):
-            await store.insert_bulk(Meta, [{"key": "a", "value": 1}])
 
 
 async def test_a_master_that_was_replaced_changes_nothing_and_ends(
@@ -251,8 +223,6 @@ async def test_a_master_that_was_replaced_changes_nothing_and_ends(
         assert all(isinstance(result, LeaseLost) for result in results)
         with pytest.raises(LeaseLost, match="test-master leads with epoch 2"):
             await run
-        with pytest.raises(LeaseLost):
-            await old.insert_bulk(Meta, [{"key": "later"}])
         await new.commit(meta("after"))
         assert await keys(new) == {"before", "after"}
     await old.close()

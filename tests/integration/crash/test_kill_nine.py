@@ -25,7 +25,7 @@ from tests.real_cluster import RealCluster, embedded_pool, eventually
 from tests.stores import read_rows
 
 MODEL = Path(__file__).parent / "model"
-IN_EVERY_RUN = 3
+IN_EVERY_RUN = 1
 SEEDS = [
     pytest.param(seed, marks=() if seed < IN_EVERY_RUN else pytest.mark.slow) for seed in range(20)
 ]

@@ -96,6 +96,7 @@ def query_names(route: Any) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 async def test_paths_and_queries(there: Populated) -> None:
     answers = Answers(there)
     for method, route in routes():
@@ -240,6 +241,7 @@ def bodies(there: Populated, name: str) -> Iterator[Any]:
                 yield with_value(body, place, value)
 
 
+@pytest.mark.slow
 async def test_bodies(there: Populated) -> None:
     answers = Answers(there)
     # Wrong logins wait, on purpose.

@@ -25,6 +25,7 @@ def many_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
+@pytest.mark.slow
 async def test_ten_users_are_served_while_thousands_hang(tmp_path: Path, many_files: None) -> None:
     with RealCluster(tmp_path, CONFIG) as cluster:
         token = str(cluster.client.session.token)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from master import loop_watch
 from master.loop_watch import WatchedLoop
+from tests.real_cluster import RealCluster
 
 
 def spin(seconds: float) -> None:
@@ -68,3 +71,10 @@ def test_the_log_says_what_held_the_loop(capsys: pytest.CaptureFixture[str]) -> 
     assert "the event loop was held" in out
     assert "cpu_ms=60" in out
     assert "busy" in out
+
+
+def test_a_test_cluster_finds_it_in_the_log(tmp_path: Path) -> None:
+    cluster = RealCluster(tmp_path, {})
+    events = [{"event": loop_watch.HELD, "cpu_ms": ms} for ms in (249, 250)]
+    (tmp_path / "master.log").write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    assert cluster.held_loop() == events[1:]

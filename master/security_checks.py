@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import resource
+import shlex
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -84,7 +85,11 @@ def check_agents(folder: Path, agents: Sequence[tuple[int, int]]) -> Check:
             "hangs on its namespaces alone",
             "run agents as another user, or as root so that tasks run as users of their own",
         )
-    return _ok("agents here", f"{len(agents)}, none as the master's own user" if agents else "none")
+    if owner == 0:
+        found = "each runs tasks as their users if it is root, else as its own"
+    else:
+        found = "none as the master's own user"
+    return _ok("agents here", f"{len(agents)}, {found}" if agents else "none")
 
 
 def check_config_file(path: Path) -> Check:
@@ -107,7 +112,10 @@ def check_passwords(folder: Path, config: MasterConfig) -> Iterator[Check]:
         yield _ok("first password", "not looked at: users are not in SQLite")
         return
     first = config.security.initial_user_password or _text(folder / FIRST_PASSWORD)
-    using = [name for name, hashed in hashes.items() if first and _matches(hashed, first)]
+    if not first:
+        yield _ok("first password", f"not looked at: there is no {folder / FIRST_PASSWORD}")
+        return
+    using = [name for name, hashed in hashes.items() if _matches(hashed, first)]
     if using:
         yield _warning(
             "first password",
@@ -168,7 +176,8 @@ def check_others_work(config: MasterConfig) -> Check:
 
 
 def check_backup(folder: Path, now: datetime) -> Check:
-    advice = "windlass master backup DIR, each night, to another machine"
+    place = shlex.quote(str(folder.absolute()))
+    advice = f"windlass master backup DIR --data-dir {place}, each night, to another machine"
     try:
         last = LastBackup.model_validate_json((folder / LAST_BACKUP).read_bytes())
         age = now - datetime.fromisoformat(last.made_at)

@@ -44,6 +44,8 @@ class AgentView:
     instance_id: str | None = None
     notes: tuple[str, ...] = ()
     """What an operator should know: isolation fallback, disk nearly full, ..."""
+    leaves_at: datetime | None = None
+    """Somebody on the machine said that it goes then: it gets no more work."""
     labels: tuple[str, ...] = ()
     """What whoever started the agent says of it, e.g. rack=a12."""
     isolation: IsolationKind = IsolationKind.UNKNOWN

@@ -14,11 +14,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agent_bootstrap.protocol import Leaving, Message
-from windlass.base.errors import InvalidArgument
+from windlass.base.errors import Conflict, InvalidArgument
 from windlass.base.files import write_atomic
 from windlass.base.processes import boot_id
 
 FILE = "leaving.json"
+LOCK = "agent.lock"
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,20 @@ class Announcement(Message):
 
 
 def announce(work_dir: Path, leaving: Leaving) -> None:
-    """Readable by the agent's user, whoever writes it. Raises OSError."""
+    """Readable by the agent's user, whoever writes it.
+
+    Raises InvalidArgument if no agent has had `work_dir`, Conflict if the machine goes sooner; OSError.
+    """
+    if not (work_dir / LOCK).exists():
+        raise InvalidArgument(
+            f"{work_dir} is not the directory of an agent: name that with --work-dir, as for `windlass agent run`"
+        )
+    sooner = announced(work_dir)
+    if sooner is not None and sooner.at < leaving.at:
+        raise Conflict(
+            f"This machine goes at {sooner.at.isoformat(sep=' ', timespec='minutes')} already: {sooner.reason}. "
+            "A later call can only bring the time forward"
+        )
     said = Announcement(boot_id=boot_id(), leaving=leaving)
     write_atomic(work_dir / FILE, said.model_dump_json().encode(), mode=0o644, durable=True)
 
@@ -49,7 +63,7 @@ def announced(work_dir: Path) -> Leaving | None:
 def is_running(work_dir: Path) -> bool:
     """Whether an agent has this work_dir."""
     try:
-        lock = os.open(work_dir / "agent.lock", os.O_RDONLY | os.O_CLOEXEC)
+        lock = os.open(work_dir / LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:

@@ -29,11 +29,13 @@ from agent_bootstrap.supervisor.kernel import PR_SET_DUMPABLE, die_with_parent, 
 from agent_bootstrap.supervisor.protocol import RELAYED, SPEC_FD, TOLD_FD, SetupError
 
 
-def go_to(work_dir: str) -> None:
+def go_to(work_dir: str, *, contained: bool) -> None:
     try:
         os.chdir(work_dir)
     except OSError as error:
-        raise SetupError(f"work_dir {work_dir}: {error.strerror}") from error
+        missing = contained and error.errno == errno.ENOENT
+        hint = " in the task: bind_mounts bring folders of the machine" if missing else ""
+        raise SetupError(f"work_dir {work_dir}: {error.strerror}{hint}") from error
 
 
 def start(spec: dict[str, Any]) -> int:
@@ -90,7 +92,7 @@ def run(spec: dict[str, Any], enter: Callable[[], None]) -> int:
     """Start the task and stay with it."""
     try:
         enter()
-        go_to(spec["work_dir"])
+        go_to(spec["work_dir"], contained=spec["way"] != "directory")
         # The task has our user: it may not look into us, nor speak for us.
         prctl(PR_SET_DUMPABLE, 0)
         child = start(spec)

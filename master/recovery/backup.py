@@ -33,7 +33,7 @@ from master.recovery.state_facts import StateFacts, facts_of_file, revision_of_f
 from master.store.blobs import blob_path
 from master.store.migrate import head_revision
 from windlass import __version__
-from windlass.base.errors import Conflict
+from windlass.base.errors import Conflict, InvalidArgument
 
 STATE_FILE = "windlass.db"
 LOGS_FILE = "logs.db"
@@ -41,7 +41,10 @@ BLOBS = "blobs"
 
 
 async def make_backup(places: Places, target: Path, now: datetime) -> Manifest:
-    """Raises Conflict if `target` exists, InvalidState if what is there cannot be backed up, OSError."""
+    """Make the folder `target`, in one that exists.
+
+    Raises Conflict or InvalidArgument if it cannot be made, InvalidState if what is there cannot be backed up, OSError.
+    """
     target, partial = await asyncio.to_thread(_begin, target)
     try:
         manifest = await _fill(places, partial, now)
@@ -59,6 +62,8 @@ def _begin(target: Path) -> tuple[Path, Path]:
     target = target.absolute()
     if target.exists() or target.is_symlink():
         raise Conflict(f"{target} exists: a backup overwrites nothing, give a new name")
+    if not target.parent.is_dir():
+        raise InvalidArgument(f"there is no folder {target.parent}: make it, or mount its disk")
     return target, Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
 
 

@@ -216,7 +216,7 @@ class Registry:
         """An operator says that it will not come back. Raises Conflict while it is connected, unless `force`."""
         _, agent = self.get(agent_id)
         if agent.presence is Presence.CONNECTED and not force:
-            raise Conflict(f"agent '{agent_id}' is connected: stop it first")
+            raise Conflict(f"agent '{agent_id}' is connected: stop it first, or use --force")
         await self.remove(agent_id, "forgotten by an operator")
 
     async def set_service(self, agent_id: str, *, enabled: bool, draining: bool) -> None:

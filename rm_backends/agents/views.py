@@ -61,6 +61,7 @@ def agent_view(pool: Pool, agent: Agent) -> AgentView:
         version=agent.version,
         instance_id=agent.record.instance_id,
         notes=(*agent.notes, *filter(None, (agent.shares_user,)), *_leaving(agent)),
+        leaves_at=agent.leaving.at if agent.leaving else None,
         labels=agent.labels,
         isolation=agent.isolation,
         one_user=not agent.is_root,

@@ -169,8 +169,10 @@ def service_state(thing: dict[str, Any]) -> str:
 
 
 def _agent_state(agent: dict[str, Any], slots: list[dict[str, Any]]) -> str:
-    """With how many of its slots are out of service by themselves."""
+    """With when its machine goes, or how many of its slots are out of service by themselves."""
     state = service_state(agent)
+    if state == "enabled" and (leaves := agent.get("leavesAt")):
+        return f"leaves at {local_time(leaves)}"
     out = sum(service_state(slot) != "enabled" for slot in slots)
     return f"{state}, {out} of its slots not" if state == "enabled" and out else state
 

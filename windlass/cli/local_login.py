@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -20,18 +21,25 @@ def log_in(plan: Plan) -> bool:
     """Store a token of each user, for both names of this machine. False: the first password is not theirs any more."""
     password, cache = _first_password(plan), TokenCache()
     with Session(plan.url) as session:
+        urls = (session.url, f"http://localhost:{plan.port}")
         for user in USERS:
-            token = cache.token(session.url, user)
-            if not (token and _is_valid(session, token)):
+            token = _cached(session, cache, urls, user)
+            if token is None:
                 if password is None:
                     return False
                 try:
                     token = session.login(user, password)
                 except Unauthenticated:
                     return False
-            for url in (session.url, f"http://localhost:{plan.port}"):
+            for url in urls:
                 cache.remember(url, user, token)
     return True
+
+
+def _cached(session: Session, cache: TokenCache, urls: Sequence[str], user: str) -> str | None:
+    """A token that is still good: `det` may have stored a newer one for the other name of this machine."""
+    tokens = (cache.token(url, user) for url in urls)
+    return next((token for token in tokens if token and _is_valid(session, token)), None)
 
 
 def _is_valid(session: Session, token: str) -> bool:

@@ -64,6 +64,8 @@ class Agent(TypedDict):
     """Our own: the machine of a provider that it is on."""
     notes: list[str]
     """Our own: what an operator should know."""
+    leavesAt: Timestamp | None
+    """Our own: the machine goes then, and gets no more work."""
     isolation: Literal["bubblewrap", "namespaces", "directory", "unknown"]
     """Our own: what keeps tasks apart there."""
     oneUser: bool

@@ -47,6 +47,7 @@ def agent(
         "connected": view.connected,
         "instanceId": view.instance_id,
         "notes": list(view.notes),
+        "leavesAt": time(view.leaves_at) if view.leaves_at else None,
         "isolation": view.isolation.value,
         "oneUser": view.one_user,
     }

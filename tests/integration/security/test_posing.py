@@ -433,7 +433,7 @@ def test_an_agent_that_floods_waits_and_nobody_else_does() -> None:
 def test_a_forgotten_agent_loses_its_work_and_its_id_is_free_for_a_new_credential() -> None:
     async def scenario(world: AgentsWorld) -> None:
         agent, _ = await working(world)
-        with pytest.raises(Conflict, match="is connected: stop it first"):
+        with pytest.raises(Conflict, match="is connected: stop it first, or use --force"):
             await world.backend.forget_agent("a1", force=False, by=ADMIN)
         assert untouched(world)
         await agent.unplug()

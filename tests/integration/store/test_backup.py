@@ -209,6 +209,13 @@ async def test_a_backup_overwrites_nothing(small: Live, tmp_path: Path) -> None:
     assert names(tmp_path / "backup") == []
 
 
+async def test_the_folder_of_backups_must_be_there(small: Live, tmp_path: Path) -> None:
+    with pytest.raises(
+        InvalidArgument, match=f"there is no folder {tmp_path / 'nowhere'}: make it"
+    ):
+        await make_backup(small.places, tmp_path / "nowhere" / "backup", NOON)
+
+
 async def test_a_backup_that_fails_leaves_nothing(small: Live, tmp_path: Path) -> None:
     (small.places.folder / "secret").unlink()
     with pytest.raises(FileNotFoundError):

@@ -105,6 +105,7 @@ def test_what_was_said_before_a_restart_of_the_machine_or_is_damaged_does_not_co
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert announcement.announced(tmp_path) is None
+    (tmp_path / announcement.LOCK).touch()
     announcement.announce(tmp_path, Leaving(at=GOES, reason="x"))
     assert announcement.announced(tmp_path) == Leaving(at=GOES, reason="x")
     monkeypatch.setattr(announcement, "boot_id", lambda: "the next")
@@ -148,14 +149,26 @@ def test_a_time_that_is_none_is_said(said: str, tmp_path: Path) -> None:
 
 
 def test_a_work_dir_that_is_not_there_is_said(tmp_path: Path) -> None:
-    told = drain(tmp_path / "none", "--at", "18:00")
-    assert told.exit_code == 1
-    assert "No such file or directory" in told.stderr
+    for place in (tmp_path / "none", tmp_path):
+        told = drain(place, "--at", "18:00")
+        assert told.exit_code == 2
+        assert f"{place} is not the directory of an agent: name that with --work-dir" in told.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_later_time_does_not_replace_a_sooner_one(tmp_path: Path) -> None:
+    (tmp_path / announcement.LOCK).touch()
+    assert drain(tmp_path, "--at", "2026-01-01T12:00Z", "--reason", "new disks").exit_code == 0
+    told = drain(tmp_path, "--at", "2026-01-01T13:00Z")
+    assert told.exit_code == 2
+    assert "This machine goes at 2026-01-01 12:00+00:00 already: new disks." in told.stderr
+    assert announcement.announced(tmp_path) == Leaving(at=GOES, reason="new disks")
 
 
 def test_the_work_dir_is_the_one_of_agent_yaml(tmp_path: Path) -> None:
     config = tmp_path / "agent.yaml"
     config.write_text(f"work_dir: {tmp_path}\n")
+    (tmp_path / announcement.LOCK).touch()
     told = CliRunner().invoke(app, ["drain", "--at", "18:00", "--config-file", str(config)])
     assert told.exit_code == 0, told.stderr
     assert announcement.announced(tmp_path) is not None

@@ -12,12 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from client_scripted_master import free_port
+from client_scripted_master import ScriptedMaster, free_port
 from typer.testing import CliRunner
 
 from windlass.base.errors import Conflict
 from windlass.cli import local_cluster
 from windlass.cli.local_cluster import Plan, StartFailed, bring_down, bring_up, read_state
+from windlass.cli.local_login import USERS, log_in
 from windlass.cli.main import app
 from windlass.cli.processes import (
     KILL_TREE,
@@ -26,6 +27,7 @@ from windlass.cli.processes import (
     start_detached,
     supervisors_below,
 )
+from windlass.sdk.credentials import TokenCache
 
 SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
 
@@ -162,3 +164,20 @@ def test_a_used_port_is_refused_with_who_uses_it(plan: Plan) -> None:
     finally:
         other.close()
     assert not plan.data_dir.exists()
+
+
+def test_a_login_under_the_other_name_of_this_machine_is_used(
+    plan: Plan, master: ScriptedMaster
+) -> None:
+    """As after `det user change-password` at http://localhost: the first password is of no use any more."""
+    plan = replace(plan, port=int(master.url.rpartition(":")[2]))
+    master.on("GET", "/api/v1/me", {"user": {"username": "admin"}})
+    cache = TokenCache()
+    assert not log_in(plan)
+    for user in USERS:
+        cache.remember(f"http://localhost:{plan.port}", user, f"token of {user}")
+    assert log_in(plan)
+    assert [cache.token(plan.url, user) for user in USERS] == [
+        "token of admin",
+        "token of determined",
+    ]

@@ -50,6 +50,7 @@ AGENTS = [
         "isolation": "directory",
         "slots": {"0": {"id": "0"}},
     },
+    {"id": "gpu-4", "enabled": True, "leavesAt": "2026-01-02T18:00:00Z"},
 ]
 RUNNING = {
     "taskId": "3.a",
@@ -95,6 +96,7 @@ def test_agents_are_listed_with_their_labels_and_how_they_serve(cluster: Scripte
             "namespaces, not root and one uid for all",
         ),
         ("gpu-3", "away", "", "no namespaces"),
+        ("gpu-4", "leaves at 2026-01-02 18:00:00 UTC", "", ""),
     ]
 
 
@@ -128,6 +130,7 @@ def test_all_agents_at_once(cluster: ScriptedMaster) -> None:
         "gpu-1/enable",
         "gpu-2/enable",
         "gpu-3/enable",
+        "gpu-4/enable",
     ]
 
 

@@ -422,6 +422,7 @@ def test_a_machine_that_goes_asks_its_work_to_leave_by_then_and_gets_no_more() -
         assert world.backend.agent("a1").notes == (
             "goes at 2026-01-01T12:00:00+00:00: spot notice",
         )
+        assert world.backend.agent("a1").leaves_at == GOES
         await world.add_agent("a2")
         await world.master.granted("task-2.1")
         assert asked(world, "task-2.1") == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -34,6 +34,9 @@ from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from rm_backends.base import AllocationRequest, JobOrder, LaunchSpec
 from windlass.base.clock import Clock
+
+MANY_TRIALS = 200
+"""With more that have not ended, a step over all of them may take longer than the event loop can spare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +123,14 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
         found = (trial.open_allocation for trial in self.state.trials.values())
         return [allocation for allocation in found if allocation is not None]
 
+    async def apply_to_all(
+        self, step: Callable[[ExperimentState, Env], Step], *, by: Actor | None = None
+    ) -> None:
+        """Apply a step that looks at every trial."""
+        await self.apply(step, by=by, large=self.state.open_trials > MANY_TRIALS)
+
     async def settle(self) -> None:
-        await self.apply(machine.settle)
+        await self.apply_to_all(machine.settle)
 
     def resumed(self) -> None:
         self._hints.restarted(self.state)
@@ -223,4 +232,4 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
                 self._parts.admission.check_pool(step.state.settings)
             return step
 
-        await self.apply(pure, by=by)
+        await self.apply_to_all(pure, by=by)

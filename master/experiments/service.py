@@ -108,6 +108,7 @@ class ExperimentService:
         )
 
         def begin(state: ExperimentState, env: Env) -> Step:
+            first = machine.begin(state, env)
             row = UnitOfWork()
             row.insert(tables.Experiment, experiment_row(first.state, new, blob, listing))
             return replace(first, rows=tuple(row.operations))
@@ -115,8 +116,6 @@ class ExperimentService:
         live = LiveExperiment(
             self._parts, state, owner_name=by.name, workspace_id=workspace_id, search=checked.search
         )
-        # Thousands of first trials: pure, and nobody else knows of them yet.
-        first = await in_parsing_thread(machine.begin, state, self._reserved(live.env()))
         await live.create(begin, lambda: self.roots.register(live), by=by)
         return Created(
             experiment_id=state.id,
@@ -124,12 +123,6 @@ class ExperimentService:
             warnings=checked.warnings,
             config_warnings=checked.config_warnings,
         )
-
-    def _reserved(self, env: Env) -> Env:
-        """With ids that another thread may take."""
-        count = env.search.method.first_trials
-        ids = iter([env.next_trial_id() for _ in range(count)])
-        return replace(env, next_trial_id=lambda: next(ids))
 
     async def _context(self, new: NewExperiment) -> tuple[str | None, Listing]:
         """The blob of the model definition and what is in it. Raises NotFound for an unknown `blob_of`."""
@@ -166,7 +159,7 @@ class ExperimentService:
     ) -> None:
         live = self.roots.get(experiment_id)
         if live is not None:
-            await live.apply(step, by=by)
+            await live.apply_to_all(step, by=by)
             return
         row = await self._experiment(experiment_id)
         if not over_is_fine:

@@ -77,6 +77,8 @@ class _Work(Generic[State, Env, Step]):
     created: Callable[[], None] | None = None
     """Called when the root has been written down for the first time."""
     by: Actor | None = None
+    large: bool = False
+    """It may change thousands of things: step and rows are made off the event loop."""
 
 
 _Message: TypeAlias = Message[_Work[State, Env, Step], State]
@@ -176,11 +178,16 @@ class Root(AllocationOwner, JobRoot, Generic[State, Env, Step]):
 
         In the mailbox, like all that follows: a caller that goes away leaves either nothing or a living root.
         """
-        await self._mailbox.ask(_Work(first, created, by))
+        await self._mailbox.ask(_Work(first, created, by, large=True))
 
-    async def apply(self, step: Callable[[State, Env], Step], *, by: Actor | None = None) -> State:
-        """Run a pure step, commit it; the state as the step left it."""
-        return await self._mailbox.ask(_Work(step, by=by))
+    async def apply(
+        self, step: Callable[[State, Env], Step], *, by: Actor | None = None, large: bool = False
+    ) -> State:
+        """Run a pure step, commit it; the state as the step left it.
+
+        `large`: it may take long, so that another thread runs it. No step of this root runs beside it.
+        """
+        return await self._mailbox.ask(_Work(step, by=by, large=large))
 
     async def wait_until(self, reached: Callable[[State], bool]) -> State:
         """Block until the state satisfies `reached`."""
@@ -206,7 +213,7 @@ class Root(AllocationOwner, JobRoot, Generic[State, Env, Step]):
     async def _handle(self, batch: list[_Message[State, Env, Step]]) -> None:
         ran = await self._run(batch)
         try:
-            if rows := await self._rows(ran.transitions):
+            if rows := await self._rows(ran):
                 await self._store.commit(rows)
         except (LeaseLost, StoreUnavailable):
             raise
@@ -221,11 +228,10 @@ class Root(AllocationOwner, JobRoot, Generic[State, Env, Step]):
             message.refuse(why)
         await self._committed(ran.transitions, ran.done)
 
-    async def _rows(self, transitions: Sequence[Transition[State, Step]]) -> UnitOfWork:
-        """A new root may begin with thousands of rows: not on the event loop."""
-        if any(transition.before is None for transition in transitions):
-            return await in_parsing_thread(self.rows, transitions)
-        return self.rows(transitions)
+    async def _rows(self, ran: _Ran[State, Env, Step]) -> UnitOfWork:
+        if any(message.content.large for message, _ in ran.done):
+            return await in_parsing_thread(self.rows, ran.transitions)
+        return self.rows(ran.transitions)
 
     async def _handle_alone(self, batch: Sequence[_Message[State, Env, Step]]) -> None:
         for message in batch:
@@ -246,7 +252,7 @@ class Root(AllocationOwner, JobRoot, Generic[State, Env, Step]):
                 await asyncio.sleep(0)
             work = message.content
             try:
-                step = work.step(ran.state, self.env()) if work.step is not None else None
+                step = await self._step(work, ran.state)
             except Exception as error:  # noqa: BLE001  (its caller gets it)
                 ran.failed.append((message, error))
                 continue
@@ -256,6 +262,13 @@ class Root(AllocationOwner, JobRoot, Generic[State, Env, Step]):
                 ran.state = step.state
             ran.done.append((message, ran.state))
         return ran
+
+    async def _step(self, work: _Work[State, Env, Step], state: State) -> Step | None:
+        if work.step is None:
+            return None
+        if work.large:
+            return await in_parsing_thread(work.step, state, self.env())
+        return work.step(state, self.env())
 
     async def _committed(
         self,

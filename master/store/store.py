@@ -10,6 +10,7 @@ async with asyncio.TaskGroup() as group:
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 from typing import Any, TypeVar, TypeVarTuple, overload
 
 import structlog
@@ -45,6 +46,7 @@ class Store:
         self._clock = clock
         self._epoch = 0
         self._last_ids: dict[str, int] = {}
+        self._ids_lock = Lock()
         self._units: Lane[UnitOfWork, None] = Lane(
             apply_units, weigh=count_rows, batch_weight=UNIT_ROWS, max_waiting=MAX_WAITING_ROWS
         )
@@ -92,10 +94,11 @@ class Store:
             await self._writer.submit(self._units, unit)
 
     def next_id(self, table: unit_of_work.Table) -> int:
-        """A fresh value for the table's integer `id`. Only the leader may ask; gaps are normal."""
+        """A fresh value for the table's integer `id`, in any thread. Only the leader may ask; gaps are normal."""
         name = table_of(table).name
-        self._last_ids[name] += 1
-        return self._last_ids[name]
+        with self._ids_lock:
+            self._last_ids[name] += 1
+            return self._last_ids[name]
 
     @overload
     async def read(self, statement: Select[T], /) -> list[T]: ...

@@ -27,6 +27,7 @@ from master.connections import (
     WebSocketConnection,
     limits_of,
 )
+from master.listener import TAKEN_AT_ONCE, bound
 from master.loop_watch import WatchedLoop
 from master.stopping import ServiceManager, StopSignal
 from windlass.base.errors import LeaseLost, WindlassError
@@ -37,8 +38,6 @@ log = structlog.get_logger(__name__)
 COLLECT_EVERY = (50_000, 20, 10)
 """More objects (young ones), and collections of each younger generation, before the collector runs: 700, 10, 10 is
 Python's own, and doubles the time of a large pool's grants."""
-BACKLOG = 2048
-"""The published client opens a connection per call."""
 
 
 def serve(options: MasterOptions) -> None:
@@ -47,7 +46,7 @@ def serve(options: MasterOptions) -> None:
     Raises WindlassError, or OSError for its address, for what an operator can mend.
     """
     raise_file_limit()
-    with _bound(options.config.host, options.config.port) as listener:
+    with bound(options.config.host, options.config.port) as listener:
         try:
             with asyncio.Runner(loop_factory=WatchedLoop) as runner:
                 runner.run(_serve(options, listener))
@@ -59,24 +58,6 @@ def raise_file_limit() -> None:
     """As many open files as this user may have: each live task holds a connection, and the default is often 1,024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    """The address is ours before the lease is: a second master started by mistake must not end the first one.
-
-    It does not listen yet: until the master is ready, callers are refused and try again.
-    """
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    listener = socket.socket(family, kind, protocol)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-    except OSError as error:
-        listener.close()
-        raise OSError(f"cannot listen on {host} port {port}: {error.strerror}") from error
-    return listener
 
 
 async def _serve(options: MasterOptions, listener: socket.socket) -> None:
@@ -115,7 +96,7 @@ def web_server(app: FastAPI, config: MasterConfig) -> WebServer:
             lifespan="off",
             log_config=None,
             access_log=False,
-            backlog=BACKLOG,
+            backlog=TAKEN_AT_ONCE,
             timeout_graceful_shutdown=math.ceil(config.shutdown_grace.total_seconds()),
             ws=cast("type[asyncio.Protocol]", partial(WebSocketConnection, table)),
             ws_max_size=MAX_FROM_AGENT_BYTES,

@@ -84,7 +84,7 @@ def _tell(plan: Plan, url: str, *, logged_in: bool) -> None:
     typer.echo(f"The cluster is up at {url}, and you are logged in as {DEFAULT_USER}.")
     if plan.password_file.exists():
         file = shlex.quote(str(plan.password_file))
-        typer.echo(f"Password of admin and {DEFAULT_USER}: {file}")
+        typer.echo(f"Password of admin and {DEFAULT_USER}, unless changed: {file}")
         typer.echo(
             "Published client: "
             f'export DET_MASTER={url} DET_USER={DEFAULT_USER} DET_PASS="$(cat {file})"'

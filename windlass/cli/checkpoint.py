@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from windlass.base.errors import InvalidArgument, InvalidState, NotFound
+from windlass.cli.completion import CheckpointUuid
 from windlass.cli.connect import client_for
 from windlass.cli.groups import AliasedGroup
 from windlass.cli.output import JsonOption, print_fields, print_json, state_name
@@ -30,13 +31,11 @@ METADATA = "metadata.json"
 COPIED_AT_ONCE = 1024 * 1024
 _DOWNLOADABLE = ("STATE_COMPLETED", "STATE_PARTIALLY_DELETED")
 
-Uuid = Annotated[str, typer.Argument(help="Checkpoint UUID.", show_default=False)]
-
 
 @app.command()
 def download(
     ctx: typer.Context,
-    uuid: Uuid,
+    uuid: CheckpointUuid,
     output_dir: Annotated[
         Path | None,
         typer.Option("-o", "--output-dir", help="Write into this directory: checkpoints/UUID."),
@@ -67,7 +66,7 @@ def download(
 
 @app.command()
 def describe(
-    ctx: typer.Context, uuid: Uuid, as_json: JsonOption = False, utc: UtcOption = False
+    ctx: typer.Context, uuid: CheckpointUuid, as_json: JsonOption = False, utc: UtcOption = False
 ) -> None:
     """Show a checkpoint."""
     checkpoint = client_for(ctx).checkpoint(uuid)

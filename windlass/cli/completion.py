@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 TIMEOUT_S = 1.0
 """Somebody has pressed the tab key and waits."""
 NEWEST = 50
-NEWEST_WITH_TRIALS = 3
-"""Experiments whose trials are offered: each is one more request."""
+NEWEST_WITH_PARTS = 3
+"""Experiments whose trials or checkpoints are offered: each is one more request."""
 
 Items = Iterable[tuple[object, object]]
 """Ids, each with a word on what it is."""
@@ -49,9 +49,15 @@ def _experiments(client: Client) -> Items:
 
 
 def _trials(client: Client) -> Items:
-    for experiment in reversed(client.experiments(newest=NEWEST_WITH_TRIALS)):
+    for experiment in reversed(client.experiments(newest=NEWEST_WITH_PARTS)):
         for trial in client.trials(experiment["id"]):
             yield trial["id"], f"of {experiment.get('name')}"
+
+
+def _checkpoints(client: Client) -> Items:
+    for experiment in reversed(client.experiments(newest=NEWEST_WITH_PARTS)):
+        for checkpoint in client.checkpoints(experiment["id"]):
+            yield checkpoint["uuid"], f"of {experiment.get('name')}"
 
 
 def _commands(client: Client) -> Items:
@@ -83,3 +89,6 @@ ExperimentId = Annotated[
     int, typer.Argument(help="Experiment id.", autocompletion=_completer(_experiments))
 ]
 TrialId = Annotated[int, typer.Argument(help="Trial id.", autocompletion=_completer(_trials))]
+CheckpointUuid = Annotated[
+    str, typer.Argument(help="Checkpoint UUID.", autocompletion=_completer(_checkpoints))
+]

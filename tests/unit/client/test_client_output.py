@@ -133,6 +133,10 @@ def test_ids_are_completed_by_the_master(
     cluster.on("GET", "/api/v1/agents", {"agents": [{"id": "gpu-1"}, {"id": "cpu-1"}]})
     assert complete("det agent drain g", monkeypatch) == []
     assert complete("det agent disable g", monkeypatch) == ["gpu-1"]
+    for number in (5, 4, 3):
+        found = {"checkpoints": [{"uuid": f"{number}a"}], "pagination": {"endIndex": 1, "total": 1}}
+        cluster.on("GET", f"/api/v1/experiments/{number}/checkpoints", found)
+    assert complete("det checkpoint download ", monkeypatch) == ["5a", "4a", "3a"]
 
 
 def test_a_master_that_is_away_completes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

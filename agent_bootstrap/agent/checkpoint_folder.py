@@ -41,7 +41,7 @@ def prepare_checkpoints(
         raise user_error(f"checkpoint storage {path} does not exist on this machine")
     if agent.uid != 0:
         path.mkdir(parents=True, exist_ok=True)
-    elif any(Path(root).is_relative_to(resolved(own)) for own in rules.cluster):
+    elif root in {resolved(own) for own in rules.cluster}:
         _make_shared(root, below)
         _require_writable(path, task)
         with suppress(OSError):  # on a network file system that trusts no root the task makes them

@@ -186,7 +186,9 @@ def remove_tree(path: Path) -> None:
     """Remove it, though a task may have made directories that their owner cannot write. What resists is left."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
-        if path.exists():
+        if (
+            path.exists() and os.geteuid() != 0
+        ):  # root needs no permission, and may be led astray by links
             for directory, _, _ in os.walk(path):
                 Path(directory).chmod(0o700)
             shutil.rmtree(path, ignore_errors=True)

@@ -244,7 +244,9 @@ class Supervisor:
         self._told = rest[:MAX_TOLD_BYTES]
         for line in lines:
             # It runs with the rights of the task. What makes no sense was not said by ours.
-            with contextlib.suppress(ValueError, TypeError, AttributeError):
+            with contextlib.suppress(
+                ValueError, TypeError, AttributeError, OverflowError, RecursionError
+            ):
                 self._hear(json.loads(line))
 
     def _hear(self, said: dict[str, Any]) -> None:

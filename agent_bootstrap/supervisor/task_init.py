@@ -19,7 +19,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 if __name__ == "__main__":
@@ -36,6 +36,17 @@ def go_to(work_dir: str, *, contained: bool) -> None:
         missing = contained and error.errno == errno.ENOENT
         hint = " in the task: bind_mounts bring folders of the machine" if missing else ""
         raise SetupError(f"work_dir {work_dir}: {error.strerror}{hint}") from error
+
+
+def require_unchanged(mounted: Iterable[tuple[str, int, int]]) -> None:
+    """What is mounted (target, device, inode) is what was checked: it may have been exchanged on the way."""
+    for target, device, inode in mounted:
+        try:
+            found = os.stat(target)
+        except OSError as error:
+            raise SetupError(f"bind mount at {target}: {error.strerror}") from error
+        if (found.st_dev, found.st_ino) != (device, inode):
+            raise SetupError(f"bind mount at {target}: it was exchanged after it was checked")
 
 
 def start(spec: dict[str, Any]) -> int:
@@ -92,6 +103,7 @@ def run(spec: dict[str, Any], enter: Callable[[], None]) -> int:
     """Start the task and stay with it."""
     try:
         enter()
+        require_unchanged(spec.get("mounted", ()))
         go_to(spec["work_dir"], contained=spec["way"] != "directory")
         # The task has our user: it may not look into us, nor speak for us.
         prctl(PR_SET_DUMPABLE, 0)

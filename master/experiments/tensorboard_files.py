@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import stat
 from pathlib import Path
 
 import structlog
@@ -13,6 +15,7 @@ from windlass.base.errors import InvalidState
 from windlass.base.json_types import JsonMapping
 
 log = structlog.get_logger(__name__)
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 async def delete_tensorboard_files(
@@ -44,9 +47,24 @@ def _delete(base: Path, relative: Path, experiment_id: int) -> None:
             f"checkpoint storage {base} of experiment {experiment_id} is not mounted on the master: "
             f"delete {base / relative} on a machine that has it"
         )
-    target = base / relative
-    # Whoever may write to the storage must not lead us out of it by a link.
-    if target.resolve() != base.resolve() / relative:
-        raise InvalidState(f"{target} leads out of the checkpoint storage: not deleted")
-    if target.exists():
-        shutil.rmtree(target)
+    folder = os.open(base, _FOLDER)
+    try:
+        for name in relative.parent.parts:
+            # Whoever may write to the storage must not lead us out of it by a link.
+            below = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        last = os.stat(relative.name, dir_fd=folder, follow_symlinks=False)
+        if not stat.S_ISDIR(last.st_mode):
+            raise NotADirectoryError
+        shutil.rmtree(relative.name, dir_fd=folder)
+    except FileNotFoundError:
+        return
+    except NotADirectoryError as error:
+        raise InvalidState(
+            f"{base / relative} leads out of the checkpoint storage: not deleted"
+        ) from error
+    except OSError as error:
+        raise InvalidState(f"{base / relative}: {error.strerror}: not deleted") from error
+    finally:
+        os.close(folder)

@@ -47,7 +47,7 @@ class Wishes:
     """What one task adds to what every task sees."""
 
     binds: Sequence[Bind] = ()
-    """By its configuration, with its user's rights."""
+    """By its configuration, with its user's rights. Sources are without links, as those of the cluster."""
     cluster_binds: Sequence[Bind] = ()
     """By the cluster's own configuration, with the agent's rights. Sources are without links: tasks may write there."""
     own_binds: Sequence[Bind] = ()
@@ -98,9 +98,13 @@ def _private(source: str, target: str, *, read_only: bool = False, exact: bool =
 
 
 def _by_user(bind: Bind) -> Mount:
-    source = os.path.realpath(bind.source)
     return Mount(
-        kind="bind", source=source, target=bind.target, read_only=bind.read_only, by_user=True
+        kind="bind",
+        source=bind.source,
+        target=bind.target,
+        read_only=bind.read_only,
+        by_user=True,
+        exact=True,
     )
 
 

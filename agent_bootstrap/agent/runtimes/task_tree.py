@@ -18,14 +18,19 @@ from agent_bootstrap.agent.checkpoint_folder import prepare_checkpoints
 from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.environment import SHARED_FS, Layout, Node, task_environment
 from agent_bootstrap.agent.identity import named_after, own_identity, shown, task_identity
-from agent_bootstrap.agent.mounts import checked_mounts, run_as, user_error
+from agent_bootstrap.agent.mounts import (
+    check_targets,
+    checked_mounts,
+    identities,
+    run_as,
+    user_error,
+)
 from agent_bootstrap.agent.runtimes.accounts import write_accounts
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.devices import task_devices
 from agent_bootstrap.agent.runtimes.isolation import Isolation
 from agent_bootstrap.agent.runtimes.jail import jail
 from agent_bootstrap.agent.runtimes.limits import task_limits
-from agent_bootstrap.agent.runtimes.mount_list import is_in
 from agent_bootstrap.agent.runtimes.task_root import Wishes, task_mounts
 from agent_bootstrap.bind_rules import HostPaths, resolved
 from agent_bootstrap.container_options import OsUser
@@ -86,6 +91,8 @@ def prepare(place: ContainerDir, spec: ContainerSpec, node: Node, ground: Ground
         }
         if isolation.private_root:
             file_binds += _account_files(place, who, work_dir)
+            check_targets(user_binds, [bind.target for bind in file_binds])
+            document["mounted"] = identities(user_binds)
             wishes = Wishes(
                 binds=_split(user_binds, spec.options.host_paths)[1],
                 cluster_binds=_split(user_binds, spec.options.host_paths)[0],
@@ -133,13 +140,12 @@ def _identity(wanted: OsUser | None, agent: OsUser, isolation: Isolation) -> OsU
 
 
 def _split(binds: Iterable[Bind], rules: HostPaths) -> tuple[list[Bind], list[Bind]]:
-    """Those of the cluster's own configuration, and those of the user."""
-    cluster = [resolved(path) for path in rules.cluster]
+    """Those of the cluster's own configuration, and those of the user: also what is below one of the cluster's."""
+    cluster = {resolved(path) for path in rules.cluster}
     by_cluster: list[Bind] = []
     by_user: list[Bind] = []
     for bind in binds:
-        ours = any(is_in(bind.source, folder) for folder in cluster)
-        (by_cluster if ours else by_user).append(bind)
+        (by_cluster if bind.source in cluster else by_user).append(bind)
     return by_cluster, by_user
 
 

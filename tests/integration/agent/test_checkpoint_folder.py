@@ -148,6 +148,26 @@ def test_what_a_user_names_is_made_as_that_user_could(shared: Path) -> None:
     assert (shared / "mine").stat().st_uid == ALICE.uid
 
 
+@needs_root
+def test_in_the_shared_storage_too_only_the_storage_itself_is_made_as_root(shared: Path) -> None:
+    """Whoever owns a folder in it may put a link in the way at any time."""
+    prepare(shared, ALICE)
+    assert as_user(ALICE, "mkdir", shared / "mine") == 0
+    rules = HostPaths(cluster=(str(shared),))
+    own = CheckpointFolder(host_path=str(shared / "mine" / "x"), experiment_id=1, trial_id=1)
+    prepare_checkpoints(own, rules, cluster_id="c", agent=own_identity(), task=ALICE)
+    made = (shared / "mine" / "x").stat()
+    assert (made.st_uid, made.st_mode & 0o1000) == (ALICE.uid, 0)
+    with pytest.raises(StartRefused, match="bob"):
+        prepare_checkpoints(
+            own.model_copy(update={"host_path": str(shared / "mine" / "y")}),
+            rules,
+            cluster_id="c",
+            agent=own_identity(),
+            task=BOB,
+        )
+
+
 def test_an_agent_that_is_not_root_makes_what_is_missing(tmp_path: Path) -> None:
     me = ALICE
     folder = CheckpointFolder(host_path=str(tmp_path / "a"), below="b", experiment_id=1, trial_id=1)

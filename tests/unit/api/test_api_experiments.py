@@ -93,7 +93,13 @@ async def test_tensorboard_files_of_an_ended_experiment_are_deleted(world: ApiWo
     await world.refused(404, "DELETE", "/api/v1/experiments/99/tensorboard-files")
     (files / str(id_)).symlink_to(files / "4711")
     assert "leads out" in await world.refused(400, "DELETE", f"{url}/tensorboard-files")
-    assert (files / "4711").is_dir()
+    (files / str(id_)).unlink()
+    elsewhere = base / "elsewhere"
+    files.rename(elsewhere)
+    files.symlink_to(elsewhere)
+    (elsewhere / str(id_)).mkdir()
+    assert "leads out" in await world.refused(400, "DELETE", f"{url}/tensorboard-files")
+    assert {path.name for path in elsewhere.iterdir()} == {"4711", str(id_)}
 
 
 async def test_tensorboard_files_that_the_master_cannot_reach() -> None:

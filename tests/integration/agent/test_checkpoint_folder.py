@@ -13,6 +13,7 @@ from agent_bootstrap.agent.identity import UNPRIVILEGED, own_identity
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.container_options import CheckpointFolder, OsUser
+from tests.jails import open_way_to
 
 ROOT = OsUser()
 ALICE = OsUser(uid=41001, gid=41001, user="alice", group="alice")
@@ -23,11 +24,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be some
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
     """A folder that others can reach: pytest's own are private."""
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.name.startswith("pytest-"):
-            folder.chmod(0o711)
-    tmp_path.chmod(0o711)
-    return tmp_path / "storage"
+    return open_way_to(tmp_path / "storage")
 
 
 def prepare(host_path: Path, task: OsUser, *, trial: int = 1, below: str = "") -> None:

@@ -232,5 +232,4 @@ def test_the_table_notices_a_missing_wall(tmp_path: Path) -> None:
         facts = machine.facts(ids=(ORDINARY, ORDINARY), user=str(ORDINARY))
         answers = run_jailed(machine, "directory", facts, ordinary=True)
     assert "succeeded" in answers["read the agent's credential"]
-    assert "succeeded" in answers["signal a stranger"]
     assert sum(answer != "ok" for answer in answers.values()) > 40

@@ -155,6 +155,7 @@ class Supervisor:
                 "state": state,
                 "top_pid": self._top or None,
                 "init_pid": self._init or None,
+                "init_start_time": start_time(self._init) if self._init else None,
             },
         )
 

@@ -23,7 +23,14 @@ from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.isolation import SUPERVISOR_DIR
 from agent_bootstrap.agent.runtimes.task_tree import Ground, prepare
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord, IsolationKind
-from windlass.base.processes import ProcessName, boot_id, is_running, marked_processes
+from windlass.base.processes import (
+    ProcessName,
+    boot_id,
+    is_running,
+    marked_processes,
+    send,
+    wait_gone,
+)
 
 KILL_SIGNAL = signal.SIGRTMIN + 1
 """What supervisor.py takes for "kill the tree"."""
@@ -222,9 +229,10 @@ def _verdict(place: ContainerDir) -> ExitRecord:
     told = place.read_json("exit.json")
     if told is not None:
         return _told_verdict(place, told)
+    who = place.read_json("supervisor.json")
+    _end_first_process(who)
     _sweep(place)
     now = datetime.now(UTC)
-    who = place.read_json("supervisor.json")
     if place.was_killed():
         return ExitRecord(exit_code=137, at=now, message="killed")
     if who is None:
@@ -236,6 +244,17 @@ def _verdict(place: ContainerDir) -> ExitRecord:
     elif words := _last_words(place):
         reason = f"the supervisor of the task failed: {words}"
     return ExitRecord(exit_code=None, failure=ExitFailure.AGENT_FAILED, message=reason, at=now)
+
+
+def _end_first_process(who: dict[str, object] | None) -> None:
+    """It runs as the task's user, who may have kept it from dying with its supervisor. All below it ends with it."""
+    if who is None or who.get("init_start_time") is None:
+        return
+    first = ProcessName(
+        int(str(who["init_pid"])), int(str(who["init_start_time"])), str(who["boot_id"])
+    )
+    send(first, signal.SIGKILL)
+    wait_gone(first, KILL_GRACE_S)
 
 
 def _told_verdict(place: ContainerDir, told: dict[str, object]) -> ExitRecord:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import signal
 from pathlib import Path
@@ -23,6 +24,8 @@ from agent_bootstrap.protocol import (
     FileItem,
     SignalContainer,
 )
+from agent_bootstrap.supervisor import task_init
+from windlass.base.processes import ProcessName, is_running
 
 SETSID_TREE = 'setsid sh -c "sleep 300; true" & setsid setsid sleep 300 & echo up; wait'
 
@@ -357,6 +360,38 @@ async def test_what_lies_in_the_shared_storage_is_mounted_with_the_users_rights(
         verdict = await master.exit_of(cid)
     assert "is not accessible to task" in verdict.message
     assert "s3cret" not in master.text(cid)
+
+
+CLINGS_TO_LIFE = """
+import ctypes, os, time
+ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)
+os.write(3, b'{"above": 1}' + bytes([10]))
+n = 0
+while True:
+    open("/tmp/alive", "w").write(str(n)); n += 1
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("isolation", ["bubblewrap"], indirect=True)
+async def test_a_first_process_that_outlives_its_supervisor_is_ended(
+    master: ScriptedMaster, run_agent: RunAgent, cid: str, tmp_path: Path, work_dir: Path
+) -> None:
+    """Its user may mount a program of his own in the place of ours: it is still in his jail, and ends with it."""
+    own = tmp_path / "first.py"
+    own.write_text(CLINGS_TO_LIFE)
+    own.chmod(0o644)
+    bind = Bind(source=str(own), target=task_init.__file__)
+    async with run_agent():
+        await master.start(spec(cid, "true", binds=(bind,)))
+        await master.until_state(cid, ContainerState.RUNNING)
+        told = json.loads((work_dir / "containers" / cid / "supervisor.json").read_text())
+        first = ProcessName(told["init_pid"], told["init_start_time"], told["boot_id"])
+        assert is_running(first)
+        os.kill(told["pid"], signal.SIGKILL)
+        verdict = await master.exit_of(cid)
+    assert verdict.failure is ExitFailure.AGENT_FAILED
+    assert not is_running(first)
 
 
 SHARED_MEMORY = (

@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import os
 import shutil
+import signal
 import socket
 import tempfile
 import zlib
@@ -34,6 +35,10 @@ settings.load_profile("explore" if os.environ.get("WINDLASS_EXPLORE") else "same
 _temporary = Path(tempfile.gettempdir(), f"wl-{zlib.crc32(__file__.encode()):08x}")
 _temporary.mkdir(mode=0o711, exist_ok=True)
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_temporary))
+
+# A shell ignores it for what it starts in the background, and programs that tests start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _real_connect = socket.socket.connect
 

@@ -17,6 +17,7 @@ log = structlog.get_logger(__name__)
 
 MAX_PROBLEMS = 3
 """Of one file, for the log; `windlass master check --db` tells all."""
+INTERRUPT_AGAIN_S = 0.05
 
 
 class BackgroundCheck:
@@ -42,20 +43,21 @@ class BackgroundCheck:
 
 async def _quick_check(file: Path) -> str:
     """What is wrong with it; empty: nothing. On a connection of its own, in a thread; a cancelled one ends at once."""
-    connection = open_reading(file)
+    with closing(open_reading(file)) as connection:
 
-    def check() -> str:
-        with closing(connection):
+        def check() -> str:
             rows = connection.execute(f"PRAGMA quick_check({MAX_PROBLEMS})").fetchall()
-        found = "; ".join(str(row[0]) for row in rows)
-        return "" if found == "ok" else found
+            found = "; ".join(str(row[0]) for row in rows)
+            return "" if found == "ok" else found
 
-    checking = asyncio.ensure_future(asyncio.to_thread(check))
-    try:
-        return await asyncio.shield(checking)
-    except sqlite3.DatabaseError as error:
-        return str(error)
-    except asyncio.CancelledError:
-        connection.interrupt()
-        await asyncio.gather(checking, return_exceptions=True)
-        raise
+        checking = asyncio.ensure_future(asyncio.to_thread(check))
+        try:
+            return await asyncio.shield(checking)
+        except sqlite3.DatabaseError as error:
+            return str(error)
+        except asyncio.CancelledError:
+            while not checking.done():  # an interrupt before the statement has begun has no effect
+                connection.interrupt()
+                await asyncio.wait([checking], timeout=INTERRUPT_AGAIN_S)
+            checking.exception()
+            raise

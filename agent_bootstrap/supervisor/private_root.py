@@ -90,27 +90,27 @@ class _Builder:
             raise SetupError(f"cannot mount {source} at {target}: {error.strerror}") from error
 
     def _bind_now(self, source: str, target: str, *, read_only: bool) -> None:
-        self._make_room(target, is_dir=os.path.isdir(source))
+        self._make_mount_point(target, is_dir=os.path.isdir(source))
         mount(source, target, None, MS_BIND | MS_REC)
         for path in _mounts_at(os.path.realpath(target)):
             _remount(path, MS_NOSUID | MS_NODEV | (MS_RDONLY if read_only else 0))
 
     def _device(self, entry: dict[str, Any]) -> None:
         path = entry["target"]
-        self._make_room(path, is_dir=os.path.isdir(HOST + path))
+        self._make_mount_point(path, is_dir=os.path.isdir(HOST + path))
         mount(HOST + path, path, None, MS_BIND | MS_REC)
         for each in _mounts_at(path):
             _remount(each, MS_NOSUID | MS_NOEXEC)
 
     def _tmpfs(self, entry: dict[str, Any]) -> None:
-        self._make_room(entry["target"], is_dir=True)
+        self._make_mount_point(entry["target"], is_dir=True)
         options = f"mode={entry['mode']:o}" + _owner(self._user)
         if entry["size"]:
             options += f",size={entry['size']}"
         mount("tmpfs", entry["target"], "tmpfs", MS_NOSUID | MS_NODEV, options)
 
     def _directory(self, entry: dict[str, Any]) -> None:
-        self._make_room(entry["target"], is_dir=True)
+        self._make_mount_point(entry["target"], is_dir=True)
 
     def _link(self, entry: dict[str, Any]) -> None:
         with self._rights_of_the_user():
@@ -123,14 +123,14 @@ class _Builder:
     def _hide(self, entry: dict[str, Any]) -> None:
         """Shown empty: a folder, or a file."""
         is_folder = entry["source"] == "folder"
-        self._make_room(entry["target"], is_dir=is_folder)
+        self._make_mount_point(entry["target"], is_dir=is_folder)
         if is_folder:
             mount("tmpfs", entry["target"], "tmpfs", MS_RDONLY | MS_NOSUID, "mode=555,size=4k")
         else:
             mount(HOST + "/dev/null", entry["target"], None, MS_BIND)
 
     def _proc(self, _: dict[str, Any]) -> None:
-        self._make_room("/proc", is_dir=True)
+        self._make_mount_point("/proc", is_dir=True)
         mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
         for path in _existing("/proc", READ_ONLY_PROC):
             mount(path, path, None, MS_BIND | MS_REC)
@@ -142,12 +142,12 @@ class _Builder:
             self._device({"target": f"/dev/{name}"})
         for name, to in DEVICE_LINKS.items():
             self._link({"target": f"/dev/{name}", "source": to})
-        self._make_room("/dev/pts", is_dir=True)
+        self._make_mount_point("/dev/pts", is_dir=True)
         options = "newinstance,ptmxmode=0666,mode=620"
         mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, options)
         self._tmpfs({"target": "/dev/shm", "mode": 0o1777, "size": entry["size"]})  # noqa: S108
 
-    def _make_room(self, path: str, *, is_dir: bool) -> None:
+    def _make_mount_point(self, path: str, *, is_dir: bool) -> None:
         """The mount point, where it is missing."""
         with self._rights_of_the_user():
             if is_dir:

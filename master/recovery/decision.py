@@ -1,6 +1,6 @@
 """What a master may do with the data folder it was given: go on, make a new cluster, or nothing. Pure.
 
-A new cluster is made where nothing of an old one is. Anything that is half there is refused, in words: beside a secret
+A new cluster is made where nothing of an old one is. Anything that is half there is refused: beside a secret
 or model definitions, an empty database is a lost one.
 """
 

@@ -83,12 +83,12 @@ def task_mounts(place: ContainerDir, wishes: Wishes) -> list[Mount]:
     ]
     # What lies inside of another must come later.
     extra.sort(key=lambda mount: mount.target.count("/"))
-    rooms = _Rooms(made)
+    mount_points = _MountPoints(made)
     for mount in extra:
-        made += rooms.room_for(mount.target)
+        made += mount_points.missing(mount.target)
     made += extra
     made += list(_hidden(made, [*wishes.forbidden, *_secrets()]))
-    return [*made, *(Mount(kind="seal", target=path) for path in ("/dev", *rooms.repeated))]
+    return [*made, *(Mount(kind="seal", target=path) for path in ("/dev", *mount_points.repeated))]
 
 
 def _private(source: str, target: str, *, read_only: bool = False, exact: bool = False) -> Mount:
@@ -162,7 +162,7 @@ def _is_system(path: str) -> bool:
     return any(is_in(path, folder) for folder in SYSTEM)
 
 
-class _Rooms:
+class _MountPoints:
     """Makes mount points where the machine has none, without making them on the machine."""
 
     def __init__(self, base: Sequence[Mount]) -> None:
@@ -172,7 +172,7 @@ class _Rooms:
         self.repeated: list[str] = []
         """Folders of the machine that became copies of ours."""
 
-    def room_for(self, target: str) -> Iterator[Mount]:
+    def missing(self, target: str) -> Iterator[Mount]:
         """The nearest existing folder above `target` becomes one of ours, with the same in it. Raises StartRefused."""
         is_ours = any(is_in(target, path) for path in self._ours)
         self._ours.append(target)

@@ -15,6 +15,8 @@ the master carries the epoch of its leader lease; an agent obeys no lower epoch 
       <─────────────────────────────────── LogAck
       Heartbeat ──────────────────────────────>
       Leaving ────────────────────────────────>   (nothing more is placed there; its work is asked to leave)
+      LoginRequest ───────────────────────────>   (it pulls an image)
+      <─────────────────────────────── LoginReply
 """
 
 from __future__ import annotations
@@ -211,6 +213,14 @@ class LogBatch(Message):
         return self
 
 
+class LoginRequest(Message):
+    """The agent is about to pull the image of a container that it was given, and whose options say there is a login."""
+
+    type: Literal["login_request"] = "login_request"
+    container_id: Id
+    allocation_id: Id
+
+
 class Welcome(Message):
     """Accepted. Containers of the agent that are not in `keep` are killed and forgotten."""
 
@@ -222,6 +232,8 @@ class Welcome(Message):
     keep: tuple[str, ...] = ()
     log_offsets: dict[str, int] = Field(default_factory=dict)
     """container id -> next byte offset of its log that the master wants."""
+    answers_logins: bool = False
+    """It understands LoginRequest; masters of 0.1 would end the connection."""
 
 
 class Refused(Message):
@@ -301,6 +313,27 @@ class LogAck(Message):
     next_offset: int
 
 
+class Login(Message):
+    """Credentials of an image registry. Never stored by the agent but in the private folder of the container."""
+
+    server: str = ""
+    """Empty: the registry that the image's name says."""
+    username: str = ""
+    password: str = Field(default="", repr=False)
+    identity_token: str = Field(default="", repr=False)
+    """Instead of a password."""
+    registry_token: str = Field(default="", repr=False)
+    """Instead of a password."""
+
+
+class LoginReply(Message):
+    """Answers LoginRequest. None: its task has none, or is over."""
+
+    type: Literal["login_reply"] = "login_reply"
+    container_id: str
+    login: Login | None = None
+
+
 class Shutdown(Message):
     """End the agent process (its instance is about to go). Containers are killed first."""
 
@@ -310,7 +343,8 @@ class Shutdown(Message):
 
 
 FromAgent: TypeAlias = Annotated[
-    Hello | ContainerReport | Heartbeat | LogBatch | Leaving, Field(discriminator="type")
+    Hello | ContainerReport | Heartbeat | LogBatch | Leaving | LoginRequest,
+    Field(discriminator="type"),
 ]
 FromMaster: TypeAlias = Annotated[
     Welcome
@@ -320,6 +354,7 @@ FromMaster: TypeAlias = Annotated[
     | KillContainer
     | ForgetContainer
     | LogAck
+    | LoginReply
     | Shutdown,
     Field(discriminator="type"),
 ]

@@ -259,6 +259,7 @@ class Master:
             agent_store=AgentsRepository(self._store),
             log_sink=self._logs,
             join_tokens=JoinTokenSigner(self.secret),
+            logins=allocations,
             clock=options.clock,
             ids=options.ids,
             epoch=epoch,

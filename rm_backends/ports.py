@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from agent_bootstrap.protocol import LogBatch
+from agent_bootstrap.protocol import LogBatch, Login
 
 
 class SlotService(StrEnum):
@@ -94,6 +94,14 @@ class LogSink(Protocol):
 
     async def ingest(self, batch: LogBatch) -> int:
         """Store what is new of the batch (offsets below the last stored one are dropped); the next offset wanted."""
+        ...
+
+
+class RegistryLogins(Protocol):
+    """What tasks pull their images with."""
+
+    def registry_login(self, allocation_id: str) -> Login | None:
+        """As master.yaml and the task's configuration have it now; None if there is none, or the task is over."""
         ...
 
 

@@ -22,6 +22,7 @@ from agent_bootstrap.agent.container_set import ContainerSet
 from agent_bootstrap.agent.credential import load_or_create
 from agent_bootstrap.agent.epoch import EpochMemory
 from agent_bootstrap.agent.link import Link
+from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.machine import Machine
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import Runtime
@@ -80,6 +81,7 @@ class Agent:
         self._open_runtime = open_runtime
         self._dirs = ContainerDirs(options.work_dir)
         self._link = Link()
+        self._logins = Logins(self._link)
         self._stop = asyncio.Event()
         self._end: AgentEnd | None = None
         self._credential = ""
@@ -138,7 +140,7 @@ class Agent:
         options = self._options
         self._epoch = EpochMemory(options.work_dir / "epoch.json")
         self._credential = await asyncio.to_thread(load_or_create, options.work_dir)
-        setup = RuntimeSetup(options=options, lifeline_fd=self._lifeline_fd)
+        setup = RuntimeSetup(options=options, lifeline_fd=self._lifeline_fd, logins=self._logins)
         runtime = await asyncio.to_thread(self._open_runtime, options.container_runtime, setup)
         slots = await asyncio.to_thread(detect_slots, options)
         self._machine = Machine(options, slots, runtime)
@@ -221,6 +223,7 @@ class Agent:
                 machine=self._machine,
                 containers=self._containers,
                 epoch=self._epoch,
+                logins=self._logins,
                 shut_down=self._shut_down,
             )
             await session.greet()

@@ -10,6 +10,7 @@ from contextlib import suppress
 from agent_bootstrap.agent.container_set import ContainerSet
 from agent_bootstrap.agent.environment import Node
 from agent_bootstrap.agent.epoch import EpochMemory
+from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.machine import Machine
 from agent_bootstrap.protocol import (
     HEARTBEAT_S,
@@ -18,6 +19,7 @@ from agent_bootstrap.protocol import (
     ForgetContainer,
     KillContainer,
     LogAck,
+    LoginReply,
     Message,
     Refused,
     Shutdown,
@@ -48,12 +50,14 @@ class Session:
         machine: Machine,
         containers: ContainerSet,
         epoch: EpochMemory,
+        logins: Logins,
         shut_down: Callable[[str], None],
     ) -> None:
         self.channel = channel
         self._machine = machine
         self._containers = containers
         self._epoch = epoch
+        self._logins = logins
         self._shut_down = shut_down
         self._node: Node
 
@@ -77,6 +81,7 @@ class Session:
         if not self._admit(answer.epoch):
             raise ChannelClosed(f"this master (epoch {answer.epoch}) has been succeeded")
         self._node = self._machine.node(answer)
+        self._logins.master_answers = answer.answers_logins
         self._containers.keep_only(answer.keep, answer.log_offsets)
 
     async def serve(self) -> None:
@@ -147,6 +152,8 @@ class Session:
             case LogAck(container_id=container_id, next_offset=offset):
                 if container := containers.get(container_id):
                     container.shipper.acknowledge(offset)
+            case LoginReply():
+                self._logins.tell(message)
             case Shutdown(reason=reason):
                 self._shut_down(reason)
             case _:

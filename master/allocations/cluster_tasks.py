@@ -14,7 +14,9 @@ from agent_bootstrap.container_options import (
     ProxyPort,
     RegistryLogin,
 )
+from agent_bootstrap.protocol import Login
 from master.allocations.machine import AllocationState
+from master.allocations.registry_login import registry_login
 from master.allocations.task_environment import TaskConfig, slot_kind, startup_hook
 from master.core.expconf import environment
 from master.core.expconf.container_defaults import TaskContainerDefaults
@@ -70,6 +72,13 @@ class ClusterTasks:
         if secrets is None or not secrets.values:
             return config
         return type(config).from_json(secrets.resolved(config.to_json()))
+
+    def registry_login(self, config: TaskConfig, pool: str) -> Login | None:
+        """With the secrets that master.yaml has now."""
+        if config.environment.registry_auth is None:
+            return None
+        auth = self.resolved(config, pool).environment.registry_auth
+        return None if auth is None else registry_login(auth)
 
     def startup_hook(self, pool: str) -> tuple[TaskFile, ...]:
         return startup_hook(self._of(pool).startup_hook)

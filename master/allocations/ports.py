@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias
 
+from agent_bootstrap.protocol import Login
 from master.allocations.machine import AllocationState, Step
 from rm_backends.base import AllocationRequest, LaunchSpec
 
@@ -27,6 +28,10 @@ class AllocationOwner(Protocol):
     def allocation_request(self, state: AllocationState) -> AllocationRequest: ...
 
     def launch_spec(self, state: AllocationState, token: str) -> LaunchSpec: ...
+
+    def registry_login(self, state: AllocationState) -> Login | None:
+        """What its image is pulled with; None if there is nothing to log in with."""
+        ...
 
     def unique_ports(self) -> Mapping[str, int]:
         """Ports that each of its allocations needs to itself: variable -> the lowest number that will do."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import structlog
 
+from agent_bootstrap.protocol import Login
 from master.allocations import machine
 from master.allocations.machine import (
     AllocationState,
@@ -70,7 +71,8 @@ class Preemption:
 
 
 class AllocationService:
-    """Implements `rm_backends.base.RmEvents` and `master.auth.principal.AllocationTokens`."""
+    """Implements `rm_backends.base.RmEvents`, `rm_backends.ports.RegistryLogins` and
+    `master.auth.principal.AllocationTokens`."""
 
     def __init__(
         self,
@@ -148,6 +150,13 @@ class AllocationService:
         if state is None:
             raise NotFound("allocation", allocation_id)
         return state
+
+    def registry_login(self, allocation_id: str) -> Login | None:
+        owner = self._owners.get(allocation_id)
+        state = owner.allocation(allocation_id) if owner is not None else None
+        if owner is None or state is None or not state.is_open:
+            return None
+        return owner.registry_login(state)
 
     # --- events of resource managers ------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
+from agent_bootstrap.protocol import Login
 from master.allocations.machine import AllocationState
 from master.allocations.ports import AllocationStep
 from master.allocations.service import AllocationService
@@ -129,6 +130,9 @@ class LiveTask(Root[TaskState, datetime, Step]):
 
     def launch_spec(self, state: AllocationState, token: str) -> LaunchSpec:
         return self._parts.specs.spec(self.state, self.owner_name, state, token)
+
+    def registry_login(self, state: AllocationState) -> Login | None:
+        return self._parts.specs.cluster.registry_login(self.state.config, state.pool)
 
     def unique_ports(self) -> Mapping[str, int]:
         return self.state.kind.unique_ports()

@@ -30,7 +30,7 @@ from rm_backends.base import (
 )
 from rm_backends.limits import refusal
 from rm_backends.outbox import Outbox
-from rm_backends.ports import AgentStore, JoinTokens, LogSink, SlotService
+from rm_backends.ports import AgentStore, JoinTokens, LogSink, RegistryLogins, SlotService
 from rm_backends.views import (
     AgentKey,
     AgentView,
@@ -64,6 +64,7 @@ class AgentsBackend:
         agent_store: AgentStore,
         log_sink: LogSink,
         join_tokens: JoinTokens,
+        logins: RegistryLogins,
         clock: Clock,
         ids: Ids,
         epoch: int,
@@ -81,7 +82,11 @@ class AgentsBackend:
                 options, decide=decide, outbox=self._outbox, clock=clock, ids=ids, epoch=epoch
             )
         welcome = Welcome(
-            epoch=epoch, master_id=master_id, cluster_id=cluster_id, cluster_name=cluster_name
+            epoch=epoch,
+            master_id=master_id,
+            cluster_id=cluster_id,
+            cluster_name=cluster_name,
+            answers_logins=True,
         )
         self._registry = Registry(
             pools=self._pools, store=agent_store, clock=clock, welcome=welcome
@@ -91,6 +96,7 @@ class AgentsBackend:
             pools=self._pools.keys(),
             log_sink=log_sink,
             join_tokens=join_tokens,
+            logins=logins,
             clock=clock,
         )
         self._looking = Loop("agents", self._registry.look, interval_s=LOOK_EVERY_S)

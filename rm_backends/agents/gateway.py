@@ -18,13 +18,15 @@ from agent_bootstrap.protocol import (
     Leaving,
     LogAck,
     LogBatch,
+    LoginReply,
+    LoginRequest,
     Refused,
 )
 from rm_backends.agents.agents import Agent
 from rm_backends.agents.connection import Connection
 from rm_backends.agents.joining import Proof, credential_hash
 from rm_backends.agents.registry import Registry
-from rm_backends.ports import JoinTokens, LogSink
+from rm_backends.ports import JoinTokens, LogSink, RegistryLogins
 from windlass.base.clock import Clock
 from windlass.base.errors import LeaseLost, WindlassError
 
@@ -45,12 +47,14 @@ class Gateway:
         pools: Collection[str],
         log_sink: LogSink,
         join_tokens: JoinTokens,
+        logins: RegistryLogins,
         clock: Clock,
     ) -> None:
         self._registry = registry
         self._pools = pools
         self._log_sink = log_sink
         self._join_tokens = join_tokens
+        self._logins = logins
         self._clock = clock
 
     def is_stranger(self, *, pool: str, token: str, credential: str = "") -> bool:
@@ -160,8 +164,16 @@ class Gateway:
                     connection.keep_log(message)
                 case LogBatch(container_id=container_id, next_offset=offset):
                     connection.send(LogAck(container_id=container_id, next_offset=offset))
+                case LoginRequest():
+                    connection.send(self._login(agent, message))
                 case _:
                     raise BadMessage(f"sent a message out of place: {type(message).__name__}")
+
+    def _login(self, agent: Agent, request: LoginRequest) -> LoginReply:
+        """Raises BadMessage for a container of others."""
+        given = self._registry.has_given(agent, request)
+        login = self._logins.registry_login(request.allocation_id) if given else None
+        return LoginReply(container_id=request.container_id, login=login)
 
     async def _store_logs(self, agent: Agent, connection: Connection) -> None:
         """Apart from reading: a slow log store delays neither exits nor heartbeats."""

@@ -14,6 +14,7 @@ from agent_bootstrap.protocol import (
     Hello,
     Leaving,
     LogBatch,
+    LoginRequest,
     Refused,
     Welcome,
 )
@@ -160,6 +161,13 @@ class Registry:
         found = self.find(agent.id)
         return found is not None and found[0].assignments.was_given(
             agent, batch.container_id, batch.allocation_id, batch.task_id
+        )
+
+    def has_given(self, agent: Agent, request: LoginRequest) -> bool:
+        """False: that container is over. Raises BadMessage for one of others."""
+        found = self.find(agent.id)
+        return found is not None and found[0].assignments.was_given(
+            agent, request.container_id, request.allocation_id
         )
 
     def heartbeat(self, agent: Agent, beat: Heartbeat) -> None:

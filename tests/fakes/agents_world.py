@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from agent_bootstrap.protocol import Channel, ChannelClosed, LogBatch, Message
+from agent_bootstrap.protocol import Channel, ChannelClosed, LogBatch, Login, Message
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import Decide
@@ -124,6 +124,16 @@ class OneToken:
         return JoinGrant(pool=pool) if token == TOKEN else None
 
 
+class FewLogins:
+    """Registry credentials by allocation id."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Login] = {}
+
+    def registry_login(self, allocation_id: str) -> Login | None:
+        return self.known.get(allocation_id)
+
+
 class RecordingMaster:
     """Takes every event, once it may: `failures` is how many are refused first, `open` cleared holds them up."""
 
@@ -204,6 +214,7 @@ class AgentsWorld:
     store: MemoryAgentStore = field(default_factory=MemoryAgentStore)
     logs: MemoryLogSink = field(default_factory=MemoryLogSink)
     tokens: OneToken = field(default_factory=OneToken)
+    logins: FewLogins = field(default_factory=FewLogins)
     agents: dict[str, FakeAgent] = field(default_factory=dict)
     epoch: int = 0
     channels: list[MemoryChannel] = field(default_factory=list)
@@ -224,6 +235,7 @@ class AgentsWorld:
             agent_store=self.store,
             log_sink=self.logs,
             join_tokens=self.tokens,
+            logins=self.logins,
             clock=self.clock,
             ids=self.ids,
             epoch=self.epoch,

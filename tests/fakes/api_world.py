@@ -400,6 +400,7 @@ async def _start(
         agent_store=MemoryAgentStore(),
         log_sink=logs,
         join_tokens=OneToken(),
+        logins=allocations,
         clock=clock,
         ids=ids,
         epoch=epoch,

@@ -29,6 +29,7 @@ from agent_bootstrap.protocol import (
     LogAck,
     LogBatch,
     LogEntry,
+    LoginRequest,
     Message,
     Refused,
     Shutdown,
@@ -199,6 +200,10 @@ class FakeAgent:
         """Its machine goes."""
         self.leaving = leaving
         self._say(leaving)
+
+    def ask(self, request: LoginRequest) -> None:
+        """It is about to pull an image."""
+        self._say(request)
 
     # One connection
 

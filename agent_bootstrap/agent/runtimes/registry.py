@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from agent_bootstrap.agent.link import Link
+from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.probe import find_isolation
@@ -21,6 +23,8 @@ class RuntimeSetup:
     options: AgentOptions
     lifeline_fd: int | None = None
     """When it ends, so must everything that was started."""
+    logins: Logins = field(default_factory=lambda: Logins(Link()))
+    """Where a runtime gets the registry credentials of a task; asked only for a task that has some."""
 
 
 RuntimeFactory = Callable[[RuntimeSetup], Runtime]

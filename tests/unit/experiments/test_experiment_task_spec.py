@@ -15,8 +15,13 @@ from agent_bootstrap.container_options import (
     ProxyPort,
     RegistryLogin,
 )
+from agent_bootstrap.protocol import Login
 from master.allocations.cluster_tasks import ClusterTasks
+from master.core.expconf import ClusterDefaults
+from master.core.expconf.command import complete_command
 from master.core.expconf.container_defaults import TaskContainerDefaults
+from master.core.expconf.references import take_secrets
+from rm_backends.base import Lost
 from tests.fakes.scripted_cluster import ScriptedCluster
 from windlass.base.clock import ManualClock
 
@@ -92,6 +97,10 @@ async def test_a_runtime_is_told_what_the_configuration_asks_for_and_no_secret(
             ),
         )
         assert "hunter2" not in options.model_dump_json()
+        login = Login(username="me", password="hunter2", server="registry.example")
+        assert cluster.allocations.registry_login(cluster.run.id) == login
+        await cluster.allocations.handle(Lost(allocation_id=cluster.run.id, reason="gone"))
+        assert cluster.allocations.registry_login(f"{cluster.run.task_id}.1") is None, "it is over"
     finally:
         await cluster.crash()
 
@@ -122,3 +131,19 @@ async def test_the_cluster_says_what_the_configuration_leaves_out(
         assert ClusterTasks().options(config, given, owner_id=1).shm_bytes == 4 * 2**30
     finally:
         await cluster.crash()
+
+
+def test_the_clusters_own_login_is_the_one_that_master_yaml_has_now() -> None:
+    def pool(password: str) -> ClusterDefaults:
+        login = {"username": "site", "password": password}
+        return ClusterDefaults(task_container_defaults={"registry_auth": login})
+
+    defaults, _ = take_secrets(pool("of last year"))
+    config = complete_command({"entrypoint": ["true"]}, defaults=defaults)
+    _, secrets = take_secrets(pool("of this year"))
+    cluster = ClusterTasks(secrets={"default": secrets})
+    assert cluster.registry_login(config, "default") == Login(
+        username="site", password="of this year"
+    )
+    nobody = complete_command({"entrypoint": ["true"]}, defaults=ClusterDefaults())
+    assert cluster.registry_login(nobody, "default") is None

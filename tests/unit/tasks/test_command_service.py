@@ -15,6 +15,7 @@ import orjson
 import pytest
 from sqlalchemy import func, select
 
+from agent_bootstrap.protocol import Login
 from master.auth.principal import TaskIdentity
 from master.core.expconf.command import CommandConfig, complete_command
 from master.core.jobs import JobType, SetPlace, SetPriority
@@ -179,6 +180,14 @@ async def test_what_a_task_is_given(cluster: ScriptedCluster, tmp_path: Path) ->
     assert spec.work_dir == env["DET_WORKDIR"] == "/home/admin/$AGENT_USER", "the agent knows"
     assert [bind.target for bind in spec.binds] == ["/home/admin/$AGENT_USER/here"]
     assert spec.entrypoint == ("{python}", "-P", "-m", "windlass.launch")
+
+
+async def test_the_image_of_a_command_is_pulled_with_its_login(cluster: ScriptedCluster) -> None:
+    auth = {"username": "me", "password": "hunter2"}
+    live = await start(cluster, environment={"image": "r.example/mine", "registry_auth": auth})
+    login = Login(username="me", password="hunter2")
+    assert cluster.allocations.registry_login(run_id(live)) == login
+    assert cluster.allocations.registry_login("nobody.1") is None
 
 
 async def test_a_command_from_its_grant_to_its_end(cluster: ScriptedCluster) -> None:

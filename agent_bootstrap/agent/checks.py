@@ -5,8 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from agent_bootstrap.agent.gpus.amd import amd_gpus
+from agent_bootstrap.agent.gpus.nvidia import nvidia_gpus
 from agent_bootstrap.agent.runtimes.probe import find_isolation
-from agent_bootstrap.agent.slots import nvidia_gpus
 from agent_bootstrap.protocol import IsolationKind
 from windlass.base.checks import Check, Status
 
@@ -37,11 +38,15 @@ def _isolation() -> Check:
 
 
 def _gpus() -> Check:
-    gpus = nvidia_gpus()
-    if gpus:
-        names = sorted({gpu.name for gpu in gpus})
-        return Check(name="agent: GPUs", found=f"{len(gpus)} by NVML: {', '.join(names)}")
-    return Check(
-        name="agent: GPUs",
-        found="none by NVML: the agent offers one CPU slot, or artificial slots if told to",
+    name = "agent: GPUs"
+    found = (nvidia_gpus(), amd_gpus())
+    gpus = next((one.gpus for one in found if one.gpus), ())
+    names = ", ".join(sorted({gpu.name for gpu in gpus}))
+    has = (
+        f"{len(gpus)}: {names}"
+        if gpus
+        else "none: the agent offers one CPU slot, or artificial slots if told to"
     )
+    if notes := [note for one in found for note in one.notes]:
+        return Check(name=name, status=Status.WARNING, found=has, advice="; ".join(notes))
+    return Check(name=name, found=has)

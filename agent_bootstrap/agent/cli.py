@@ -57,12 +57,12 @@ def run(
         int | None, typer.Option(help="Offer this many artificial slots, for tests and demos.")
     ] = None,
     slot_type: Annotated[
-        str | None, typer.Option(help="Offer these slots: auto, cuda, cpu or none.")
+        str | None, typer.Option(help="Offer these slots: auto, cuda, rocm, cpu or none.")
     ] = None,
     visible_gpus: Annotated[
         str | None,
         typer.Option(
-            help="Offer only these GPUs: index, UUID, PCI id or serial, separated by commas."
+            help="Offer only these GPUs: index, UUID, PCI address or serial, separated by commas."
         ),
     ] = None,
     isolation: Annotated[

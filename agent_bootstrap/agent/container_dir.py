@@ -43,6 +43,8 @@ class ContainerRecord(Message):
     allocation_id: str
     task_id: str
     slot_ids: tuple[int, ...] = ()
+    slots_by_index: bool = False
+    """The numbers are those of GPUs in the machine. Before 0.2: of those that the agent offered."""
     boot_id: str
 
     @classmethod
@@ -52,6 +54,7 @@ class ContainerRecord(Message):
             allocation_id=spec.allocation_id,
             task_id=spec.task_id,
             slot_ids=spec.slot_ids,
+            slots_by_index=True,
             boot_id=boot_id(),
         )
 

@@ -28,7 +28,7 @@ from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
 from agent_bootstrap.agent.session import RefusedForGood, Session
-from agent_bootstrap.agent.slots import detect_slots
+from agent_bootstrap.agent.slots import find_hardware
 from agent_bootstrap.protocol import Channel, ChannelClosed, Leaving
 from windlass.base.clock import Clock, SystemClock
 from windlass.base.errors import InvalidConfig, PermissionDenied
@@ -142,10 +142,12 @@ class Agent:
         self._credential = await asyncio.to_thread(load_or_create, options.work_dir)
         setup = RuntimeSetup(options=options, lifeline_fd=self._lifeline_fd, logins=self._logins)
         runtime = await asyncio.to_thread(self._open_runtime, options.container_runtime, setup)
-        slots = await asyncio.to_thread(detect_slots, options)
-        self._machine = Machine(options, slots, runtime)
+        known = await asyncio.to_thread(self._dirs.load)
+        old_numbers = any(record.slot_ids and not record.slots_by_index for record in known)
+        hardware = await asyncio.to_thread(find_hardware, options, old_numbers=old_numbers)
+        self._machine = Machine(options, hardware, runtime)
         self._machine.leaving = await asyncio.to_thread(announced, options.work_dir)
-        log.info("agent %s: %d slots", options.agent_id, len(slots))
+        log.info("agent %s: %d slots", options.agent_id, len(hardware.slots))
         for note in self._machine.standing_notes:
             log.warning("%s", note)
         return runtime

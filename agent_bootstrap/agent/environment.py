@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from agent_bootstrap.agent.container_dir import ContainerDir
+from agent_bootstrap.agent.gpus.gpu import Gpu
 from agent_bootstrap.protocol import ContainerSpec, Slot, SlotKind
 
 RUN_DIR = "/run/determined"
@@ -29,6 +30,8 @@ class Node:
     cluster_id: str
     master_id: str
     slots: tuple[Slot, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
+    """Those of the slots, with what a machine knows of them besides."""
     instance_id: str | None = None
     proxies: tuple[tuple[str, str], ...] = ()
     """HTTP_PROXY and friends, unless a task sets them."""

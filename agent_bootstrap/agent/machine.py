@@ -11,7 +11,9 @@ from agent_bootstrap.agent.environment import Node
 from agent_bootstrap.agent.identity import one_user_notes, own_identity
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import Runtime
-from agent_bootstrap.protocol import ContainerReport, Heartbeat, Hello, Leaving, Slot, Welcome
+from agent_bootstrap.agent.slots import Hardware
+from agent_bootstrap.bounds import MAX_NOTES
+from agent_bootstrap.protocol import ContainerReport, Heartbeat, Hello, Leaving, Welcome
 from windlass.base.packages import VERSION
 from windlass.base.processes import boot_id
 
@@ -23,7 +25,7 @@ class Machine:
     """Found out once, but for the disk and the end of the machine."""
 
     options: AgentOptions
-    slots: tuple[Slot, ...]
+    hardware: Hardware
     runtime: Runtime
     leaving: Leaving | None = None
 
@@ -37,7 +39,7 @@ class Machine:
             hostname=socket.gethostname(),
             address=options.address,
             instance_id=options.instance_id,
-            slots=self.slots,
+            slots=self.hardware.slots,
             containers=containers,
             highest_epoch=highest_epoch,
             notes=self._notes(),
@@ -65,7 +67,8 @@ class Machine:
             agent_id=options.agent_id,
             cluster_id=welcome.cluster_id,
             master_id=welcome.master_id,
-            slots=self.slots,
+            slots=self.hardware.slots,
+            gpus=self.hardware.gpus,
             instance_id=options.instance_id,
             proxies=tuple((key, value) for key, value in proxies if value),
         )
@@ -73,7 +76,8 @@ class Machine:
     @property
     def standing_notes(self) -> tuple[str, ...]:
         """What an operator should know of how tasks run here."""
-        return (*self.runtime.notes, *one_user_notes(own_identity()))
+        notes = (*self.runtime.notes, *one_user_notes(own_identity()), *self.hardware.notes)
+        return notes[: MAX_NOTES - 1]
 
     def _notes(self) -> tuple[str, ...]:
         free = self._disk_free()

@@ -138,14 +138,16 @@ class AgentOptions(BaseModel):
     """A file with the join token; only its owner may read it."""
     work_dir: Path = Field(default_factory=_default_work_dir)
     """Where containers live. One agent at a time; kept over restarts, so that running tasks are found again."""
-    slot_type: Annotated[Literal["auto", "cuda", "cpu", "none"], BeforeValidator(_gpu_alias)] = (
-        "auto"
-    )
-    """What the slots are. auto: NVIDIA GPUs, else CPUs."""
+    slot_type: Annotated[
+        Literal["auto", "cuda", "rocm", "cpu", "none"], BeforeValidator(_gpu_alias)
+    ] = "auto"
+    """What the slots are. auto: NVIDIA GPUs, else AMD GPUs, else all CPUs as one slot."""
     artificial_slots: int = Field(default=0, ge=0, le=MAX_SLOTS)
     """Offer so many pretended slots, for tests and demos."""
     visible_gpus: str = ""
-    """Comma list of index, UUID, PCI id or serial. Empty: CUDA_VISIBLE_DEVICES, else all."""
+    """Offer only these GPUs: a comma list of index, UUID, PCI address or serial, `0:2` for a MIG slice, or `all`. Slots
+    keep the numbers of their GPUs. Empty: ROCR_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES, else in a batch job what it
+    was given, else all."""
     isolation: Literal["auto", "bubblewrap", "namespace", "directory"] = "auto"
     """How tasks are contained: by bubblewrap, by namespaces of our own, or not at all (directory). auto: the first that
     works here."""

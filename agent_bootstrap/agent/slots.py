@@ -1,116 +1,81 @@
-"""What this machine can give: GPUs by NVML, or one CPU slot, or artificial slots for tests and demos."""
+"""What this machine can give: GPUs, or one CPU slot, or artificial slots for tests and demos."""
 
 from __future__ import annotations
 
-import logging
 import os
 import platform
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from agent_bootstrap.agent.gpus.amd import amd_gpus
+from agent_bootstrap.agent.gpus.gpu import Found, Gpu
+from agent_bootstrap.agent.gpus.nvidia import nvidia_gpus
+from agent_bootstrap.agent.gpus.selection import select
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.protocol import Slot, SlotKind
 
-log = logging.getLogger(__name__)
 _SLOT_NAMESPACE = uuid.UUID("6f0cf6c6-6f4c-4b0e-9d2a-5f3f0c9d7a10")
 """Artificial and CPU slots have no serial number: theirs is derived from the agent's id, so that it never changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
-    """One NVIDIA GPU as NVML names it."""
+class Hardware:
+    """What the agent offers, and what its operator should know of it."""
 
-    index: int
-    uuid: str
-    name: str
-    pci: str = ""
-    serial: str = ""
-
-    def is_called(self, name: str) -> bool:
-        """True for its index, its serial, its PCI id, or the beginning of its UUID (as CUDA accepts)."""
-        if name.isdigit():
-            return name in (str(self.index), self.serial)
-        wanted = name.lower()
-        return self.uuid.lower().startswith(wanted) or self.pci.lower().endswith(wanted)
+    slots: tuple[Slot, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
+    """Those of the slots."""
+    notes: tuple[str, ...] = ()
 
 
-def detect_slots(
-    options: AgentOptions, environ: Mapping[str, str] = os.environ
-) -> tuple[Slot, ...]:
-    """The slots that this agent offers. A missing driver means no GPU, not an error."""
+def find_hardware(
+    options: AgentOptions, environ: Mapping[str, str] = os.environ, *, old_numbers: bool = False
+) -> Hardware:
+    """Blocks. A missing driver means no GPU, not an error.
+
+    `old_numbers`: count the GPUs that are offered from 0, as agents before 0.2 did; tasks that they started are known
+    to the master by these numbers.
+    """
     if options.artificial_slots:
-        return tuple(
-            Slot(id=i, kind=SlotKind.ARTIFICIAL, brand="Artificial", uuid=_stable(options, i))
-            for i in range(options.artificial_slots)
-        )
-    if options.slot_type == "none":
-        return ()
-    if options.slot_type in ("auto", "cuda"):
-        names = options.visible_gpus or environ.get("CUDA_VISIBLE_DEVICES")
-        gpus = choose(nvidia_gpus(), names)
-        if gpus or options.slot_type == "cuda":
-            return tuple(
-                Slot(id=i, kind=SlotKind.CUDA, brand=gpu.name, uuid=gpu.uuid)
-                for i, gpu in enumerate(gpus)
+        return Hardware(
+            slots=tuple(
+                Slot(id=i, kind=SlotKind.ARTIFICIAL, brand="Artificial", uuid=_stable(options, i))
+                for i in range(options.artificial_slots)
             )
-    return (Slot(id=0, kind=SlotKind.CPU, brand=_cpu_model(), uuid=_stable(options, 0)),)
+        )
+    cpu = Slot(id=0, kind=SlotKind.CPU, brand=_cpu_model(), uuid=_stable(options, 0))
+    if options.slot_type in ("none", "cpu"):
+        return Hardware(slots=(cpu,) if options.slot_type == "cpu" else ())
+    found = _find(options.slot_type)
+    selected = select(found.gpus, options.visible_gpus, environ)
+    notes = (*found.notes, *selected.notes)
+    gpus = selected.gpus
+    if old_numbers and any(gpu.slot != i for i, gpu in enumerate(gpus)):
+        gpus = tuple(replace(gpu, slot=i) for i, gpu in enumerate(gpus))
+        notes = (*notes, "slots keep the numbers that version 0.1 gave them until its tasks ended")
+    gpus = tuple(sorted(gpus, key=lambda gpu: gpu.slot))
+    if not gpus and options.slot_type == "auto":
+        return Hardware(slots=(cpu,), notes=notes)
+    if not gpus and not notes:
+        why = found.absent or "this machine has no such GPU"
+        notes = (f"no slots: slot_type is {options.slot_type}, and {why}",)
+    return Hardware(slots=tuple(map(_slot, gpus)), gpus=gpus, notes=notes)
 
 
-def choose(gpus: Sequence[Gpu], names: str | None) -> list[Gpu]:
-    """Those named, in the order of the list; it ends at the first unknown name, as in CUDA. None: all."""
-    if names is None:
-        return list(gpus)
-    chosen: list[Gpu] = []
-    for name in names.split(","):
-        match = next((gpu for gpu in gpus if name.strip() and gpu.is_called(name.strip())), None)
-        if match is None:
-            break
-        if match not in chosen:
-            chosen.append(match)
-    return chosen
+def _find(slot_type: str) -> Found:
+    """auto: NVIDIA's, else AMD's."""
+    nvidia = nvidia_gpus() if slot_type != "rocm" else Found()
+    if nvidia.gpus or slot_type == "cuda":
+        return nvidia
+    amd = amd_gpus()
+    return Found(gpus=amd.gpus, notes=(*nvidia.notes, *amd.notes), absent=amd.absent)
 
 
-def nvidia_gpus() -> list[Gpu]:
-    try:
-        import pynvml
-    except ImportError:
-        return []
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        log.debug("no NVIDIA driver: %s", error)
-        return []
-    try:
-        return [_describe(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
-    except pynvml.NVMLError as error:
-        log.warning("GPUs cannot be listed: %s", error)
-        return []
-    finally:
-        with suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()
-
-
-def _describe(nvml: Any, index: int) -> Gpu:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    serial = ""
-    with suppress(nvml.NVMLError):  # consumer cards have none
-        serial = _text(nvml.nvmlDeviceGetSerial(handle))
-    return Gpu(
-        index=index,
-        uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
-        name=_text(nvml.nvmlDeviceGetName(handle)),
-        pci=_text(nvml.nvmlDeviceGetPciInfo(handle).busId),
-        serial=serial,
-    )
-
-
-def _text(value: Any) -> str:
-    """Older bindings answer bytes."""
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+def _slot(gpu: Gpu) -> Slot:
+    return Slot(id=gpu.slot, kind=gpu.kind, brand=gpu.name, uuid=gpu.uuid)
 
 
 def _stable(options: AgentOptions, index: int) -> str:

@@ -12,9 +12,9 @@ from client_scripted_master import ScriptedMaster, free_port
 from typer.testing import CliRunner, Result
 
 from agent_bootstrap.agent import checks as agent_checks
+from agent_bootstrap.agent.gpus.gpu import Found, Gpu
 from agent_bootstrap.agent.runtimes.isolation import Isolation
-from agent_bootstrap.agent.slots import Gpu
-from agent_bootstrap.protocol import IsolationKind
+from agent_bootstrap.protocol import IsolationKind, SlotKind
 from master.checks import check_folder
 from windlass import __version__
 from windlass.base.checks import Status
@@ -156,13 +156,15 @@ def test_the_data_folder_must_be_a_writable_secret(tmp_path: Path) -> None:
 def test_what_an_agent_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     works = Isolation(IsolationKind.BUBBLEWRAP, program="bwrap")
     monkeypatch.setattr(agent_checks, "find_isolation", lambda *_: works)
-    gpu = Gpu(index=0, uuid="GPU-1", name="H200")
-    monkeypatch.setattr(agent_checks, "nvidia_gpus", lambda: [gpu, gpu])
+    gpu = Gpu(slot=0, kind=SlotKind.CUDA, index=0, uuid="GPU-1", name="H200")
+    monkeypatch.setattr(agent_checks, "nvidia_gpus", lambda: Found(gpus=(gpu, gpu)))
+    monkeypatch.setattr(agent_checks, "amd_gpus", Found)
     namespaces, gpus = agent_checks.checks()
     assert namespaces.status is Status.OK
-    assert gpus.found == "2 by NVML: H200"
+    assert gpus.found == "2: H200"
     monkeypatch.setattr(agent_checks, "find_isolation", lambda *_: Isolation(note="no kernel"))
-    monkeypatch.setattr(agent_checks, "nvidia_gpus", list)
+    monkeypatch.setattr(agent_checks, "nvidia_gpus", lambda: Found(notes=("GPU 3 is lost",)))
     namespaces, gpus = agent_checks.checks()
     assert (namespaces.status, namespaces.found) == (Status.WARNING, "no kernel")
-    assert gpus.found.startswith("none by NVML")
+    assert gpus.found.startswith("none: the agent offers one CPU slot")
+    assert (gpus.status, gpus.advice) == (Status.WARNING, "GPU 3 is lost")

@@ -17,6 +17,7 @@ from agent_bootstrap.protocol import ContainerSpec, Slot, SlotKind
 
 RUN_DIR = "/run/determined"
 TMP_DIR = "/tmp"  # noqa: S108  (private to the task)
+USER_BASE = f"{RUN_DIR}/pythonuserbase"
 SHARED_FS = "/determined_shared_fs"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -74,11 +75,35 @@ def task_environment(spec: ContainerSpec, node: Node, layout: Layout) -> dict[st
         shared = next((bind.source for bind in spec.binds if bind.target == SHARED_FS), None)
         if shared is not None:
             environment["WINDLASS_SHARED_FS"] = shared
+    return environment | _proxies(given, node)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageEnvironment:
+    """What is laid around the variables of an image."""
+
+    below: dict[str, str]
+    """Unless the image sets them."""
+    above: dict[str, str]
+
+
+def image_environment(spec: ContainerSpec, node: Node, home: str) -> ImageEnvironment:
+    """For a task in an image: PATH and the interpreter's own variables are the image's."""
+    below = {"LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", **_thread_limits(node)}
+    own = {
+        "HOME": home,
+        "TMPDIR": TMP_DIR,
+        "DET_RUN_DIR": RUN_DIR,
+        "DET_WORKDIR": spec.work_dir,
+        "PYTHONUSERBASE": USER_BASE,
+    }
+    above = {**own, **spec.environment, **_facts(spec, node), **_proxies(spec.environment, node)}
+    return ImageEnvironment(below=below, above=above)
+
+
+def _proxies(given: Mapping[str, str], node: Node) -> dict[str, str]:
     taken = {key.lower() for key in given}
-    for key, value in node.proxies:
-        if key.lower() not in taken:
-            environment[key] = value
-    return environment
+    return {key: value for key, value in node.proxies if key.lower() not in taken}
 
 
 def _defaults(spec: ContainerSpec, node: Node, layout: Layout) -> dict[str, str]:
@@ -95,16 +120,19 @@ def _defaults(spec: ContainerSpec, node: Node, layout: Layout) -> dict[str, str]
     }
     if layout.private_root:
         values |= _own_packages()
-    kinds = {slot.kind for slot in node.slots}
-    if kinds == {SlotKind.ARTIFICIAL}:
-        # Several tasks share the processors: each with a thread per processor is slower than all with one.
-        values |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    return values
+    return values | _thread_limits(node)
+
+
+def _thread_limits(node: Node) -> dict[str, str]:
+    if {slot.kind for slot in node.slots} != {SlotKind.ARTIFICIAL}:
+        return {}
+    # Several tasks share the processors: each with a thread per processor is slower than all with one.
+    return {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 def _own_packages() -> dict[str, str]:
     """Where `pip install` in a task puts packages: the interpreter's own folders are read-only there."""
-    base = f"{RUN_DIR}/pythonuserbase"
+    base = USER_BASE
     if sys.prefix == sys.base_prefix:
         return {"PYTHONUSERBASE": base}
     # A virtualenv has no packages of its user.

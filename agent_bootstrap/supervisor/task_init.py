@@ -113,7 +113,7 @@ def run(spec: dict[str, Any], enter: Callable[[], None]) -> int:
         return 125
     except OSError as error:
         return give_up(error)
-    say({"above": 0 if spec["way"] == "directory" else 1})
+    say({"above": 0 if spec["way"] in ("directory", "image") else 1})
     code = reap_until(child)
     say({"exit_code": code})
     return code

@@ -11,7 +11,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -74,7 +74,7 @@ class MasterReporter:
                 "resources": {name: str(size) for name, size in resources.items()},
                 "training": {},
                 "state": "STATE_COMPLETED",
-                "reportTime": datetime.now(UTC).isoformat(),
+                "reportTime": datetime.now(timezone.utc).isoformat(),
                 "storageId": self._storage_backend_id,
             },
         )

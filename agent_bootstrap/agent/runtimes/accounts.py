@@ -5,32 +5,51 @@ from __future__ import annotations
 import os
 import pwd
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from agent_bootstrap.container_options import OsUser
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}\$?")
 PASSWD, GROUP = "/etc/passwd", "/etc/group"
-DEFAULT_SHELL = "/bin/bash"
+DEFAULT_SHELL, FALLBACK_SHELL = "/bin/bash", "/bin/sh"
 
 
 def write_accounts(folder: Path, who: OsUser, home: str) -> list[tuple[Path, str]]:
-    """Copies of passwd and group with `who`; (copy, what it replaces). An image without these files gets none."""
+    """Copies of the machine's passwd and group with `who`; (copy, what it replaces)."""
+    originals = {
+        path: Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+        for path in (PASSWD, GROUP)
+        if Path(path).is_file()
+    }
+    shell = DEFAULT_SHELL if Path(DEFAULT_SHELL).exists() else FALLBACK_SHELL
+    return write_copies(folder, with_account(originals, who, home, shell))
+
+
+def with_account(
+    originals: Mapping[str, str], who: OsUser, home: str, shell: str = FALLBACK_SHELL
+) -> dict[str, str]:
+    """Texts of passwd and group, by path, with `who` in front. Pure."""
     user, group = _name(who.user, who.uid), _name(who.group, who.gid)
-    shell = DEFAULT_SHELL if Path(DEFAULT_SHELL).exists() else "/bin/sh"
-    lines = {
+    own = {
         PASSWD: (f"{user}:x:{who.uid}:{who.gid}::{_field(home)}:{shell}", str(who.uid), user),
         GROUP: (f"{group}:x:{who.gid}:", str(who.gid), group),
     }
+    changed = {}
+    for path, text in originals.items():
+        line, number, name = own[path]
+        others = [other for other in text.splitlines() if not _speaks_of(other, name, number)]
+        changed[path] = "\n".join([line, *others, ""])
+    return changed
+
+
+def write_copies(folder: Path, texts: Mapping[str, str]) -> list[tuple[Path, str]]:
+    """(copy, what it replaces)."""
     folder.mkdir(mode=0o700)
     made = []
-    for path, (own, number, name) in lines.items():
-        if not Path(path).is_file():
-            continue
+    for path, text in texts.items():
         copy = folder / Path(path).name
-        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-        others = [line for line in text.splitlines() if not _speaks_of(line, name, number)]
-        copy.write_text("\n".join([own, *others, ""]), encoding="utf-8", errors="surrogateescape")
+        copy.write_text(text, encoding="utf-8", errors="surrogateescape")
         copy.chmod(0o600)
         made.append((copy, path))
     return made

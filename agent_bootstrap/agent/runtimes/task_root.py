@@ -87,7 +87,7 @@ def task_mounts(place: ContainerDir, wishes: Wishes) -> list[Mount]:
     for mount in extra:
         made += mount_points.missing(mount.target)
     made += extra
-    made += list(_hidden(made, [*wishes.forbidden, *_secrets()]))
+    made += list(hidden_mounts(made, [*wishes.forbidden, *_secrets()]))
     return [*made, *(Mount(kind="seal", target=path) for path in ("/dev", *mount_points.repeated))]
 
 
@@ -218,7 +218,7 @@ def _secrets() -> Iterator[str]:
     yield from (str(path) for path in Path("/etc/ssh").glob("ssh_host_*_key"))
 
 
-def _hidden(mounts: Sequence[Mount], forbidden: Iterable[str]) -> Iterator[Mount]:
+def hidden_mounts(mounts: Sequence[Mount], forbidden: Iterable[str]) -> Iterator[Mount]:
     """Whatever of the forbidden a mount would show, in the place where it would."""
     for path in sorted({os.path.realpath(path) for path in forbidden if os.path.lexists(path)}):
         what = "folder" if os.path.isdir(path) else "file"

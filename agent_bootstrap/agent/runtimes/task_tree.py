@@ -9,7 +9,8 @@ import json
 import os
 import posixpath
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,57 +59,97 @@ class Ground:
     """What of the machine the agent lets tasks mount; its own folders are `forbidden`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaidOut:
+    """A task whose files are in its directory, before anything of the way it runs is decided."""
+
+    spec: ContainerSpec
+    """Named after whom it runs as."""
+    user_binds: tuple[Bind, ...]
+    """Checked; sources are without links."""
+    file_binds: tuple[Bind, ...]
+    """Files outside of the task's own tree."""
+    work_dir: str
+    """As the task spells it."""
+
+
 def prepare(place: ContainerDir, spec: ContainerSpec, node: Node, ground: Ground) -> None:
     """Everything up to spec.json. Raises StartRefused. Blocks: files may be large."""
+    with refused_in_words():
+        _prepare(place, spec, node, ground)
+
+
+def _prepare(place: ContainerDir, spec: ContainerSpec, node: Node, ground: Ground) -> None:
     isolation = ground.isolation
     layout = Layout(place, isolation.private_root)
+    agent = own_identity()
+    who = _identity(spec.options.os_user, agent, isolation)
+    laid = lay_out(layout, spec, node, ground.rules, agent=agent, task=who)
+    spec = laid.spec
+    document: dict[str, Any] = {
+        "way": str(isolation.kind),
+        "dir": str(place.path),
+        "work_dir": laid.work_dir,
+        "argv": _argv(spec, layout),
+        "env": task_environment(spec, node, layout),
+        "limits": task_limits(spec.options.limits),
+        "user": None,
+    }
+    if isolation.private_root:
+        file_binds = [*laid.file_binds, *_account_files(place, who, laid.work_dir)]
+        check_targets(laid.user_binds, [bind.target for bind in file_binds])
+        document["mounted"] = identities(laid.user_binds)
+        wishes = Wishes(
+            binds=_split(laid.user_binds, spec.options.host_paths)[1],
+            cluster_binds=_split(laid.user_binds, spec.options.host_paths)[0],
+            own_binds=file_binds,
+            devices=task_devices(spec, node),
+            forbidden=(*ground.rules.forbidden, *spec.options.host_paths.forbidden),
+            shm_bytes=spec.options.shm_bytes or 0,
+        )
+        document |= jail(place, isolation, task_mounts(place, wishes), who=who, agent=agent)
+        if who.uid != agent.uid:
+            give_to(who, *map(place.path.joinpath, _GIVEN))
+    write_atomic(place.spec, json.dumps(document).encode())
+
+
+@contextmanager
+def refused_in_words() -> Iterator[None]:
+    """An OSError on the way becomes StartRefused: the user's fault, unless the machine is at its limits."""
     try:
-        agent = own_identity()
-        who = _identity(spec.options.os_user, agent, isolation)
-        spec = named_after(who, spec)
-        _make_tree(place)
-        if spec.options.checkpoints is not None:
-            prepare_checkpoints(
-                spec.options.checkpoints,
-                spec.options.host_paths,
-                cluster_id=node.cluster_id,
-                agent=agent,
-                task=who,
-            )
-        else:
-            _make_storage(spec.binds, agent=agent, task=who)
-        user_binds = checked_mounts(spec, ground.rules, agent=agent, task=who)
-        file_binds = [bind for item in spec.files if (bind := _write_file(item, layout))]
-        work_dir = _make_work_dir(spec.work_dir, layout)
-        document: dict[str, Any] = {
-            "way": str(isolation.kind),
-            "dir": str(place.path),
-            "work_dir": work_dir,
-            "argv": _argv(spec, layout),
-            "env": task_environment(spec, node, layout),
-            "limits": task_limits(spec.options.limits),
-            "user": None,
-        }
-        if isolation.private_root:
-            file_binds += _account_files(place, who, work_dir)
-            check_targets(user_binds, [bind.target for bind in file_binds])
-            document["mounted"] = identities(user_binds)
-            wishes = Wishes(
-                binds=_split(user_binds, spec.options.host_paths)[1],
-                cluster_binds=_split(user_binds, spec.options.host_paths)[0],
-                own_binds=file_binds,
-                devices=task_devices(spec, node),
-                forbidden=(*ground.rules.forbidden, *spec.options.host_paths.forbidden),
-                shm_bytes=spec.options.shm_bytes or 0,
-            )
-            document |= jail(place, isolation, task_mounts(place, wishes), who=who, agent=agent)
-            if who.uid != agent.uid:
-                _give_to(who, *map(place.path.joinpath, _GIVEN))
-        write_atomic(place.spec, json.dumps(document).encode())
+        yield
     except OSError as error:
         failure = ExitFailure.ABORTED if error.errno in _OUR_FAULT else ExitFailure.TASK_ERROR
         where = f"{error.filename}: " if error.filename else ""
         raise StartRefused(failure, f"cannot prepare the task: {where}{error.strerror}") from error
+
+
+def lay_out(
+    layout: Layout,
+    spec: ContainerSpec,
+    node: Node,
+    rules: HostPaths,
+    *,
+    agent: OsUser,
+    task: OsUser,
+) -> LaidOut:
+    """Make the tree, the files and the storage of a task, and check its mounts. Raises StartRefused, OSError."""
+    spec = named_after(task, spec)
+    _make_tree(layout.place)
+    if spec.options.checkpoints is not None:
+        prepare_checkpoints(
+            spec.options.checkpoints,
+            spec.options.host_paths,
+            cluster_id=node.cluster_id,
+            agent=agent,
+            task=task,
+        )
+    else:
+        _make_storage(spec.binds, agent=agent, task=task)
+    user_binds = checked_mounts(spec, rules, agent=agent, task=task)
+    file_binds = tuple(bind for item in spec.files if (bind := _write_file(item, layout)))
+    work_dir = _make_work_dir(spec.work_dir, layout)
+    return LaidOut(spec=spec, user_binds=user_binds, file_binds=file_binds, work_dir=work_dir)
 
 
 def _make_storage(binds: Iterable[Bind], *, agent: OsUser, task: OsUser) -> None:
@@ -154,7 +195,7 @@ def _account_files(place: ContainerDir, who: OsUser, home: str) -> list[Bind]:
     return [Bind(source=str(copy), target=path, read_only=True) for copy, path in copies]
 
 
-def _give_to(who: OsUser, *trees: Path) -> None:
+def give_to(who: OsUser, *trees: Path) -> None:
     """Nothing runs in them yet, so that no link can be put in the way; none is followed all the same."""
     for tree in trees:
         if not tree.exists():

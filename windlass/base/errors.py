@@ -15,6 +15,11 @@ WindlassError
 ├── ProviderAuthError        the provider refuses our credentials or permissions
 ├── ProviderError            anything else a provider answered
 ├── BatchSystemError         Slurm or PBS said no
+├── StorageError             a checkpoint storage cannot do what it should
+│   ├── StorageDenied        missing, wrong or expired credentials, or no right to do it
+│   ├── StorageMissing       no such bucket, container or directory
+│   ├── StorageUnreachable   no answer, or none but "later"
+│   └── StorageFull          no space, or a quota that is used up
 ├── AgentLost                an agent went away with its work
 ├── UnreadableDocument       the store holds what this release cannot read
 ├── DataDamaged              a file of the data folder is not what was written
@@ -130,6 +135,36 @@ class BatchSystemError(WindlassError):
     """Slurm or PBS said no."""
 
     code = "batch_system"
+
+
+class StorageError(WindlassError):
+    """A checkpoint storage cannot do what it should."""
+
+    code = "storage"
+
+
+class StorageDenied(StorageError):
+    """Missing, wrong or expired credentials, or no right to do it."""
+
+    code = "storage_denied"
+
+
+class StorageMissing(StorageError):
+    """There is no such bucket, container or directory."""
+
+    code = "storage_missing"
+
+
+class StorageUnreachable(StorageError):
+    """No answer, or none but "later"."""
+
+    code = "storage_unreachable"
+
+
+class StorageFull(StorageError):
+    """No space, or a quota that is used up."""
+
+    code = "storage_full"
 
 
 class AgentLost(WindlassError):

@@ -33,6 +33,7 @@ from master.config import MasterConfig, ResolvedPool
 from master.control_plane import Parts, build
 from master.core.expconf import ClusterDefaults
 from master.core.expconf.container_defaults import TaskContainerDefaults
+from master.core.expconf.images import image_files
 from master.core.expconf.references import PoolSecrets, take_secrets
 from master.core.scheduler import decide
 from master.data_folder import exposures
@@ -317,6 +318,7 @@ class Master:
             cluster=(
                 *((folder,) if folder else ()),
                 *(mount.host_path for mount in containers.bind_mounts),
+                *(path for _, path in image_files(containers.image)),
             ),
         )
 

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from agent_bootstrap.bind_rules import HostPaths, problem_of
 from master.allocations.task_environment import TaskConfig, own_mounts
 from master.core.expconf import ExperimentConfig
+from master.core.expconf.images import image_files
 from master.core.expconf.storage import CheckpointStorage, DirectoryStorage, SharedFsStorage
 from rm_backends.base import BindMount
 
@@ -20,6 +21,10 @@ def mount_problems(config: TaskConfig, rules: HostPaths, *, as_root: bool) -> It
     for number, mount in enumerate(config.bind_mounts):
         if problem := problem_of(mount.host_path, rules, as_root=as_root):
             yield f"<config>.bind_mounts[{number}].host_path: {mount.host_path} {problem}"
+    # The files of an image are the task's to read, as those of a mount.
+    for key, path in image_files(config.environment.image):
+        if problem := problem_of(path, rules, as_root=as_root):
+            yield f"<config>.environment.{key}: {path} {problem}"
 
 
 def storage_problems(config: ExperimentConfig, rules: HostPaths, *, as_root: bool) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from master.config.legacy import OldForm, modernise
 from master.config.model import MasterConfig
@@ -15,6 +15,7 @@ from master.core.expconf.container_defaults import TaskContainerDefaults
 from master.core.expconf.documents import MalformedDocument, read_document
 from master.core.expconf.errors import explain, json_kind
 from master.core.expconf.errors import path as locate
+from master.core.expconf.images import image_problems
 from master.core.expconf.normalise import normalise_container_defaults
 from windlass.base.errors import InvalidConfig
 from windlass.base.no_effect import keys_without_effect
@@ -109,20 +110,24 @@ def _with_normal_defaults(section: Any) -> Any:
 
 def _container_default_problems(document: Mapping[str, Any]) -> Iterator[str]:
     """These sections stay raw in the model, so they are checked beside it."""
-    yield from _problems_of(document, TaskContainerDefaults, ROOT)
+    yield from _problems_of(document, ROOT)
     for index, pool in enumerate(_pools(document)):
-        yield from _problems_of(pool, TaskContainerDefaults, f"{ROOT}.resource_pools[{index}]")
+        yield from _problems_of(pool, f"{ROOT}.resource_pools[{index}]")
 
 
-def _problems_of(owner: Any, model: type[BaseModel], where: str) -> Iterator[str]:
+def _problems_of(owner: Any, where: str) -> Iterator[str]:
     section = owner.get("task_container_defaults") if isinstance(owner, Mapping) else None
     if not isinstance(section, Mapping):
         return
+    where = f"{where}.task_container_defaults"
     try:
-        model.model_validate(dict(section))
+        containers = TaskContainerDefaults.model_validate(dict(section))
     except ValidationError as error:
-        for problem in explain(error, model, root=f"{where}.task_container_defaults"):
+        for problem in explain(error, TaskContainerDefaults, root=where):
             yield problem.line
+        return
+    if containers.image is not None:
+        yield from image_problems(containers.image, root=where)
 
 
 def _pools(document: Mapping[str, Any]) -> list[Any]:

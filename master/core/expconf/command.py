@@ -21,6 +21,7 @@ from master.core.expconf.environment import (
 )
 from master.core.expconf.errors import explain, first_problems, json_kind
 from master.core.expconf.experiment import ROOT
+from master.core.expconf.images import environment_problems
 from master.core.expconf.merging import merge
 from master.core.expconf.normalise import normalise
 from master.core.expconf.reading import ClusterDefaults, refuse_masks
@@ -145,7 +146,10 @@ def complete_command(
     refuse_masks(document, what=WHAT)
     if document.get("description") in (None, ""):
         document["description"] = description or f"Command ({_digest(raw)})"
-    return _validate(document)
+    config = _validate(document)
+    if problems := [*environment_problems(config.environment, root=f"{ROOT}.environment")]:
+        raise InvalidConfig(problems, what=WHAT)
+    return config
 
 
 def _cluster_layer(raw: Mapping[str, Any], defaults: ClusterDefaults) -> dict[str, Any]:

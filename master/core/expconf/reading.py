@@ -13,6 +13,7 @@ from master.core.expconf.documents import MalformedDocument, read_document
 from master.core.expconf.errors import explain, first_problems, json_kind, path
 from master.core.expconf.experiment import IGNORED_KEYS, ROOT, WHAT, ExperimentConfig
 from master.core.expconf.hyperparameters import grid_gaps
+from master.core.expconf.images import environment_problems
 from master.core.expconf.log_policies import BUILT_IN, merge_log_policies
 from master.core.expconf.merging import merge
 from master.core.expconf.normalise import normalise
@@ -95,6 +96,8 @@ def complete(
         document["log_policies"] = merge_log_policies(policies or (), BUILT_IN)
     config, problems = _validate(document, partial=False)
     problems = sorted({*problems, *_not_current(document, unmanaged=unmanaged)})
+    if config is not None:
+        problems += environment_problems(config.environment, root=f"{ROOT}.environment")
     if problems or config is None:
         raise InvalidConfig(problems, what=WHAT)
     return config

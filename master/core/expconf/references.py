@@ -15,9 +15,9 @@ from typing import Any
 
 from master.core.expconf.normalise import DEVICE_TYPES, normalise_container_defaults
 from master.core.expconf.reading import ClusterDefaults
-from master.core.expconf.secrets import replaced
+from master.core.expconf.secrets import REFERENCE, is_reference, replaced
 
-_START, _END = "${master.yaml:", "}"
+_START, _END = REFERENCE, "}"
 _VARIABLES = "environment_variables"
 _STORAGE = "checkpoint_storage"
 _S3_SECRETS = ("access_key", "secret_key")
@@ -46,7 +46,7 @@ class PoolSecrets:
         return replaced(storage, lambda secret: references.get(secret, secret))
 
     def _resolve(self, secret: Any) -> Any:
-        if not isinstance(secret, str) or not secret.startswith(_START):
+        if not isinstance(secret, str) or not is_reference(secret):
             return secret
         # A variable that master.yaml has no more is none; a key that it has no more says so where it is used.
         gone = None if secret.startswith(f"{_START}{_VARIABLES}.") else secret

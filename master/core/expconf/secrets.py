@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 MASK = "********"
+REFERENCE = "${master.yaml:"
+"""How a reference to a secret of the master begins: see `references`."""
 SECRET_KEYS = frozenset(
     {
         "password",
@@ -60,6 +62,10 @@ def holds_mask(document: Mapping[str, Any]) -> bool:
 
     replaced(document, look)
     return MASK in seen
+
+
+def is_reference(secret: str) -> bool:
+    return secret.startswith(REFERENCE)
 
 
 def _without_passwords(text: str) -> str:

@@ -71,7 +71,7 @@ environment:
   image: {cpu: c, gpu: g, rocm: r}
   environment_variables: [A=1]
   force_pull_image: true
-  registry_auth: {username: u, password: p, auth: a, email: e, server: s, identitytoken: i,
+  registry_auth: {username: u, password: p, auth: dTpw, email: e, server: s, identitytoken: i,
                   registrytoken: r}
   add_capabilities: [X]
   drop_capabilities: [Y]
@@ -354,10 +354,12 @@ searchers = st.sampled_from(
         | {"time_metric": "t"},
     ]
 )
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
+images = st.sampled_from(["", "net", "r.example:5000/team/net:1", "/images/net.sif"])
 experiments = st.fixed_dictionaries(
     {
         "searcher": searchers,
-        "entrypoint": st.text(min_size=1) | st.lists(st.text(), min_size=1),
+        "entrypoint": texts.filter(bool) | st.lists(texts, min_size=1),
         "checkpoint_storage": st.sampled_from(
             [
                 {"type": "shared_fs", "host_path": "/a", "storage_path": "b"},
@@ -368,12 +370,12 @@ experiments = st.fixed_dictionaries(
     optional={
         "hyperparameters": spaces,
         "labels": st.lists(st.text(max_size=3)),
-        "data": st.dictionaries(st.text(), st.none() | st.lists(st.text(), max_size=2)),
+        "data": st.dictionaries(texts, st.none() | st.lists(texts, max_size=2)),
         "environment": st.fixed_dictionaries(
             {},
             optional={
-                "image": st.text() | st.dictionaries(st.sampled_from(["cpu", "gpu"]), st.text()),
-                "environment_variables": st.lists(st.text(), max_size=3),
+                "image": images | st.dictionaries(st.sampled_from(["cpu", "gpu"]), images),
+                "environment_variables": st.lists(texts, max_size=3),
             },
         ),
         "resources": st.fixed_dictionaries(

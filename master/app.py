@@ -95,6 +95,8 @@ class MasterOptions:
     provision_every_s: float = 1.0
     replace_lost: frozenset[Lost] = frozenset()
     """Parts of the data folder to make anew if they are lost, instead of refusing to start."""
+    backup_before_upgrade: Path | None = None
+    """Where to put a backup before tables of an earlier release are changed. None: nowhere."""
 
 
 class Master:
@@ -123,6 +125,7 @@ class Master:
             options.ids.uuid,
             may_replace=options.replace_lost,
             inline=inline,
+            backups=options.backup_before_upgrade,
         )
         store = await Store.open(url, clock=options.clock, inline=inline)
         try:

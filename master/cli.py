@@ -67,6 +67,13 @@ def run(
             "May be repeated.",
         ),
     ] = None,
+    backup_before_upgrade: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Before tables of an earlier release are changed, make a backup in this folder. Three are kept.",
+        ),
+    ] = None,
 ) -> None:
     """Run the master until SIGTERM. Tasks keep running without it; a restart reconnects them."""
     from agent_bootstrap.log_setup import set_up_logging
@@ -87,6 +94,7 @@ def run(
                     config=config,
                     data_dir=folder,
                     replace_lost=_lost(replace_lost or ()),
+                    backup_before_upgrade=backup_before_upgrade,
                     master_url=url or f"http://{reach}:{config.port}",
                 )
             )

@@ -44,6 +44,8 @@ class FoundDatabase:
     """What was found instead, for people."""
     cluster_id: str | None = None
     secret_mark: str | None = None
+    is_older: bool = False
+    """Its tables are of a release before this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,13 @@ from master.recovery.sqlite_files import reading
 from master.store.database import open_database, parse_url
 from master.store.faults import as_windlass_error
 from master.store.json_codec import decode_json
-from master.store.migrate import STATE, Migrations, current_revision, known_revisions
+from master.store.migrate import (
+    STATE,
+    Migrations,
+    current_revision,
+    head_revision,
+    known_revisions,
+)
 from windlass.base.errors import InvalidConfig
 
 MAGIC = b"SQLite format 3\0"
@@ -144,6 +150,7 @@ def _look_inside(
         where=where,
         content=Content.OURS,
         cluster_id=facts.get(CLUSTER_ID),
+        is_older=revision != head_revision(line),
         secret_mark=facts.get(SECRET_MARK),
     )
 

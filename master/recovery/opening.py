@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
 
 from master.auth.join_tokens import load_or_create
 from master.data_folder import SECRET
+from master.recovery.before_upgrade import back_up_before_upgrade
 from master.recovery.decision import Create, Lost, Refuse, decide
 from master.recovery.identity import (
     FolderState,
@@ -46,13 +48,18 @@ async def open_folder(
     *,
     may_replace: Collection[Lost] = (),
     inline: bool = False,
+    backups: Path | None = None,
 ) -> OpenedFolder:
-    """Raises InvalidState for a folder that is not whole, or not that of its database."""
+    """`backups`: where one is made if the tables are of an earlier release.
+
+    Raises InvalidState for a folder that is not whole, or not that of its database.
+    """
     folder = places.folder
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not places.is_kept:
         return OpenedFolder(folder, new_cluster_id(), load_or_create(folder / SECRET))
-    decision = decide(await look(places, inline=inline), may_replace)
+    found = await look(places, inline=inline)
+    decision = decide(found, may_replace)
     if isinstance(decision, Refuse):
         raise InvalidState(decision.text)
     cluster_id = decision.cluster_id or new_cluster_id()
@@ -61,6 +68,8 @@ async def open_folder(
     else:
         for lost in decision.replace:
             _set_aside(places, lost)
+        if backups is not None and (found.state.is_older or found.logs.is_older):
+            await back_up_before_upgrade(places, backups, datetime.now(UTC))
     return OpenedFolder(folder, cluster_id, load_or_create(folder / SECRET))
 
 

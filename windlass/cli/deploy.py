@@ -3,139 +3,395 @@
 from __future__ import annotations
 
 import shlex
-import sys
+import socket
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
 from windlass.base.errors import InvalidArgument
-from windlass.cli.local_cluster import (
-    ClusterState,
-    Plan,
-    bring_down,
-    bring_up,
-    default_data_dir,
-    read_state,
+from windlass.cli.deploy_options import (
+    AutorestartOption,
+    DataDirOption,
+    DbPasswordOption,
+    DeleteDbOption,
+    EnterpriseOption,
+    GpuOption,
+    HostOption,
+    ImagePrefixOption,
+    MasterConfigOption,
+    MasterNameOption,
+    NameOption,
+    PasswordOption,
+    PoolOption,
+    PortOption,
+    RestartOption,
+    SlotsOption,
+    StorageOption,
+    VersionOption,
+    WorkDirOption,
 )
-from windlass.cli.local_login import log_in
-from windlass.cli.output import JsonOption, notice, print_json, print_rows
-from windlass.sdk.credentials import DEFAULT_USER
+from windlass.cli.deploy_output import (
+    described,
+    slots_text,
+    steps,
+    tell_ended,
+    tell_kept,
+    tell_up,
+    warn,
+)
+from windlass.cli.output import JsonOption, notice, print_json, print_rows, say
+from windlass.deploy.local.cluster import (
+    MANY_AGENTS,
+    Agent,
+    LocalCluster,
+    Start,
+)
+from windlass.deploy.local.folder import folder_of
+from windlass.deploy.local.logs import lines_of
+from windlass.deploy.local.options import DEFAULT_PORT, Options
+from windlass.deploy.local.processes import supervisors_below
+from windlass.deploy.local.published import check_version
+from windlass.deploy.local.services import MASTER, Condition
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Start and stop a cluster.")
 local = typer.Typer(no_args_is_help=True, help="Manage a cluster on this machine.")
 app.add_typer(local, name="local")
 
-DEFAULT_PORT = 8080
-DataDirOption = Annotated[
-    Path | None,
-    typer.Option("--data-dir", help="Keep its data here (default: ~/.local/share/windlass/local)."),
-]
+
+@app.callback()
+def deploy(
+    no_preflight_checks: Annotated[
+        bool, typer.Option("--no-preflight-checks", hidden=True)
+    ] = False,
+    no_wait_for_master: Annotated[bool, typer.Option("--no-wait-for-master", hidden=True)] = False,
+    image_repo_prefix: ImagePrefixOption = None,
+) -> None:
+    """Start and stop a cluster."""
+    warn(
+        {
+            "--no-preflight-checks": no_preflight_checks,
+            "--no-wait-for-master": no_wait_for_master,
+            "--image-repo-prefix": image_repo_prefix,
+        }
+    )
 
 
 @local.command("cluster-up")
 def cluster_up(
-    port: Annotated[
-        int, typer.Option(min=1, max=65535, help="Set the port of the master.")
-    ] = DEFAULT_PORT,
-    agents: Annotated[int, typer.Option(min=0, max=64, help="Start this many agents.")] = 1,
-    slots_per_agent: Annotated[
+    port: PortOption = None,
+    host: HostOption = None,
+    agents: Annotated[
         int | None,
-        typer.Option(
-            min=0, max=1024, help="Give each agent artificial slots, to try without GPUs."
-        ),
+        typer.Option(min=0, max=MANY_AGENTS, help="Start this many agents.", show_default="1"),
     ] = None,
-    no_gpu: Annotated[bool, typer.Option("--no-gpu", help="Do not use GPUs.")] = False,
-    master_config: Annotated[
-        Path | None, typer.Option("--master-config", help="Use this master.yaml.")
-    ] = None,
-    initial_user_password: Annotated[
-        str | None,
-        typer.Option(
-            help="Set the password of admin and determined at the first start. Default: a random one, in a file. "
-            "While this command runs, other users of this machine can read the option."
-        ),
-    ] = None,
+    slots: SlotsOption = None,
+    gpu: GpuOption = None,
+    pool: PoolOption = None,
+    master_config: MasterConfigOption = None,
+    storage_host_path: StorageOption = None,
+    auto_work_dir: WorkDirOption = None,
+    initial_user_password: PasswordOption = None,
+    autorestart: AutorestartOption = None,
+    restart: RestartOption = False,
+    delete_db: DeleteDbOption = False,
+    cluster_name: NameOption = None,
     data_dir: DataDirOption = None,
+    det_version: VersionOption = None,
+    db_password: DbPasswordOption = None,
+    enterprise_edition: EnterpriseOption = False,
 ) -> None:
-    """Start a master and agents, wait until they answer, and log in."""
-    if master_config is not None and not master_config.is_file():
-        raise InvalidArgument(f"--master-config {master_config}: no such file")
-    plan = Plan(
-        data_dir=_data_dir(data_dir),
+    """Start a master and agents, wait until they answer, and log in.
+
+    Also after a reboot or an upgrade: with --restart what was there comes back as it was.
+    """
+    check_version(det_version)
+    warn({"--db-password": db_password, "--enterprise-edition": enterprise_edition})
+    given = _options(
+        cluster_name=cluster_name,
+        host=host,
         port=port,
         agents=agents,
-        slots_per_agent=slots_per_agent,
-        no_gpu=no_gpu,
+        slots=slots,
+        gpu=gpu,
+        pool=pool,
         master_config=master_config,
-        initial_user_password=initial_user_password,
+        storage_host_path=storage_host_path,
+        auto_work_dir=auto_work_dir,
+        autorestart=autorestart,
     )
-    state = _with_spinner(plan)
-    _tell(plan, state.url, logged_in=log_in(plan))
-    where = "" if data_dir is None else f" --data-dir {shlex.quote(str(data_dir))}"
-    master = "" if port == DEFAULT_PORT else f"-m {state.url} "
-    typer.echo(f"Try: det {master}agent list    Stop it: det deploy local cluster-down{where}")
+    start = Start(restart=restart, delete_db=delete_db, initial_user_password=initial_user_password)
+    cluster, where = _cluster(cluster_name, data_dir)
+    with steps() as step:
+        started = LocalCluster(cluster.folder, step).up(given, start)
+    tell_up(cluster, started, where)
 
 
-def _tell(plan: Plan, url: str, *, logged_in: bool) -> None:
-    if not logged_in:
-        typer.echo(f"The cluster is up at {url}. Log in: det -m {url} user login {DEFAULT_USER}")
-        return
-    typer.echo(f"The cluster is up at {url}, and you are logged in as {DEFAULT_USER}.")
-    if plan.password_file.exists():
-        file = shlex.quote(str(plan.password_file))
-        typer.echo(f"Password of admin and {DEFAULT_USER}, unless changed: {file}")
-        typer.echo(
-            "Published client: "
-            f'export DET_MASTER={url} DET_USER={DEFAULT_USER} DET_PASS="$(cat {file})"'
-        )
+@local.command("master-up")
+def master_up(
+    port: PortOption = None,
+    host: HostOption = None,
+    master_config: MasterConfigOption = None,
+    storage_host_path: StorageOption = None,
+    auto_work_dir: WorkDirOption = None,
+    initial_user_password: PasswordOption = None,
+    autorestart: AutorestartOption = None,
+    restart: RestartOption = False,
+    delete_db: DeleteDbOption = False,
+    cluster_name: NameOption = None,
+    data_dir: DataDirOption = None,
+    master_name: MasterNameOption = None,
+    image_repo_prefix: ImagePrefixOption = None,
+    det_version: VersionOption = None,
+    db_password: DbPasswordOption = None,
+    enterprise_edition: EnterpriseOption = False,
+) -> None:
+    """Start the master of a cluster alone, and log in."""
+    check_version(det_version)
+    warn(
+        {
+            "--master-name": master_name,
+            "--image-repo-prefix": image_repo_prefix,
+            "--db-password": db_password,
+            "--enterprise-edition": enterprise_edition,
+        }
+    )
+    given = _options(
+        cluster_name=cluster_name,
+        host=host,
+        port=port,
+        master_config=master_config,
+        storage_host_path=storage_host_path,
+        auto_work_dir=auto_work_dir,
+        autorestart=autorestart,
+    )
+    start = Start(restart=restart, delete_db=delete_db, initial_user_password=initial_user_password)
+    cluster, where = _cluster(cluster_name, data_dir)
+    with steps() as step:
+        started = LocalCluster(cluster.folder, step).up(given, start, with_agents=False)
+    tell_up(cluster, started, where)
+
+
+@local.command("agent-up")
+def agent_up(
+    master_host: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[HOST]",
+            help="Host or URL of the master. Default: that of this cluster.",
+            show_default=False,
+        ),
+    ] = None,
+    port: PortOption = None,
+    agent_config_path: Annotated[
+        Path | None,
+        typer.Option("--agent-config", "--agent-config-path", help="Use this agent.yaml."),
+    ] = None,
+    agent_name: Annotated[
+        str | None, typer.Option(help="Id of the agent. Default: the host name.")
+    ] = None,
+    pool: PoolOption = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--agent-label", help="Show this label of the agent. May be repeated."),
+    ] = None,
+    slots: SlotsOption = None,
+    gpu: GpuOption = None,
+    join_token_file: Annotated[
+        Path | None,
+        typer.Option(help="Join with the token in this file. Needed for a master elsewhere."),
+    ] = None,
+    autorestart: AutorestartOption = None,
+    cluster_name: NameOption = None,
+    data_dir: DataDirOption = None,
+    image_repo_prefix: ImagePrefixOption = None,
+    det_version: VersionOption = None,
+    enterprise_edition: EnterpriseOption = False,
+) -> None:
+    """Start an agent, for the master of this cluster or one on another machine."""
+    check_version(det_version)
+    warn({"--image-repo-prefix": image_repo_prefix, "--enterprise-edition": enterprise_edition})
+    cluster, _ = _cluster(cluster_name, data_dir)
+    url = _master_of(cluster, master_host, port)
+    agent = Agent(
+        name=_agent_name(agent_name, agent_config_path),
+        url=url,
+        pool=pool,
+        labels=label or (),
+        slots=slots,
+        gpu=gpu,
+        config_file=_existing("--agent-config", agent_config_path),
+        join_token_file=_existing("--join-token-file", join_token_file),
+        autorestart=autorestart is not False,
+    )
+    with steps() as step:
+        joined = LocalCluster(cluster.folder, step).agent_up(agent)
+    if agent.name in joined:
+        typer.echo(f"{agent.name} has joined {url} with {slots_text(joined[agent.name])}")
+    else:
+        log = cluster.folder.log(agent.name)
+        typer.echo(f"{agent.name} is started for {url}; det agent list shows it. Its log: {log}")
 
 
 @local.command("cluster-down")
-def cluster_down(data_dir: DataDirOption = None) -> None:
+def cluster_down(
+    delete_db: DeleteDbOption = False,
+    cluster_name: NameOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
     """Stop the master, its agents and their tasks. Data is kept."""
-    ended = bring_down(_data_dir(data_dir))
-    if ended:
-        typer.echo(f"Stopped: {', '.join(ended)}")
-    else:
-        notice("No cluster was running")
+    cluster, _ = _cluster(cluster_name, data_dir)
+    with steps() as step:
+        step("Stopping")
+        ended, moved = cluster.down(delete_db=delete_db)
+    tell_ended(ended, "No cluster was running")
+    tell_kept(cluster, moved)
+
+
+@local.command("master-down")
+def master_down(
+    delete_db: DeleteDbOption = False,
+    cluster_name: NameOption = None,
+    data_dir: DataDirOption = None,
+    master_name: MasterNameOption = None,
+) -> None:
+    """Stop the master alone: agents and their tasks go on, and look for it."""
+    warn({"--master-name": master_name})
+    cluster, _ = _cluster(cluster_name, data_dir)
+    ended, moved = cluster.master_down(delete_db=delete_db)
+    tell_ended(ended, "No master was running")
+    tell_kept(cluster, moved)
+
+
+@local.command("agent-down")
+def agent_down(
+    agent_name: Annotated[
+        str | None, typer.Option(help="Id of the agent. Default: the host name.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Stop all agents of the cluster.")] = False,
+    cluster_name: NameOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Stop an agent and its tasks: trials go on elsewhere, from their newest checkpoint."""
+    cluster, _ = _cluster(cluster_name, data_dir)
+    name = agent_name or socket.gethostname()
+    ended = cluster.agents_down(None if all_ else {name})
+    there = [s.name for s in cluster.services.all() if s.name != MASTER]
+    known = f"; running: {', '.join(there)}" if there else ""
+    tell_ended(ended, "No agent was running" if all_ else f"No agent {name} was running{known}")
 
 
 @local.command()
-def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
+def logs(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...", help="master, agent-0, ... Default: all.", show_default=False
+        ),
+    ] = None,
+    no_follow: Annotated[
+        bool, typer.Option("--no-follow", help="Print what is there, and end.")
+    ] = False,
+    tail: Annotated[
+        int | None, typer.Option(min=0, help="Begin with this many last lines of each.")
+    ] = None,
+    cluster_name: NameOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Show what the master and the agents print, and follow it."""
+    cluster, _ = _cluster(cluster_name, data_dir)
+    files = {path.stem: path for path in sorted((cluster.folder.path / "logs").glob("*.log"))}
+    unknown = [name for name in names or () if name not in files]
+    if unknown or not files:
+        known = f"there are {', '.join(files)}" if files else "no cluster was started there"
+        raise InvalidArgument(f"No log of {', '.join(unknown) or 'a cluster'}: {known}")
+    with suppress(KeyboardInterrupt):
+        shown = {name: files[name] for name in names or files}
+        for line in lines_of(shown, follow=not no_follow, tail=tail):
+            say(line)
+
+
+@local.command()
+def status(
+    cluster_name: NameOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False
+) -> None:
     """Show the processes of the cluster. The exit code is 0 if all are running."""
-    directory = _data_dir(data_dir)
-    state = read_state(directory) or ClusterState("")
-    rows = [
-        [
-            record.name,
-            "running" if record.is_alive else "gone",
-            record.pid,
-            directory / "logs" / f"{record.name}.log",
-        ]
-        for record in state.processes
-    ]
+    cluster, _ = _cluster(cluster_name, data_dir)
+    folder, services = cluster.folder, cluster.services.all()
+    url, tasks = cluster.remembered.url, len(supervisors_below(folder.path))
     if as_json:
-        keys = ("name", "state", "pid", "log")
-        processes = [dict(zip(keys, row, strict=True)) for row in rows]
-        print_json({"url": state.url, "processes": processes})
-    elif rows:
-        typer.echo(state.url)
-        print_rows(["Process", "State", "PID", "Log"], rows)
+        processes = [described(service, str(folder.log(service.name))) for service in services]
+        print_json({"url": url, "tasks": tasks, "processes": processes})
+    elif services:
+        typer.echo(f"{url}  {tasks} task{'' if tasks == 1 else 's'} running here")
+        rows = [list(described(s, str(folder.log(s.name))).values()) for s in services]
+        print_rows(["Process", "State", "PID", "Restarts", "Last end", "Log"], rows)
     else:
-        notice(f"No cluster in {directory}")
-    if not rows or len(state.alive) < len(rows):
+        notice(f"No cluster in {folder.path}")
+    if not services or any(s.condition is not Condition.RUNNING for s in services):
         raise typer.Exit(1)
 
 
-def _data_dir(given: Path | None) -> Path:
-    return (given or default_data_dir()).absolute()
+def _options(**given: Any) -> Options:
+    """Of what was given. Paths are made absolute: services do not share our current folder."""
+    if given.get("master_config") is not None and given.get("storage_host_path") is not None:
+        raise InvalidArgument(
+            "--master-config and --storage-host-path exclude each other: write checkpoint_storage into the file"
+        )
+    _existing("--master-config", given.get("master_config"))
+    absolute = {k: v.absolute() if isinstance(v, Path) else v for k, v in given.items()}
+    return Options.model_validate({k: v for k, v in absolute.items() if v is not None})
 
 
-def _with_spinner(plan: Plan) -> ClusterState:
-    if not sys.stderr.isatty():
-        return bring_up(plan, notice)
-    from rich.console import Console
+def _existing(option: str, path: Path | None) -> Path | None:
+    if path is not None and not path.is_file():
+        raise InvalidArgument(f"{option} {path}: no such file")
+    return None if path is None else path.absolute()
 
-    with Console(stderr=True).status("Starting") as spinner:
-        return bring_up(plan, spinner.update)
+
+def _cluster(name: str | None, data_dir: Path | None) -> tuple[LocalCluster, str]:
+    """The cluster, and the options by which the next command finds it."""
+    words = [] if name is None else ["--cluster-name", name]
+    words += [] if data_dir is None else ["--data-dir", str(data_dir)]
+    return LocalCluster(folder_of(name, data_dir)), "".join(f" {shlex.quote(w)}" for w in words)
+
+
+def _master_of(cluster: LocalCluster, host: str | None, port: int | None) -> str:
+    """The URL of the master that `agent-up` is told, as the agent reaches it."""
+    known = cluster.remembered.url
+    if host is None:
+        if not known:
+            raise InvalidArgument(
+                f"There is no cluster in {cluster.folder.path}: name the host of a master"
+            )
+        return known
+    parts = urlsplit(host if "://" in host else f"//{host}")
+    if not parts.hostname or parts.scheme not in ("", "http", "https"):
+        raise InvalidArgument(f'"{host}" is not a host: write HOST, or http://HOST:PORT')
+    shown = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    url = f"{parts.scheme or 'http'}://{shown}:{parts.port or port or DEFAULT_PORT}"
+    # Our own master goes by several names; the one it was started by is the one to compare.
+    ours = urlsplit(known)
+    local_names = ("localhost", "127.0.0.1", "::1", socket.gethostname())
+    is_ours = bool(known) and parts.hostname in (*local_names, ours.hostname)
+    return known if is_ours and urlsplit(url).port == ours.port else url
+
+
+def _agent_name(given: str | None, config: Path | None) -> str:
+    if given is None and config is not None and config.is_file():
+        import yaml
+
+        with suppress(yaml.YAMLError, AttributeError):
+            given = yaml.safe_load(config.read_text()).get("agent_id")
+    name = given or socket.gethostname()
+    if (
+        name == MASTER
+        or name.startswith(".")
+        or not name.replace("-", "a").replace(".", "a").replace("_", "a").isalnum()
+    ):
+        raise InvalidArgument(
+            f'--agent-name "{name}": use letters, digits and . _ -, and not the word {MASTER}'
+        )
+    return name

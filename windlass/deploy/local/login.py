@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-
-import yaml
+from urllib.parse import urlsplit
 
 from windlass.base.errors import Unauthenticated
-from windlass.cli.local_cluster import Plan
+from windlass.deploy.local.folder import ClusterFolder
+from windlass.deploy.local.master_yaml import read_config
+from windlass.deploy.local.options import LOOPBACK, Options
 from windlass.sdk.client import Client
 from windlass.sdk.credentials import DEFAULT_USER, TokenCache
 from windlass.sdk.session import Session
@@ -17,11 +17,11 @@ USERS = ("admin", DEFAULT_USER)
 """Those that every master has from the start. The last one is who calls that name nobody are from."""
 
 
-def log_in(plan: Plan) -> bool:
+def log_in(folder: ClusterFolder, options: Options) -> bool:
     """Store a token of each user, for both names of this machine. False: the first password is not theirs any more."""
-    password, cache = _first_password(plan), TokenCache()
-    with Session(plan.url) as session:
-        urls = (session.url, f"http://localhost:{plan.port}")
+    password, cache = _first_password(folder, options), TokenCache()
+    with Session(options.url) as session:
+        urls = _names_of(session.url)
         for user in USERS:
             token = _cached(session, cache, urls, user)
             if token is None:
@@ -34,6 +34,13 @@ def log_in(plan: Plan) -> bool:
             for url in urls:
                 cache.remember(url, user, token)
     return True
+
+
+def _names_of(url: str) -> Sequence[str]:
+    parts = urlsplit(url)
+    if parts.hostname != LOOPBACK:
+        return (url,)
+    return (url, f"{parts.scheme}://localhost:{parts.port}")
 
 
 def _cached(session: Session, cache: TokenCache, urls: Sequence[str], user: str) -> str | None:
@@ -51,19 +58,13 @@ def _is_valid(session: Session, token: str) -> bool:
     return True
 
 
-def _first_password(plan: Plan) -> str | None:
-    security = _security(plan.master_config)
+def _first_password(folder: ClusterFolder, options: Options) -> str | None:
+    security = read_config(options.master_config).get("security") or {}
     if given := security.get("initial_user_password"):
         return str(given)
     if security.get("allow_empty_password"):
         return ""
     try:
-        return plan.password_file.read_text().strip()
+        return folder.password_file.read_text().strip()
     except OSError:
         return None
-
-
-def _security(config: Path | None) -> dict[str, object]:
-    """That section of a file which the master has read without complaint."""
-    content = yaml.safe_load(config.read_text()) if config else None
-    return dict((content or {}).get("security") or {})

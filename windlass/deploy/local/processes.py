@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from windlass.base.processes import (
-    ProcessName,
-    boot_id,
-    is_running,
-    send,
-    start_time,
-    wait_gone,
-)
+from windlass.base.processes import boot_id, send, start_time, wait_gone
+from windlass.deploy.local.records import ProcessRecord, record_of
 
 TERM_GRACE_S = 15.0
 """A master commits and hangs up on SIGTERM; then it is killed."""
@@ -26,38 +20,13 @@ KILL_TREE = signal.SIGRTMIN + 1
 """How a supervisor is told to kill its whole task."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessRecord:
-    """A process for ever: `started` is its start in clock ticks after the boot named `boot_id`."""
-
-    name: str
-    pid: int
-    started: int
-    boot_id: str
-
-    def to_json(self) -> dict[str, str | int]:
-        return {
-            "name": self.name,
-            "pid": self.pid,
-            "started": self.started,
-            "boot_id": self.boot_id,
-        }
-
-    @property
-    def process(self) -> ProcessName:
-        return ProcessName(self.pid, self.started, self.boot_id)
-
-    @property
-    def is_alive(self) -> bool:
-        return is_running(self.process)
-
-
 def start_detached(
     name: str, command: Sequence[str], log_file: Path, environ: Mapping[str, str]
 ) -> ProcessRecord:
     """Start `command` in a session of its own, its output appended to `log_file`."""
     log_file.parent.mkdir(parents=True, exist_ok=True)
-    with log_file.open("ab") as log:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    with os.fdopen(os.open(log_file, flags, 0o600), "wb") as log:
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -68,16 +37,17 @@ def start_detached(
         )
     # We will be gone before it is; Popen must not complain that nobody waited.
     child.returncode = 0
-    ticks = start_time(child.pid)
-    return ProcessRecord(name, child.pid, -1 if ticks is None else ticks, boot_id())
+    return record_of(name, child.pid)
 
 
-def end(records: Iterable[ProcessRecord], number: int = signal.SIGTERM) -> list[str]:
+def end(
+    records: Iterable[ProcessRecord], number: int = signal.SIGTERM, *, grace_s: float = TERM_GRACE_S
+) -> list[str]:
     """Signal those that still run, wait, kill what stays. Returns the names of those that ran."""
     running = [record for record in records if record.is_alive]
     for record in running:
         send(record.process, number)
-    left = _wait(running, TERM_GRACE_S)
+    left = _wait(running, grace_s)
     for record in left:
         send(record.process, signal.SIGKILL)
     _wait(left, TERM_GRACE_S)

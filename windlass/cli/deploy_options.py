@@ -1,0 +1,116 @@
+"""Options that verbs of `det deploy local` share. Where the published client has another name, both are taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from windlass.deploy.local.options import DEFAULT_PORT
+
+NameOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster-name",
+        help="Name of the cluster, one of several on this machine.",
+        show_default="local",
+    ),
+]
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        help="Keep its data here (default: ~/.local/share/windlass/local, or clusters/NAME beside it).",
+    ),
+]
+PortOption = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        "--master-port",
+        min=1,
+        max=65535,
+        help="Set the port of the master.",
+        show_default=str(DEFAULT_PORT),
+    ),
+]
+HostOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Let the master listen on this address; 0.0.0.0 also for agents of other machines.",
+        show_default="127.0.0.1",
+    ),
+]
+MasterConfigOption = Annotated[
+    Path | None,
+    typer.Option("--master-config", "--master-config-path", help="Use this master.yaml."),
+]
+StorageOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Keep checkpoints in this folder. Default: in the data of the master.",
+    ),
+]
+WorkDirOption = Annotated[
+    Path | None,
+    typer.Option(help="Mount this folder in every task, where commands without files start."),
+]
+PasswordOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Set the password of admin and determined at the first start. Default: a random one, in a file. "
+        "While this command runs, other users of this machine can read the option."
+    ),
+]
+SlotsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--slots",
+        "--slots-per-agent",
+        min=0,
+        max=1024,
+        help="Give each agent artificial slots, to try without GPUs.",
+    ),
+]
+GpuOption = Annotated[
+    bool | None,
+    typer.Option("--gpu/--no-gpu", help="Use GPUs, or not. Default: if there are some."),
+]
+PoolOption = Annotated[
+    str | None,
+    typer.Option(
+        "--agent-resource-pool",
+        "--pool",
+        help="Let agents join this resource pool. Default: the first one that waits for agents.",
+    ),
+]
+AutorestartOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--autorestart/--no-autorestart",
+        help="Start again what ends by itself, or not.",
+        show_default="autorestart",
+    ),
+]
+RestartOption = Annotated[
+    bool,
+    typer.Option(
+        "--restart",
+        help="Restart what runs, with the options of its last start unless given here. Tasks go on.",
+    ),
+]
+DeleteDbOption = Annotated[
+    bool,
+    typer.Option(
+        "--delete-db",
+        help="Begin anew: the data of the master and its agents is moved to the folder `deleted`.",
+    ),
+]
+VersionOption = Annotated[
+    str | None, typer.Option("--det-version", hidden=True, help="Accept this version only.")
+]
+DbPasswordOption = Annotated[str | None, typer.Option("--db-password", hidden=True)]
+EnterpriseOption = Annotated[bool, typer.Option("--enterprise-edition", hidden=True)]
+ImagePrefixOption = Annotated[str | None, typer.Option("--image-repo-prefix", hidden=True)]
+MasterNameOption = Annotated[str | None, typer.Option("--master-name", hidden=True)]

@@ -1,0 +1,1 @@
+"""What `det deploy` does, by where the cluster is."""

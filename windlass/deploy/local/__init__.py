@@ -1,0 +1,1 @@
+"""A cluster on this machine: a master and agents as detached processes, each under a keeper of its own."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from windlass.base.errors import InvalidArgument, InvalidState, NotFound
+from windlass.base.errors import InvalidArgument, InvalidState
 from windlass.cli.completion import CheckpointUuid
 from windlass.cli.connect import client_for
 from windlass.cli.groups import AliasedGroup
@@ -97,7 +96,7 @@ def _print(checkpoint: Json, path: Path | None) -> None:
 
 def _source(checkpoint: Json) -> Path:
     """Where its files lie. Raises InvalidArgument with what would make them reachable."""
-    from windlass.core._storage import build_storage
+    from windlass.storage import open_storage
 
     uuid = str(checkpoint["uuid"])
     config: dict[str, Any] = (checkpoint.get("training") or {}).get("experimentConfig") or {}
@@ -107,18 +106,16 @@ def _source(checkpoint: Json) -> Path:
             f"Checkpoint {uuid} is in storage of type {storage.get('type')}; this command reads "
             "shared_fs and directory. Use the tools of that storage"
         )
-    directory = build_storage(storage, on_cluster=False, environ=os.environ)
-    try:
-        return directory.existing(uuid)
-    except NotFound:
+    path = open_storage(storage).local_path(uuid)
+    if path is None or not path.is_dir():
         raise InvalidArgument(
-            f"Checkpoint {uuid} is not at {directory.path(uuid)} on this machine: "
-            "run this where that directory is mounted"
-        ) from None
+            f"Checkpoint {uuid} is not at {path} on this machine: run this where that directory is mounted"
+        )
+    return path
 
 
 def _copy(source: Path, target: Path, checkpoint: Json) -> None:
-    from windlass.core._storage import list_files
+    from windlass.storage import list_files
 
     files = list_files(source)
     total, done = sum(files.values()), 0

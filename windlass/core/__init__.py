@@ -16,9 +16,9 @@ from windlass.core._info import (
 )
 from windlass.core._preempt import DummyPreemptContext, PreemptContext, PreemptMode
 from windlass.core._searcher import SearcherContext, SearcherMode, SearcherOperation, Unit
-from windlass.core._storage import CheckpointNotFound
 from windlass.core._tensorboard import TensorboardMode
 from windlass.core._train import DummyTrainContext, EarlyExitReason, InvalidHP, TrainContext
+from windlass.storage import CheckpointNotFound
 
 __all__ = [
     "CheckpointContext",

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import hashlib
 import json
 import logging
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timezone
+from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from windlass.base.errors import WindlassError
 from windlass.core._distributed import DistributedContext
-from windlass.core._merge import merge_files, merge_metadata
 from windlass.core._session import TaskSession
-from windlass.core._storage import DirectoryStorage, Selector, list_files
+from windlass.core._sharding import METADATA_FILE, Shards, upload
 from windlass.sdk.wire import Json, to_wire
+from windlass.storage import (
+    CheckpointNotFound,
+    Selector,
+    Storage,
+    list_files,
+    progress_lines,
+    selected,
+)
 
 log = logging.getLogger("windlass.core")
-
-METADATA_FILE = "metadata.json"
 
 
 class DownloadMode(enum.Enum):
@@ -74,7 +81,7 @@ class MasterReporter:
                 "resources": {name: str(size) for name, size in resources.items()},
                 "training": {},
                 "state": "STATE_COMPLETED",
-                "reportTime": datetime.now(timezone.utc).isoformat(),
+                "reportTime": datetime.now(UTC).isoformat(),
                 "storageId": self._storage_backend_id,
             },
         )
@@ -92,29 +99,29 @@ class MasterReporter:
 class LocalReporter:
     """Off the cluster: nobody to tell; metadata is read back from the checkpoint itself."""
 
-    def __init__(self, storage: DirectoryStorage) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     def stored(self, storage_id: str, resources: Mapping[str, int], metadata: Json) -> None:
-        log.info("checkpoint %s saved in %s", storage_id, self._storage.base)
+        log.info("checkpoint %s saved in %s", storage_id, self._storage.where)
 
     def deleted(self, storage_id: str) -> None:
         log.info("checkpoint %s deleted", storage_id)
 
     def metadata(self, storage_id: str) -> Json:
-        text = (self._storage.existing(storage_id) / METADATA_FILE).read_text()
-        return dict(json.loads(text))
+        return dict(json.loads(b"".join(self._storage.read(storage_id, METADATA_FILE))))
 
 
 class CheckpointContext:
     """`core_context.checkpoint`."""
 
     def __init__(
-        self, dist: DistributedContext, storage: DirectoryStorage, reporter: CheckpointReporter
+        self, dist: DistributedContext, storage: Storage, reporter: CheckpointReporter
     ) -> None:
         self._dist = dist
         self._storage = storage
         self._reporter = reporter
+        self._shards = Shards(dist, storage)
 
     @contextlib.contextmanager
     def store_path(
@@ -123,39 +130,24 @@ class CheckpointContext:
         """Yields (directory, storage id) to write into; after the block the checkpoint is complete and reported.
 
         `metadata` needs `steps_completed`. With `shard=False` only the chief may call; with `shard=True` all ranks
-        must, and they share the directory. A block that raises leaves no checkpoint behind.
+        must, and those of one machine share the directory. A block that raises leaves no checkpoint behind.
         """
         plain = _checked(metadata, required=self._dist.rank == 0)
-        if shard:
-            with self._store_sharded(plain) as pair:
-                yield pair
-            return
-        self._only_chief("store_path")
-        storage_id = str(uuid.uuid4())
-        path = self._storage.prepare(storage_id)
+        storage_id = self._new_id("store_path", shard)
+        direct = self._storage.prepare(storage_id)
+        path = direct or _temporary(storage_id)
         try:
-            yield path, storage_id
-        except BaseException:
-            shutil.rmtree(path, ignore_errors=True)
-            raise
-        _write_metadata(path, plain)
-        self._reporter.stored(storage_id, list_files(path), plain)
-
-    @contextlib.contextmanager
-    def _store_sharded(self, metadata: Json) -> Iterator[tuple[Path, str]]:
-        storage_id: str = self._dist.broadcast(str(uuid.uuid4()))
-        path = self._storage.prepare(storage_id)
-        try:
-            yield path, storage_id
-        except BaseException as error:
-            # Say it to the others, who would wait for this rank for ever.
-            self._dist.allgather((False, f"{type(error).__name__}: {error}"))
-            raise
-        outcomes = self._dist.allgather((True, metadata))
-        merged = self._merged([part for _, part in _all_succeeded(outcomes)])
-        if self._dist.rank == 0:
-            _write_metadata(path, merged)
-            self._reporter.stored(storage_id, list_files(path), merged)
+            with self._forgotten_on_failure(storage_id):
+                with self._shards.told_to_all("save their part") if shard else nullcontext():
+                    yield path, storage_id
+                if direct is None:
+                    stored = self._upload(path, storage_id, plain, None, shard)
+                else:
+                    stored = self._complete(storage_id, plain, shard)
+            self._report(storage_id, *stored)
+        finally:
+            if direct is None and self._dist.local_rank == 0:
+                shutil.rmtree(path, ignore_errors=True)
 
     def upload(
         self,
@@ -172,72 +164,75 @@ class CheckpointContext:
         """
         plain = _checked(metadata, required=self._dist.rank == 0)
         source = None if ckpt_dir is None else Path(ckpt_dir)
+        storage_id = self._new_id("upload", shard)
+        with self._forgotten_on_failure(storage_id):
+            stored = self._upload(source, storage_id, plain, selector, shard)
+        self._report(storage_id, *stored)
+        return storage_id
+
+    def _new_id(self, call: str, shard: bool) -> str:
+        own = str(uuid.uuid4())
         if shard:
-            return self._upload_sharded(source, plain, selector)
-        self._only_chief("upload")
+            return str(self._dist.broadcast(own))
+        if self._dist.rank != 0:
+            raise RuntimeError(f"{call}(shard=False) was called by rank {self._dist.rank}")
+        return own
+
+    def _upload(
+        self,
+        source: Path | None,
+        storage_id: str,
+        metadata: Json,
+        selector: Selector | None,
+        shard: bool,
+    ) -> tuple[dict[str, int], Json]:
+        """Returns all files and the metadata of all."""
+        if shard:
+            names, merged = self._shards.upload(source, storage_id, metadata, selector)
+            size = self._write_metadata(storage_id, merged, shard)
+            return {**names, METADATA_FILE: size}, merged
         if source is None:
             raise ValueError("upload(None) without shard=True would store nothing")
-        storage_id = str(uuid.uuid4())
-        _write_metadata(source, plain)
-        names = _selected(source, selector)
-        self._storage.upload(source, storage_id, names)
-        self._reporter.stored(storage_id, names, plain)
-        return storage_id
+        (source / METADATA_FILE).write_bytes(_metadata_file(metadata))
+        names = selected(list_files(source), selector)
+        # The metadata last: a checkpoint that has it is whole.
+        last = names.keys() & {METADATA_FILE}
+        upload(self._storage, source, storage_id, names.keys() - last)
+        if last:
+            self._write_metadata(storage_id, metadata, shard)
+        return names, metadata
 
-    def _upload_sharded(
-        self, source: Path | None, metadata: Json, selector: Selector | None
-    ) -> str:
-        rank = self._dist.rank
-        storage_id: str = self._dist.broadcast(str(uuid.uuid4()))
-        # Ranks of one machine often share a directory: then only the first of them uploads it.
-        identity = None if source is None else (source.stat().st_dev, source.stat().st_ino)
-        identities = self._dist.allgather(identity)
-        if all(i is None for i in identities):
-            raise ValueError("upload(None, shard=True) from all ranks would store nothing")
-        first = identity is not None and identities.index(identity) == rank
-        uploads = source is not None and (selector is not None or first)
-        names = _selected(source, selector) if source is not None and uploads else {}
-        all_files, shared = merge_files(self._dist.allgather(names))
-        mine = self._without_duplicates(source, names, shared)
-        merged = self._merged(self._dist.allgather(metadata))
-        if source is not None and uploads:
-            self._storage.upload(source, storage_id, mine)
-        self._dist.allgather(None)
-        if rank == 0:
-            path = self._storage.prepare(storage_id)
-            _write_metadata(path, merged)
-            all_files[METADATA_FILE] = (path / METADATA_FILE).stat().st_size
-            self._reporter.stored(storage_id, all_files, merged)
-        return storage_id
+    def _complete(
+        self, storage_id: str, metadata: Json, shard: bool
+    ) -> tuple[dict[str, int], Json]:
+        """What was written in place gets its metadata."""
+        merged = self._shards.merged_metadata(metadata) if shard else metadata
+        self._write_metadata(storage_id, merged, shard)
+        return (self._storage.files(storage_id) if self._dist.rank == 0 else {}), merged
 
-    def _without_duplicates(
-        self, source: Path | None, names: Mapping[str, int], shared: Mapping[str, list[int]]
-    ) -> dict[str, int]:
-        """What this rank uploads: of a file that several ranks have, only the lowest rank's. They must be equal."""
-        digests = {
-            name: _digest(source / name)
-            for name, ranks in shared.items()
-            if source is not None and self._dist.rank in ranks
-        }
-        everywhere = self._dist.allgather(digests)
-        different = {
-            name: ranks
-            for name, ranks in shared.items()
-            if name != METADATA_FILE and len({everywhere[rank][name] for rank in ranks}) > 1
-        }
-        if different:
-            raise RuntimeError(f"ranks have different files of the same name: {different}")
-        return {
-            name: size
-            for name, size in names.items()
-            if name not in shared or min(shared[name]) == self._dist.rank
-        }
+    def _write_metadata(self, storage_id: str, metadata: Json, shard: bool) -> int:
+        data = _metadata_file(metadata)
+        with self._shards.told_to_all("write the metadata") if shard else nullcontext():
+            if self._dist.rank == 0:
+                self._storage.write(storage_id, METADATA_FILE, data)
+        return len(data)
 
-    def _merged(self, parts: list[Json]) -> Json:
-        merged, conflicts = merge_metadata(parts)
-        if conflicts:
-            raise RuntimeError(f"ranks give different values for metadata: {conflicts}")
-        return merged
+    def _report(self, storage_id: str, files: Mapping[str, int], metadata: Json) -> None:
+        if self._dist.rank == 0:
+            self._reporter.stored(storage_id, files, metadata)
+
+    @contextlib.contextmanager
+    def _forgotten_on_failure(self, storage_id: str) -> Iterator[None]:
+        """Nobody would ever know of what was stored of it."""
+        try:
+            yield
+        except BaseException:
+            if self._dist.rank == 0:
+                try:
+                    self._storage.delete(storage_id)
+                except (WindlassError, OSError) as problem:
+                    log.warning("parts of checkpoint %s are left behind: %s", storage_id, problem)
+            raise
 
     def download(
         self,
@@ -250,15 +245,38 @@ class CheckpointContext:
         """Copy a checkpoint into `ckpt_dir`, which is made. Of files, those that any local rank's selector wants."""
         target = Path(ckpt_dir)
         if DownloadMode(download_mode) is DownloadMode.NoSharedDownload:
-            names = _selected(self._storage.existing(storage_id), selector)
-            self._storage.download(storage_id, target, names)
+            self._fetch(storage_id, target, selected(self._storage.files(storage_id), selector))
             return
-        available = list_files(self._storage.existing(storage_id))
-        wanted = {n for n in available if selector is None or selector(n)}
+        with self._chief_told_to_machine() as chief:
+            files = self._storage.files(storage_id) if chief else {}
+        names: list[str] = self._dist.broadcast_local(list(files))
+        wanted = {name for name in names if selector is None or selector(name)}
         everybody = self._dist.gather_local(wanted)
-        if everybody is not None:
-            self._storage.download(storage_id, target, set().union(*everybody))
-        self._dist.broadcast_local(None)
+        with self._chief_told_to_machine():
+            if everybody is not None:
+                union = set().union(*everybody)
+                self._fetch(
+                    storage_id, target, {n: size for n, size in files.items() if n in union}
+                )
+
+    def _fetch(self, storage_id: str, target: Path, files: Mapping[str, int]) -> None:
+        lines = progress_lines(log.info, f"downloading checkpoint {storage_id}")
+        self._storage.download(storage_id, target, files.keys(), progress=lines)
+
+    @contextlib.contextmanager
+    def _chief_told_to_machine(self) -> Iterator[bool]:
+        """The block of the first rank of a machine; the others raise if it does. Yields whether this is that rank."""
+        chief = self._dist.local_rank == 0
+        problem = None
+        try:
+            yield chief
+        except BaseException as error:
+            problem = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            said = self._dist.broadcast_local(problem)
+        if said is not None and not chief:
+            raise RuntimeError(f"the first rank of this machine could not download: {said}")
 
     @contextlib.contextmanager
     def restore_path(
@@ -268,15 +286,27 @@ class CheckpointContext:
         *,
         selector: Selector | None = None,
     ) -> Iterator[Path]:
-        """Yields a directory with the checkpoint. It is the stored one itself: read only; `selector` has no effect."""
+        """Yields a directory with the checkpoint.
+
+        If the storage is a directory it is the stored one itself: read only; `selector` has no effect. Otherwise it is
+        a temporary copy.
+        """
         mode = DownloadMode(download_mode)
-        del selector
-        path = self._storage.existing(storage_id)
+        shared = mode is DownloadMode.LocalWorkersShareDownload
+        direct = self._storage.local_path(storage_id)
+        if direct is not None and not direct.is_dir():
+            raise CheckpointNotFound(storage_id)
+        own = uuid.uuid4().hex
+        path = direct or _temporary(self._dist.broadcast_local(own) if shared else own)
         try:
+            if direct is None:
+                self.download(storage_id, path, mode, selector=selector)
             yield path
         finally:
-            if mode is DownloadMode.LocalWorkersShareDownload:
+            if shared:
                 self._dist.gather_local(None)
+            if direct is None and (not shared or self._dist.local_rank == 0):
+                shutil.rmtree(path, ignore_errors=True)
 
     def get_metadata(self, storage_id: str) -> Json:
         return self._reporter.metadata(storage_id)
@@ -285,10 +315,6 @@ class CheckpointContext:
         """Remove a checkpoint from storage, then tell the master."""
         self._storage.delete(storage_id)
         self._reporter.deleted(storage_id)
-
-    def _only_chief(self, call: str) -> None:
-        if self._dist.rank != 0:
-            raise RuntimeError(f"{call}(shard=False) was called by rank {self._dist.rank}")
 
 
 def _checked(metadata: dict[str, Any] | None, *, required: bool) -> Json:
@@ -299,23 +325,12 @@ def _checked(metadata: dict[str, Any] | None, *, required: bool) -> Json:
     return plain
 
 
-def _all_succeeded(outcomes: list[tuple[bool, Any]]) -> list[tuple[bool, Json]]:
-    failed = [f"rank {rank}: {text}" for rank, (ok, text) in enumerate(outcomes) if not ok]
-    if failed:
-        raise RuntimeError("other ranks could not save their part: " + "; ".join(failed))
-    return outcomes
+def _metadata_file(metadata: Json) -> bytes:
+    return json.dumps(metadata, indent=2).encode()
 
 
-def _selected(source: Path, selector: Selector | None) -> dict[str, int]:
-    return {n: s for n, s in list_files(source).items() if selector is None or selector(n)}
-
-
-def _write_metadata(directory: Path, metadata: Json) -> None:
-    (directory / METADATA_FILE).write_text(json.dumps(metadata, indent=2))
-
-
-def _digest(path: Path) -> str:
-    if path.is_dir():
-        return "directory"
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _temporary(name: str) -> Path:
+    """A directory that the ranks of one machine share."""
+    path = Path(tempfile.gettempdir()) / f"windlass-checkpoint-{name}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path

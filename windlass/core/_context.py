@@ -21,9 +21,11 @@ from windlass.core._metrics import MetricsShipper
 from windlass.core._preempt import DummyPreemptContext, PreemptContext, PreemptMode
 from windlass.core._searcher import SearcherContext, Unit, parse_max_length
 from windlass.core._session import TaskSession
-from windlass.core._storage import DirectoryStorage, build_storage, storage_report
-from windlass.core._tensorboard import TensorboardFiles, TensorboardMode
+from windlass.core._storage import build_storage
+from windlass.core._tensorboard import TensorboardFiles, TensorboardMode, TensorboardSync
 from windlass.core._train import DummyTrainContext, EarlyExitReason, InvalidHP, TrainContext
+from windlass.storage import LocalStorage, Storage
+from windlass.storage.opening import storage_section
 
 log = logging.getLogger("windlass.core")
 
@@ -44,7 +46,7 @@ class Context:
         info: ClusterInfo | None = None,
         session: TaskSession | None = None,
         metrics: MetricsShipper | None = None,
-        tensorboard: TensorboardFiles | None = None,
+        tensorboard: TensorboardSync | None = None,
     ) -> None:
         self.checkpoint = checkpoint
         self.distributed = distributed
@@ -60,6 +62,8 @@ class Context:
         self.preempt.start()
         if self._metrics is not None:
             self._metrics.start()
+        if self._tensorboard is not None:
+            self._tensorboard.start()
 
     def close(self) -> None:
         """Send what is left and hang up. Raises the error of a metric report that was refused."""
@@ -68,7 +72,7 @@ class Context:
                 stack.callback(self._session.close)
             stack.callback(self.distributed.close)
             if self._tensorboard is not None:
-                stack.callback(self._tensorboard.sync)
+                stack.callback(self._tensorboard.close)
             if self._metrics is not None:
                 stack.callback(self._metrics.close)
             stack.callback(self.preempt.close)
@@ -127,8 +131,9 @@ def init(
     """Build the Context for this process: `with core.init() as core_context: ...`.
 
     `distributed` is required when the task has more than one slot or container. `checkpoint_storage` overrides the
-    experiment's: a directory, or a dictionary of type `directory`. Off the cluster the same program runs with
-    checkpoints in a local directory and reports in the log (logger "windlass.core").
+    experiment's: a directory, a URL (`s3://bucket/prefix`, `gs://...`), or a dictionary like the section of that name.
+    Off the cluster the same program runs with checkpoints in a local directory and reports in the log (logger
+    "windlass.core").
     """
     _dump_stacks_on_sigusr1()
     info = get_cluster_info()
@@ -160,7 +165,7 @@ def _init_trial(
     storage = build_storage(used, on_cluster=True, environ=os.environ)
     session = TaskSession.for_task(info)
     prepared = session.post(
-        "/api/v1/runs/start", {"runId": trial.trial_id, "checkpointStorage": storage_report(used)}
+        "/api/v1/runs/start", {"runId": trial.trial_id, "checkpointStorage": storage_section(used)}
     )
     metrics = MetricsShipper(session, trial.trial_id, trial.trial_run_id)
     tensorboard = TensorboardFiles(
@@ -169,15 +174,23 @@ def _init_trial(
         info.allocation_id,
         dist.rank,
     )
-    keeps_tensorboard = tensorboard_mode is TensorboardMode.AUTO and dist.rank == 0
+    sync = None
+    if tensorboard_mode is TensorboardMode.AUTO and dist.rank == 0:
+        sync = TensorboardSync(tensorboard)
+    look = sync.look if sync is not None else lambda: None
 
     def before_checkpoint() -> None:
         metrics.flush()
-        if keeps_tensorboard:
-            tensorboard.sync()
+        look()
 
     train = TrainContext(
-        session, trial.trial_id, trial.experiment_id, metrics, tensorboard_mode, tensorboard
+        session,
+        trial.trial_id,
+        trial.experiment_id,
+        metrics,
+        tensorboard_mode,
+        tensorboard,
+        after_report=look,
     )
     reporter = MasterReporter(
         session, info.task_id, info.allocation_id, prepared.get("storageId"), before_checkpoint
@@ -192,7 +205,7 @@ def _init_trial(
         info=info,
         session=session,
         metrics=metrics,
-        tensorboard=tensorboard if keeps_tensorboard else None,
+        tensorboard=sync,
     )
 
 
@@ -204,8 +217,8 @@ def _init_dummy(
 ) -> Context:
     dist = distributed or DummyDistributedContext()
     if checkpoint_storage is None:
-        storage = DirectoryStorage(local_checkpoint_dir())
-        log.info("checkpoints go to %s", storage.base)
+        storage: Storage = LocalStorage(local_checkpoint_dir())
+        log.info("checkpoints go to %s", storage.where)
     else:
         storage = build_storage(checkpoint_storage, on_cluster=False, environ=os.environ)
     train = DummyTrainContext()

@@ -41,6 +41,7 @@ class TrainContext:
         metrics: MetricsShipper,
         tensorboard_mode: TensorboardMode,
         tensorboard: TensorboardFiles,
+        after_report: Callable[[], None] = lambda: None,
     ) -> None:
         self._session = session
         self._trial_id = trial_id
@@ -48,6 +49,7 @@ class TrainContext:
         self._metrics = metrics
         self._tensorboard_mode = tensorboard_mode
         self._tensorboard = tensorboard
+        self._after_report = after_report
 
     def set_status(self, status: str) -> None:
         """A short word for people on what the trial is doing."""
@@ -91,6 +93,7 @@ class TrainContext:
         batches: list[dict[str, Any]] | None = to_wire(batch_metrics)
         log.info("%s metrics at step %s: %s", group, steps_completed, plain)
         self._metrics.report(group, int(steps_completed), plain, batches)
+        self._after_report()
 
     def report_progress(self, progress: float) -> None:
         """The part of this trial's training that is done, from 0 to 1."""

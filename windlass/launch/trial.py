@@ -7,12 +7,13 @@ import os
 from windlass.base.errors import InvalidArgument, WindlassError
 from windlass.core._info import ClusterInfo, run_dir, write_info
 from windlass.core._session import TaskSession
-from windlass.core._storage import build_storage, check_writable
+from windlass.core._storage import build_storage
 from windlass.launch.accelerators import find_accelerators, report_accelerators
 from windlass.launch.context_files import install_model_definition
 from windlass.launch.entrypoint import command_of, require_package, run_entrypoint
 from windlass.launch.rendezvous import rendezvous
 from windlass.launch.task_folder import enter_task
+from windlass.storage import require_usable
 
 
 def prepare(info: ClusterInfo, session: TaskSession) -> None:
@@ -49,6 +50,6 @@ def start(info: ClusterInfo, session: TaskSession) -> int:
 def _check_storage(info: ClusterInfo) -> None:
     try:
         config = info.trial.config.get("checkpoint_storage") or {}
-        check_writable(build_storage(config, on_cluster=True, environ=os.environ))
+        require_usable(build_storage(config, on_cluster=True, environ=os.environ))
     except (WindlassError, OSError) as problem:
         raise InvalidArgument(f"checkpoint storage cannot be used: {problem}") from problem

@@ -74,8 +74,17 @@ class Storage(ABC):
         A folder that is gone already is fine.
         """
 
+    @abstractmethod
+    def upload_file(self, source: Path, folder: str, name: str) -> None:
+        """Store one file under this name, in place of what is there."""
+
     def local_path(self, folder: str) -> Path | None:
         """Where the folder lies on this machine, if the storage is a directory."""
+        del folder
+        return None
+
+    def prepare(self, folder: str) -> Path | None:
+        """The same, made if it is missing, to write into."""
         del folder
         return None
 

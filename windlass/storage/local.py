@@ -103,6 +103,16 @@ class LocalStorage(Storage):
         with local_files.open_file(top, name) as file:
             yield file
 
+    def upload_file(self, source: Path, folder: str, name: str) -> None:
+        folder_parts(name)
+        with (
+            told(str(source.parent)),
+            local_files.opened(source.parent) as origin,
+            local_files.open_file(origin, source.name) as reader,
+            self._opened(folder, make=True) as top,
+        ):
+            local_files.copy_open_file(reader, top, name)
+
     def write(self, folder: str, name: str, data: bytes) -> None:
         folder_parts(name)
         with (

@@ -161,11 +161,16 @@ def copy_file(source: int, target: int, name: str, done: Callable[[int], None]) 
     with open_file(source, name) as reader:
         status = os.fstat(reader)
         if not _is_there(target, name, status):
-            with replacing(target, name) as writer:
-                copy_data(reader, writer, status.st_size)
-                os.fchmod(writer, stat.S_IMODE(status.st_mode) & 0o777)
-                os.utime(writer, ns=(status.st_atime_ns, status.st_mtime_ns))
+            copy_open_file(reader, target, name)
         done(status.st_size)
+
+
+def copy_open_file(reader: int, target: int, name: str) -> None:
+    status = os.fstat(reader)
+    with replacing(target, name) as writer:
+        copy_data(reader, writer, status.st_size)
+        os.fchmod(writer, stat.S_IMODE(status.st_mode) & 0o777)
+        os.utime(writer, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _is_there(top: int, name: str, wanted: os.stat_result) -> bool:

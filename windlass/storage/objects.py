@@ -139,6 +139,16 @@ class ObjectStorage(Storage):
         except MissingObject:
             raise NotFound("file", f"{folder}/{name}") from None
 
+    def upload_file(self, source: Path, folder: str, name: str) -> None:
+        folder_parts(folder)
+        folder_parts(name)
+        _require_key(name)
+        key = f"{self._bucket.key(folder)}/{name}"
+        with local_told(str(source.parent)), local_files.opened(source.parent) as origin:
+            object_transfers.upload_file(
+                self._bucket, key, origin, source.name, None, lambda count: None
+            )
+
     def write(self, folder: str, name: str, data: bytes) -> None:
         import obstore
 

@@ -16,7 +16,7 @@ from client_scripted_master import WAIT_S, free_port
 from windlass import core
 from windlass.core._checkpoint import LocalReporter
 from windlass.core._star import Chief, Worker
-from windlass.core._storage import DirectoryStorage
+from windlass.storage import LocalStorage
 
 T = TypeVar("T")
 
@@ -145,7 +145,7 @@ def test_a_rank_that_goes_is_noticed() -> None:
 
 
 def _context(dist: core.DistributedContext, base: Path) -> core.CheckpointContext:
-    storage = DirectoryStorage(base)
+    storage = LocalStorage(base)
     return core.CheckpointContext(dist, storage, LocalReporter(storage))
 
 
@@ -163,7 +163,7 @@ def test_a_sharded_store_has_every_ranks_files(tmp_path: Path) -> None:
     assert len(set(uuids)) == 1
     names = {p.name for p in (tmp_path / uuids[0]).iterdir()}
     assert names == {"shard0", "shard1", "shard2", "metadata.json"}
-    metadata = LocalReporter(DirectoryStorage(tmp_path)).metadata(uuids[0])
+    metadata = LocalReporter(LocalStorage(tmp_path)).metadata(uuids[0])
     assert metadata == {"steps_completed": 3, "ranks": {"0": True, "1": True, "2": True}}
 
 
@@ -206,7 +206,7 @@ def test_a_sharded_upload_is_the_union_and_refuses_conflicts(tmp_path: Path) -> 
 
 
 def test_ranks_of_one_machine_share_a_download(tmp_path: Path) -> None:
-    storage = DirectoryStorage(tmp_path / "storage")
+    storage = LocalStorage(tmp_path / "storage")
     for name in ("a", "b", "c"):
         (storage.prepare("u") / name).write_text(name)
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.base.errors import InvalidConfig
+from windlass.base.errors import InvalidConfig, StorageError
 from windlass.core._merge import merge_files, merge_metadata
-from windlass.core._storage import DirectoryStorage, build_storage, check_writable
+from windlass.core._storage import build_storage
+from windlass.storage import LocalStorage, require_usable
 
 ROOT = {"type": "shared_fs", "host_path": "/srv/shared"}
 
@@ -32,7 +33,8 @@ ROOT = {"type": "shared_fs", "host_path": "/srv/shared"}
 def test_the_base_directory(
     config: dict[str, Any] | str, on_cluster: bool, environ: dict[str, str], expected: str
 ) -> None:
-    assert build_storage(config, on_cluster=on_cluster, environ=environ).base == Path(expected)
+    storage = build_storage(config, on_cluster=on_cluster, environ=environ)
+    assert storage.local_path("u") == Path(expected, "u")
 
 
 @pytest.mark.parametrize(
@@ -43,8 +45,15 @@ def test_the_base_directory(
         ({"type": "shared_fs", "host_path": "relative"}, "absolute"),
         ({"type": "shared_fs"}, "absolute"),
         ({"type": "directory"}, "container_path"),
-        ({"type": "s3", "bucket": "b"}, "'s3' is not served"),
-        ("s3://bucket/x", "not served"),
+        ({"type": "hdfs"}, "'hdfs' is none of shared_fs, directory, s3"),
+        ({"type": "s3"}, "bucket: is required"),
+        ({"type": "s3", "bucket": "b", "access_key": "a"}, "belong together"),
+        ({"type": "s3", "bucket": "b", "endpoint_url": "minio:9000"}, "endpoint_url"),
+        ({"type": "gcs", "bucket": "b", "prefix": "a/../b"}, "prefix"),
+        ({"type": "azure", "container": "c"}, "exactly one of connection_string"),
+        ({"type": "azure", "container": "c", "connection_string": "AccountName=a"}, "AccountKey"),
+        ("https://bucket/x", "https is none of"),
+        ("file://host/x", "names a machine"),
     ],
 )
 def test_storage_that_cannot_be_is_refused(config: dict[str, Any] | str, problem: str) -> None:
@@ -52,21 +61,21 @@ def test_storage_that_cannot_be_is_refused(config: dict[str, Any] | str, problem
         build_storage(config, on_cluster=True, environ={})
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc"])
-def test_a_storage_id_is_one_name(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="not a checkpoint id"):
-        DirectoryStorage(tmp_path).path(name)
+@pytest.mark.parametrize("name", ["", ".", "..", "a//b", "/etc", "a/../b"])
+def test_a_folder_is_a_plain_relative_path(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not the name of a checkpoint"):
+        LocalStorage(tmp_path).local_path(name)
 
 
 def test_the_check_leaves_nothing_behind(tmp_path: Path) -> None:
-    check_writable(DirectoryStorage(tmp_path / "new"))
+    require_usable(LocalStorage(tmp_path / "new"))
     assert list((tmp_path / "new").iterdir()) == []
 
 
 def test_the_check_fails_where_nothing_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="file"):
-        check_writable(DirectoryStorage(tmp_path / "file"))
+    with pytest.raises(StorageError, match="file"):
+        require_usable(LocalStorage(tmp_path / "file"))
 
 
 _values = st.recursive(

@@ -33,6 +33,10 @@ test: $(STAMPS)/dev $(STAMPS)/compat ## Set up and run every test that is not ma
 test-slow: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/generator ## Run the tests marked slow
 	$(BIN)/python -P -m pytest -n $(TEST_WORKERS) --dist loadfile --durations 20 -m slow $(PYTEST_ARGS)
 
+.PHONY: test-gpu
+test-gpu: $(STAMPS)/dev ## Run the tests that need a GPU; WINDLASS_TEST_TORCH names a Python with torch for one of them
+	$(BIN)/python -P -m pytest -m gpu -rs $(PYTEST_ARGS) tests/gpu
+
 .PHONY: lint
 lint: $(STAMPS)/dev ## Check files, formatting, types and import directions
 	$(BIN)/python .ci/check_files.py

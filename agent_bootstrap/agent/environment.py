@@ -6,7 +6,7 @@ import json
 import os
 import posixpath
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,6 +16,8 @@ from agent_bootstrap.agent.gpus.gpu import Gpu
 from agent_bootstrap.protocol import ContainerSpec, Slot, SlotKind
 
 RUN_DIR = "/run/determined"
+TOOLS_DIR = f"{RUN_DIR}/bin"
+"""Programs of ours, first in PATH."""
 TMP_DIR = "/tmp"  # noqa: S108  (private to the task)
 USER_BASE = f"{RUN_DIR}/pythonuserbase"
 SHARED_FS = "/determined_shared_fs"
@@ -68,7 +70,7 @@ def task_environment(spec: ContainerSpec, node: Node, layout: Layout) -> dict[st
     """The whole environment of the task's first process."""
     given = {key: layout.translate(value) for key, value in spec.environment.items()}
     environment = {**_defaults(spec, node, layout), **given, **_facts(spec, node)}
-    environment.update(_devices(spec, node))
+    environment.update(_devices(spec, node, layout))
     if not layout.private_root:
         environment["DET_RUN_DIR"] = layout.seen_by_task(RUN_DIR)
         environment["DET_WORKDIR"] = layout.seen_by_task(spec.work_dir)
@@ -110,7 +112,7 @@ def _defaults(spec: ContainerSpec, node: Node, layout: Layout) -> dict[str, str]
     """What the spec may say otherwise."""
     own_bin = str(Path(sys.executable).parent)
     values = {
-        "PATH": f"{own_bin}:{os.environ.get('PATH') or DEFAULT_PATH}",
+        "PATH": f"{layout.seen_by_task(TOOLS_DIR)}:{own_bin}:{os.environ.get('PATH') or DEFAULT_PATH}",
         "HOME": layout.seen_by_task(spec.work_dir),
         "TMPDIR": layout.seen_by_task(TMP_DIR),
         "LANG": "C.UTF-8",
@@ -120,6 +122,8 @@ def _defaults(spec: ContainerSpec, node: Node, layout: Layout) -> dict[str, str]
     }
     if layout.private_root:
         values |= _own_packages()
+    if not node.gpus:
+        values["CUDA_VISIBLE_DEVICES"] = ""
     return values | _thread_limits(node)
 
 
@@ -160,9 +164,23 @@ def _facts(spec: ContainerSpec, node: Node) -> dict[str, str]:
     return values
 
 
-def _devices(spec: ContainerSpec, node: Node) -> Mapping[str, str]:
+def _devices(spec: ContainerSpec, node: Node, layout: Layout) -> Mapping[str, str]:
     """On machines with GPUs a task sees those of its slots, and none if it has none."""
-    gpus = {slot.id: slot.uuid for slot in node.slots if slot.kind is SlotKind.CUDA}
-    if not gpus:
-        return {}
-    return {"CUDA_VISIBLE_DEVICES": ",".join(gpus[i] for i in spec.slot_ids if i in gpus)}
+    gpus = [gpu for gpu in node.gpus if gpu.slot in spec.slot_ids]
+    kinds = {gpu.kind for gpu in node.gpus}
+    variables: dict[str, str] = {}
+    if SlotKind.CUDA in kinds:
+        uuids = ",".join(gpu.uuid for gpu in gpus)
+        # The second one is for container engines that a task starts; there "" means all.
+        variables |= {"CUDA_VISIBLE_DEVICES": uuids, "NVIDIA_VISIBLE_DEVICES": uuids or "void"}
+    if SlotKind.ROCM in kinds:
+        variables["ROCR_VISIBLE_DEVICES"] = ",".join(_rocm_names(gpus, hidden=layout.private_root))
+    return variables
+
+
+def _rocm_names(gpus: Sequence[Gpu], *, hidden: bool) -> list[str]:
+    """By UUID. A list of indices where one has none: ROCr counts only GPUs whose nodes are there, `hidden` or not."""
+    if all(gpu.uuid.startswith("GPU-") for gpu in gpus):
+        return [gpu.uuid for gpu in gpus]
+    is_ours_alone = hidden and all(gpu.nodes is not None for gpu in gpus)
+    return [str(n if is_ours_alone else gpu.index) for n, gpu in enumerate(gpus)]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agent_bootstrap.agent.gpus.amd import amd_gpus
 from agent_bootstrap.agent.gpus.gpu import Found, Gpu
-from agent_bootstrap.agent.gpus.nvidia import nvidia_gpus
+from agent_bootstrap.agent.gpus.nvidia import load_driver, nvidia_gpus
 from agent_bootstrap.agent.gpus.selection import select
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.protocol import Slot, SlotKind
@@ -53,6 +53,8 @@ def find_hardware(
     selected = select(found.gpus, options.visible_gpus, environ)
     notes = (*found.notes, *selected.notes)
     gpus = selected.gpus
+    if any(gpu.kind is SlotKind.CUDA for gpu in gpus):
+        notes = (*notes, *load_driver())
     if old_numbers and any(gpu.slot != i for i, gpu in enumerate(gpus)):
         gpus = tuple(replace(gpu, slot=i) for i, gpu in enumerate(gpus))
         notes = (*notes, "slots keep the numbers that version 0.1 gave them until its tasks ended")

@@ -15,6 +15,9 @@ QUERY_TIMEOUT_S = 20.0
 """nvidia-smi takes seconds on a node whose driver is not resident."""
 
 
+_VARIABLES = {"cuda": "CUDA_VISIBLE_DEVICES", "rocm": "ROCR_VISIBLE_DEVICES"}
+
+
 @dataclass(frozen=True, slots=True)
 class Accelerators:
     """`kind` is "cpu", "cuda" or "rocm"."""
@@ -27,13 +30,14 @@ class Accelerators:
 
 
 def find_accelerators(slot_ids: Sequence[int], environ: Mapping[str, str]) -> Accelerators:
-    """GPUs of this task. The agent's CUDA_VISIBLE_DEVICES is believed when it holds UUIDs; else the tools are asked."""
-    visible = environ.get("CUDA_VISIBLE_DEVICES")
-    if not slot_ids or visible == "":
+    """GPUs of this task. The agent's variables are believed when they hold UUIDs; else the tools are asked."""
+    visible = {kind: environ.get(variable) for kind, variable in _VARIABLES.items()}
+    if not slot_ids or "" in visible.values():
         return Accelerators("cpu")
-    named = [word.strip() for word in (visible or "").split(",")]
-    if visible and all(word.startswith(("GPU-", "MIG-")) for word in named):
-        return Accelerators("cuda", tuple(named))
+    for kind, names in visible.items():
+        named = [word.strip() for word in (names or "").split(",")]
+        if all(word.startswith(("GPU-", "MIG-")) for word in named):
+            return Accelerators(kind, tuple(named))
     cuda = _ask("nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader").split()
     if cuda:
         return Accelerators("cuda", tuple(cuda))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,8 @@ from agent_bootstrap.protocol import SlotKind
 
 MIG_MINORS = Path("/proc/driver/nvidia-caps/mig-minors")
 """Which node of /dev/nvidia-caps opens which slice: lines as `gpu0/gi1/ci0/access 13`."""
+LOAD_DRIVER = ("nvidia-modprobe", "-u", "-c", "0")
+LOAD_LIMIT_S = 30.0
 _MIG_MINOR = re.compile(r"(gpu\d+/gi\d+(?:/ci\d+)?)/access (\d+)")
 
 
@@ -35,6 +38,18 @@ def nvidia_gpus(nvml: Any = None, mig_minors: Path = MIG_MINORS) -> Found:
     finally:
         with suppress(nvml.NVMLError):
             nvml.nvmlShutdown()
+
+
+def load_driver(dev: Path = Path("/dev")) -> tuple[str, ...]:
+    """Make the node that CUDA needs: tasks have no right to. Says so if it cannot be made."""
+    node = dev / "nvidia-uvm"
+    if node.exists() or not (dev / "nvidiactl").exists():
+        return ()
+    with suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(LOAD_DRIVER, capture_output=True, timeout=LOAD_LIMIT_S, check=False)
+    if node.exists():
+        return ()
+    return (f"{node} is missing, so CUDA cannot start: run `{' '.join(LOAD_DRIVER)}` as root",)
 
 
 class _Reader:

@@ -1,58 +1,68 @@
-"""Which device nodes of the machine a task sees: those of its GPUs."""
+"""Which device nodes of the machine a task sees: those of its GPUs, and none without one."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Iterable
+import os
+import re
+import stat
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.gpus.gpu import Gpu
 from agent_bootstrap.protocol import ContainerSpec, SlotKind
 
-SHARED = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-caps")
+SHARED = {
+    SlotKind.CUDA: ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"),
+    SlotKind.ROCM: ("/dev/kfd",),
+}
 """The driver's own: every program that computes on a GPU opens them."""
 FABRIC = ("/dev/infiniband", "/dev/gdrdrv", "/dev/nvidia-caps-imex-channels")
 """By which GPUs of several nodes talk."""
-
-log = logging.getLogger(__name__)
-
-
-def task_devices(spec: ContainerSpec, node: Node) -> list[str]:
-    """None for a task without GPUs."""
-    uuids = {s.uuid for s in node.slots if s.kind is SlotKind.CUDA and s.id in spec.slot_ids}
-    if not uuids:
-        return []
-    existing = [str(path) for path in Path("/dev").iterdir()]
-    return sorted(chosen(existing, _minor_numbers(uuids)))
+ANY = {
+    SlotKind.CUDA: re.compile(r"/dev/nvidia\d+|/dev/nvidia-caps/nvidia-cap([3-9]|\d\d+)"),
+    SlotKind.ROCM: re.compile(r"/dev/dri/(card|renderD)\d+"),
+}
+"""Of all GPUs. The nodes nvidia-cap1 and nvidia-cap2 are for whoever cuts GPUs into slices."""
+FOLDERS = ("/dev", "/dev/dri", "/dev/nvidia-caps")
 
 
-def chosen(existing: Iterable[str], minors: Collection[int] | None) -> list[str]:
-    """Pure. `minors` None: nobody could say which GPU is which node, so all are shown."""
-    wanted = {*SHARED, *FABRIC} | {f"/dev/nvidia{minor}" for minor in minors or ()}
-    is_gpu = [path for path in existing if path.removeprefix("/dev/nvidia").isdigit()]
-    return [path for path in existing if path in wanted or (minors is None and path in is_gpu)]
+def task_gpus(spec: ContainerSpec, node: Node) -> list[Gpu]:
+    return [gpu for gpu in node.gpus if gpu.slot in spec.slot_ids]
 
 
-def _minor_numbers(uuids: Collection[str]) -> set[int] | None:
-    try:
-        import pynvml
-    except ImportError:
-        return None
-    try:
-        pynvml.nvmlInit()
-        try:
-            return {_minor(pynvml, uuid) for uuid in uuids}
-        finally:
-            pynvml.nvmlShutdown()
-    except pynvml.NVMLError as error:
-        log.warning("device nodes of GPUs are not known: %s; tasks see all of them", error)
-        return None
+def task_devices(gpus: Sequence[Gpu]) -> list[str]:
+    """Of this machine."""
+    existing: list[str] = []
+    for folder in FOLDERS:
+        with suppress(OSError):
+            existing += [str(path) for path in Path(folder).iterdir()]
+    return device_plan(gpus, existing)
 
 
-def _minor(nvml: Any, uuid: str) -> int:
-    """Of a MIG slice: of the GPU that it is a part of."""
-    handle = nvml.nvmlDeviceGetHandleByUUID(uuid.encode())
-    if uuid.startswith("MIG-"):
-        handle = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
-    return int(nvml.nvmlDeviceGetMinorNumber(handle))
+def device_plan(gpus: Sequence[Gpu], existing: Iterable[str]) -> list[str]:
+    """Pure. Where nobody could say which node is whose, all of the kind are shown."""
+    kinds = {gpu.kind for gpu in gpus}
+    unclear = {gpu.kind for gpu in gpus if gpu.nodes is None}
+    wanted = {node for gpu in gpus for node in gpu.nodes or ()}
+    wanted |= {node for kind in kinds for node in SHARED[kind]}
+    if gpus:
+        wanted |= set(FABRIC)
+    return sorted(
+        path
+        for path in existing
+        if path in wanted or any(ANY[kind].fullmatch(path) for kind in unclear)
+    )
+
+
+def device_groups(devices: Collection[str]) -> list[int]:
+    """The groups that may open these nodes where not everybody may: `render` and `video` of AMD GPUs."""
+    found = set()
+    for path in devices:
+        with suppress(OSError):
+            told = os.stat(path)  # noqa: PTH116
+            closed = stat.S_ISCHR(told.st_mode) and not told.st_mode & stat.S_IWOTH
+            if closed and told.st_mode & stat.S_IWGRP and told.st_gid != 0:
+                found.add(told.st_gid)
+    return sorted(found)

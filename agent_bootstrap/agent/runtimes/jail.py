@@ -10,6 +10,7 @@ from typing import Any
 from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.runtimes.accounts import supplementary_groups
 from agent_bootstrap.agent.runtimes.bubblewrap import STAGE, command
+from agent_bootstrap.agent.runtimes.devices import device_groups
 from agent_bootstrap.agent.runtimes.isolation import Isolation
 from agent_bootstrap.agent.runtimes.mount_list import Mount, for_spec, staged_sources
 from agent_bootstrap.agent.runtimes.seccomp_filter import compile_filter
@@ -27,7 +28,9 @@ def jail(
 ) -> dict[str, Any]:
     """Keys of the specification. Raises OSError."""
     is_root = agent.uid == 0
-    user = {"uid": who.uid, "gid": who.gid, "groups": supplementary_groups(who)}
+    devices = [mount.target for mount in mounts if mount.kind == "device"]
+    groups = sorted({*supplementary_groups(who), *device_groups(devices)})
+    user = {"uid": who.uid, "gid": who.gid, "groups": groups}
     document: dict[str, Any] = {"seccomp": _filter(), "user": user if is_root else None}
     if isolation.kind is IsolationKind.BUBBLEWRAP:
         words = command(isolation.program, mounts, staged=is_root)

@@ -28,7 +28,8 @@ from agent_bootstrap.agent.mounts import (
 )
 from agent_bootstrap.agent.runtimes.accounts import write_accounts
 from agent_bootstrap.agent.runtimes.base import StartRefused
-from agent_bootstrap.agent.runtimes.devices import task_devices
+from agent_bootstrap.agent.runtimes.devices import task_devices, task_gpus
+from agent_bootstrap.agent.runtimes.gpu_tools import write_gpu_tools
 from agent_bootstrap.agent.runtimes.isolation import Isolation
 from agent_bootstrap.agent.runtimes.jail import jail
 from agent_bootstrap.agent.runtimes.limits import task_limits
@@ -40,6 +41,7 @@ from windlass.base.files import write_atomic
 
 _TREE = (
     ("info", 0o755),
+    ("bin", 0o755),
     ("pythonuserbase", 0o700),
     ("workdir", 0o700),
     ("train", 0o700),
@@ -86,6 +88,8 @@ def _prepare(place: ContainerDir, spec: ContainerSpec, node: Node, ground: Groun
     who = _identity(spec.options.os_user, agent, isolation)
     laid = lay_out(layout, spec, node, ground.rules, agent=agent, task=who)
     spec = laid.spec
+    gpus = task_gpus(spec, node)
+    write_gpu_tools(place.rundet / "bin", node.gpus, gpus)
     document: dict[str, Any] = {
         "way": str(isolation.kind),
         "dir": str(place.path),
@@ -103,7 +107,7 @@ def _prepare(place: ContainerDir, spec: ContainerSpec, node: Node, ground: Groun
             binds=_split(laid.user_binds, spec.options.host_paths)[1],
             cluster_binds=_split(laid.user_binds, spec.options.host_paths)[0],
             own_binds=file_binds,
-            devices=task_devices(spec, node),
+            devices=task_devices(gpus),
             forbidden=(*ground.rules.forbidden, *spec.options.host_paths.forbidden),
             shm_bytes=spec.options.shm_bytes or 0,
         )

@@ -9,17 +9,23 @@ import pytest
 
 from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.environment import Layout, Node, task_environment
+from agent_bootstrap.agent.gpus.gpu import Gpu
 from agent_bootstrap.protocol import Bind, ContainerSpec, Slot, SlotKind
 
 PLACE = ContainerDir(Path("/agent/containers/c"))
 ARTIFICIAL = tuple(Slot(id=i, kind=SlotKind.ARTIFICIAL) for i in range(2))
-CUDA = tuple(Slot(id=i, kind=SlotKind.CUDA, uuid=f"GPU-{i}") for i in range(4))
+CUDA = tuple(Gpu(slot=i, index=i, kind=SlotKind.CUDA, uuid=f"GPU-{i}") for i in range(4))
+ROCM = tuple(
+    Gpu(slot=i, index=i, kind=SlotKind.ROCM, uuid=uuid, nodes=(f"/dev/dri/renderD{i}",))
+    for i, uuid in enumerate(("GPU-00a", "GPU-00b", "PCI-c"))
+)
 
 
 def build(
     *,
     private_root: bool = True,
     slots: tuple[Slot, ...] = ARTIFICIAL,
+    gpus: tuple[Gpu, ...] = (),
     slot_ids: tuple[int, ...] = (),
     environment: dict[str, str] | None = None,
     proxies: tuple[tuple[str, str], ...] = (),
@@ -39,7 +45,8 @@ def build(
         agent_id="n1",
         cluster_id="cl",
         master_id="ma",
-        slots=slots,
+        slots=tuple(Slot(id=g.slot, kind=g.kind) for g in gpus) or slots,
+        gpus=gpus,
         instance_id="i-1",
         proxies=proxies,
     )
@@ -64,16 +71,44 @@ def test_facts_cannot_be_overridden_but_defaults_can() -> None:
 
 
 def test_the_agents_interpreter_is_first_on_the_path() -> None:
-    assert build()["PATH"].split(":")[0] == str(Path(sys.executable).parent)
+    ours, python, *_ = build()["PATH"].split(":")
+    assert (ours, python) == ("/run/determined/bin", str(Path(sys.executable).parent))
 
 
 @pytest.mark.parametrize(
-    ("slot_ids", "shown", "devices"), [((), "[]", ""), ((1, 3), "[1, 3]", "GPU-1,GPU-3")]
+    ("slot_ids", "shown", "cuda", "nvidia"),
+    [((), "[]", "", "void"), ((1, 3), "[1, 3]", "GPU-1,GPU-3", "GPU-1,GPU-3")],
 )
-def test_a_task_sees_only_its_gpus(slot_ids: tuple[int, ...], shown: str, devices: str) -> None:
-    found = build(slots=CUDA, slot_ids=slot_ids)
-    assert (found["DET_SLOT_IDS"], found["CUDA_VISIBLE_DEVICES"]) == (shown, devices)
-    assert "OMP_NUM_THREADS" not in found
+def test_a_task_sees_only_its_gpus(
+    slot_ids: tuple[int, ...], shown: str, cuda: str, nvidia: str
+) -> None:
+    found = build(gpus=CUDA, slot_ids=slot_ids, environment={"CUDA_VISIBLE_DEVICES": "0"})
+    assert (found["DET_SLOT_IDS"], found["CUDA_VISIBLE_DEVICES"]) == (shown, cuda)
+    assert found["NVIDIA_VISIBLE_DEVICES"] == nvidia
+    assert not {"OMP_NUM_THREADS", "ROCR_VISIBLE_DEVICES"} & found.keys()
+
+
+@pytest.mark.parametrize(
+    ("slot_ids", "contained", "devices"),
+    [
+        ((), True, ""),
+        ((0, 1), True, "GPU-00a,GPU-00b"),
+        ((1, 2), True, "0,1"),
+        ((1, 2), False, "1,2"),
+    ],
+)
+def test_amd_gpus_are_named_by_uuid_where_they_have_one(
+    slot_ids: tuple[int, ...], contained: bool, devices: str
+) -> None:
+    found = build(gpus=ROCM, slot_ids=slot_ids, private_root=contained)
+    assert found["ROCR_VISIBLE_DEVICES"] == devices
+    # HIP takes it for its own, and counts from what ROCr left.
+    assert "CUDA_VISIBLE_DEVICES" not in found
+
+
+def test_a_machine_that_offers_no_gpu_shows_none() -> None:
+    assert build()["CUDA_VISIBLE_DEVICES"] == ""
+    assert build(environment={"CUDA_VISIBLE_DEVICES": "0"})["CUDA_VISIBLE_DEVICES"] == "0"
 
 
 def test_fractions_of_a_machine_use_one_thread_each() -> None:

@@ -155,9 +155,16 @@ class Supervisor:
                 "state": state,
                 "top_pid": self._top or None,
                 "init_pid": self._init or None,
-                "init_start_time": start_time(self._init) if self._init else None,
+                "init_start_time": self._start_of_init(),
             },
         )
+
+    def _start_of_init(self) -> int | None:
+        """None: it does not run yet, or has ended already."""
+        try:
+            return start_time(self._init) if self._init else None
+        except (FileNotFoundError, ProcessLookupError):
+            return None
 
     def _write(self, name: str, value: dict[str, Any]) -> None:
         temporary = self._path(name + ".tmp")

@@ -27,6 +27,7 @@ from master.allocations.service import AllocationService
 from master.allocations.unique_ports import UniquePorts
 from master.api.services import ClusterInfo, Services
 from master.auth.first_password import first_password
+from master.auth.issued_tokens import IssuedTokens
 from master.auth.join_tokens import JoinTokenSigner
 from master.auth.service import AuthService
 from master.config import MasterConfig, ResolvedPool
@@ -191,7 +192,9 @@ class Master:
         plane = build(self._parts(lines, auth))
         allocations = plane.allocations
         auth.register_allocation_tokens(allocations)
-        agents = self._agents_backend(allocations, info, epoch)
+        join_tokens = self._join_tokens()
+        await join_tokens.load()
+        agents = self._agents_backend(allocations, info, epoch, join_tokens)
         router = Router([agents])
         allocations.connect(router)
         provisioner = self._provisioner(agents, info, epoch)
@@ -215,7 +218,7 @@ class Master:
         group.create_task(
             Loop("deadlines of tasks", plane.tasks.roots.tick, interval_s=TICK_S).run()
         )
-        group.create_task(self._housekeeping(auth).run())
+        group.create_task(self._housekeeping(auth, join_tokens).run())
         group.create_task(self._check.run())
         await plane.resume()
         self._services = Services(
@@ -236,6 +239,7 @@ class Master:
             cluster=router,
             operator=router,
             gateway=agents,
+            join_tokens=join_tokens,
             provisioner=provisioner,
             clock=options.clock,
         )
@@ -254,7 +258,11 @@ class Master:
         return first_password(self._options.data_dir)
 
     def _agents_backend(
-        self, allocations: AllocationService, info: ClusterInfo, epoch: int
+        self,
+        allocations: AllocationService,
+        info: ClusterInfo,
+        epoch: int,
+        join_tokens: IssuedTokens,
     ) -> AgentsBackend:
         options = self._options
         return AgentsBackend(
@@ -262,7 +270,7 @@ class Master:
             events=allocations,
             agent_store=AgentsRepository(self._store),
             log_sink=self._logs,
-            join_tokens=JoinTokenSigner(self.secret),
+            join_tokens=join_tokens,
             logins=allocations,
             clock=options.clock,
             ids=options.ids,
@@ -396,9 +404,20 @@ class Master:
         )
         return JoinTokenSigner(self.secret).made_for(grant)
 
-    def _housekeeping(self, auth: AuthService) -> Loop:
+    def _join_tokens(self) -> IssuedTokens:
+        options = self._options
+        return IssuedTokens(
+            self._store,
+            options.clock,
+            options.ids,
+            others=JoinTokenSigner(self.secret),
+            pools=tuple(pool.name for pool in options.config.pools()),
+        )
+
+    def _housekeeping(self, auth: AuthService, join_tokens: IssuedTokens) -> Loop:
         async def clean() -> None:
             await auth.remove_expired_sessions()
+            await join_tokens.remove_old()
             await AgentsRepository(self._store).forget_uses(self._options.clock.now())
 
         return Loop("housekeeping", clean, interval_s=HOUSEKEEPING_S)

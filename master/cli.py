@@ -104,42 +104,26 @@ def run(
         _fail(error)
 
 
-@app.command("join-token")
-def join_token(
+@app.command("pool-token")
+def pool_token(
     pool: Annotated[
-        str | None,
-        typer.Argument(help="Resource pool that the agents will join.", show_default=False),
-    ] = None,
-    pool_option: Annotated[str | None, typer.Option("--pool", hidden=True)] = None,
-    agent: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Admit only the agent of this id, once, also if it has lost its credential. May be repeated.",
-        ),
-    ] = None,
-    valid: Annotated[
-        str | None,
-        typer.Option(help="Let agents join for this long: 90s, 5m, 1h30m. With --agent: 1h."),
-    ] = None,
+        str, typer.Argument(help="Resource pool that the agents will join.", show_default=False)
+    ],
     config_file: ConfigOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Print a token with which agents join a pool. Keep it in a file that only agents can read.
+    """Print the permanent join token of a pool, made from the secret in the data folder. No master has to run.
 
-    Without --agent and --valid it is the token of the pool: always the same, for any new agent.
+    It cannot be revoked: for agents that are set up together with their master. For all others make tokens that end,
+    with `windlass master join-token create`.
     """
-    from master.auth.join_tokens import JoinTokenSigner, load_or_create, operator_grant
+    from master.auth.join_tokens import JoinTokenSigner, load_or_create
     from master.data_folder import SECRET, of_a_master
 
-    name = pool or pool_option or ""
     try:
-        _require_pool(name, config_file)
-        expires = _expiry(valid or ("1h" if agent else None))
+        _require_pool(pool, config_file)
         signer = JoinTokenSigner(load_or_create(of_a_master(_data_dir(data_dir)) / SECRET))
-        if agent or expires:
-            typer.echo(signer.made_for(operator_grant(name, tuple(agent or ()), expires)))
-        else:
-            typer.echo(signer.token(name))
+        typer.echo(signer.token(pool))
     except (WindlassError, OSError) as error:
         _fail(error)
 
@@ -160,26 +144,9 @@ def _require_pool(name: str, config_file: Path | None) -> None:
     pools = [pool.name for pool in _load(config_file, {}).pools()]
     read = _config_path(config_file)
     known = f"the pools {f'of {read}' if read else 'without a master.yaml'} are: {', '.join(pools)}"
-    if not name:
-        raise InvalidConfig([f"which resource pool? {known}"])
     if name not in pools:
         hint = "" if read else " (give the master's --config-file)"
         raise InvalidConfig([f"there is no resource pool '{name}'; {known}{hint}"])
-
-
-def _expiry(valid: str | None) -> datetime | None:
-    from windlass.base.durations import parse_duration
-    from windlass.base.errors import InvalidConfig
-
-    if valid is None:
-        return None
-    try:
-        length = parse_duration(valid)
-        if length.total_seconds() <= 0:
-            raise ValueError("must be longer than nothing")
-        return datetime.now(UTC) + length
-    except (ValueError, OverflowError) as error:
-        raise InvalidConfig([f"--valid: {error}"]) from None
 
 
 @app.command("config")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -60,6 +60,8 @@ class JoinGrant:
     agents: int | None = None
     """How many agents may join with it. None: any number."""
     expires: datetime | None = None
+    revoked: datetime | None = None
+    """Since when an administrator does not want it to be used any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,7 @@ class JoinUse:
     credential_hash: str
     expires: datetime | None
     """Of the token: the use may be forgotten then."""
+    at: datetime
 
 
 class AgentStore(Protocol):
@@ -108,6 +111,6 @@ class RegistryLogins(Protocol):
 class JoinTokens(Protocol):
     """Who may connect as an agent."""
 
-    def read(self, pool: str, token: str) -> JoinGrant | None:
-        """What the token allows in that pool, expired or not; None if it is not one of ours for that pool."""
+    def find(self, pools: Collection[str], token: str) -> JoinGrant | None:
+        """What the token allows, expired and revoked or not; None if it is not one of ours for one of `pools`."""
         ...

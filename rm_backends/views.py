@@ -55,6 +55,48 @@ class AgentView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RefusalView:
+    """An agent that was not taken. What it says of itself is not verified."""
+
+    agent_id: str
+    pool: str
+    address: str
+    reason: str
+    first: datetime
+    last: datetime
+    times: int = 1
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRequest:
+    """What a machine says when its agent joins."""
+
+    agent_id: str
+    version: str
+    protocol: int
+    pool: str = ""
+    """Empty: that of its join token."""
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What an agent is told of itself."""
+
+    agent_id: str
+    pool: str
+    member: bool = True
+    """False: it has left."""
+    connected: bool = False
+    slots: int = 0
+    containers: int = 0
+    """How many run there."""
+    refused: str = ""
+    """Why its last connection was refused, if it was and has not been taken since."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentKey:
     """What lists of agents are ordered by. Far less work than a view of each."""
 

@@ -157,7 +157,7 @@ class RealCluster:
     def start_agent(self, agent_id: str, *, pool: str = "default", slots: int = 2) -> None:
         token = self.folder / f"{pool}.token"
         if not token.exists():
-            command = [WINDLASS, "master", "join-token", pool, "-c", str(self.config_file)]
+            command = [WINDLASS, "master", "pool-token", pool, "-c", str(self.config_file)]
             made = subprocess.run(
                 [*command, "--data-dir", str(self.data_dir)], check=True, capture_output=True
             )

@@ -26,7 +26,7 @@ def load_or_create(work_dir: Path) -> str:
         raise InvalidConfig(
             [
                 f"{path} is damaged: remove it, and give the agent a join token of its own "
-                "(windlass master join-token POOL --agent AGENT_ID)"
+                "(windlass master join-token create POOL --agent AGENT_ID)"
             ],
             what="agent options",
         )

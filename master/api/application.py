@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from starlette.routing import BaseRoute
 
 from master.api import errors
+from master.api.agents import joining as agent_joining
 from master.api.agents import routes as agents
 from master.api.agents import socket as agent_socket
 from master.api.allocations import routes as allocations
@@ -21,6 +22,7 @@ from master.api.experiments import actions as experiment_actions
 from master.api.experiments import bulk as experiment_bulk
 from master.api.experiments import routes as experiments
 from master.api.jobs import routes as jobs
+from master.api.join_tokens import routes as join_tokens
 from master.api.known_hosts import KnownHosts, host_of, origin_of
 from master.api.logs import routes as logs
 from master.api.metrics import routes as metrics
@@ -58,6 +60,8 @@ ROUTES: Sequence[BaseRoute] = (
     *logs.hot.routes,
     *tasks.router.routes,
     *agents.router.routes,
+    *agent_joining.router.routes,
+    *join_tokens.router.routes,
     *agent_socket.router.routes,
     *resource_pools.router.routes,
     *jobs.router.routes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Annotated, Protocol, TypeAlias, cast
 
 from fastapi import Depends
@@ -12,6 +13,7 @@ from starlette.requests import HTTPConnection
 from agent_bootstrap.protocol import Channel
 from master.allocations.service import AllocationService
 from master.api.held import Closing
+from master.auth.issued_tokens import IssuedTokens
 from master.auth.ownership import OwnershipQueries
 from master.auth.service import AuthService
 from master.config import MasterConfig
@@ -33,6 +35,7 @@ from master.tasks.service import InteractiveService
 from master.workspaces.queries import WorkspaceQueries
 from provisioner.types import BlockedOffer, CostView, InstanceView
 from rm_backends.observer import AgentOperator, Observer
+from rm_backends.views import JoinRequest, RefusalView, Standing
 from windlass.base.clock import Clock
 
 
@@ -58,11 +61,36 @@ class Fleet(Protocol):
     def cost(self) -> CostView: ...
 
 
+class AgentJoins(Protocol):
+    """What machines ask before and after their agents run. All raise PermissionDenied."""
+
+    async def join(self, asked: JoinRequest, *, token: str, credential: str, peer: str) -> Standing:
+        """May be repeated. Raises Conflict for what may pass."""
+        ...
+
+    def standing(
+        self, agent_id: str, credential: str, since: datetime | None = None
+    ) -> Standing: ...
+
+    async def leave(self, agent_id: str, credential: str, *, stop: bool) -> Standing:
+        """No more work for it; once it runs nothing, it is forgotten. `stop`: end what runs there now."""
+        ...
+
+
 class AgentGateway(Protocol):
     """Takes the connections of agents."""
 
-    def is_stranger(self, *, pool: str, token: str, credential: str = "") -> bool:
-        """A connection that shows these is not even accepted."""
+    def stranger_reason(
+        self, *, pool: str, agent_id: str, token: str, peer: str, credential: str = ""
+    ) -> str:
+        """Why a connection that shows these is not even accepted; empty if it is."""
+        ...
+
+    @property
+    def joins(self) -> AgentJoins: ...
+
+    def refused_agents(self) -> Sequence[RefusalView]:
+        """Newest first."""
         ...
 
     async def serve(
@@ -93,6 +121,7 @@ class Services:
     """Pools, agents and queues of all resource managers."""
     operator: AgentOperator
     gateway: AgentGateway
+    join_tokens: IssuedTokens
     provisioner: Fleet | None
     clock: Clock
     database_is_damaged: Callable[[], bool] = lambda: False

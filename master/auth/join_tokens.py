@@ -1,4 +1,4 @@
-"""The tokens with which agents join: derived from one secret, so that none has to be stored.
+"""Join tokens that are derived from one secret, so that none has to be stored. `issued_tokens` has those that are.
 
 token of a pool    hex of HMAC(secret, "agent:" + pool): always the same, never spent
 any other          <kind>.<what it allows: base64 of JSON>.<hex of HMAC(secret, all before)>
@@ -12,8 +12,8 @@ import hashlib
 import hmac
 import os
 import secrets
+from collections.abc import Collection
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
@@ -66,32 +66,22 @@ class JoinTokenSigner:
         said = f"{grant.kind}.{written.rstrip('=')}"
         return f"{said}.{self._sign(f'join:{said}')}"
 
-    def read(self, pool: str, token: str) -> JoinGrant | None:
-        """What it allows in that pool, expired or not; None if it is not one of ours for that pool."""
-        if _same(self.token(pool), token):
-            return JoinGrant(pool=pool)
+    def find(self, pools: Collection[str], token: str) -> JoinGrant | None:
+        """What it allows, expired or not; None if it is not one of ours for one of `pools`."""
+        for pool in pools:
+            if _same(self.token(pool), token):
+                return JoinGrant(pool=pool)
         if len(token) > MAX_TOKEN_CHARS:
             return None
         said, _, signature = token.rpartition(".")
         if not _same(self._sign(f"join:{said}"), signature):
             return None
         grant = _read(said)
-        return grant if grant is not None and grant.pool == pool else None
+        return grant if grant is not None and grant.pool in pools else None
 
     def _sign(self, text: str) -> str:
         content = text.encode("utf-8", "replace")
         return hmac.new(self._secret, content, hashlib.sha256).hexdigest()
-
-
-def operator_grant(pool: str, names: tuple[str, ...], expires: datetime | None) -> JoinGrant:
-    """For agents that an operator names: each joins with it once, also if it had another credential before."""
-    return JoinGrant(
-        pool=pool,
-        id=f"operator-{secrets.token_hex(8)}" if names else "",
-        names=frozenset(names),
-        agents=len(names) or None,
-        expires=expires,
-    )
 
 
 def _same(ours: str, given: str) -> bool:

@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import delete, select
 
 from master.store.store import Store
-from master.store.tables import Agent, JoinTokenUse
+from master.store.tables import Agent, JoinToken, JoinTokenUse
 from master.store.unit_of_work import UnitOfWork
 from rm_backends.ports import AgentRecord, JoinUse, SlotService
 
@@ -60,6 +60,7 @@ class AgentsRepository:
                     "agent_id": use.agent_id,
                     "credential_hash": use.credential_hash,
                     "expires": use.expires,
+                    "used_at": use.at,
                 },
             )
         await self._store.commit(unit)
@@ -74,7 +75,11 @@ class AgentsRepository:
         return {row.agent_id: row.credential_hash for row in rows}
 
     async def forget_uses(self, expired_before: datetime) -> None:
-        """Of tokens that nobody can use any more."""
+        """Of tokens that nobody can use any more. Those of listed tokens go with their token."""
         unit = UnitOfWork()
-        unit.execute(delete(JoinTokenUse).where(JoinTokenUse.expires < expired_before))
+        unit.execute(
+            delete(JoinTokenUse)
+            .where(JoinTokenUse.expires < expired_before)
+            .where(JoinTokenUse.token_id.not_in(select(JoinToken.id)))
+        )
         await self._store.commit(unit)

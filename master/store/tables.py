@@ -310,6 +310,26 @@ class JoinTokenUse(SQLModel, table=True):
     credential_hash: Mapped[str]
     expires: Mapped[datetime | None] = time_column()
     """Of the token; the row goes some time after it."""
+    used_at: Mapped[datetime | None] = time_column()
+    """None: by a release that did not note it (0.1)."""
+
+
+class JoinToken(SQLModel, table=True):
+    """A join token that an administrator made. Only its hash is kept."""
+
+    __tablename__ = "join_token"  # pyright: ignore
+    id: Mapped[str] = Field(primary_key=True)
+    token_hash: Mapped[str]
+    pool: Mapped[str]
+    description: Mapped[str] = Field(default="")
+    names: Mapped[list[str]] = json_column()
+    """The agents that may join with it; empty: any new one."""
+    agents: Mapped[int | None] = Field(default=None)
+    """How many may; None: any number."""
+    created_at: Mapped[datetime] = time_column(nullable=False)
+    created_by: Mapped[str] = Field(default="")
+    expires: Mapped[datetime | None] = time_column()
+    revoked_at: Mapped[datetime | None] = time_column()
 
 
 class FleetIntent(SQLModel, table=True):

@@ -13,8 +13,10 @@ from master.core.reasons import Reason
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.types import PoolAvailability, PoolCapacity, PoolDemand
 from rm_backends.agents.gateway import Gateway
+from rm_backends.agents.joins import Joins
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import Decide, Pool
+from rm_backends.agents.refusals import Refusals
 from rm_backends.agents.registry import Registry
 from rm_backends.agents.views import agent_view, jobs_view, pool_view, queue_view
 from rm_backends.base import (
@@ -37,6 +39,7 @@ from rm_backends.views import (
     JobInPool,
     PoolView,
     QueueEntry,
+    RefusalView,
     SlotView,
 )
 from windlass.base.clock import Clock
@@ -91,12 +94,21 @@ class AgentsBackend:
         self._registry = Registry(
             pools=self._pools, store=agent_store, clock=clock, welcome=welcome
         )
+        self._refusals = Refusals()
         self._gateway = Gateway(
             registry=self._registry,
             pools=self._pools.keys(),
             log_sink=log_sink,
             join_tokens=join_tokens,
             logins=logins,
+            refusals=self._refusals,
+            clock=clock,
+        )
+        self._joins = Joins(
+            registry=self._registry,
+            pools=self._pools.keys(),
+            join_tokens=join_tokens,
+            refusals=self._refusals,
             clock=clock,
         )
         self._looking = Loop("agents", self._registry.look, interval_s=LOOK_EVERY_S)
@@ -190,15 +202,24 @@ class AgentsBackend:
 
     # The connections of agents
 
-    def is_stranger(self, *, pool: str, token: str, credential: str = "") -> bool:
-        """A connection that shows these is not even accepted."""
-        return self._gateway.is_stranger(pool=pool, token=token, credential=credential)
+    def stranger_reason(
+        self, *, pool: str, agent_id: str, token: str, peer: str, credential: str = ""
+    ) -> str:
+        """Why a connection that shows these is not even accepted; empty if it is."""
+        return self._gateway.stranger_reason(
+            pool=pool, agent_id=agent_id, token=token, peer=peer, credential=credential
+        )
 
     async def serve(
         self, channel: Channel, *, pool: str, token: str, peer: str, credential: str = ""
     ) -> None:
         """One connection, until it ends."""
         await self._gateway.serve(channel, pool=pool, token=token, peer=peer, credential=credential)
+
+    @property
+    def joins(self) -> Joins:
+        """What machines ask before and after their agents run."""
+        return self._joins
 
     # What the provisioner sees
 
@@ -258,6 +279,9 @@ class AgentsBackend:
     def agent(self, agent_id: str) -> AgentView:
         """Raises NotFound."""
         return agent_view(*self._registry.get(agent_id))
+
+    def refused_agents(self) -> Sequence[RefusalView]:
+        return self._refusals.all()
 
     def pools_view(self) -> Sequence[PoolView]:
         return tuple(pool_view(pool) for pool in self._pools.values())

@@ -25,8 +25,10 @@ from agent_bootstrap.protocol import (
 from rm_backends.agents.agents import Agent
 from rm_backends.agents.connection import Connection
 from rm_backends.agents.joining import Proof, credential_hash
+from rm_backends.agents.refusals import Refusals
 from rm_backends.agents.registry import Registry
 from rm_backends.ports import JoinTokens, LogSink, RegistryLogins
+from rm_backends.views import RefusalView
 from windlass.base.clock import Clock
 from windlass.base.errors import LeaseLost, WindlassError
 
@@ -37,6 +39,7 @@ SILENCE_S = 30.0
 """Six missed heartbeats: the connection is dead, whatever the network says."""
 FIRST_LOG_RETRY_S = 0.2
 LAST_LOG_RETRY_S = 10.0
+MAX_NAME = 200
 
 
 class Gateway:
@@ -48,6 +51,7 @@ class Gateway:
         log_sink: LogSink,
         join_tokens: JoinTokens,
         logins: RegistryLogins,
+        refusals: Refusals,
         clock: Clock,
     ) -> None:
         self._registry = registry
@@ -55,11 +59,21 @@ class Gateway:
         self._log_sink = log_sink
         self._join_tokens = join_tokens
         self._logins = logins
+        self._refusals = refusals
         self._clock = clock
 
-    def is_stranger(self, *, pool: str, token: str, credential: str = "") -> bool:
-        """It shows neither a good token nor a known credential: nobody should listen to it at all."""
-        return self._is_stranger(self._proof(pool, token, credential))
+    def stranger_reason(
+        self, *, pool: str, agent_id: str, token: str, peer: str, credential: str = ""
+    ) -> str:
+        """Why nobody should listen to a connection at all: it shows neither a good token nor a known credential.
+
+        Empty: it does. What it says of itself is not verified.
+        """
+        if not self._is_stranger(self._proof(pool, token, credential)):
+            return ""
+        reason = _stranger(pool)
+        self._note(agent_id, pool, peer, reason, stranger=True)
+        return reason
 
     async def serve(
         self, channel: Channel, *, pool: str, token: str, peer: str, credential: str = ""
@@ -76,7 +90,8 @@ class Gateway:
 
     def _proof(self, pool: str, token: str, credential: str) -> Proof:
         return Proof(
-            grant=self._join_tokens.read(pool, token), credential_hash=credential_hash(credential)
+            grant=self._join_tokens.find((pool,), token),
+            credential_hash=credential_hash(credential),
         )
 
     def _is_stranger(self, proof: Proof) -> bool:
@@ -86,8 +101,7 @@ class Gateway:
         """Why the master ended the connection; empty if the agent did."""
         # A stranger does not learn which pools there are.
         if self._is_stranger(proof):
-            reason = f"the join token is not valid for pool '{one_line(pool)}'"
-            await channel.send(Refused(reason=reason))
+            await channel.send(Refused(reason=_stranger(pool)))
             return ""
         connection = Connection(channel, self._clock)
         try:
@@ -96,25 +110,59 @@ class Gateway:
             await channel.send(Refused(reason="no Hello in time", retry=True))
             return ""
         except BadMessage as error:
-            log.warning("agent refused: %s, for pool %s: %s", peer, pool, error)
-            await channel.send(Refused(reason=f"the agent {error}"))
+            reason = f"the agent {error}"
+            self._note("", pool, peer, reason)
+            await channel.send(Refused(reason=reason))
             return ""
         if not isinstance(hello, Hello):
             await channel.send(Refused(reason="the first message must be Hello"))
             return ""
         if pool not in self._pools:
-            await channel.send(Refused(reason=f"there is no resource pool '{one_line(pool)}'"))
-            return ""
-        admitted = await self._admit(hello, pool, hello.address or peer, connection, proof)
+            admitted: Agent | Refused = Refused(
+                reason=f"there is no resource pool '{one_line(pool)}'"
+            )
+        else:
+            admitted = await self._admit(hello, pool, hello.address or peer, connection, proof)
         if isinstance(admitted, Refused):
-            log.info("agent refused: %s of pool %s: %s", hello.agent_id, pool, admitted.reason)
+            self._note(hello.agent_id, pool, peer, admitted.reason, version=hello.version)
             await channel.send(admitted)
             return ""
+        self._refusals.forget(admitted.id)
         log.info("agent connected: %s of pool %s", admitted.id, pool)
         try:
             return await self._converse(admitted, connection)
         finally:
             self._registry.detach(admitted, connection)
+
+    def _note(
+        self,
+        agent_id: str,
+        pool: str,
+        peer: str,
+        reason: str,
+        *,
+        version: str = "",
+        stranger: bool = False,
+    ) -> None:
+        now = self._clock.now()
+        refusal = RefusalView(
+            agent_id=agent_id,
+            pool=pool,
+            address=peer,
+            reason=reason,
+            first=now,
+            last=now,
+            version=version,
+        )
+        if self._refusals.note(refusal, stranger=stranger):
+            name = one_line(agent_id)[:MAX_NAME] or "(unnamed)"
+            log.info(
+                "agent refused: %s of pool %s at %s: %s",
+                name,
+                one_line(pool)[:MAX_NAME],
+                peer,
+                reason,
+            )
 
     async def _admit(
         self, hello: Hello, pool: str, address: str, connection: Connection, proof: Proof
@@ -196,3 +244,10 @@ class Gateway:
                 log.exception("task log not stored, will repeat: container %s", batch.container_id)
             await asyncio.sleep(delay)
             delay = min(2 * delay, LAST_LOG_RETRY_S)
+
+
+def _stranger(pool: str) -> str:
+    return (
+        f"the join token is not valid for pool '{one_line(pool)[:MAX_NAME]}', "
+        "and the credential is of no agent that is known here"
+    )

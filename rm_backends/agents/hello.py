@@ -17,6 +17,11 @@ _AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,199}")
 
 def refusal(hello: Hello, pool: PoolOptions, epoch: int) -> Refused | None:
     """Why a master of this epoch cannot take the agent, whatever it knows of it already."""
+    return introduction_refusal(hello, pool, epoch) or isolation_refusal(hello, pool)
+
+
+def introduction_refusal(hello: Hello, pool: PoolOptions, epoch: int) -> Refused | None:
+    """The same, as far as it shows before the agent runs."""
     if hello.protocol != PROTOCOL_VERSION:
         return Refused(
             reason=f"the agent speaks protocol {hello.protocol}, the master {PROTOCOL_VERSION}: "
@@ -32,7 +37,7 @@ def refusal(hello: Hello, pool: PoolOptions, epoch: int) -> Refused | None:
         return Refused(reason="one container is listed twice")
     if hello.highest_epoch > epoch:
         return Refused(reason="the agent has seen a newer master", retry=True)
-    return isolation_refusal(hello, pool)
+    return None
 
 
 def isolation_refusal(hello: Hello, pool: PoolOptions) -> Refused | None:

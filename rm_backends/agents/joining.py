@@ -57,15 +57,14 @@ def join_refusal(
         return (
             f"the agent of instance '{hello.instance_id}' must be called so, not '{hello.agent_id}'"
         )
-    if proof.is_of(known) and known is not None:
-        if hello.pool == known.pool and hello.instance_id == known.instance_id:
-            return None
-        if proof.grant is None:
-            return (
-                f"agent '{known.agent_id}' joined pool '{known.pool}'"
-                + (f" as instance '{known.instance_id}'" if known.instance_id else "")
-                + ": it needs a join token to be anything else"
-            )
+    if is_as_before(hello, proof, known):
+        return None
+    if proof.is_of(known) and known is not None and proof.grant is None:
+        return (
+            f"agent '{known.agent_id}' joined pool '{known.pool}'"
+            + (f" as instance '{known.instance_id}'" if known.instance_id else "")
+            + ": it needs a join token to be anything else"
+        )
     if proof.grant is None:
         return f"no join token for pool '{hello.pool}', and not the credential of agent '{hello.agent_id}'"
     if launched and known is None and _is_for_anybody(proof.grant):
@@ -81,23 +80,36 @@ def _is_for_anybody(grant: JoinGrant) -> bool:
     return grant.kind is JoinKind.POOL and not grant.names
 
 
-def spent_by(hello: Hello, proof: Proof) -> JoinUse | None:
-    """What is to be remembered of the join token; None: it is never spent."""
+def is_as_before(hello: Hello, proof: Proof, known: AgentRecord | None) -> bool:
+    """Its credential is enough: whatever token it shows is not looked at."""
+    same = known is not None and (hello.pool, hello.instance_id) == (known.pool, known.instance_id)
+    return same and proof.is_of(known)
+
+
+def spent_by(
+    hello: Hello, proof: Proof, known: AgentRecord | None, now: datetime
+) -> JoinUse | None:
+    """What is to be remembered of the join token; None: it is never spent, or was not needed."""
     if proof.grant is None or not proof.grant.id or proof.credential_hash is None:
+        return None
+    if is_as_before(hello, proof, known):
         return None
     return JoinUse(
         token_id=proof.grant.id,
         agent_id=hello.agent_id,
         credential_hash=proof.credential_hash,
         expires=proof.grant.expires,
+        at=now,
     )
 
 
 def _grant_refusal(
     grant: JoinGrant, hello: Hello, shown: str | None, uses: Mapping[str, str], now: datetime
 ) -> str | None:
+    if grant.revoked is not None:
+        return f"the join token was revoked at {_shown(grant.revoked)}"
     if grant.expires is not None and now >= grant.expires:
-        return f"the join token expired at {grant.expires:%Y-%m-%d %H:%M:%S %Z}"
+        return f"the join token expired at {_shown(grant.expires)}"
     if grant.names and hello.agent_id not in grant.names:
         return f"the join token is not for agent '{hello.agent_id}'"
     if grant.kind is not JoinKind.POOL and hello.instance_id != hello.agent_id:
@@ -106,11 +118,26 @@ def _grant_refusal(
         return None
     if shown is None:
         return "a join token that can be spent needs an agent with a credential: update the agent"
+    if _is_for_many(grant):
+        return None
     if uses.get(hello.agent_id, shown) != shown:
         return f"the join token was spent by agent '{hello.agent_id}' already"
     if grant.agents is not None and len(uses.keys() | {hello.agent_id}) > grant.agents:
-        return f"the join token was spent: {grant.agents} agents joined with it"
+        return (
+            f"the join token was spent by agent '{next(iter(uses))}'"
+            if grant.agents == 1
+            else f"the join token was spent: {grant.agents} agents joined with it"
+        )
     return None
+
+
+def _is_for_many(grant: JoinGrant) -> bool:
+    """Any number of agents, each as often as it likes: a machine that was forgotten may come back with it."""
+    return grant.kind is JoinKind.POOL and not grant.names and grant.agents is None
+
+
+def _shown(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S %Z}"
 
 
 def _identity_refusal(proof: Proof, hello: Hello, known: AgentRecord | None) -> str | None:
@@ -121,5 +148,5 @@ def _identity_refusal(proof: Proof, hello: Hello, known: AgentRecord | None) -> 
         return None
     return (
         f"agent '{hello.agent_id}' has another credential (it is in its work_dir). If it is lost, make a token for it: "
-        f"windlass master join-token {hello.pool} --agent {hello.agent_id}"
+        f"windlass master join-token create {hello.pool} --agent {hello.agent_id}"
     )

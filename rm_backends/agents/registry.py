@@ -20,10 +20,10 @@ from agent_bootstrap.protocol import (
 )
 from rm_backends.agents.admission import Neighbours, place_refusal
 from rm_backends.agents.agents import Agent, Link, Presence
-from rm_backends.agents.hello import record_of, refusal, shares_user
-from rm_backends.agents.joining import Proof, join_refusal, spent_by
+from rm_backends.agents.hello import introduction_refusal, record_of, refusal, shares_user
+from rm_backends.agents.joining import Proof, is_as_before, join_refusal, spent_by
 from rm_backends.agents.pool import Pool
-from rm_backends.ports import AgentRecord, AgentStore, SlotService
+from rm_backends.ports import AgentRecord, AgentStore, JoinUse, SlotService
 from windlass.base.clock import Clock
 from windlass.base.errors import Conflict, NotFound
 from windlass.base.processes import boot_id
@@ -123,7 +123,7 @@ class Registry:
             record = record_of(hello, before, self._clock.now(), proof.credential_hash)
             known = pool.agents.get(hello.agent_id)
             if known is None or known.record != record:
-                await self._store.save(record, spent_by(hello, proof))
+                await self._store.save(record, self._spent(hello, proof))
             if (refused := self._refusal(hello, pool_name, proof)) is not None:
                 return refused
             agent = self._join(pool, record)
@@ -137,6 +137,26 @@ class Registry:
         self._resync(pool, agent, hello, link)
         self._note(agent)
         return agent
+
+    async def register(self, hello: Hello, proof: Proof) -> Agent | Refused:
+        """Save who the agent is before it connects for the first time. Repeating it changes nothing."""
+        async with self._saving:
+            options = self._pools[hello.pool].options
+            refused = introduction_refusal(hello, options, self._welcome.epoch)
+            if refused := refused or await self._stranger(hello, proof):
+                return refused
+            found = self.find(hello.agent_id)
+            known = found[1] if found is not None else None
+            if known is not None and is_as_before(hello, proof, known.record):
+                return known
+            if refused := self._place_refusal(hello, proof):
+                return refused
+            record = record_of(hello, known, self._clock.now(), proof.credential_hash)
+            if known is not None:  # which slots it has, its first connection says
+                kept = known.record
+                record = replace(record, slots=kept.slots, slot_service=kept.slot_service)
+            await self._store.save(record, self._spent(hello, proof))
+            return self._join(self._pools[hello.pool], record)
 
     def detach(self, agent: Agent, link: Link) -> None:
         """The connection is over. Its agent has a window to come back, unless another connection took over."""
@@ -301,6 +321,11 @@ class Registry:
         self._enforce_service(pool, agent)
         pool.touch()
 
+    def _spent(self, hello: Hello, proof: Proof) -> JoinUse | None:
+        found = self.find(hello.agent_id)
+        known = found[1].record if found is not None else None
+        return spent_by(hello, proof, known, self._clock.now())
+
     async def _stranger(self, hello: Hello, proof: Proof) -> Refused | None:
         """It may not be who it says it is."""
         found = self.find(hello.agent_id)
@@ -314,16 +339,17 @@ class Registry:
         return None if why is None else Refused(reason=why)
 
     def _refusal(self, hello: Hello, pool_name: str, proof: Proof) -> Refused | None:
+        options = self._pools[pool_name].options
+        return refusal(hello, options, self._welcome.epoch) or self._place_refusal(hello, proof)
+
+    def _place_refusal(self, hello: Hello, proof: Proof) -> Refused | None:
         pool, known = self.find(hello.agent_id) or (None, None)
         there = Neighbours(
             known=known,
             known_in=pool.name if pool is not None else "",
             others=[a for p in self._pools.values() for a in p.agents.values() if a is not known],
         )
-        options = self._pools[pool_name].options
-        return refusal(hello, options, self._welcome.epoch) or place_refusal(
-            hello, proof, there, self._clock.monotonic()
-        )
+        return place_refusal(hello, proof, there, self._clock.monotonic())
 
     def _add(self, pool: Pool, record: AgentRecord) -> Agent:
         agent = Agent(record=record, aux_places=pool.options.max_aux_containers_per_agent)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -117,11 +117,11 @@ class OneToken:
     def __init__(self) -> None:
         self.grants: dict[str, JoinGrant] = {}
 
-    def read(self, pool: str, token: str) -> JoinGrant | None:
+    def find(self, pools: Collection[str], token: str) -> JoinGrant | None:
         grant = self.grants.get(token)
         if grant is not None:
-            return grant if grant.pool == pool else None
-        return JoinGrant(pool=pool) if token == TOKEN else None
+            return grant if grant.pool in pools else None
+        return JoinGrant(pool=next(iter(pools))) if token == TOKEN else None
 
 
 class FewLogins:

@@ -22,6 +22,7 @@ from master.allocations.tokens import AllocationTokenMint
 from master.api.application import build_app
 from master.api.openapi import DescribedApp
 from master.api.services import ClusterInfo, Services
+from master.auth.issued_tokens import IssuedTokens
 from master.auth.passwords import Passwords
 from master.auth.service import AuthService
 from master.config import MasterConfig, load
@@ -32,6 +33,7 @@ from master.core.scheduler.types import SchedulerSettings
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
 from master.store import tables
+from master.store.agents_repository import AgentsRepository
 from master.store.blobs import BlobStore
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
@@ -41,7 +43,7 @@ from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import UNDECIDED
 from rm_backends.base import RmEvents
 from rm_backends.router import RoutedBackend, Router
-from tests.fakes.agents_world import TOKEN, MemoryAgentStore, OneToken
+from tests.fakes.agents_world import TOKEN, OneToken
 from tests.fakes.declared_replies import DeclaredReplies
 from tests.fakes.fake_agent import FakeAgent
 from tests.fakes.first_fit import first_fit
@@ -394,12 +396,14 @@ async def _start(
     )
     allocations = plane.allocations
     auth.register_allocation_tokens(allocations)
+    join_tokens = IssuedTokens(store, clock, ids, others=OneToken(), pools=("default",))
+    await join_tokens.load()
     agents = AgentsBackend(
         pools=[PoolOptions(name="default", scheduler=scheduler)],
         events=allocations,
-        agent_store=MemoryAgentStore(),
+        agent_store=AgentsRepository(store),
         log_sink=logs,
-        join_tokens=OneToken(),
+        join_tokens=join_tokens,
         logins=allocations,
         clock=clock,
         ids=ids,
@@ -437,6 +441,7 @@ async def _start(
         cluster=router,
         operator=router,
         gateway=agents,
+        join_tokens=join_tokens,
         provisioner=OneInstance(clock) if elastic else None,
         clock=clock,
     )

@@ -48,6 +48,7 @@ class Populated:
             "resources_id": self.run.containers[0].container.container_id,
             "task_id": self.run.task_id,
             "agent_id": "node-1",
+            "token_id": "none",
             "slot_id": 0,
             "job_id": self.job,
             "user_id": 2,

@@ -12,6 +12,7 @@ from windlass.cli.completion import complete_agents
 from windlass.cli.connect import client_for, for_administrators
 from windlass.cli.groups import OperatorGroup
 from windlass.cli.output import (
+    REFUSED,
     CsvOption,
     JsonOption,
     LimitOption,
@@ -58,15 +59,27 @@ def group() -> None:
 @app.command("list")
 def list_agents(
     ctx: typer.Context,
+    everyone: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Show also agents that the master refuses, and why. For administrators.",
+        ),
+    ] = False,
     limit: LimitOption = None,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
     utc: UtcOption = False,
 ) -> None:
     """List agents and their slots."""
-    agents = client_for(ctx).agents()[:limit]
+    client = client_for(ctx)
+    agents = client.agents()[:limit]
+    refused: list[dict[str, Any]] = []
+    if everyone:
+        with for_administrators():
+            refused = client.refused_agents()[:limit]
     if as_json:
-        print_json(agents)
+        print_json([*agents, *({**agent, "refused": True} for agent in refused)])
         return
     headers = [
         "Agent",
@@ -81,7 +94,11 @@ def list_agents(
         "Address",
         "Version",
     ]
-    print_rows(headers, [_row(agent) for agent in agents], as_csv=as_csv)
+    rows = [_row(agent) for agent in agents]
+    if everyone:
+        headers.append(REFUSED)
+        rows = [*([*row, ""] for row in rows), *map(_refused_row, refused)]
+    print_rows(headers, rows, as_csv=as_csv)
 
 
 @app.command()
@@ -202,4 +219,21 @@ def _row(agent: dict[str, Any]) -> list[Any]:
         ", ".join(agent.get("labels") or []),
         ", ".join(agent.get("addresses") or []),
         agent.get("version"),
+    ]
+
+
+def _refused_row(agent: dict[str, Any]) -> list[Any]:
+    """One that the master does not take. Nothing it says of itself is verified."""
+    times = int(agent.get("times") or 1)
+    often = f" ({times} times since {local_time(agent.get('firstAt'))})" if times > 1 else ""
+    return [
+        agent.get("id") or "(unnamed)",
+        local_time(agent.get("lastAt")),
+        agent.get("pool"),
+        *("", "", ""),
+        "refused",
+        *("", ""),
+        agent.get("address"),
+        agent.get("version"),
+        f"{agent.get('reason')}{often}",
     ]

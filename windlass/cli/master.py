@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from windlass.cli import join_token
 from windlass.cli.completion import complete_agents
 from windlass.cli.connect import client_for, for_administrators, settings_of
 from windlass.cli.groups import OperatorGroup
@@ -22,6 +23,9 @@ class MasterGroup(OperatorGroup):
 app = typer.Typer(
     cls=MasterGroup, no_args_is_help=True, add_completion=False, help="Show the master; run one."
 )
+
+
+app.add_typer(join_token.app, name="join-token")
 
 
 @app.callback()

@@ -27,7 +27,9 @@ WAITING = "Waiting for"
 """The column with what an experiment or a trial waits for."""
 ERROR = "Error"
 """The column with why it failed."""
-SENTENCES = {WAITING: "waits for", ERROR: "failed"}
+REFUSED = "Refused"
+"""The column with why the master does not take an agent."""
+SENTENCES = {WAITING: "waits for", ERROR: "failed", REFUSED: "was refused"}
 """Columns of long text, and the words that lead to it where it is printed below a narrow table."""
 WORD_LIMIT = 36
 """Words up to this length, that of a UUID, are not broken over lines."""

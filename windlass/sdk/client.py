@@ -19,6 +19,9 @@ TERMINAL_STATES = frozenset(
 ExperimentAction = Literal["activate", "pause", "cancel", "kill", "archive", "unarchive"]
 
 
+_JOIN_TOKENS = "/api/v1/windlass/join-tokens"
+
+
 class Client:
     """The calls of one Session."""
 
@@ -80,6 +83,21 @@ class Client:
         """{"lostAllocations": ids}. With `force` also while it is connected."""
         path = f"/api/v1/windlass/agents/{_segment(agent_id)}"
         return self.session.request("DELETE", path, query={"force": True} if force else None)
+
+    def refused_agents(self) -> list[Json]:
+        """Agents whose connections the master refused, newest first. For administrators, as the next three."""
+        return list(self.session.get("/api/v1/windlass/refused-agents")["refused"])
+
+    def join_tokens(self) -> list[Json]:
+        return list(self.session.get(_JOIN_TOKENS)["joinTokens"])
+
+    def create_join_token(self, wanted: Json) -> Json:
+        """`wanted`: pool, validS or untilRevoked, uses or anyNumber or agents, description."""
+        return self.session.post(_JOIN_TOKENS, wanted)
+
+    def revoke_join_token(self, token_id: str) -> Json:
+        path = f"{_JOIN_TOKENS}/{_segment(token_id)}"
+        return dict(self.session.request("DELETE", path)["joinToken"])
 
     def enable_slot(self, agent_id: str, slot_id: int) -> Json:
         return dict(self.session.post(f"{_agent(agent_id)}/slots/{slot_id}/enable")["slot"])

@@ -87,3 +87,21 @@ class SlotReply(TypedDict):
 
 class SlotsReply(TypedDict):
     slots: list[Slot]
+
+
+class StandingReply(TypedDict):
+    """What an agent is told of itself."""
+
+    agentId: str
+    pool: str
+    member: bool
+    """False: it has left."""
+    connected: bool
+    slots: int
+    containers: int
+    """How many run there."""
+    refused: str
+    """Why its last connection was refused; empty if it was not, or was taken since."""
+    clusterId: str
+    clusterName: str
+    masterVersion: str

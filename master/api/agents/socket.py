@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from starlette.responses import PlainTextResponse
 from starlette.websockets import WebSocketState
 
 from agent_bootstrap.frames import read_frame
@@ -66,13 +67,17 @@ class SocketChannel:
 @router.websocket(AGENTS)
 @public
 async def agents(socket: WebSocket, api: TheApi, pool: str = "", agent_id: str = "") -> None:
-    """`agent_id` is for the access log; who the agent is, its Hello says."""
+    """`agent_id` is for logs; who the agent is, its Hello says."""
     token = token_in(socket.scope["headers"])
     credential = socket.headers.get(CREDENTIAL_HEADER, "")
+    peer = socket.client.host if socket.client else ""
     gateway = api.services.gateway
     try:
-        if gateway.is_stranger(pool=pool, token=token, credential=credential):
-            await socket.close()  # HTTP 403, before anything of it is read
+        refused = gateway.stranger_reason(
+            pool=pool, agent_id=agent_id, token=token, peer=peer, credential=credential
+        )
+        if refused:  # before anything of it is read
+            await socket.send_denial_response(PlainTextResponse(refused, status_code=403))
             return
         await socket.accept()
         note_known(socket.scope)
@@ -83,5 +88,5 @@ async def agents(socket: WebSocket, api: TheApi, pool: str = "", agent_id: str =
         pool=pool,
         token=token,
         credential=credential,
-        peer=socket.client.host if socket.client else "",
+        peer=peer,
     )

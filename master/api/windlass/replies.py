@@ -112,6 +112,23 @@ class ReasonReply(TypedDict):
     """Null if it does not wait."""
 
 
+class RefusedAgent(TypedDict):
+    """A connection that was refused. What it says of itself is not verified."""
+
+    id: str
+    pool: str
+    address: str
+    version: str
+    reason: str
+    firstAt: Timestamp
+    lastAt: Timestamp
+    times: int
+
+
+class RefusedAgentsReply(TypedDict):
+    refused: list[RefusedAgent]
+
+
 class ForgottenAgentReply(TypedDict):
     lostAllocations: list[str]
     """What had resources on the agent."""

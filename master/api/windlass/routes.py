@@ -18,6 +18,8 @@ from master.api.windlass.replies import (
     PoolsReply,
     ReasonReply,
     ReasonsReply,
+    RefusedAgent,
+    RefusedAgentsReply,
     Rung,
     SearcherReply,
     WaitingInPool,
@@ -45,6 +47,26 @@ async def fleet(api: TheApi) -> Reply[FleetReply]:
             **spent,
         }
     )
+
+
+@router.get("/refused-agents")
+@permit(Action.UPDATE_AGENTS, CLUSTER)
+async def refused_agents(api: TheApi) -> Reply[RefusedAgentsReply]:
+    """Agents whose connections this master has refused, newest first."""
+    refused: list[RefusedAgent] = [
+        {
+            "id": view.agent_id,
+            "pool": view.pool,
+            "address": view.address,
+            "version": view.version,
+            "reason": view.reason,
+            "firstAt": time(view.first),
+            "lastAt": time(view.last),
+            "times": view.times,
+        }
+        for view in api.services.gateway.refused_agents()
+    ]
+    return reply({"refused": refused})
 
 
 @router.delete("/agents/{agent_id}")

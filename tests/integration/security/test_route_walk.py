@@ -144,6 +144,13 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/windlass/experiments/{id}/reasons": READ,
     "GET /api/v1/windlass/allocations/{id}/reason": READ,
     "DELETE /api/v1/windlass/agents/{agent_id}": ADMINS,
+    "GET /api/v1/windlass/refused-agents": ADMINS,
+    "GET /api/v1/windlass/join-tokens": ADMINS,
+    "POST /api/v1/windlass/join-tokens": ADMINS,
+    "DELETE /api/v1/windlass/join-tokens/{token_id}": ADMINS,
+    "POST /api/v1/windlass/join": OPEN,
+    "GET /api/v1/windlass/join": OPEN,
+    "POST /api/v1/windlass/join/leave": OPEN,
 }
 BODIES: Mapping[str, Callable[[Populated], Any]] = {
     "POST /api/v1/experiments": lambda there: {"config": SINGLE, "validateOnly": True},

@@ -36,7 +36,7 @@ import http.server, json, os, signal, sys
 words = sys.argv[1:]
 option = lambda name: words[words.index(name) + 1]
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-if words[:2] == ["master", "join-token"]:
+if words[:2] == ["master", "pool-token"]:
     print("join-secret of " + words[2])
 elif words[:2] == ["master", "config"]:
     if "refused" in open(option("--config")).read():

@@ -58,7 +58,7 @@ def test_a_token_of_the_pool_cannot_pose_as_an_agent_that_has_a_credential() -> 
             await agent.unplug()
             for credential in ("", "another"):
                 thief = world.new_agent("a1", credential=credential, boot_id="boot-2")
-                assert "join-token default --agent a1" in await refused(world, thief)
+                assert "join-token create default --agent a1" in await refused(world, thief)
             agent.plug_in()
             await agent.until(lambda: agent.connected)
             assert world.master.phases(grant.allocation_id)[-1] == "RUNNING"

@@ -258,7 +258,7 @@ class LocalCluster:
         services.start(spec, clean_environment())
 
     def _join_token(self, pool: str, options: Options) -> Path:
-        words = ["master", "join-token", pool, "--data-dir", str(self._folder.master)]
+        words = ["master", "pool-token", pool, "--data-dir", str(self._folder.master)]
         config = config_file(options, self._folder)
         if config is not None:
             words += ["--config", str(config)]

@@ -1,0 +1,1 @@
+"""Join tokens, as administrators make and revoke them."""

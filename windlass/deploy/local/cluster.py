@@ -244,7 +244,7 @@ class LocalCluster:
             pool = agent.pool or "POOL"
             raise InvalidArgument(
                 f"the master at {agent.url} is not of this folder: make a token there with `windlass master "
-                f"join-token {pool}`, and give it with --join-token-file"
+                f"join-token create {pool} --token-only`, and give it with --join-token-file"
             )
         work_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         spec = ServiceSpec(

@@ -234,6 +234,8 @@ class Welcome(Message):
     """container id -> next byte offset of its log that the master wants."""
     answers_logins: bool = False
     """It understands LoginRequest; masters of 0.1 would end the connection."""
+    certificates: str = ""
+    """What tasks trust besides public authorities when they call the master, in PEM form."""
 
 
 class Refused(Message):

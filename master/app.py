@@ -51,6 +51,7 @@ from master.store.blobs import BlobStore
 from master.store.fleet_repository import FleetRepository
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
+from master.tls.serving import ServedTls
 from provisioner.providers.base import LaunchIntent, Provider
 from provisioner.providers.embedded import EmbeddedProvider, InstanceType
 from provisioner.reconciler import Provisioner
@@ -93,6 +94,8 @@ class MasterOptions:
     """Run SQLite on the event loop: for simulations under virtual time."""
     provider: ProviderFactory | None = None
     """Another source of machines for elastic pools: for simulations."""
+    tls: ServedTls | None = None
+    """None: plain HTTP."""
     provision_every_s: float = 1.0
     replace_lost: frozenset[Lost] = frozenset()
     """Parts of the data folder to make anew if they are lost, instead of refusing to start."""
@@ -242,6 +245,7 @@ class Master:
             join_tokens=join_tokens,
             provisioner=provisioner,
             clock=options.clock,
+            certificate_names=options.tls.names if options.tls is not None else tuple,
         )
         elastic = any(pool.is_elastic for pool in options.config.pools())
         for warning in exposures(
@@ -278,6 +282,7 @@ class Master:
             master_id=info.master_id,
             cluster_id=info.cluster_id,
             cluster_name=info.cluster_name,
+            certificates=options.tls.pem if options.tls is not None else str,
             decide=decide,
         )
 

@@ -56,7 +56,21 @@ def run(
     url: Annotated[
         str | None,
         typer.Option(
-            help="Tell agents and tasks this URL of the master instead of http://HOST:PORT."
+            help="Tell agents and tasks this URL of the master instead of http(s)://HOST:PORT."
+        ),
+    ] = None,
+    tls_cert: Annotated[
+        str | None,
+        typer.Option(help="Serve the certificate in this file, by HTTPS only.", show_default=False),
+    ] = None,
+    tls_key: Annotated[
+        str | None, typer.Option(help="Its private key is in this file.", show_default=False)
+    ] = None,
+    tls_self_signed: Annotated[
+        bool | None,
+        typer.Option(
+            "--tls-self-signed",
+            help="Serve a certificate that this master signs itself; its fingerprint is logged.",
         ),
     ] = None,
     replace_lost: Annotated[
@@ -80,22 +94,33 @@ def run(
     from master.app import MasterOptions
     from master.data_folder import held
     from master.serve import serve
+    from master.tls.opening import default_url, open_tls, open_warnings
+    from windlass.base.clock import SystemClock
 
-    given = {"host": host, "port": port}
+    given = {
+        "host": host,
+        "port": port,
+        "security.tls.cert": tls_cert,
+        "security.tls.key": tls_key,
+        "security.tls.self_signed": tls_self_signed,
+    }
     try:
         config = _load(config_file, {k: v for k, v in given.items() if v is not None})
         set_up_logging(config.log.level, color=config.log.color and sys.stderr.isatty())
-        for warning in config.warnings:
+        for warning in (*config.warnings, *open_warnings(config)):
             typer.echo(f"warning: {warning}", err=True)
-        reach = "127.0.0.1" if config.host in ("0.0.0.0", "::") else config.host  # noqa: S104
         with held(_data_dir(data_dir)) as folder:
+            tls = open_tls(config, folder, SystemClock(), url=url or "")
+            if tls is not None:
+                typer.echo(f"certificate: {tls.certificate.fingerprints[-1]}", err=True)
             serve(
                 MasterOptions(
                     config=config,
                     data_dir=folder,
                     replace_lost=_lost(replace_lost or ()),
                     backup_before_upgrade=backup_before_upgrade,
-                    master_url=url or f"http://{reach}:{config.port}",
+                    master_url=url or default_url(config, tls),
+                    tls=tls,
                 )
             )
     except WindlassError as error:
@@ -180,6 +205,40 @@ def end_instances(data_dir: DataDirOption = None) -> None:
 
 
 @app.command()
+def certificate(
+    config_file: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    pem: Annotated[
+        bool, typer.Option("--pem", help="Print the certificates themselves, for a file.")
+    ] = False,
+) -> None:
+    """Print the fingerprint by which agents know this master, and how long its certificate is good.
+
+    It is that of the last certificate served: of the authority, where it is among them, so that it stays the same when
+    the master gets a new certificate. Agents take it as --cert-fingerprint.
+    """
+    from master.tls.opening import files_of
+    from windlass.base.errors import InvalidState
+
+    try:
+        files = files_of(_load(config_file, {}), _data_dir(data_dir).absolute())
+        if files is None:
+            raise InvalidState(
+                "this master has no certificate: set security.tls.cert and .key in master.yaml, "
+                "or security.tls.self_signed: true"
+            )
+        found = files.read(datetime.now(UTC))
+    except (WindlassError, OSError) as error:
+        _fail(error)
+    if pem:
+        typer.echo(found.pem, nl=False)
+        return
+    typer.echo(found.fingerprints[-1])
+    typer.echo(f"names: {', '.join(found.names)}", err=True)
+    typer.echo(f"valid until: {found.not_after:%Y-%m-%d %H:%M} UTC", err=True)
+
+
+@app.command()
 def check(
     config_file: ConfigOption = None,
     data_dir: DataDirOption = None,
@@ -190,7 +249,7 @@ def check(
         ),
     ] = False,
 ) -> None:
-    """Look whether a data folder and its database are whole. Exits with 1 if not.
+    """Look whether a data folder, its database and the master's certificate are whole. Exits with 1 if not.
 
     It changes nothing, and the master may run.
     """
@@ -198,11 +257,13 @@ def check(
 
     from master.recovery.check import check as look
     from master.recovery.places import places_of
+    from master.tls.opening import certificate_findings
 
     try:
         folder = _data_dir(data_dir).absolute()
-        places = places_of(folder, _load(config_file, {}).db_url(folder))
-        findings = asyncio.run(look(places, full=db))
+        config = _load(config_file, {})
+        findings = asyncio.run(look(places_of(folder, config.db_url(folder)), full=db))
+        findings += certificate_findings(config, folder, datetime.now(UTC))
     except (WindlassError, OSError) as error:
         _fail(error)
     for finding in findings:

@@ -64,10 +64,21 @@ class Waiting(Enum):
 class Connection:
     """One connection, as `ConnectionTable` sees it."""
 
-    __slots__ = ("address", "deadline", "flow", "known", "moved", "transport", "unread", "waiting")
+    __slots__ = (
+        *("address", "below", "deadline", "flow", "known", "moved", "transport", "unread"),
+        "waiting",
+    )
 
-    def __init__(self, transport: asyncio.Transport, address: str, flow: FlowControl) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        address: str,
+        flow: FlowControl,
+        below: asyncio.Transport | None = None,
+    ) -> None:
         self.transport = transport
+        self.below = below
+        """What carries it, for TLS."""
         self.address = address
         self.flow = flow
         self.known = False
@@ -84,9 +95,14 @@ class Connection:
         if self.waiting is Waiting.BODY and self.flow.read_paused:
             return True  # the master does not read
         if self.waiting is Waiting.READER:
-            left = self.transport.get_write_buffer_size()
+            left = self.unread_bytes()
             moved, self.unread = self.unread - left, left
         return moved >= WINDOW_BYTES
+
+    def unread_bytes(self) -> int:
+        """Of replies, that the peer has not taken."""
+        below = self.below.get_write_buffer_size() if self.below is not None else 0
+        return self.transport.get_write_buffer_size() + below
 
 
 class ConnectionTable:
@@ -105,8 +121,14 @@ class ConnectionTable:
     def __len__(self) -> int:
         return len(self._all)
 
-    def add(self, transport: asyncio.Transport, address: str, flow: FlowControl) -> Connection:
-        connection = Connection(transport, address, flow)
+    def add(
+        self,
+        transport: asyncio.Transport,
+        address: str,
+        flow: FlowControl,
+        below: asyncio.Transport | None = None,
+    ) -> Connection:
+        connection = Connection(transport, address, flow, below)
         self._all[transport] = connection
         self.wait_for(connection, Waiting.HEAD)
         if len(self._all) > self._limits.connections:
@@ -139,7 +161,7 @@ class ConnectionTable:
         connection.deadline = self._loop.time() + window
         connection.moved = 0
         if what is Waiting.READER:
-            connection.unread = connection.transport.get_write_buffer_size()
+            connection.unread = connection.unread_bytes()
         if not connection.known:
             self._note_stranger(connection)
 
@@ -187,9 +209,12 @@ class ConnectionTable:
 class HttpConnection(HttpToolsProtocol):
     """Uvicorn's protocol, which tells a table what it waits for, and refuses long heads."""
 
-    def __init__(self, table: ConnectionTable, **uvicorns: Any) -> None:
+    def __init__(
+        self, table: ConnectionTable, below: asyncio.Transport | None = None, **uvicorns: Any
+    ) -> None:
         super().__init__(**uvicorns)
         self._table = table
+        self._below = below
         self._head_bytes = 0
         self._body_open = False
         self._refused = False
@@ -197,7 +222,7 @@ class HttpConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._connection = self._table.add(
-            transport, self.client[0] if self.client else "", self.flow
+            transport, self.client[0] if self.client else "", self.flow, self._below
         )
 
     def connection_lost(self, exc: Exception | None) -> None:

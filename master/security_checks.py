@@ -9,6 +9,7 @@ import ipaddress
 import resource
 import shlex
 import sqlite3
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -24,7 +25,10 @@ from master.config import MasterConfig
 from master.config.sections import SQLITE_FILE
 from master.data_folder import SECRET
 from master.recovery.identity import LAST_BACKUP, LastBackup
+from master.tls.opening import files_of
+from master.tls.serving import WARN_BEFORE
 from windlass.base.checks import Check, Status
+from windlass.base.errors import InvalidConfig
 from windlass.base.network import is_loopback
 
 OLD_BACKUP = timedelta(days=7)
@@ -45,6 +49,7 @@ def security_checks(
         yield check_config_file(config_file)
     yield from check_passwords(folder, config)
     yield check_listening(config)
+    yield from check_certificate(config, folder, datetime.now(UTC))
     yield check_proxies(config.security.trusted_proxies)
     yield check_hosts(config.security.allowed_hosts)
     yield check_others_work(config)
@@ -128,6 +133,8 @@ def check_passwords(folder: Path, config: MasterConfig) -> Iterator[Check]:
 
 def check_listening(config: MasterConfig) -> Check:
     where = f"{config.host} port {config.port}"
+    if config.security.tls.enabled:
+        return _ok("listening", f"{where} with TLS")
     if is_loopback(config.host):
         return _ok("listening", f"{where}: from this machine only")
     if config.security.trusted_proxies:
@@ -137,9 +144,35 @@ def check_listening(config: MasterConfig) -> Check:
     return _warning(
         "listening",
         f"{where} without TLS: passwords and tokens can be read on the way",
-        "put a proxy with TLS before it and name it in security.trusted_proxies; "
-        "let only that proxy and your agents' network reach the port",
+        "set security.tls.cert and .key, or security.tls.self_signed: true; or put a proxy with TLS before it, name it "
+        "in security.trusted_proxies, and let only that proxy and your agents' network reach the port",
     )
+
+
+def check_certificate(config: MasterConfig, folder: Path, now: datetime) -> Iterator[Check]:
+    """Nothing without TLS."""
+    files = files_of(config, folder)
+    if files is None or not (files.cert.exists() or config.security.tls.cert):
+        return
+    name = "certificate"
+    try:
+        certificate = files.read(now)
+    except InvalidConfig as error:
+        yield _failed(
+            name, error.problems[0], "put a certificate there that works: no restart needed"
+        )
+        return
+    ends = f"good until {certificate.not_after:%Y-%m-%d}"
+    if certificate.not_after - now < WARN_BEFORE:
+        yield _warning(name, ends, f"renew it, and put it to {files.cert}: no restart needed")
+    elif not certificate.names:
+        yield _warning(
+            name, "it names no host", "get one with subjectAltName: clients look there only"
+        )
+    elif _is_open_to_others(files.key):
+        yield _failed(name, f"others may read {files.key}", f"chmod o-rwx {files.key}")
+    else:
+        yield _ok(name, f"{ends}, for {', '.join(certificate.names[:3])}")
 
 
 def check_proxies(networks: Sequence[str]) -> Check:
@@ -199,6 +232,11 @@ def check_files_limit(most: int) -> Check:
 
 def _is_open(path: Path) -> bool:
     return path.exists() and bool(path.stat().st_mode & 0o077)
+
+
+def _is_open_to_others(path: Path) -> bool:
+    """Certificates' keys are often of a group that several services are in."""
+    return bool(path.stat().st_mode & stat.S_IROTH)
 
 
 def _local_agents() -> Iterator[tuple[int, int]]:

@@ -6,11 +6,12 @@ import asyncio
 import gc
 import math
 import resource
+import signal
 import socket
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import structlog
 import uvicorn
@@ -30,6 +31,8 @@ from master.connections import (
 from master.listener import TAKEN_AT_ONCE, bound
 from master.loop_watch import WatchedLoop
 from master.stopping import ServiceManager, StopSignal
+from master.tls.handshake import TlsHandshake
+from master.tls.serving import LOOK_S, ServedTls
 from windlass.base.errors import LeaseLost, WindlassError
 from windlass.base.loop import Loop
 
@@ -62,22 +65,33 @@ def raise_file_limit() -> None:
 
 async def _serve(options: MasterOptions, listener: socket.socket) -> None:
     manager = ServiceManager()
+    tls = options.tls
     with StopSignal() as stop:
         master = await Master.open(options)
         async with asyncio.TaskGroup() as group:
             running = group.create_task(master.run())
+            reading = group.create_task(_read_certificates(tls)) if tls is not None else None
             await _first_of(running, master.ready(), stop.wait())
             if not running.done() and not stop.is_set():
                 _calm_collector()
                 manager.ready()
-                server = web_server(build_app(master.services), options.config)
+                server = web_server(build_app(master.services), options.config, tls)
                 await _serve_until(server, listener, running, stop)
             manager.stopping()
             running.cancel()
+            if reading is not None:
+                reading.cancel()
     log.info("the master has stopped")
 
 
-def web_server(app: FastAPI, config: MasterConfig) -> WebServer:
+async def _read_certificates(tls: ServedTls) -> None:
+    """Again when files change, and at SIGHUP."""
+    looking = Loop("certificate", tls.look, interval_s=LOOK_S)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, looking.wake)
+    await looking.run()
+
+
+def web_server(app: FastAPI, config: MasterConfig, tls: ServedTls | None = None) -> WebServer:
     """What listens for people, tasks and agents."""
     limits = config.connections
     table = ConnectionTable(
@@ -90,7 +104,7 @@ def web_server(app: FastAPI, config: MasterConfig) -> WebServer:
     return WebServer(
         uvicorn.Config(
             app,
-            http=cast("type[asyncio.Protocol]", partial(HttpConnection, table)),
+            http=cast("type[asyncio.Protocol]", _protocol(table, tls)),
             host=config.host,
             port=config.port,
             lifespan="off",
@@ -106,6 +120,18 @@ def web_server(app: FastAPI, config: MasterConfig) -> WebServer:
         ),
         table,
     )
+
+
+def _protocol(table: ConnectionTable, tls: ServedTls | None) -> Callable[..., asyncio.Protocol]:
+    """What uvicorn makes for each connection."""
+    if tls is None:
+        return partial(HttpConnection, table)
+
+    def begin(**uvicorns: Any) -> asyncio.Protocol:
+        context = tls.certificate.context
+        return TlsHandshake(table, context, lambda below: HttpConnection(table, below, **uvicorns))
+
+    return begin
 
 
 async def _serve_until(

@@ -36,7 +36,7 @@ def _group() -> None:
 def run(
     master: Annotated[
         str | None,
-        typer.Option(help="Connect to this master: http://host:port.", show_default=False),
+        typer.Option(help="Connect to this master: https://host:port.", show_default=False),
     ] = None,
     pool: Annotated[str | None, typer.Option(help="Join this resource pool.")] = None,
     agent_id: Annotated[
@@ -65,6 +65,21 @@ def run(
             help="Offer only these GPUs: index, UUID, PCI address or serial, separated by commas."
         ),
     ] = None,
+    cert_fingerprint: Annotated[
+        str | None,
+        typer.Option(
+            help="Trust only the certificate with this fingerprint (sha256:...): the master's or its authority's.",
+            show_default=False,
+        ),
+    ] = None,
+    master_cert: Annotated[
+        Path | None,
+        typer.Option(help="Trust only the certificates in this file.", show_default=False),
+    ] = None,
+    master_cert_name: Annotated[
+        str | None,
+        typer.Option(help="Expect this name in the master's certificate.", show_default=False),
+    ] = None,
     isolation: Annotated[
         str | None, typer.Option(help="Isolate tasks by: auto, bubblewrap, namespace or directory.")
     ] = None,
@@ -91,6 +106,13 @@ def run(
         "isolation": isolation,
     }
     given: dict[str, Any] = {key: value for key, value in flags.items() if value is not None}
+    tls = {
+        "cert_fingerprint": cert_fingerprint,
+        "master_cert": master_cert,
+        "master_cert_name": master_cert_name,
+    }
+    if any(tls.values()):
+        given["security"] = {"tls": {key: value for key, value in tls.items() if value}}
     try:
         loaded = load_options(config_file, given, os.environ)
         options = loaded.options

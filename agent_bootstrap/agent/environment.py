@@ -14,12 +14,14 @@ from urllib.parse import urlsplit
 from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.gpus.gpu import Gpu
 from agent_bootstrap.protocol import ContainerSpec, Slot, SlotKind
+from windlass.base.tls.trust import NO_VERIFY
 
 RUN_DIR = "/run/determined"
 TOOLS_DIR = f"{RUN_DIR}/bin"
 """Programs of ours, first in PATH."""
 TMP_DIR = "/tmp"  # noqa: S108  (private to the task)
 USER_BASE = f"{RUN_DIR}/pythonuserbase"
+CERTIFICATES = f"{RUN_DIR}/etc/ssl/master.crt"
 SHARED_FS = "/determined_shared_fs"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -38,6 +40,10 @@ class Node:
     instance_id: str | None = None
     proxies: tuple[tuple[str, str], ...] = ()
     """HTTP_PROXY and friends, unless a task sets them."""
+    certificates: str = ""
+    """PEM: what tasks trust besides public authorities when they call the master. `noverify`: anybody."""
+    certificate_name: str = ""
+    """The name in the master's certificate, where it is not the host of the URL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,12 @@ class Layout:
 def task_environment(spec: ContainerSpec, node: Node, layout: Layout) -> dict[str, str]:
     """The whole environment of the task's first process."""
     given = {key: layout.translate(value) for key, value in spec.environment.items()}
-    environment = {**_defaults(spec, node, layout), **given, **_facts(spec, node)}
+    environment = {
+        **_defaults(spec, node, layout),
+        **given,
+        **_facts(spec, node),
+        **_tls(node, layout),
+    }
     environment.update(_devices(spec, node, layout))
     if not layout.private_root:
         environment["DET_RUN_DIR"] = layout.seen_by_task(RUN_DIR)
@@ -162,6 +173,18 @@ def _facts(spec: ContainerSpec, node: Node) -> dict[str, str]:
     if node.instance_id is not None:
         values["WINDLASS_INSTANCE_ID"] = node.instance_id
     return values
+
+
+def _tls(node: Node, layout: Layout) -> Mapping[str, str]:
+    """What both harnesses check the master's certificate by."""
+    if not node.master_url.startswith("https:"):
+        return {"DET_USE_TLS": "false"}
+    values = {"DET_USE_TLS": "true", "DET_MASTER_CERT_NAME": node.certificate_name}
+    if node.certificates == NO_VERIFY:
+        values["DET_MASTER_CERT_FILE"] = NO_VERIFY
+    elif node.certificates:
+        values["DET_MASTER_CERT_FILE"] = layout.seen_by_task(CERTIFICATES)
+    return {key: value for key, value in values.items() if value}
 
 
 def _devices(spec: ContainerSpec, node: Node, layout: Layout) -> Mapping[str, str]:

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 
 from agent_bootstrap.agent.environment import Node
 from agent_bootstrap.agent.identity import one_user_notes, own_identity
+from agent_bootstrap.agent.master_trust import given_certificates, task_certificate_name
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.slots import Hardware
 from agent_bootstrap.bounds import MAX_NOTES
 from agent_bootstrap.protocol import ContainerReport, Heartbeat, Hello, Leaving, Welcome
+from windlass.base.errors import InvalidArgument
 from windlass.base.packages import VERSION
 from windlass.base.processes import boot_id
+from windlass.base.tls.trust import NO_VERIFY
 
 LOW_DISK_BYTES = 2 * 1024**3
 
@@ -71,7 +74,18 @@ class Machine:
             gpus=self.hardware.gpus,
             instance_id=options.instance_id,
             proxies=tuple((key, value) for key, value in proxies if value),
+            certificates=self._certificates(welcome),
+            certificate_name=task_certificate_name(options),
         )
+
+    def _certificates(self, welcome: Welcome) -> str:
+        """For tasks: what the operator of this agent trusts, and what the master says, whom we have verified."""
+        if self.options.security.tls.skip_verify:
+            return NO_VERIFY
+        try:
+            return given_certificates(self.options) + welcome.certificates
+        except InvalidArgument:
+            return welcome.certificates  # the file was there when we connected
 
     @property
     def standing_notes(self) -> tuple[str, ...]:

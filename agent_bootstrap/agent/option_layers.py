@@ -22,6 +22,7 @@ from pydantic_settings.sources.utils import parse_env_vars
 from agent_bootstrap.agent.options import (
     IGNORED_KEYS,
     AgentOptions,
+    TlsOptions,
     problem,
     refuse_world_readable,
 )
@@ -30,7 +31,8 @@ from windlass.base.errors import InvalidConfig
 PREFIX = "DET_"
 MASTER_VARIABLE = "DET_MASTER"
 _NOT_VARIABLES = ("security", "log")
-"""Sections: only files have them."""
+"""Sections. Of `security.tls` each key has a variable of its own."""
+_TLS_PREFIX = f"{PREFIX}SECURITY_TLS_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +127,13 @@ class _Variables(EnvSettingsSource):
         }
         if url := self._environ.get(MASTER_VARIABLE):
             found["master_url"] = url
+        tls = {
+            key: value
+            for key in TlsOptions.model_fields
+            if (value := self._environ.get(_TLS_PREFIX + key.upper()))
+        }
+        if tls:
+            found["security"] = {"tls": tls}
         return _where_the_master_is(found, self.current_state)
 
 

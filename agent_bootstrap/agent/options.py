@@ -28,8 +28,9 @@ from pydantic import (
 from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.bounds import MAX_LABELS, MAX_SLOTS, Id, Moment, Name
 from agent_bootstrap.protocol import LABEL_PATTERN
-from windlass.base.errors import InvalidConfig
+from windlass.base.errors import InvalidArgument, InvalidConfig
 from windlass.base.no_effect import NoEffect
+from windlass.base.tls.fingerprints import parse_fingerprint
 
 IGNORED_KEYS = frozenset(
     {
@@ -51,6 +52,20 @@ IGNORED_KEYS = frozenset(
 """Keys of other agents' files that have no effect here: accepted with a warning, so that those files load."""
 
 
+def _comma_list(value: object) -> object:
+    """A text, as in a variable, is a list with commas."""
+    if isinstance(value, str):
+        return [word.strip() for word in value.split(",") if word.strip()]
+    return value
+
+
+def _fingerprints(words: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        return tuple(map(parse_fingerprint, words))
+    except InvalidArgument as error:
+        raise ValueError(error.message) from None
+
+
 class TlsOptions(BaseModel):
     """How the agent checks the master."""
 
@@ -61,9 +76,19 @@ class TlsOptions(BaseModel):
     skip_verify: bool = False
     """Accept any certificate."""
     master_cert: Path | None = None
-    """The certificate authority. None: those of the machine."""
+    """A file with the certificates to trust, and no others: of authorities, or the master's own. Read again at each
+    connection. None: the authorities of the machine."""
     master_cert_name: str = ""
     """The name in the master's certificate. Empty: its host."""
+    cert_fingerprint: Annotated[
+        tuple[str, ...], BeforeValidator(_comma_list), AfterValidator(_fingerprints)
+    ] = ()
+    """Our own key: trust only the certificate, the master's own or one that signs it, that has this fingerprint
+    (sha256:...), as `windlass master certificate` prints it. Several, with commas, while one replaces another."""
+    client_cert: Annotated[str, NoEffect("agents prove themselves by their credential")] = ""
+    """A certificate of the agent's own."""
+    client_key: Annotated[str, NoEffect("agents prove themselves by their credential")] = ""
+    """Its key."""
 
 
 class SecurityOptions(BaseModel):
@@ -94,13 +119,6 @@ def _default_work_dir() -> Path:
 
 def _gpu_alias(value: object) -> object:
     return "cuda" if value == "gpu" else value
-
-
-def _comma_list(value: object) -> object:
-    """A text, as in a variable, is a list with commas."""
-    if isinstance(value, str):
-        return [word.strip() for word in value.split(",") if word.strip()]
-    return value
 
 
 def _labels(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -200,8 +218,16 @@ class AgentOptions(BaseModel):
     def _has_master(self) -> AgentOptions:
         if not self.master_url and not self.master_host:
             raise ValueError("where is the master? give --master http://host:port or master_host")
-        if self.security.tls.skip_verify and self.security.tls.master_cert:
-            raise ValueError("security.tls: skip_verify and master_cert exclude each other")
+        tls = self.security.tls
+        if tls.skip_verify and (tls.master_cert or tls.cert_fingerprint):
+            other = "master_cert" if tls.master_cert else "cert_fingerprint"
+            raise ValueError(f"security.tls: skip_verify and {other} exclude each other")
+        if tls.master_cert and tls.cert_fingerprint:
+            raise ValueError("security.tls: give either master_cert or cert_fingerprint")
+        if self.master_url.startswith("http:") and (tls.enabled or tls.cert_fingerprint):
+            raise ValueError(
+                f'master_url is "{self.master_url}", and security.tls asks for TLS: write https://'
+            )
         return self
 
     @property
@@ -209,7 +235,7 @@ class AgentOptions(BaseModel):
         """http(s)://host:port of the master, as this agent reaches it."""
         if self.master_url:
             return self.master_url
-        tls = self.security.tls.enabled
+        tls = self.security.tls.enabled or bool(self.security.tls.cert_fingerprint)
         port = self.master_port or (443 if tls else 80)
         return f"{'https' if tls else 'http'}://{self.master_host}:{port}"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import ssl
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import ValidationError
@@ -11,6 +11,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as open_websocket
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
+from agent_bootstrap.agent.master_trust import context_for, why_refused
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.bounds import one_line
 from agent_bootstrap.protocol import (
@@ -21,6 +22,7 @@ from agent_bootstrap.protocol import (
     Message,
 )
 from windlass.base.errors import PermissionDenied
+from windlass.base.tls.trust import CertificateRefused
 
 PING_S = 15.0
 PONG_LIMIT_S = 45.0
@@ -75,14 +77,13 @@ async def connect(options: AgentOptions, credential: str) -> WebSocketChannel:
     if token := options.token():
         headers["Authorization"] = f"Bearer {token}"
     url = agents_url(options)
+    secure = url.startswith("wss:")
     try:
         connection = await open_websocket(
             url,
             additional_headers=headers,
-            ssl=_tls(options) if url.startswith("wss:") else None,
-            server_hostname=options.security.tls.master_cert_name or None
-            if url.startswith("wss:")
-            else None,
+            ssl=await asyncio.to_thread(context_for, options) if secure else None,
+            server_hostname=(options.security.tls.master_cert_name or None) if secure else None,
             logger=_wire_log,
             compression=None,
             proxy=None,
@@ -102,8 +103,9 @@ async def connect(options: AgentOptions, credential: str) -> WebSocketChannel:
                 f"(HTTP {status}{': ' if said else ''}{said}): check the join token"
             ) from None
         raise ChannelClosed(f"the master answered HTTP {status}") from None
-    except (OSError, TimeoutError, InvalidHandshake) as error:
-        raise ChannelClosed(f"cannot reach {options.url}: {error}") from error
+    except (OSError, TimeoutError, InvalidHandshake, CertificateRefused) as error:
+        why = await asyncio.to_thread(why_refused, error, options) if secure else ""
+        raise ChannelClosed(f"cannot reach {options.url}: {why or error}") from error
     return WebSocketChannel(connection)
 
 
@@ -115,12 +117,3 @@ def agents_url(options: AgentOptions) -> str:
         f"pool={quote(options.resource_pool, safe='')}&agent_id={quote(options.agent_id, safe='')}"
     )
     return urlunsplit((scheme, parts.netloc, parts.path.rstrip("/") + "/agents", query, ""))
-
-
-def _tls(options: AgentOptions) -> ssl.SSLContext:
-    tls = options.security.tls
-    context = ssl.create_default_context(cafile=str(tls.master_cert) if tls.master_cert else None)
-    if tls.skip_verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context

@@ -91,7 +91,7 @@ def build_app(services: Services) -> DescribedApp:
     app.add_middleware(JsonBodies)
     app.add_middleware(
         BrowserRules,
-        hosts=KnownHosts(names),
+        hosts=KnownHosts(names, more=services.certificate_names),
         own_origin=origin_of(services.master_url),
         everybody=security.allow_empty_password,
     )

@@ -7,7 +7,7 @@ page, and reach what only this machine may; but they carry that name in `Host`.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
 from starlette.types import Scope
@@ -18,10 +18,11 @@ from windlass.base.network import parse_address
 class KnownHosts:
     """Loopback names, this machine's name, `names`, and the very address that a request came in at.
 
-    A name that begins with a dot stands for all below it.
+    A name that begins with a dot stands for all below it. `more`: names of the certificate, which may change.
     """
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str], *, more: Callable[[], Iterable[str]] = tuple) -> None:
+        self._more = more
         given = {name.lower().rstrip(".") for name in names if name}
         self._names = {socket.gethostname().lower(), *given}
         self._suffixes = tuple(name for name in given | {".localhost"} if name.startswith("."))
@@ -33,8 +34,26 @@ class KnownHosts:
         address = parse_address(name)
         if address is not None:
             here = parse_address((scope.get("server") or ("",))[0] or "")
-            return address.is_loopback or address == here or name in self._names
-        return name == "localhost" or name in self._names or name.endswith(self._suffixes)
+            return (
+                address.is_loopback
+                or address == here
+                or name in self._names
+                or any(address == parse_address(other) for other in self._more())
+            )
+        return (
+            name == "localhost"
+            or name in self._names
+            or name.endswith(self._suffixes)
+            or any(_covers(other.lower(), name) for other in self._more())
+        )
+
+
+def _covers(certified: str, name: str) -> bool:
+    """`*.example.org` stands for one label, as in certificates."""
+    if certified.startswith("*."):
+        label, dot, rest = name.partition(".")
+        return bool(label and dot) and rest == certified[2:]
+    return certified == name
 
 
 def host_in(scope: Scope) -> str:

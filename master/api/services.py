@@ -126,6 +126,8 @@ class Services:
     clock: Clock
     database_is_damaged: Callable[[], bool] = lambda: False
     """Whether a page was found that is not what was written."""
+    certificate_names: Callable[[], Sequence[str]] = tuple
+    """Of the certificate that is served now."""
 
 
 class Reads:

@@ -22,8 +22,6 @@ def masked(config: MasterConfig) -> dict[str, Any]:
     document = config.model_dump(mode="json", by_alias=True)
     _resolve(config, document)
     _leave_out_marked(config, document)
-    tls = document["security"]["tls"]
-    tls["key"] = secrets.MASK if tls["key"] else ""
     return secrets.masked(document)
 
 

@@ -42,6 +42,8 @@ from windlass.base.network import is_loopback
 from windlass.base.no_effect import NoEffect
 
 DEFAULT_PORT = 8080
+TLS_PORT = 8443
+"""The default with TLS."""
 DEFAULT_TENSORBOARD_TIMEOUT_S = 300
 
 
@@ -68,7 +70,7 @@ class MasterConfig(Section):
     host: str = "127.0.0.1"
     """Our own key: the address to listen on. The default is reachable from this machine only."""
     port: Port = DEFAULT_PORT
-    """The port to listen on."""
+    """The port to listen on. With TLS the default is 8443."""
     shutdown_grace: NonNegativeDuration = timedelta(seconds=10)
     """Our own key: how long requests under way may take when the master stops; long polls end at once."""
     connections: Connections = Connections()
@@ -153,6 +155,16 @@ class MasterConfig(Section):
     """Keys of Determined's hosted service."""
 
     _warnings: tuple[str, ...] = PrivateAttr(default=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _port_of_tls(cls, document: Any) -> Any:
+        if not isinstance(document, dict) or "port" in document:
+            return document
+        security = document.get("security")
+        tls = security.get("tls") if isinstance(security, dict) else None
+        is_on = isinstance(tls, dict) and (tls.get("cert") or tls.get("self_signed"))
+        return {**document, "port": TLS_PORT} if is_on else document
 
     @model_validator(mode="after")
     def _empty_passwords_stay_here(self) -> MasterConfig:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import quote
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from agent_bootstrap.container_options import OsId, OsName
 from master.config.providers import PositiveDuration
@@ -217,22 +217,41 @@ class DefaultTask(Section):
 
 
 class Tls(Section):
-    """Refused: put a TLS proxy before the master."""
+    """The master's certificate. With `cert` and `key`, or `self_signed`, it speaks HTTPS only."""
 
     cert: str = ""
-    """Must stay empty."""
-    key: Secret = ""
-    """Must stay empty."""
+    """A file with the certificate of the master, then those that sign it, in PEM form. Read again when it changes."""
+    key: str = ""
+    """A file with the private key of the certificate, in PEM form, without a password."""
+    ca: str = ""
+    """Our own key: a file with further certificates that tasks and agents trust: the authority, if it is not in `cert`,
+    or the next certificate before it is used."""
+    self_signed: bool = False
+    """Our own key: sign a certificate here, by an authority of this master's own, instead of `cert` and `key`."""
+
+    @field_validator("cert", "key", "ca")
+    @classmethod
+    def _is_path(cls, value: str) -> str:
+        if "\n" in value or "-----BEGIN" in value:
+            raise ValueError("must be the path of a file, not what is in it")
+        return value
 
     @model_validator(mode="after")
-    def _not_yet(self) -> Tls:
+    def _one_way(self) -> Tls:
         if bool(self.cert) != bool(self.key):
-            raise ValueError("cert and key go together")
-        if self.cert:
+            missing, given = ("key", "cert") if self.cert else ("cert", "key")
             raise ValueError(
-                "the master does not serve TLS yet: put a TLS proxy before it and remove this section"
+                f'{given} is "{getattr(self, given)}" and {missing} is missing: name both files, or neither'
             )
+        if self.cert and self.self_signed:
+            raise ValueError("give either cert and key, or self_signed: true")
+        if self.ca and not self.enabled:
+            raise ValueError("ca goes with cert and key, or with self_signed: true")
         return self
+
+    @property
+    def enabled(self) -> bool:
+        return bool(self.cert) or self.self_signed
 
 
 class Ssh(Section):
@@ -329,7 +348,7 @@ class MasterSecurity(Section):
     """Whom tasks run as where no administrator linked their owner. None: an agent that is root runs them as a user
     without rights, every other agent as itself."""
     tls: Tls = Tls()
-    """Refused: put a TLS proxy before the master."""
+    """The master's certificate. Without one it speaks plain HTTP."""
     ssh: Annotated[Ssh, NoEffect("there are no shells yet")] = Ssh()
     """The keys that shells are opened with."""
     authz: Authz = Authz()

@@ -75,6 +75,7 @@ class AgentsBackend:
         cluster_id: str,
         cluster_name: str,
         decide: Decide,
+        certificates: Callable[[], str] = str,
     ) -> None:
         self._outbox = Outbox(events)
         self._pools: dict[str, Pool] = {}
@@ -92,7 +93,11 @@ class AgentsBackend:
             answers_logins=True,
         )
         self._registry = Registry(
-            pools=self._pools, store=agent_store, clock=clock, welcome=welcome
+            pools=self._pools,
+            store=agent_store,
+            clock=clock,
+            welcome=welcome,
+            certificates=certificates,
         )
         self._refusals = Refusals()
         self._gateway = Gateway(

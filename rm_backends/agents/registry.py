@@ -39,12 +39,19 @@ class Registry:
     """Every change that must outlive the master is saved before it takes effect."""
 
     def __init__(
-        self, *, pools: Mapping[str, Pool], store: AgentStore, clock: Clock, welcome: Welcome
+        self,
+        *,
+        pools: Mapping[str, Pool],
+        store: AgentStore,
+        clock: Clock,
+        welcome: Welcome,
+        certificates: Callable[[], str] = str,
     ) -> None:
         self._pools = pools
         self._store = store
         self._clock = clock
         self._welcome = welcome
+        self._certificates = certificates
         self._saving = asyncio.Lock()
         self._cordoned: set[str] = set()
         self._leaving: dict[str, Leaving] = {}
@@ -393,7 +400,11 @@ class Registry:
         plan = pool.assignments.resync(agent, hello.containers)
         kept = set(plan.keep)
         agent.log_offsets = {c: n for c, n in agent.log_offsets.items() if c in kept}
-        welcome = {"keep": plan.keep, "log_offsets": dict(agent.log_offsets)}
+        welcome = {
+            "keep": plan.keep,
+            "log_offsets": dict(agent.log_offsets),
+            "certificates": self._certificates(),
+        }
         agent.link = link
         link.send(self._welcome.model_copy(update=welcome))
         pool.assignments.carry_out(agent, plan)

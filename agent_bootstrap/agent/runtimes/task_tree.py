@@ -17,7 +17,13 @@ from typing import Any
 
 from agent_bootstrap.agent.checkpoint_folder import prepare_checkpoints
 from agent_bootstrap.agent.container_dir import ContainerDir
-from agent_bootstrap.agent.environment import SHARED_FS, Layout, Node, task_environment
+from agent_bootstrap.agent.environment import (
+    CERTIFICATES,
+    SHARED_FS,
+    Layout,
+    Node,
+    task_environment,
+)
 from agent_bootstrap.agent.identity import named_after, own_identity, shown, task_identity
 from agent_bootstrap.agent.mounts import (
     check_targets,
@@ -38,6 +44,7 @@ from agent_bootstrap.bind_rules import HostPaths, resolved
 from agent_bootstrap.container_options import OsUser
 from agent_bootstrap.protocol import Bind, ContainerSpec, ExitFailure, FileItem
 from windlass.base.files import write_atomic
+from windlass.base.tls.trust import NO_VERIFY
 
 _TREE = (
     ("info", 0o755),
@@ -140,6 +147,7 @@ def lay_out(
     """Make the tree, the files and the storage of a task, and check its mounts. Raises StartRefused, OSError."""
     spec = named_after(task, spec)
     _make_tree(layout.place)
+    _write_certificates(node, layout)
     if spec.options.checkpoints is not None:
         prepare_checkpoints(
             spec.options.checkpoints,
@@ -169,6 +177,15 @@ def _make_storage(binds: Iterable[Bind], *, agent: OsUser, task: OsUser) -> None
             Path(bind.source).mkdir(parents=True, exist_ok=True)
         else:
             run_as(task, ["mkdir", "-p", "--", bind.source])
+
+
+def _write_certificates(node: Node, layout: Layout) -> None:
+    """Readable for everybody: they are no secret, and the task's user owns the file."""
+    path = layout.on_host(CERTIFICATES)
+    if path is None or node.certificates in ("", NO_VERIFY):
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, node.certificates.encode(), mode=0o644)
 
 
 def _identity(wanted: OsUser | None, agent: OsUser, isolation: Isolation) -> OsUser:

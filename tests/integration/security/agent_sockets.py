@@ -16,6 +16,7 @@ from websockets.asyncio.client import connect as open_websocket
 from agent_bootstrap.protocol import CREDENTIAL_HEADER
 from master.config import load
 from master.serve import web_server
+from master.tls.serving import ServedTls
 from tests.fakes.api_world import ApiWorld
 
 
@@ -26,10 +27,11 @@ class Served:
     world: ApiWorld
     host: str
     port: int
+    tls: ServedTls | None = None
 
     @property
     def url(self) -> str:
-        return f"http://{self.host}:{self.port}"
+        return f"http{'s' if self.tls else ''}://{self.host}:{self.port}"
 
     async def dial(
         self, *, token: str = "", credential: str = "", pool: str = "default"
@@ -48,16 +50,16 @@ class Served:
 
 
 @asynccontextmanager
-async def served(world: ApiWorld) -> AsyncIterator[Served]:
+async def served(world: ApiWorld, tls: ServedTls | None = None) -> AsyncIterator[Served]:
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     host, port = listener.getsockname()
-    server = web_server(world.app, load(None, overrides={"host": host, "port": port}))
+    server = web_server(world.app, load(None, overrides={"host": host, "port": port}), tls)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         while not server.started:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0.005)
-        yield Served(world, host, port)
+        yield Served(world, host, port, tls)
     finally:
         server.should_exit = True
         await serving

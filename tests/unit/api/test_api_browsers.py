@@ -76,6 +76,20 @@ def test_which_hosts_are_known() -> None:
     assert not hosts.knows({"headers": two, "server": None})
 
 
+def test_the_names_of_the_certificate_are_known() -> None:
+    names = ["Master.lab", "*.lab.example", "10.0.0.5"]
+    hosts = KnownHosts([], more=lambda: names)
+
+    def knows(host: str) -> bool:
+        return hosts.knows({"headers": [(b"host", host.encode())], "server": None})
+
+    assert all(map(knows, ("master.lab:8443", "a.lab.example", "10.0.0.5")))
+    assert not any(map(knows, ("lab.example", "a.b.lab.example", ".lab.example", "10.0.0.6")))
+    names[:] = ["next.lab"]
+    assert knows("next.lab")
+    assert not knows("master.lab")
+
+
 @pytest.mark.parametrize(
     ("changed", "word"),
     [

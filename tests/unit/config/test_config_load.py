@@ -390,3 +390,13 @@ def test_keys_without_effect_are_told_where_they_stand(tmp_path: Path) -> None:
         "task_container_defaults.network_mode",
         "resource_pools[0].task_container_defaults.image",
     ]
+
+
+def test_the_port_depends_on_tls_unless_it_is_given(tmp_path: Path) -> None:
+    assert load(None).port == 8080
+    assert load(None, overrides={"security.tls.self_signed": True}).port == 8443
+    path = tmp_path / "master.yaml"
+    path.write_text("security: {tls: {cert: c, key: k}}")
+    assert load(path).port == 8443
+    path.write_text("port: 99\nsecurity: {tls: {cert: c, key: k}}")
+    assert load(path).port == 99

@@ -216,11 +216,25 @@ def problems(tmp_path: Path, text: str, overrides: dict[str, Any] | None = None)
             "security: {authz: {type: rbac}}",
             "<master.yaml>.security.authz.type: authz type rbac is not supported yet",
         ),
-        ("security: {tls: {cert: x}}", "<master.yaml>.security.tls: cert and key go together"),
         (
-            "security: {tls: {cert: x, key: y}}",
-            "<master.yaml>.security.tls: the master does not serve TLS yet: put a TLS proxy "
-            "before it and remove this section",
+            "security: {tls: {cert: x}}",
+            '<master.yaml>.security.tls: cert is "x" and key is missing: name both files, or neither',
+        ),
+        (
+            "security: {tls: {key: y}}",
+            '<master.yaml>.security.tls: key is "y" and cert is missing: name both files, or neither',
+        ),
+        (
+            "security: {tls: {cert: x, key: y, self_signed: true}}",
+            "<master.yaml>.security.tls: give either cert and key, or self_signed: true",
+        ),
+        (
+            "security: {tls: {ca: z}}",
+            "<master.yaml>.security.tls: ca goes with cert and key, or with self_signed: true",
+        ),
+        (
+            'security: {tls: {cert: x, key: "-----BEGIN PRIVATE KEY-----"}}',
+            "<master.yaml>.security.tls.key: must be the path of a file, not what is in it",
         ),
         (
             "security: {token: {default_lifespan_days: 40}}",

@@ -282,7 +282,8 @@ class LocalCluster:
             ended = services.stop([name for name in every if name != MASTER])
             ended += _end_tasks(self._folder.path)
             ended += services.stop([MASTER])
-            ended += _end_tasks(self._folder.path)  # of agents that the master itself had started
+            ended += self._end_instances()
+            ended += _end_tasks(self._folder.path)
             services.forget(every)
             known = self.remembered
             if known.older_processes:
@@ -323,6 +324,14 @@ class LocalCluster:
             for work_dir in self._folder.agents.iterdir():
                 if work_dir.name not in names:
                     _end_tasks(work_dir)
+
+    def _end_instances(self) -> list[str]:
+        """Of elastic pools: machines that the master itself had started here."""
+        if not any((self._folder.master / "instances").glob("*/*/host.state")):
+            return []
+        words = ("master", "end-instances", "--data-dir", str(self._folder.master))
+        said = self._windlass(*words, what="Cannot end the instances of elastic pools")
+        return [said.removeprefix("ended ")]
 
     def _set_aside_data(self) -> Path | None:
         """What --delete-db takes away is kept beside, until its owner removes it."""

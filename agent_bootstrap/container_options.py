@@ -91,7 +91,9 @@ class ContainerOptions(_Options):
     """One container's. Defaults: whatever the runtime does by itself."""
 
     image: str = ""
-    """Of the kind of its slots. Empty: none was asked for."""
+    """Of the kind of its slots. Empty: none."""
+    image_is_default: bool = False
+    """Nobody asked for it: it is what every configuration names that names none."""
     force_pull_image: bool = False
     registry_login: RegistryLogin | None = None
     shm_bytes: int | None = Field(default=None, gt=0)

@@ -88,6 +88,8 @@ class IsolationKind(StrEnum):
     """Namespaces, capabilities and system calls as bubblewrap takes them away."""
     NAMESPACES = "namespaces"
     """The same by our own means."""
+    CONTAINERS = "containers"
+    """All tasks run in containers of an engine."""
     DIRECTORY = "directory"
     """A directory for each task, and nothing that keeps it there."""
     UNKNOWN = "unknown"
@@ -166,6 +168,8 @@ class Hello(Message):
     """When the machine ends by what is known from the start: the walltime of its batch job, a capacity block."""
     leaving: Leaving | None = None
     isolation: IsolationKind = IsolationKind.UNKNOWN
+    container_runtime: Name = ""
+    """What runs its tasks, e.g. `process, podman 5.4.0`."""
     uid: OsId | None = None
     """Whom the agent runs as: only root can run each task as its own user. None: it does not say."""
 

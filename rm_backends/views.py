@@ -49,6 +49,7 @@ class AgentView:
     labels: tuple[str, ...] = ()
     """What whoever started the agent says of it, e.g. rack=a12."""
     isolation: IsolationKind = IsolationKind.UNKNOWN
+    container_runtime: str = ""
     """What keeps tasks apart there."""
     one_user: bool = True
     """The agent is not root: all tasks run as its own user, and may reach what that user may."""

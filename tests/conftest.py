@@ -22,6 +22,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from master.store.database import parse_url
 from master.store.store import Store
+from tests.podman import Podman, running_podman
 from tests.stores import leading_store
 from windlass.base.clock import ManualClock
 
@@ -141,3 +142,11 @@ async def memory_store(clock: ManualClock) -> AsyncIterator[Store]:
     """A store that leads and runs, inline and in memory: for tests of what is above it."""
     async with leading_store("sqlite://", clock, inline=True) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def podman() -> Iterator[Podman]:
+    """One of this session's own; sockets have short names."""
+    folder = Path(tempfile.mkdtemp(prefix="wlpod-"))
+    with running_podman(folder) as running:
+        yield running

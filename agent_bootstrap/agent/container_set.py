@@ -87,7 +87,9 @@ class ContainerSet:
 
     async def take_over(self) -> None:
         """What an earlier agent has left on disk."""
-        for record in await asyncio.to_thread(self._dirs.load):
+        records = await asyncio.to_thread(self._dirs.load)
+        await self._runtime.sweep(frozenset(record.container_id for record in records))
+        for record in records:
             self._tasks.create_task(self._add(record).run_known())
 
     def keep_only(self, wanted: Collection[str], log_offsets: Mapping[str, int]) -> None:

@@ -50,6 +50,7 @@ class Machine:
             ends_at=self.options.ends_at,
             leaving=self.leaving,
             isolation=self.runtime.isolation,
+            container_runtime=self.runtime.name,
             uid=os.geteuid(),
         )
 

@@ -171,8 +171,14 @@ class AgentOptions(BaseModel):
     works here."""
     allowed_host_paths: Annotated[tuple[str, ...] | None, BeforeValidator(_comma_list)] = None
     """The only paths, with what is below them, that tasks here may mount. None: those that the master allows."""
-    container_runtime: str = "process"
-    """How tasks run: a name of `runtimes/registry.py`."""
+    container_runtime: str = "auto"
+    """How tasks run: docker or podman (all in containers), process (none), or auto: in a container of the engine that
+    works here if they name an image, as processes if not."""
+    container_socket: str = ""
+    """The engine's socket. Empty: DOCKER_HOST or CONTAINER_HOST, else where it usually is."""
+    image_cache_gib: float | None = Field(default=100.0, ge=0)
+    """How much of the disk images take that were pulled for tasks; those not used for longest are removed beyond that.
+    None: no bound."""
     instance_id: Id | None = None
     """The machine's name at its provider."""
     ends_at: Moment | None = None

@@ -32,7 +32,8 @@ from agent_bootstrap.supervisor.privileges import (
 )
 from agent_bootstrap.supervisor.protocol import FILTER_FD, SPEC_FD, TOLD_FD
 
-INIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "task_init.py")
+HERE = os.path.dirname(os.path.abspath(__file__))
+INIT, ENGINE_WATCH = os.path.join(HERE, "task_init.py"), os.path.join(HERE, "engine_watch.py")
 
 
 def become_first(spec: dict[str, Any], expected_parent: int, fds: list[int]) -> None:
@@ -48,7 +49,8 @@ def become_first(spec: dict[str, Any], expected_parent: int, fds: list[int]) -> 
             signal.signal(signum, signal.SIG_DFL)
         _arrange(fds, spec)
         limit(spec["limits"])
-        program = [sys.executable, "-I", "-S", INIT]
+        first = ENGINE_WATCH if spec["way"] == "engine" else INIT
+        program = [sys.executable, "-I", "-S", first]
         if spec["way"] == "bubblewrap":
             _give_up_rights(spec)
             die_with_parent(expected_parent)

@@ -6,6 +6,8 @@ import signal
 
 TOLD_FD = 3
 """Where task_init.py says how the start and the task went."""
+KILL_SIGNAL = signal.SIGRTMIN + 1
+"""To a supervisor, and to what watches an engine's container for it: kill the whole tree."""
 SPEC_FD = 4
 """Where it reads what to run: the file itself may be out of its reach."""
 FILTER_FD = 5

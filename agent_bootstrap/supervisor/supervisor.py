@@ -33,7 +33,7 @@ if __name__ == "__main__":
 from agent_bootstrap.supervisor.kernel import PR_SET_CHILD_SUBREAPER, prctl
 from agent_bootstrap.supervisor.launch import become_first
 from agent_bootstrap.supervisor.output import LineSplitter, OutputFile
-from agent_bootstrap.supervisor.protocol import RELAYED
+from agent_bootstrap.supervisor.protocol import KILL_SIGNAL, RELAYED
 
 F_SETPIPE_SZ = 1031
 READ_BYTES = 1 << 18
@@ -43,7 +43,6 @@ DRAIN_S = 2.0
 """After the end of the tree the pipes must end too; who holds them longer is not ours."""
 EXIT_RECORD_BYTES = 4096
 """Reserved at the start, so that a full disk cannot swallow the exit record."""
-KILL_SIGNAL = signal.SIGRTMIN + 1
 MAX_FDS = 1 << 16
 MAX_TOLD_BYTES = 1 << 16
 MAX_MESSAGE = 500
@@ -83,6 +82,15 @@ def signal_quietly(pid: int, signum: int) -> None:
         os.kill(pid, signum)
 
 
+def open_pipe(spec: dict[str, Any], name: str) -> tuple[int, int]:
+    """(read end, write end). What an engine runs finds them by name: those have been made."""
+    if spec["way"] != "engine":
+        return os.pipe()
+    path = os.path.join(spec["pipes"], name)
+    read_end = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    return read_end, os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+
+
 class Supervisor:
     def __init__(self, directory: str, lifeline: int | None) -> None:
         self._dir = directory
@@ -102,7 +110,9 @@ class Supervisor:
         self._streams: dict[int, LineSplitter] = {}
         self._told = b""
         self._told_code: int | None = None
+        self._message = ""
         self._started = False
+        self._way = ""
         self._open: set[int] = set()
         """The pipes of the tree; all end with it."""
 
@@ -191,7 +201,8 @@ class Supervisor:
             self._watch(self._lifeline, self._on_lifeline)
 
     def _start(self, spec: dict[str, Any]) -> None:
-        pipes = [os.pipe() for _ in range(3)]
+        self._way = spec["way"]
+        pipes = [open_pipe(spec, name) for name in ("out", "err", "told")]
         for read_end, write_end in pipes[:2]:
             with contextlib.suppress(OSError):
                 fcntl.fcntl(read_end, F_SETPIPE_SZ, PIPE_BYTES)
@@ -260,7 +271,12 @@ class Supervisor:
     def _hear(self, said: dict[str, Any]) -> None:
         if "exit_code" in said:
             self._told_code = int(said["exit_code"]) & 0xFF
-        elif "failure" in said:
+            self._message = str(said.get("message", ""))[:MAX_MESSAGE]
+            early = not self._started and not self._killed and self._setup_error is None
+            if self._way == "engine" and early:
+                text = f"the entrypoint of the image ended with exit code {self._told_code} before the task began"
+                self._setup_error = {"failure": "task_error", "message": self._message or text}
+        elif "failure" in said and self._setup_error is None:
             failure = "aborted" if said["failure"] == "aborted" else "task_error"
             message = str(said.get("message", ""))[:MAX_MESSAGE]
             self._setup_error = {"failure": failure, "message": message}
@@ -291,7 +307,8 @@ class Supervisor:
     def _kill(self) -> None:
         if self._status is None:
             self._killed = True
-            signal_quietly(self._top, signal.SIGKILL)
+            # Only an engine ends a container of its own; everything else ends with its first process.
+            signal_quietly(self._top, KILL_SIGNAL if self._way == "engine" else signal.SIGKILL)
 
     def _on_lifeline(self, fd: int) -> None:
         self._unwatch(fd)
@@ -329,6 +346,7 @@ class Supervisor:
         code = 137 if self._told_code is None or self._killed else self._told_code
         record = {
             "exit_code": code,
+            "message": self._message,
             "at": time.time(),
             "strays_killed": self._strays,
             "started": self._started,

@@ -90,8 +90,11 @@ class ClusterTasks:
         where, resources = config.environment, config.resources
         defaults = self._of(allocation.pool)
         has_peers = len(allocation.containers) > 1
+        kind = slot_kind(allocation)
+        image: str = getattr(where.image, kind)
         return ContainerOptions(
-            image=getattr(where.image, slot_kind(allocation)),
+            image=image,
+            image_is_default=image == getattr(environment.Image(), kind),
             force_pull_image=where.force_pull_image,
             registry_login=_login(where.registry_auth, allocation.task_id),
             shm_bytes=resources.shm_size or defaults.shm_size_bytes,

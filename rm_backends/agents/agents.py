@@ -71,6 +71,7 @@ class Agent:
     notes: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     isolation: IsolationKind = IsolationKind.UNKNOWN
+    container_runtime: str = ""
     is_root: bool = False
     shares_user: str = ""
     """What an operator should know: it runs as the master's own user, beside the master."""

@@ -43,7 +43,7 @@ def introduction_refusal(hello: Hello, pool: PoolOptions, epoch: int) -> Refused
 def isolation_refusal(hello: Hello, pool: PoolOptions) -> Refused | None:
     """It cannot contain tasks, and the pool wants that. With work running it asks again until an operator acts."""
     is_root = hello.uid == 0
-    contains = hello.isolation in (IsolationKind.BUBBLEWRAP, IsolationKind.NAMESPACES)
+    contains = hello.isolation not in (IsolationKind.DIRECTORY, IsolationKind.UNKNOWN)
     required = is_root if pool.require_isolation is None else pool.require_isolation
     if contains or not required:
         return None

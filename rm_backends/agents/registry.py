@@ -386,6 +386,7 @@ class Registry:
         agent.notes = hello.notes
         agent.labels = hello.labels
         agent.isolation = hello.isolation
+        agent.container_runtime = hello.container_runtime
         agent.is_root = hello.uid == 0
         agent.shares_user = shares_user(hello, boot_id(), os.geteuid())
         if agent.shares_user:

@@ -64,6 +64,7 @@ def agent_view(pool: Pool, agent: Agent) -> AgentView:
         leaves_at=agent.leaving.at if agent.leaving else None,
         labels=agent.labels,
         isolation=agent.isolation,
+        container_runtime=agent.container_runtime,
         one_user=not agent.is_root,
     )
 

@@ -16,10 +16,12 @@ from agent_bootstrap.agent.container_dir import ContainerDir, ContainerRecord
 from agent_bootstrap.agent.environment import Node
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime, StartRefused
-from agent_bootstrap.agent.runtimes.registry import RUNTIMES, RuntimeSetup, open_runtime
+from agent_bootstrap.agent.runtimes.registry import SETUPS, RuntimeSetup, open_runtime
+from agent_bootstrap.container_options import ContainerOptions
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord
 from tests.fakes.fake_runtime import FakeRuntime, FakeTask
 from tests.jails import works_or_skip
+from tests.podman import IMAGE, Podman
 from windlass.base.errors import InvalidConfig
 
 NODE = Node(master_url="http://master:8080", agent_id="a", cluster_id="c", master_id="m")
@@ -34,6 +36,9 @@ class Kind:
     forever: Words = ("sh", "-c", "while :; do sleep 0.05; done")
     stubborn: Words = ("sh", "-c", "trap '' TERM; while :; do sleep 0.05; done")
     opened: list[Runtime] = field(default_factory=list)
+
+    image: str = ""
+    """What its containers are made of, if it needs to be told."""
 
     def exits(self, code: int) -> Words:
         return ("sh", "-c", f"exit {code}")
@@ -84,6 +89,23 @@ class Process(Kind):
 
 
 @dataclass
+class Engine(Kind):
+    """Docker or Podman."""
+
+    runtime: str = "podman"
+    socket: str = ""
+
+    def _open(self) -> Runtime:
+        options = {
+            "master_url": "http://127.0.0.1:1",
+            "container_socket": self.socket,
+            "work_dir": str(self.work_dir),
+            "agent_id": self.work_dir.name,
+        }
+        return open_runtime(self.runtime, RuntimeSetup(options=parse_options(options)))
+
+
+@dataclass
 class Fake(Kind):
     forever: Words = ("forever",)
     stubborn: Words = ("stubborn",)
@@ -99,10 +121,20 @@ class Fake(Kind):
         return FakeRuntime(self.machine)
 
 
-@pytest.fixture(params=["process-bubblewrap", "process-namespace", "process-directory", "fake"])
+@pytest.fixture(
+    params=[
+        *("process-bubblewrap", "process-namespace", "process-directory", "podman", "docker"),
+        "fake",
+    ]
+)
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
     if request.param == "fake":
         made: Kind = Fake(tmp_path)
+    elif request.param == "podman":
+        podman: Podman = request.getfixturevalue("podman")
+        made = Engine(tmp_path, image=IMAGE, socket=str(podman.socket))
+    elif request.param == "docker":
+        made = Engine(tmp_path, runtime="docker", image=docker_image(), socket=docker_socket())
     else:
         isolation = request.param.removeprefix("process-")
         works_or_skip(isolation, tmp_path)
@@ -114,7 +146,18 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
                 os.kill(pid, signal.SIGKILL)
 
 
-def spec_of(place: ContainerDir, words: Words) -> ContainerSpec:
+def docker_socket() -> str:
+    socket = os.environ.get("WINDLASS_TEST_DOCKER_SOCKET", "")
+    if not socket:
+        pytest.skip("WINDLASS_TEST_DOCKER_SOCKET names no socket of a Docker engine")
+    return socket
+
+
+def docker_image() -> str:
+    return os.environ.get("WINDLASS_TEST_DOCKER_IMAGE", "python:3.11-slim")
+
+
+def spec_of(kind: Kind, place: ContainerDir, words: Words, **more: object) -> ContainerSpec:
     name = place.path.name
     return ContainerSpec(
         container_id=name,
@@ -123,11 +166,14 @@ def spec_of(place: ContainerDir, words: Words) -> ContainerSpec:
         task_type="COMMAND",
         entrypoint=words,
         environment={},
+        options=ContainerOptions.model_validate({"image": kind.image, **more}),
     )
 
 
-async def start(runtime: Runtime, place: ContainerDir, words: Words) -> bool:
-    return await runtime.start(place, spec_of(place, words), NODE)
+async def start(
+    kind: Kind, runtime: Runtime, place: ContainerDir, words: Words, **options: object
+) -> bool:
+    return await runtime.start(place, spec_of(kind, place, words, **options), NODE)
 
 
 def told(record: ExitRecord) -> tuple[int | None, ExitFailure | None]:
@@ -137,14 +183,14 @@ def told(record: ExitRecord) -> tuple[int | None, ExitFailure | None]:
 @pytest.mark.parametrize("code", [0, 7])
 async def test_the_exit_code_is_the_tasks_own(kind: Kind, code: int) -> None:
     runtime, place = kind.open(), kind.place()
-    await start(runtime, place, kind.exits(code))
+    await start(kind, runtime, place, kind.exits(code))
     assert told(await runtime.wait(place)) == (code, None)
     assert told(await runtime.wait(place)) == (code, None), "asked again"
 
 
 async def test_a_signal_reaches_the_first_process(kind: Kind) -> None:
     runtime, place = kind.open(), kind.place()
-    assert await start(runtime, place, kind.forever)
+    assert await start(kind, runtime, place, kind.forever)
     runtime.signal(place, signal.SIGTERM)
     assert told(await runtime.wait(place)) == (143, None)
     runtime.signal(place, signal.SIGTERM)  # it has ended: nothing happens
@@ -152,7 +198,7 @@ async def test_a_signal_reaches_the_first_process(kind: Kind) -> None:
 
 async def test_a_kill_ends_what_ignores_signals(kind: Kind) -> None:
     runtime, place = kind.open(), kind.place()
-    assert await start(runtime, place, kind.stubborn)
+    assert await start(kind, runtime, place, kind.stubborn)
     runtime.signal(place, signal.SIGTERM)
     runtime.kill(place)
     runtime.kill(place)
@@ -163,7 +209,7 @@ async def test_a_kill_before_the_start_prevents_it(kind: Kind) -> None:
     runtime, place = kind.open(), kind.place()
     runtime.kill(place)
     with pytest.raises(StartRefused) as refused:
-        await start(runtime, place, kind.forever)
+        await start(kind, runtime, place, kind.forever)
     assert refused.value.failure is ExitFailure.ABORTED
     assert kind.processes(place) == []
 
@@ -171,13 +217,13 @@ async def test_a_kill_before_the_start_prevents_it(kind: Kind) -> None:
 async def test_what_cannot_be_run_is_the_users_error_in_words(kind: Kind) -> None:
     runtime, place = kind.open(), kind.place()
     with pytest.raises(StartRefused, match="entrypoint is empty") as refused:
-        await start(runtime, place, ())
+        await start(kind, runtime, place, ())
     assert refused.value.failure is ExitFailure.TASK_ERROR
 
 
 async def test_the_next_agent_takes_over_what_runs(kind: Kind) -> None:
     first, place = kind.open(), kind.place()
-    assert await start(first, place, kind.forever)
+    assert await start(kind, first, place, kind.forever)
     first.detach()
     second = kind.open()
     assert await second.reattach(place)
@@ -187,7 +233,7 @@ async def test_the_next_agent_takes_over_what_runs(kind: Kind) -> None:
 
 async def test_the_next_agent_learns_how_it_ended_meanwhile(kind: Kind) -> None:
     first, place = kind.open(), kind.place()
-    await start(first, place, kind.exits(3))
+    await start(kind, first, place, kind.exits(3))
     await first.wait(place)
     first.detach()
     second = kind.open()
@@ -197,7 +243,7 @@ async def test_the_next_agent_learns_how_it_ended_meanwhile(kind: Kind) -> None:
 
 async def test_a_kill_is_carried_out_by_the_next_agent(kind: Kind) -> None:
     first, place = kind.open(), kind.place()
-    assert await start(first, place, kind.stubborn)
+    assert await start(kind, first, place, kind.stubborn)
     first.detach()
     place.mark_killed()  # all that the first one came to do
     second = kind.open()
@@ -213,14 +259,14 @@ async def test_what_was_never_started_is_told_as_that(kind: Kind) -> None:
 
 async def test_nothing_is_left_of_it(kind: Kind) -> None:
     runtime, place = kind.open(), kind.place()
-    assert await start(runtime, place, kind.forever)
+    assert await start(kind, runtime, place, kind.forever)
     runtime.kill(place)
     await runtime.wait(place)
     await runtime.gc(place)
     assert kind.processes(place) == []
 
 
-@pytest.mark.parametrize("name", ["docker", "proces", ""])
+@pytest.mark.parametrize("name", ["kubernetes", "proces", ""])
 def test_a_runtime_that_is_not_there_is_answered_with_those_that_are(
     name: str, tmp_path: Path
 ) -> None:
@@ -228,5 +274,5 @@ def test_a_runtime_that_is_not_there_is_answered_with_those_that_are(
     with pytest.raises(InvalidConfig) as caught:
         open_runtime(name, RuntimeSetup(options=options))
     assert caught.value.problems == (
-        f'container_runtime: "{name}" is not available, write one of: {", ".join(RUNTIMES)}',
+        f'container_runtime: "{name}" is not available, write one of: {", ".join(["auto", *SETUPS])}',
     )

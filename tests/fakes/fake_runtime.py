@@ -42,6 +42,10 @@ class FakeRuntime:
     _killed: set[Path] = field(default_factory=set)
 
     @property
+    def name(self) -> str:
+        return "fake"
+
+    @property
     def isolation(self) -> IsolationKind:
         return IsolationKind.DIRECTORY
 
@@ -79,6 +83,9 @@ class FakeRuntime:
         self._killed.add(place.path)
         place.mark_killed()
         self.signal(place, SIGKILL)
+
+    async def sweep(self, known: frozenset[str]) -> None:
+        pass
 
     def detach(self) -> None:
         pass

@@ -21,6 +21,11 @@ class Runtime(Protocol):
     """Containers are named by their directory, which exists before `start` and is removed after `gc`."""
 
     @property
+    def name(self) -> str:
+        """As operators know it: `process`, or an engine with its version."""
+        ...
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What an operator should know about how tasks run here."""
         ...
@@ -48,6 +53,10 @@ class Runtime(Protocol):
 
     def kill(self, place: ContainerDir) -> None:
         """SIGKILL to the whole tree; the exit follows, as 137."""
+        ...
+
+    async def sweep(self, known: frozenset[str]) -> None:
+        """At the agent's start: remove what earlier agents left here, but for these containers."""
         ...
 
     def detach(self) -> None:

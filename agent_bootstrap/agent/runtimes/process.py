@@ -1,6 +1,7 @@
-"""Containers as plain processes: a supervisor each, in private namespaces where the kernel allows.
+"""Containers under a supervisor process each, whatever way a task is set up: see `setup.Setup`.
 
 agent -> supervisor.py (own session) -> bwrap, or task_init.py as its stand-in -> task_init.py -> task
+                                     -> engine_watch.py ··· container of an engine -> image_init.py -> task
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from pathlib import Path
 from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.environment import DEFAULT_PATH, Node
 from agent_bootstrap.agent.log_lines import read_lines
-from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.isolation import SUPERVISOR_DIR
+from agent_bootstrap.agent.runtimes.setup import Setup, killed_early
 from agent_bootstrap.agent.runtimes.task_tree import Ground, prepare
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord, IsolationKind
 from windlass.base.processes import (
@@ -54,23 +55,16 @@ class _Supervised:
     forced: asyncio.TimerHandle | None = None
 
 
-class ProcessRuntime:
-    """The process runtime; see `Runtime` for the calls."""
+class ProcessSetup:
+    """Tasks as processes of this machine, in namespaces of their own where that works."""
 
-    def __init__(
-        self,
-        ground: Ground,
-        *,
-        instance_id: str | None = None,
-        lifeline_fd: int | None = None,
-    ) -> None:
+    def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._isolation = ground.isolation
-        self._instance_id = instance_id
-        self._lifeline_fd = lifeline_fd
-        self._supervised: dict[Path, _Supervised] = {}
-        self._killed: set[Path] = set()
-        """Kills that were asked for, in case they come before there is a process or a disk to note them on."""
+
+    @property
+    def name(self) -> str:
+        return "process"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -80,10 +74,60 @@ class ProcessRuntime:
     def isolation(self) -> IsolationKind:
         return self._isolation.kind
 
-    async def start(self, place: ContainerDir, spec: ContainerSpec, node: Node) -> bool:
+    async def prepare(
+        self, place: ContainerDir, spec: ContainerSpec, node: Node, killed: asyncio.Event
+    ) -> None:
         await asyncio.to_thread(prepare, place, spec, node, self._ground)
+
+    def clear(self, place: ContainerDir) -> None:
+        if not self._isolation.private_root:
+            sweep(place)
+
+    def sweep(self, known: frozenset[str]) -> None:
+        """Supervisors take what they started with them."""
+
+
+class ProcessRuntime:
+    """Starts, signals, adopts and buries supervisors; see `Runtime` for the calls."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        instance_id: str | None = None,
+        lifeline_fd: int | None = None,
+    ) -> None:
+        self._setup = setup
+        self._instance_id = instance_id
+        self._lifeline_fd = lifeline_fd
+        self._supervised: dict[Path, _Supervised] = {}
+        self._preparing: dict[Path, asyncio.Event] = {}
+        """What is set when a container is killed that is being prepared."""
+        self._killed: set[Path] = set()
+        """Kills that were asked for, in case they come before there is a process or a disk to note them on."""
+
+    @property
+    def name(self) -> str:
+        return self._setup.name
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._setup.notes
+
+    @property
+    def isolation(self) -> IsolationKind:
+        return self._setup.isolation
+
+    async def start(self, place: ContainerDir, spec: ContainerSpec, node: Node) -> bool:
+        killed = self._preparing[place.path] = asyncio.Event()
         if place.path in self._killed:
-            raise StartRefused(ExitFailure.ABORTED, "killed before it was started")
+            killed.set()
+        try:
+            await self._setup.prepare(place, spec, node, killed)
+        finally:
+            del self._preparing[place.path]
+        if killed.is_set():
+            raise killed_early()
         said, pid = await asyncio.to_thread(self._spawn, place)
         try:
             self._adopt(place, pid)
@@ -116,7 +160,7 @@ class ProcessRuntime:
         supervised = self._supervised.get(place.path)
         if supervised is not None:
             await supervised.ended.wait()
-        return await asyncio.to_thread(_verdict, place)
+        return await asyncio.to_thread(_verdict, place, self._setup)
 
     def signal(self, place: ContainerDir, signum: int) -> None:
         supervised = self._supervised.get(place.path)
@@ -128,6 +172,8 @@ class ProcessRuntime:
         self._killed.add(place.path)
         with suppress(OSError):  # a full disk must not stop a kill
             place.mark_killed()
+        if preparing := self._preparing.get(place.path):
+            preparing.set()
         supervised = self._supervised.get(place.path)
         if supervised is None or supervised.ended.is_set():
             return
@@ -140,8 +186,7 @@ class ProcessRuntime:
     async def gc(self, place: ContainerDir) -> None:
         self._supervised.pop(place.path, None)
         self._killed.discard(place.path)
-        if not self._isolation.private_root:
-            await asyncio.to_thread(_sweep, place)
+        await asyncio.to_thread(self._setup.clear, place)
 
     def detach(self) -> None:
         """Stop watching; everything goes on running, for the next agent."""
@@ -153,6 +198,9 @@ class ProcessRuntime:
             if supervised.forced is not None:
                 supervised.forced.cancel()
         self._supervised.clear()
+
+    async def sweep(self, known: frozenset[str]) -> None:
+        await asyncio.to_thread(self._setup.sweep, known)
 
     def _spawn(self, place: ContainerDir) -> tuple[int, int]:
         """Start the supervisor; the end of the pipe on which it says "running", and its pid."""
@@ -224,14 +272,18 @@ async def _readable(descriptor: int) -> None:
         loop.remove_reader(descriptor)
 
 
-def _verdict(place: ContainerDir) -> ExitRecord:
+def _verdict(place: ContainerDir, setup: Setup) -> ExitRecord:
     """Read how it ended. No exit record means that somebody killed the supervisor: then nothing of it may be left."""
     told = place.read_json("exit.json")
     if told is not None:
         return _told_verdict(place, told)
     who = place.read_json("supervisor.json")
     _end_first_process(who)
-    _sweep(place)
+    sweep(place)
+    try:
+        setup.clear(place)
+    except OSError as error:  # tried again before its directory goes
+        log.warning("container %s: %s", place.path.name, error)
     now = datetime.now(UTC)
     if place.was_killed():
         return ExitRecord(exit_code=137, at=now, message="killed")
@@ -278,7 +330,8 @@ def _told_verdict(place: ContainerDir, told: dict[str, object]) -> ExitRecord:
             message=_start_failure(place),
             at=at,
         )
-    return ExitRecord(exit_code=code, at=at)
+    message = str(told.get("message", ""))
+    return ExitRecord(exit_code=code, message=message, at=at)
 
 
 def _start_failure(place: ContainerDir) -> str:
@@ -296,7 +349,7 @@ def _last_words(place: ContainerDir) -> str:
     return lines[-1][:500] if lines else ""
 
 
-def _sweep(place: ContainerDir) -> None:
+def sweep(place: ContainerDir) -> None:
     """Kill what carries the container's id in its environment: the part of a tree that left its supervisor."""
     found: list[int] = []
     for _ in range(SWEEP_TRIES):

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
+from typing import Literal
 
 from agent_bootstrap.agent.link import Link
 from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.probe import find_isolation
-from agent_bootstrap.agent.runtimes.process import ProcessRuntime
+from agent_bootstrap.agent.runtimes.process import ProcessRuntime, ProcessSetup
+from agent_bootstrap.agent.runtimes.setup import ByImage, Setup
 from agent_bootstrap.agent.runtimes.task_tree import Ground
 from windlass.base.errors import InvalidConfig
 
@@ -27,34 +31,69 @@ class RuntimeSetup:
     """Where a runtime gets the registry credentials of a task; asked only for a task that has some."""
 
 
-RuntimeFactory = Callable[[RuntimeSetup], Runtime]
+SetupFactory = Callable[[RuntimeSetup], Setup]
 """Blocks for as long as it takes to see whether it works here. Raises InvalidConfig with the reason if not."""
 
 
-def _process(setup: RuntimeSetup) -> Runtime:
+def _process(setup: RuntimeSetup) -> Setup:
     options = setup.options
-    ground = Ground(
-        isolation=find_isolation(options.isolation, options.work_dir),
-        rules=options.host_paths,
-    )
-    return ProcessRuntime(
-        ground,
-        instance_id=options.instance_id,
-        lifeline_fd=setup.lifeline_fd,
+    isolation = find_isolation(options.isolation, options.work_dir)
+    return ProcessSetup(Ground(isolation=isolation, rules=options.host_paths))
+
+
+def _engine(kind: Literal["docker", "podman"], setup: RuntimeSetup) -> Setup:
+    # Only here: an agent without an engine neither needs nor waits for the SDK.
+    from agent_bootstrap.agent.runtimes.engine.connection import find_engine
+    from agent_bootstrap.agent.runtimes.engine.image_record import ImageRecord
+
+    options = setup.options
+    engine = find_engine(kind, options.container_socket)
+    from agent_bootstrap.agent.runtimes.engine.images import Images
+    from agent_bootstrap.agent.runtimes.engine.setup import EngineGround, EngineSetup
+
+    gib = options.image_cache_gib
+    limit_bytes = None if gib is None else int(gib * 2**30)
+    return EngineSetup(
+        EngineGround(
+            engine=engine,
+            images=Images(engine, ImageRecord(options.work_dir, limit_bytes)),
+            agent_id=options.agent_id,
+            rules=options.host_paths,
+            login_of=setup.logins.of,
+        )
     )
 
 
-RUNTIMES: Mapping[str, RuntimeFactory] = MappingProxyType({"process": _process})
+IMAGE_SETUPS: Mapping[str, SetupFactory] = MappingProxyType(
+    {"docker": partial(_engine, "docker"), "podman": partial(_engine, "podman")}
+)
+"""Those that run images, the best first."""
+SETUPS: Mapping[str, SetupFactory] = MappingProxyType({"process": _process, **IMAGE_SETUPS})
+AUTO = "auto"
+
+
+def _auto(setup: RuntimeSetup) -> Setup:
+    """Processes, and a container for a task that asks for an image, by the first engine that works here."""
+    plain = _process(setup)
+    for factory in IMAGE_SETUPS.values():
+        with suppress(InvalidConfig):
+            return ByImage(plain, factory(setup))
+    return plain
 
 
 def open_runtime(
-    name: str, setup: RuntimeSetup, runtimes: Mapping[str, RuntimeFactory] = RUNTIMES
+    name: str, setup: RuntimeSetup, setups: Mapping[str, SetupFactory] = SETUPS
 ) -> Runtime:
     """Raises InvalidConfig for a name that is not there, or does not work on this machine."""
-    factory = runtimes.get(name)
+    factory = _auto if name == AUTO else setups.get(name)
     if factory is None:
+        names = ", ".join([AUTO, *setups])
         raise InvalidConfig(
-            [f'container_runtime: "{name}" is not available, write one of: {", ".join(runtimes)}'],
+            [f'container_runtime: "{name}" is not available, write one of: {names}'],
             what="agent options",
         )
-    return factory(setup)
+    return ProcessRuntime(
+        factory(setup),
+        instance_id=setup.options.instance_id,
+        lifeline_fd=setup.lifeline_fd,
+    )

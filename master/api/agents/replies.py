@@ -66,8 +66,10 @@ class Agent(TypedDict):
     """Our own: what an operator should know."""
     leavesAt: Timestamp | None
     """Our own: the machine goes then, and gets no more work."""
-    isolation: Literal["bubblewrap", "namespaces", "directory", "unknown"]
+    isolation: Literal["bubblewrap", "namespaces", "containers", "directory", "unknown"]
     """Our own: what keeps tasks apart there."""
+    containerRuntime: str
+    """Our own: what runs its tasks, with the version of an engine."""
     oneUser: bool
     """Our own: all tasks run as the agent's own user, which is not root."""
 

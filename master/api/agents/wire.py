@@ -49,6 +49,7 @@ def agent(
         "notes": list(view.notes),
         "leavesAt": time(view.leaves_at) if view.leaves_at else None,
         "isolation": view.isolation.value,
+        "containerRuntime": view.container_runtime,
         "oneUser": view.one_user,
     }
 

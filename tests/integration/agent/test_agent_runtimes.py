@@ -54,7 +54,9 @@ async def test_any_runtime_will_do(tmp_path: Path, master: ScriptedMaster) -> No
 async def test_a_runtime_that_is_not_there_ends_the_agent_with_one_error(
     tmp_path: Path, master: ScriptedMaster
 ) -> None:
-    agent = Agent(options(tmp_path, container_runtime="docker"), connect=master.connect)
-    with pytest.raises(InvalidConfig, match='"docker" is not available, write one of: process'):
+    agent = Agent(options(tmp_path, container_runtime="kubernetes"), connect=master.connect)
+    with pytest.raises(
+        InvalidConfig, match='"kubernetes" is not available, write one of: auto, process'
+    ):
         await agent.run()
     assert master.hellos == []

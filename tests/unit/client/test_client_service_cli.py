@@ -20,6 +20,7 @@ AGENTS = [
         "enabled": False,
         "draining": True,
         "isolation": "bubblewrap",
+        "containerRuntime": "process, podman 5.4.0",
         "oneUser": False,
         "slots": {
             "0": {"id": "0", "device": DEVICE, "enabled": False, "draining": False},
@@ -98,6 +99,11 @@ def test_agents_are_listed_with_their_labels_and_how_they_serve(cluster: Scripte
         ("gpu-3", "away", "", "no namespaces"),
         ("gpu-4", "leaves at 2026-01-02 18:00:00 UTC", "", ""),
     ]
+
+
+def test_agents_are_listed_with_what_runs_their_tasks(cluster: ScriptedMaster) -> None:
+    rows = list(csv.DictReader(io.StringIO(det(cluster, "agent", "list", "--csv").stdout)))
+    assert [row["Runtime"] for row in rows] == ["process, podman 5.4.0", "", "", ""]
 
 
 def test_agents_are_enabled_and_disabled_by_name(cluster: ScriptedMaster) -> None:

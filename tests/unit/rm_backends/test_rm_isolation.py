@@ -9,7 +9,7 @@ from rm_backends.agents.hello import isolation_refusal, refusal, shares_user
 from rm_backends.agents.options import PoolOptions
 
 WORK = ContainerReport(container_id="c", allocation_id="a", state=ContainerState.RUNNING)
-BUBBLEWRAP, NAMESPACES, DIRECTORY, UNKNOWN = IsolationKind
+BUBBLEWRAP, NAMESPACES, CONTAINERS, DIRECTORY, UNKNOWN = IsolationKind
 
 
 def hello(isolation: IsolationKind, uid: int | None, **more: object) -> Hello:
@@ -27,6 +27,7 @@ def hello(isolation: IsolationKind, uid: int | None, **more: object) -> Hello:
         (None, 0, UNKNOWN, True),
         (None, 0, NAMESPACES, False),
         (None, 0, BUBBLEWRAP, False),
+        (None, 0, CONTAINERS, False),
         (None, 1000, DIRECTORY, False),
         (None, None, UNKNOWN, False),  # an agent of the release before
         (False, 0, DIRECTORY, False),

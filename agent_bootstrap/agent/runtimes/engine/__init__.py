@@ -1,0 +1,1 @@
+"""Tasks in containers of Docker or Podman, by the engine's socket."""

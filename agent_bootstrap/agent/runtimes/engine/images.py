@@ -1,0 +1,223 @@
+"""Images of tasks on this machine: pulled when they are missing, and removed when they take too much of the disk."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from requests.exceptions import RequestException
+
+from agent_bootstrap.agent.runtimes.accounts import GROUP, PASSWD
+from agent_bootstrap.agent.runtimes.base import StartRefused
+from agent_bootstrap.agent.runtimes.engine.connection import Engine
+from agent_bootstrap.agent.runtimes.engine.image_names import image_name, registry_of, same_registry
+from agent_bootstrap.agent.runtimes.engine.image_record import ImageRecord
+from agent_bootstrap.agent.runtimes.engine.progress import PullProgress
+from agent_bootstrap.agent.runtimes.setup import killed_early
+from agent_bootstrap.agent.runtimes.task_lines import Say
+from agent_bootstrap.protocol import ExitFailure, Login
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+PULL_LIMIT_S = 900.0
+"""Without a word from the engine: large layers are unpacked in silence."""
+PULL_TRIES = 3
+AGAIN_S = 2.0
+MAX_ACCOUNTS_BYTES = 1 << 20
+FULL_DISK = ("no space left", "disk quota exceeded")
+REFUSED = ("unauthorized", "authentication required", "denied", "forbidden", "invalid username")
+UNKNOWN = ("not found", "manifest unknown", "does not exist", "no such image", "name unknown")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """One that is on this machine."""
+
+    id: str
+    entrypoint: tuple[str, ...]
+    accounts: Mapping[str, str]
+    """Its passwd and group by path, as far as it has them."""
+
+
+class Images:
+    """Of one engine. All calls block; for threads. Raises StartRefused with a sentence."""
+
+    def __init__(self, engine: Engine, record: ImageRecord) -> None:
+        self._engine = engine
+        self._record = record
+
+    def is_here(self, name: str) -> bool:
+        with self._engine.client() as client:
+            return self._found(client, image_name(name)) is not None
+
+    def pull(self, name: str, login: Login | None, say: Say, given_up: threading.Event) -> None:
+        """With its progress as lines of the task. Stops at the next word of the engine once it is `given_up`."""
+        reference = image_name(name)
+        auth = _usable(login, reference, say)
+        say(f"Pulling image {reference}")
+        began = time.monotonic()
+        problem = ""
+        for attempt in range(PULL_TRIES):
+            problem = self._pull_once(reference, auth, say, given_up)
+            if not problem:
+                say(f"Pulled image {reference} in {time.monotonic() - began:.0f} s")
+                return
+            if _says(problem, FULL_DISK) and self._remove_unused(keep_bytes=0):
+                say("The disk is full: removed images that no task uses, and pull again")
+            elif _says(problem, (*REFUSED, *UNKNOWN)) or given_up.wait(AGAIN_S * 2**attempt):
+                break
+        raise _pull_refused(reference, problem, with_login=auth is not None)
+
+    def take(self, name: str) -> Image:
+        """What a task needs to know of it. It counts as used from now on, and makes others leave if there are many."""
+        reference = image_name(name)
+        with self._engine.client() as client:
+            found = self._found(client, reference)
+            if found is None:
+                raise StartRefused(
+                    ExitFailure.ABORTED, f"image {reference} was removed before the task began"
+                )
+            image_id = str(found["Id"])
+            accounts = self._record.accounts(image_id)
+            if accounts is None:
+                accounts = _read_accounts(client, image_id)
+            self._record.used(image_id, reference, accounts)
+        config = found.get("Config") or {}
+        return Image(
+            id=image_id, entrypoint=tuple(config.get("Entrypoint") or ()), accounts=accounts
+        )
+
+    def trim(self) -> None:
+        """Remove what was pulled for tasks and not used for longest, as far as it is beyond the bound."""
+        if self._record.limit_bytes is not None:
+            self._remove_unused(keep_bytes=self._record.limit_bytes)
+
+    def _pull_once(
+        self, reference: str, auth: dict[str, str] | None, say: Say, given_up: threading.Event
+    ) -> str:
+        """What went wrong; empty if nothing did."""
+        progress = PullProgress(reference)
+        try:
+            with self._engine.client(PULL_LIMIT_S) as client:
+                before = self._found(client, reference)
+                words = client.pull(reference, stream=True, decode=True, auth_config=auth)
+                for word in words:
+                    if given_up.is_set():
+                        raise killed_early()
+                    if problem := word.get("error"):
+                        return str(problem)
+                    if line := progress.line(word, time.monotonic()):
+                        say(line)
+                after = self._found(client, reference)
+                if after is None:
+                    return f"image {reference} not found after the pull"
+                if before is None:
+                    self._record.pulled(str(after["Id"]), reference)
+        except (DockerException, RequestException) as error:
+            return explanation(error)
+        return ""
+
+    def _found(self, client: APIClient, reference: str) -> dict[str, Any] | None:
+        try:
+            untyped: Any = client
+            found: dict[str, Any] = untyped.inspect_image(reference)
+        except (ImageNotFound, NotFound):
+            return None
+        return found
+
+    def _remove_unused(self, keep_bytes: int) -> bool:
+        """Whether one was removed."""
+        with self._engine.client() as client:
+            sizes = {str(one["Id"]): int(one.get("Size") or 0) for one in client.images(all=False)}
+            busy = {str(one.get("ImageID")) for one in client.containers(all=True)}
+            leaving = self._record.leaving(sizes, busy, keep_bytes)
+            removed = False
+            for image_id in leaving:
+                try:
+                    client.remove_image(image_id, force=True)
+                    removed = True
+                except (DockerException, RequestException):
+                    continue  # in use since, or another's tag: next time
+        return removed
+
+
+def _read_accounts(client: APIClient, image_id: str) -> dict[str, str]:
+    """From a container that is never started."""
+    made = str(client.create_container(image_id, command=["/none"], entrypoint=["/none"])["Id"])
+    try:
+        found = {path: _file_in(client, made, path) for path in (PASSWD, GROUP)}
+    finally:
+        client.remove_container(made, force=True, v=True)
+    return {path: text for path, text in found.items() if text is not None}
+
+
+def _file_in(client: APIClient, container: str, path: str) -> str | None:
+    try:
+        chunks, _ = client.get_archive(container, path)
+        content = b"".join(chunks)
+    except (NotFound, APIError):
+        return None
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        for member in archive:
+            if member.isfile() and member.size <= MAX_ACCOUNTS_BYTES:
+                file = archive.extractfile(member)
+                return file.read().decode(errors="surrogateescape") if file else None
+    return None
+
+
+def _usable(login: Login | None, reference: str, say: Say) -> dict[str, str] | None:
+    """As the engine wants it; None: no login, so that the engine's own configuration counts."""
+    if login is None:
+        return None
+    registry = registry_of(reference)
+    if login.server and not same_registry(login.server, registry):
+        say(
+            f"registry_auth is for {login.server}, but the image is at {registry}: not used",
+            "WARNING",
+        )
+        return None
+    values = {
+        "username": login.username,
+        "password": login.password,
+        "identitytoken": login.identity_token,
+        "registrytoken": login.registry_token,
+        "serveraddress": login.server or registry,
+    }
+    return {key: value for key, value in values.items() if value}
+
+
+def explanation(error: Exception) -> str:
+    """The engine's own words, without the address of its socket."""
+    if isinstance(error, APIError):
+        return str(error.explanation or error).strip()
+    return f"the container engine does not answer: {error}"
+
+
+def _pull_refused(reference: str, problem: str, *, with_login: bool) -> StartRefused:
+    if _says(problem, FULL_DISK):
+        text = f"image {reference} cannot be pulled: the disk of the agent's machine is full ({problem})"
+        return StartRefused(ExitFailure.ABORTED, text)
+    if _says(problem, REFUSED):
+        advice = (
+            "check registry_auth"
+            if with_login
+            else "set environment.registry_auth if it is private"
+        )
+        text = f"the registry refused image {reference}: {advice}, and check the name ({problem})"
+        return StartRefused(ExitFailure.TASK_ERROR, text)
+    if _says(problem, UNKNOWN):
+        text = f"image {reference} does not exist: check the name and the tag ({problem})"
+        return StartRefused(ExitFailure.TASK_ERROR, text)
+    text = f"image {reference} cannot be pulled: {problem}"
+    return StartRefused(ExitFailure.TASK_ERROR, text)
+
+
+def _says(problem: str, words: tuple[str, ...]) -> bool:
+    return any(word in problem.lower() for word in words)

@@ -1,0 +1,84 @@
+"""A way of setting a task up for its supervisor: as a process of this machine, in an image by an engine, ...
+
+Whatever the way, a supervisor runs the task, owns its output, and keeps how it ended; `process.ProcessRuntime` starts,
+signals, adopts and buries supervisors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from agent_bootstrap.agent.container_dir import ContainerDir
+from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.runtimes.base import StartRefused
+from agent_bootstrap.protocol import ContainerSpec, ExitFailure, IsolationKind
+
+KILLED_EARLY = "killed before it was started"
+
+
+class Setup(Protocol):
+    @property
+    def name(self) -> str:
+        """Of the runtime, as operators know it, with its version."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What an operator should know about how tasks run here."""
+        ...
+
+    @property
+    def isolation(self) -> IsolationKind: ...
+
+    async def prepare(
+        self, place: ContainerDir, spec: ContainerSpec, node: Node, killed: asyncio.Event
+    ) -> None:
+        """Everything up to spec.json, for the supervisor. May give up once `killed` is set. Raises StartRefused."""
+        ...
+
+    def clear(self, place: ContainerDir) -> None:
+        """It ended, or its supervisor did: nothing of it may be left outside its directory. Blocks. Raises OSError."""
+        ...
+
+    def sweep(self, known: frozenset[str]) -> None:
+        """At the agent's start: remove what earlier agents of this machine left, but for these containers. Blocks."""
+        ...
+
+
+class ByImage:
+    """Tasks that ask for an image get a container, all others run as processes: `container_runtime: auto`."""
+
+    def __init__(self, plain: Setup, images: Setup) -> None:
+        self._plain, self._images = plain, images
+
+    @property
+    def name(self) -> str:
+        return f"{self._plain.name}, {self._images.name}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (*self._plain.notes, *self._images.notes)
+
+    @property
+    def isolation(self) -> IsolationKind:
+        return self._plain.isolation
+
+    async def prepare(
+        self, place: ContainerDir, spec: ContainerSpec, node: Node, killed: asyncio.Event
+    ) -> None:
+        options = spec.options
+        way = self._images if options.image and not options.image_is_default else self._plain
+        await way.prepare(place, spec, node, killed)
+
+    def clear(self, place: ContainerDir) -> None:
+        self._plain.clear(place)
+        self._images.clear(place)
+
+    def sweep(self, known: frozenset[str]) -> None:
+        self._plain.sweep(known)
+        self._images.sweep(known)
+
+
+def killed_early() -> StartRefused:
+    return StartRefused(ExitFailure.ABORTED, KILLED_EARLY)

@@ -223,6 +223,7 @@ class Master:
         )
         group.create_task(self._housekeeping(auth, join_tokens).run())
         group.create_task(self._check.run())
+        group.create_task(plane.experiments.storage_checks.warn_of_cluster_storage())
         await plane.resume()
         self._services = Services(
             master_url=options.master_url,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sqlalchemy import select
 
+from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLog
@@ -22,6 +23,7 @@ from master.experiments.restoring import last_checkpoints, rebuild_all
 from master.experiments.roots import LiveExperiments
 from master.experiments.state import ExperimentState, Phase, TrialState, already_ended
 from master.experiments.step_builder import Env, Step
+from master.experiments.storage_checks import StorageChecks
 from master.experiments.task_spec import TaskSpecs
 from master.experiments.warm_start import WarmStart
 from master.parsing import in_parsing_thread
@@ -65,6 +67,8 @@ class ExperimentService:
             clock=clock,
             ids=ids,
         )
+        self.storage_checks = StorageChecks(clock, _cluster_storage(policy, specs.cluster))
+        self._cluster = specs.cluster
         self._warm_start = WarmStart(store)
         self._parts = LiveParts(
             store=store,
@@ -80,6 +84,8 @@ class ExperimentService:
     async def check(self, text: str, *, by: Actor) -> Checked:
         """Parse, complete and test an experiment config against this cluster. Creates nothing."""
         checked = await in_parsing_thread(self._admission.check, text, owner_id=by.user_id)
+        section = checked.config.checkpoint_storage.model_dump(mode="json", exclude_none=True)
+        await self.storage_checks.require(self._cluster.storage_secrets.resolved(section))
         return replace(checked, config=await self._warm_start.resolve(checked.config))
 
     async def create(self, new: NewExperiment, *, by: Actor) -> Created:
@@ -204,3 +210,9 @@ class ExperimentService:
         await self.roots.resume()
         for hint in await last_checkpoints(self._store):
             self._allocations.rm.hint(hint)
+
+
+def _cluster_storage(policy: ClusterPolicy, cluster: ClusterTasks) -> dict[str, Any]:
+    """The section of master.yaml, which is the same for all pools, with its secrets."""
+    section = next((defaults.checkpoint_storage for defaults in policy.defaults.values()), {})
+    return cluster.storage_secrets.resolved(section)

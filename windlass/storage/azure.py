@@ -18,6 +18,7 @@ from windlass.storage.bucket import (
     require_obstore,
     required,
     retry_config,
+    shown_url,
 )
 from windlass.storage.objects import ObjectStorage
 from windlass.storage.patience import Patience
@@ -78,7 +79,7 @@ def open_azure(
         head, _, last = f"{container}/{key}".rpartition("/")
         return store(f"{last}/", f"{account.url}/{quoted(head)}")
 
-    where = f"{account.url}/{container}/{prefix}".rstrip("/")
+    where = shown_url(f"{account.url}/{container}/{prefix}")
     place = Place(where, "container", source)
     return ObjectStorage(Bucket(place, store(container, account.url), prefix, store_at))
 

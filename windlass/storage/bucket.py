@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from windlass.base.errors import InvalidConfig, StorageError
 from windlass.storage.patience import Patience
@@ -85,6 +85,12 @@ def retry_config(patience: Patience) -> RetryConfig:
         "max_retries": patience.retries,
         "retry_timeout": timedelta(seconds=patience.retry_for_s),
     }
+
+
+def shown_url(url: str) -> str:
+    """For people: without a password or a signature that it may hold."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
 
 
 def is_http_url(text: str) -> bool:

@@ -151,7 +151,7 @@ def storage_error(error: Exception, place: Place, name: str) -> StorageError:
     for kind in _KINDS:
         if kind.codes & codes:
             words = kind.words.format(bucket=place.bucket, source=place.source)
-            return kind.error(f"{about}: {words} ({', '.join(sorted(kind.codes & codes))})")
+            return kind.error(f"{place.where}: {words} ({', '.join(sorted(kind.codes & codes))})")
     return _by_status(error, text, about, place)
 
 

@@ -16,6 +16,7 @@ from windlass.storage.bucket import (
     require_obstore,
     required,
     retry_config,
+    shown_url,
 )
 from windlass.storage.objects import ObjectStorage
 from windlass.storage.patience import Patience
@@ -72,7 +73,7 @@ def open_s3(
             }
         )
 
-    where = f"s3://{name}/{prefix}".rstrip("/") + (f" at {endpoint}" if endpoint else "")
+    where = f"s3://{name}/{prefix}".rstrip("/") + (f" at {shown_url(endpoint)}" if endpoint else "")
     return ObjectStorage(Bucket(Place(where, "bucket", source), store({}), prefix, store_at))
 
 
@@ -80,7 +81,7 @@ def _endpoint(config: Mapping[str, Any], environ: Mapping[str, str]) -> str:
     url = str(config.get("endpoint_url") or "")
     if url and not is_http_url(url):
         raise InvalidConfig(
-            [f"endpoint_url: {url!r} is no URL that begins with https:// or http://"],
+            ["endpoint_url: must be a URL that begins with https:// or http://"],
             what="checkpoint_storage",
         )
     # The variables of the SDKs of AWS, so that the published client and this one find the same.

@@ -65,7 +65,8 @@ DEFAULTS = ClusterDefaults(
 
 
 @pytest.fixture
-async def there(tmp_path: Path) -> AsyncIterator[Populated]:
+async def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Populated]:
+    monkeypatch.setattr("master.experiments.storage_checks._attempt", lambda storage: None)
     async with populated_world(
         tmp_path, config=CONFIG, command=COMMAND, defaults=DEFAULTS
     ) as there:

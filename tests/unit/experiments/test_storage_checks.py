@@ -149,7 +149,7 @@ async def test_a_check_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("master.experiments.storage_checks.DEADLINE_S", 0.05)
     checks = StorageChecks(ManualClock(), MINIO, lambda _: assert_released(release))
     try:
-        with pytest.raises(InvalidConfig, match="endpoint_url: s3 ours at .*: no answer"):
+        with pytest.raises(InvalidConfig, match=r"endpoint_url: s3 ours at .*: no answer"):
             await checks.require(MINIO)
     finally:
         release.set()

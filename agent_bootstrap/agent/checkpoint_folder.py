@@ -10,6 +10,7 @@ Only a root agent has anything to do here. It never follows a link: tasks write 
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,8 @@ from agent_bootstrap.agent.mounts import run_as, user_error
 from agent_bootstrap.bind_rules import HostPaths, problem_of, resolved
 from agent_bootstrap.container_options import SHARED_MODE, CheckpointFolder, OsUser
 
+SQUASHED_UID = 65534
+"""Whom such a file system takes root for."""
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -45,7 +48,7 @@ def prepare_checkpoints(
         _make_shared(root, below)
         _require_writable(path, task)
         with suppress(OSError):  # on a network file system that trusts no root the task makes them
-            _make_tensorboard(root, below, cluster_id, folder, task)
+            _make_tensorboard(root, below, cluster_id, folder, agent, task)
     else:  # named by a user: made as far as that user could make it
         run_as(task, ["mkdir", "-p", "--", str(path)])
         _require_writable(path, task)
@@ -74,17 +77,35 @@ def _require_writable(path: Path, task: OsUser) -> None:
 
 
 def _make_tensorboard(
-    root: str, below: Sequence[str], cluster_id: str, folder: CheckpointFolder, task: OsUser
+    root: str,
+    below: Sequence[str],
+    cluster_id: str,
+    folder: CheckpointFolder,
+    agent: OsUser,
+    task: OsUser,
 ) -> None:
     with _opened(root) as (top, held):
         for name in below:
             top = _enter(top, name, held, None)
         for name in (cluster_id, "tensorboard", "experiment"):
             top = _enter(top, name, held, 0o755)
+            _require_own(top, Path(root, *below, cluster_id), agent)
         for name in (str(folder.experiment_id), "trial", str(folder.trial_id)):
             top = _enter(top, name, held, 0o755)
             # Earlier runs may have been somebody else: only the folder changes hands, files stay as they are.
             os.fchown(top, task.uid, task.gid)
+
+
+def _require_own(descriptor: int, path: Path, agent: OsUser) -> None:
+    """Anybody may add to the storage: whoever made this first could change what others keep in it."""
+    owner = os.fstat(descriptor).st_uid
+    if owner == SQUASHED_UID:
+        raise OSError(errno.EPERM, "made on a network file system that trusts no root", str(path))
+    if owner not in (0, agent.uid):
+        raise user_error(
+            f"checkpoint storage: {path} belongs to uid {owner}, who could change the TensorBoard files of others "
+            f"there: remove it, or give it to root (chown -R root {path})"
+        )
 
 
 @contextmanager

@@ -94,6 +94,19 @@ def test_a_run_as_another_user_goes_on_with_what_root_wrote(shared: Path) -> Non
 
 
 @needs_root
+@pytest.mark.parametrize("first", ["cluster", "cluster/tensorboard"])
+def test_a_tensorboard_folder_that_a_user_made_is_not_used(shared: Path, first: str) -> None:
+    (shared / first).mkdir(parents=True)
+    os.chown(shared / first, BOB.uid, BOB.gid)
+    shared.chmod(0o1777)
+    with pytest.raises(StartRefused, match=f"{shared}/cluster belongs to uid {BOB.uid}.*chown"):
+        prepare(shared, ALICE)
+    os.chown(shared / first, 0, 0)
+    prepare(shared, ALICE)
+    assert (shared / "cluster/tensorboard/experiment/1/trial/1").stat().st_uid == ALICE.uid
+
+
+@needs_root
 def test_links_in_the_storage_lead_nowhere(shared: Path, tmp_path: Path) -> None:
     prepare(shared, ALICE)
     target = tmp_path / "target"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,8 @@ import typer
 from windlass.base.errors import PermissionDenied
 from windlass.cli.main import Settings
 from windlass.sdk.client import Client
-from windlass.sdk.credentials import connect
+from windlass.sdk.credentials import AskTrust, connect, master_url, open_session
+from windlass.sdk.session import Session
 
 
 def settings_of(ctx: typer.Context) -> Settings:
@@ -21,12 +23,29 @@ def settings_of(ctx: typer.Context) -> Settings:
 def client_for(ctx: typer.Context) -> Client:
     """A client as the options and the environment say. Asks for a password if there is somebody to ask."""
     settings = settings_of(ctx)
-    interactive = sys.stdin.isatty() and sys.stderr.isatty()
     session = connect(
-        settings.master, settings.user, ask_password=ask_password if interactive else None
+        settings.master,
+        settings.user,
+        ask_password=ask_password if _is_interactive() else None,
+        ask_trust=ask_trust(),
     )
     ctx.call_on_close(session.close)
     return Client(session)
+
+
+def session_for(ctx: typer.Context, token: str | None = None) -> Session:
+    """One that has not logged in."""
+    url = master_url(settings_of(ctx).master, os.environ)
+    return open_session(url, os.environ, token, ask_trust=ask_trust())
+
+
+def ask_trust() -> AskTrust | None:
+    """None: there is nobody to ask."""
+    return (lambda text: typer.confirm(text, err=True)) if _is_interactive() else None
+
+
+def _is_interactive() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 @contextmanager

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
 
 from windlass.cli import join_token
 from windlass.cli.completion import complete_agents
-from windlass.cli.connect import client_for, for_administrators, settings_of
+from windlass.cli.connect import client_for, for_administrators, session_for
 from windlass.cli.groups import OperatorGroup
 from windlass.cli.output import JsonOption, notice, print_fields, print_json
 from windlass.sdk.client import Client
-from windlass.sdk.credentials import master_url, open_session
 
 
 class MasterGroup(OperatorGroup):
@@ -36,7 +34,7 @@ def group() -> None:
 @app.command()
 def info(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """Show the version and the identity of the master. Needs no login."""
-    with open_session(master_url(settings_of(ctx).master, os.environ), os.environ) as session:
+    with session_for(ctx) as session:
         content = Client(session).info()
     if as_json:
         print_json(content)

@@ -9,11 +9,17 @@ from typing import Annotated
 import typer
 
 from windlass.base.errors import InvalidArgument, Unauthenticated
-from windlass.cli.connect import ask_password, client_for, for_administrators, settings_of
+from windlass.cli.connect import (
+    ask_password,
+    client_for,
+    for_administrators,
+    session_for,
+    settings_of,
+)
 from windlass.cli.groups import AliasedGroup
 from windlass.cli.output import CsvOption, JsonOption, LimitOption, notice, print_json, print_rows
 from windlass.sdk.client import Client
-from windlass.sdk.credentials import DEFAULT_USER, TokenCache, master_url, open_session
+from windlass.sdk.credentials import DEFAULT_USER, TokenCache, master_url
 from windlass.sdk.wire import Json
 
 app = typer.Typer(
@@ -42,7 +48,7 @@ def login(
     settings = settings_of(ctx)
     name = username or settings.user or os.environ.get("DET_USER") or DEFAULT_USER
     url = master_url(settings.master, os.environ)
-    with open_session(url, os.environ) as session:
+    with session_for(ctx) as session:
         token = session.login(name, _password(name, url, password_stdin))
         TokenCache().remember(session.url, name, token)
     notice(f"Logged in as {name} at {url}")
@@ -60,7 +66,7 @@ def logout(ctx: typer.Context) -> None:
         notice(f"Not logged in at {url}")
         return
     cache.forget(url, name)
-    with open_session(url, os.environ, token) as session:
+    with session_for(ctx, token) as session:
         try:
             Client(session).logout()
         except Unauthenticated:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from windlass import DETERMINED_VERSION, __version__
+from windlass.base.tls.trust import CertificateRefused
 from windlass.cli.main import Settings
 from windlass.cli.output import print_fields, print_json
 from windlass.sdk.client import Client
@@ -16,17 +17,20 @@ def show_version(settings: Settings, as_json: bool) -> None:
     """Works without a master and without a login."""
     url = master_url(settings.master, os.environ)
     master: Json | None = None
+    why = ""
     with open_session(url, os.environ) as session:
         try:
             master = Client(session).info()
         except MasterUnreachable:
-            master = None
+            master, why = None, f"cannot connect to {url}"
+        except CertificateRefused as refused:
+            master, why = None, refused.message
     if as_json:
         print_json(
             {"client": __version__, "api": DETERMINED_VERSION, "masterUrl": url, "master": master}
         )
         return
-    answer = f"cannot connect to {url}" if master is None else f"{master.get('version')} at {url}"
+    answer = why if master is None else f"{master.get('version')} at {url}"
     print_fields([("client", __version__), ("API", DETERMINED_VERSION), ("master", answer)])
     if master is not None:
         print_fields([("cluster", master.get("cluster_name") or master.get("cluster_id"))])

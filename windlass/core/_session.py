@@ -16,10 +16,13 @@ import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from windlass.base.errors import WindlassError
+from windlass.base.tls.trust import NO_VERIFY, Trust, read_certificates
+from windlass.base.tls.words import refusal_of
 from windlass.core._info import ClusterInfo
 from windlass.sdk.wire import (
     ALLOCATION_TOKEN_HEADER,
@@ -136,8 +139,9 @@ class TaskSession:
             try:
                 status, data = self._exchange(method, target, payload, timeout_s)
             except (OSError, http.client.HTTPException) as problem:
+                why = self._refusal(problem) or problem or type(problem).__name__
                 failure: WindlassError = MasterUnreachable(
-                    f"the master at {self.master_url} does not answer: {problem or type(problem).__name__}"
+                    f"the master at {self.master_url} does not answer: {why}"
                 )
             else:
                 if 200 <= status < 300:
@@ -166,6 +170,16 @@ class TaskSession:
                     # Its thread is reading: that wakes up now and cleans up itself.
                     with contextlib.suppress(OSError):
                         connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def _refusal(self, problem: Exception) -> str:
+        """Why the master's certificate is not accepted, if that is it. It may be renewed: that is worth another try."""
+        cert_file, name = self._tls
+        port = self._port or 443
+        refusal = refusal_of(problem, self._host, port, name=name or "", ask=False)
+        if refusal is None:
+            return ""
+        trusts = f"DET_MASTER_CERT_FILE={cert_file}" if cert_file else "public authorities"
+        return f"{refusal.sentence}; this task trusts {trusts}"
 
     def _exchange(
         self, method: str, target: str, payload: bytes | None, timeout_s: float | None
@@ -246,14 +260,15 @@ class TaskSession:
 
 
 def tls_context(cert_file: str | None) -> ssl.SSLContext:
-    """The public roots plus the master's own chain; "noverify" trusts anybody, as in DET_MASTER_CERT_FILE."""
-    context = ssl.create_default_context()
-    if cert_file == "noverify":
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    elif cert_file:
-        context.load_verify_locations(cafile=cert_file)
-    return context
+    """The public roots plus what is in the file; "noverify" trusts anybody, as in DET_MASTER_CERT_FILE.
+
+    Raises InvalidArgument for a file that cannot be read.
+    """
+    if not cert_file:
+        return Trust().context()
+    if cert_file.lower() == NO_VERIFY:
+        return Trust(verify=False).context()
+    return Trust(pem=read_certificates(Path(cert_file), "DET_MASTER_CERT_FILE")).context()
 
 
 class _NamedHTTPSConnection(http.client.HTTPSConnection):

@@ -14,6 +14,16 @@ from pathlib import Path
 from platformdirs import user_config_path
 
 from windlass.base.errors import Unauthenticated
+from windlass.base.tls.trust import CertificateRefused, Trust
+from windlass.base.tls.words import Refusal
+from windlass.sdk.certificates import (
+    NAME_VARIABLE,
+    accept,
+    may_be_accepted,
+    question,
+    refused_in_words,
+    trust_for,
+)
 from windlass.sdk.session import REQUEST_TIMEOUT_S, Session
 from windlass.sdk.wire import Json, canonical_url
 
@@ -22,6 +32,8 @@ DEFAULT_USER = "determined"
 
 AskPassword = Callable[[str], str]
 """Gets a prompt, returns the password."""
+AskTrust = Callable[[str], bool]
+"""Gets a question about a certificate, returns whether to trust it."""
 
 
 def master_url(given: str | None, environ: Mapping[str, str]) -> str:
@@ -96,13 +108,27 @@ def open_session(
     token: str | None = None,
     *,
     timeout_s: float = REQUEST_TIMEOUT_S,
+    ask_trust: AskTrust | None = None,
 ) -> Session:
-    """A session that trusts the master's certificate as the environment says."""
+    """A session that trusts the master's certificate as the environment says, or else as the user has said before.
+
+    Raises InvalidArgument for a DET_MASTER_CERT_FILE that cannot be read.
+    """
+    trust = trust_for(url, environ)
+
+    def on_refusal(refusal: Refusal) -> Trust:
+        if ask_trust is not None and may_be_accepted(refusal, environ):
+            if ask_trust(question(url, refusal, trust.pem)):
+                return accept(url, refusal, environ)
+            raise CertificateRefused(f"The certificate of the master at {url} was not accepted")
+        raise CertificateRefused(refused_in_words(url, refusal, environ, trust.pem))
+
     return Session(
         url,
         token,
-        cert_file=environ.get("DET_MASTER_CERT_FILE"),
-        cert_name=environ.get("DET_MASTER_CERT_NAME"),
+        trust=trust,
+        cert_name=environ.get(NAME_VARIABLE),
+        on_refusal=on_refusal,
         timeout_s=timeout_s,
     )
 
@@ -114,6 +140,7 @@ def connect(
     environ: Mapping[str, str] | None = None,
     cache: TokenCache | None = None,
     ask_password: AskPassword | None = None,
+    ask_trust: AskTrust | None = None,
 ) -> Session:
     """A logged-in session.
 
@@ -124,7 +151,7 @@ def connect(
     env = os.environ if environ is None else environ
     tokens = cache or TokenCache()
     url = master_url(master, env)
-    session = open_session(url, env)
+    session = open_session(url, env, ask_trust=ask_trust)
     try:
         env_user, env_password = env.get("DET_USER"), env.get("DET_PASS")
         if env_user and env_password is not None and user in (None, env_user):

@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 from http.cookiejar import DefaultCookiePolicy
 from types import TracebackType
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 
-from windlass.base.errors import InvalidArgument, Unauthenticated
+from windlass.base.errors import Unauthenticated
+from windlass.base.tls.trust import CertificateRefused, Trust
+from windlass.base.tls.words import Refusal, refusal_of
 from windlass.sdk.wire import (
     Json,
     MasterError,
@@ -32,6 +35,8 @@ SENT_AT_ONCE = 64 * 1024
 _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 
 Query = Mapping[str, Any]
+OnRefusal = Callable[[Refusal], Trust]
+"""Asks the user, or raises CertificateRefused."""
 OnProgress = Callable[[int, int], None]
 """Is told the bytes done and the bytes in all."""
 
@@ -51,25 +56,35 @@ class Session:
         base_url: str,
         token: str | None = None,
         *,
-        cert_file: str | None = None,
+        trust: Trust | None = None,
         cert_name: str | None = None,
+        on_refusal: OnRefusal | None = None,
         timeout_s: float = REQUEST_TIMEOUT_S,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
-        """`cert_file`: a PEM chain to trust besides the public roots, or "noverify". `transport` is for tests."""
+        """`trust`: whom to take for the master. `transport` is for tests."""
         self.url = canonical_url(base_url)
         self.token = token
         self.on_sent: OnProgress | None = None
+        self._cert_name = cert_name or ""
         self._extensions = {"sni_hostname": cert_name} if cert_name else {}
-        self._client = httpx2.Client(
+        self._on_refusal = on_refusal
+        self._timeout_s = timeout_s
+        self._transport = transport
+        self._client = self._new_client(trust)
+
+    def _new_client(self, trust: Trust | None) -> httpx2.Client:
+        timeout = httpx2.Timeout(self._timeout_s, connect=min(self._timeout_s, CONNECT_TIMEOUT_S))
+        client = httpx2.Client(
             base_url=self.url + "/",
-            timeout=httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S)),
-            verify=_verification(cert_file),
-            transport=transport,
+            timeout=timeout,
+            verify=True if trust is None or not self.url.startswith("https:") else trust.context(),
+            transport=self._transport,
             follow_redirects=False,
         )
         # Who we are is in a header; a cookie of an earlier login would say it once more.
-        self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
+        client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
+        return client
 
     def login(self, username: str, password: str) -> str:
         """Log in, use the token from now on, and return it. Raises Unauthenticated for a wrong password."""
@@ -93,10 +108,7 @@ class Session:
         self, method: str, path: str, *, body: Any = None, query: Query | None = None
     ) -> Json:
         """One request, one JSON object."""
-        try:
-            response = self._client.send(self._build(method, path, body, query))
-        except (httpx2.TransportError, httpx2.InvalidURL) as problem:
-            raise self._unreachable(problem) from None
+        response = self._send(lambda: self._build(method, path, body, query))
         if not response.is_success:
             raise error_from_response(
                 response.status_code, response.content, request=f"{method} {path}"
@@ -113,21 +125,25 @@ class Session:
 
     def stream(self, path: str, query: Query | None = None) -> Iterator[Json]:
         """The items of a streaming answer, as they come. An error inside the stream is raised."""
-        request = self._build("GET", path, None, query)
-        request.extensions["timeout"] = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S).as_dict()
+
+        def build() -> httpx2.Request:
+            request = self._build("GET", path, None, query)
+            timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S)
+            request.extensions["timeout"] = timeout.as_dict()
+            return request
+
+        response = self._send(build, stream=True)
         try:
-            response = self._client.send(request, stream=True)
-            try:
-                if not response.is_success:
-                    content = response.read()
-                    raise error_from_response(response.status_code, content, request=f"GET {path}")
-                for line in response.iter_lines():
-                    if line.strip():
-                        yield _stream_item(json.loads(line))
-            finally:
-                response.close()
+            if not response.is_success:
+                content = response.read()
+                raise error_from_response(response.status_code, content, request=f"GET {path}")
+            for line in response.iter_lines():
+                if line.strip():
+                    yield _stream_item(json.loads(line))
         except httpx2.TransportError as problem:
             raise self._unreachable(problem) from None
+        finally:
+            response.close()
 
     def close(self) -> None:
         self._client.close()
@@ -142,6 +158,36 @@ class Session:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _send(
+        self, build: Callable[[], httpx2.Request], *, stream: bool = False
+    ) -> httpx2.Response:
+        """Once more if the certificate was refused, nothing was sent, and the user trusts it now."""
+        try:
+            return self._client.send(build(), stream=stream)
+        except (httpx2.TransportError, httpx2.InvalidURL) as problem:
+            trust = self._trust_after(problem)
+            if trust is None:
+                raise self._unreachable(problem) from None
+        self._client.close()
+        self._client = self._new_client(trust)
+        try:
+            return self._client.send(build(), stream=stream)
+        except (httpx2.TransportError, httpx2.InvalidURL) as problem:
+            self._trust_after(problem)
+            raise self._unreachable(problem) from None
+
+    def _trust_after(self, problem: Exception) -> Trust | None:
+        """None: it is not about a certificate. Raises CertificateRefused."""
+        if not self.url.startswith("https:"):
+            return None
+        parts = urlsplit(self.url)
+        refusal = refusal_of(problem, parts.hostname or "", parts.port or 443, name=self._cert_name)
+        if refusal is None:
+            return None
+        if self._on_refusal is None:
+            raise CertificateRefused(f"Cannot connect to master at {self.url}: {refusal.sentence}")
+        return self._on_refusal(refusal)
 
     def _build(self, method: str, path: str, body: Any, query: Query | None) -> httpx2.Request:
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
@@ -192,18 +238,3 @@ def _stream_item(document: Json) -> Json:
         content = json.dumps(error).encode()
         raise error_from_response(int(error.get("httpCode") or 500), content, request="the stream")
     return dict(document.get("result") or {})
-
-
-def _verification(cert_file: str | None) -> Any:
-    if cert_file == "noverify":
-        return False
-    if not cert_file:
-        return True
-    import ssl
-
-    context = ssl.create_default_context()
-    try:
-        context.load_verify_locations(cafile=cert_file)
-    except (OSError, ssl.SSLError) as problem:
-        raise InvalidArgument(f"Cannot read DET_MASTER_CERT_FILE {cert_file}: {problem}") from None
-    return context

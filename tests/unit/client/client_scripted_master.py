@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.certificates import Issued
 from windlass.sdk.credentials import TokenCache
 
 WAIT_S = 20.0
@@ -42,7 +44,8 @@ def free_port() -> int:
 class ScriptedMaster:
     """Unknown calls are answered 404. Handlers run in the server's threads and may block."""
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, *, tls: Issued | None = None) -> None:
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.asked: list[Asked] = []
         self.cookie = ""
         """Set by every answer."""
@@ -85,9 +88,18 @@ class ScriptedMaster:
         self._server = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
         self._server.daemon_threads = True
         self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        if tls is not None:
+            self.show(tls)
+            self._server.socket = self._context.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._thread.start()
+
+    def show(self, tls: Issued) -> None:
+        """This certificate from now on."""
+        self._context.load_cert_chain(tls.cert, tls.key)
 
     def on(self, method: str, path: str, handler: Handler | Any) -> None:
         """Answer `method path` (a regular expression) by a function, or by 200 and a constant. The newest rule wins."""

@@ -81,7 +81,7 @@ def task_environment(spec: ContainerSpec, node: Node, layout: Layout) -> dict[st
         **_facts(spec, node),
         **_tls(node, layout),
     }
-    environment.update(_devices(spec, node, layout))
+    environment.update(device_variables(spec, node, layout))
     if not layout.private_root:
         environment["DET_RUN_DIR"] = layout.seen_by_task(RUN_DIR)
         environment["DET_WORKDIR"] = layout.seen_by_task(spec.work_dir)
@@ -187,7 +187,7 @@ def _tls(node: Node, layout: Layout) -> Mapping[str, str]:
     return {key: value for key, value in values.items() if value}
 
 
-def _devices(spec: ContainerSpec, node: Node, layout: Layout) -> Mapping[str, str]:
+def device_variables(spec: ContainerSpec, node: Node, layout: Layout) -> Mapping[str, str]:
     """On machines with GPUs a task sees those of its slots, and none if it has none."""
     gpus = [gpu for gpu in node.gpus if gpu.slot in spec.slot_ids]
     kinds = {gpu.kind for gpu in node.gpus}

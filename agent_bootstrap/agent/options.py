@@ -179,6 +179,12 @@ class AgentOptions(BaseModel):
     image_cache_gib: float | None = Field(default=100.0, ge=0)
     """How much of the disk images take that were pulled for tasks; those not used for longest are removed beyond that.
     None: no bound."""
+    image_root: Path | None = None
+    """A folder with images for Apptainer, Singularity and Enroot. The name of an image is looked for in it, also with
+    .sif (Enroot: with `+` in the place of `/` and `:`, also with .sqsh), before a registry is asked."""
+    image_cache_dir: Path | None = None
+    """Where Apptainer, Singularity and Enroot keep images of registries. Empty: `images` in work_dir. Nodes may share
+    it: then each image is made once for all of them."""
     instance_id: Id | None = None
     """The machine's name at its provider."""
     ends_at: Moment | None = None

@@ -42,6 +42,8 @@ def command(argv: list[str]) -> list[str]:
 def environment(image: Mapping[str, str], told: Mapping[str, Any]) -> dict[str, str]:
     """The image's variables between what it may say otherwise and what it may not. Our packages come last."""
     found = {**told["below"], **image, **told["above"]}
+    if told.get("path"):
+        found["PATH"] = os.pathsep.join(filter(None, (told["path"], found.get("PATH", ""))))
     searched = [found.get("PYTHONPATH", ""), told["packages"]]
     return found | {"PYTHONPATH": os.pathsep.join(filter(None, searched))}
 

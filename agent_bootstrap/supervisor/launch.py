@@ -55,6 +55,12 @@ def become_first(spec: dict[str, Any], expected_parent: int, fds: list[int]) -> 
             _give_up_rights(spec)
             die_with_parent(expected_parent)
             program = [*spec["bubblewrap"], *program]
+        if spec["way"] == "command":
+            os.close(SPEC_FD)  # for us alone
+            _become_user_of_command(spec)
+            die_with_parent(expected_parent)
+            command = spec["command"]
+            os.execve(command[0], command, spec["command_env"])  # noqa: S606  (no shell is wanted)
         os.execvp(program[0], program)  # noqa: S606  (no shell is wanted)
     except OSError as error:
         what = error.filename or "first program"
@@ -96,6 +102,19 @@ def _give_up_rights(spec: dict[str, Any]) -> None:
             drop_capabilities()
     no_new_privileges()
     keep_to_itself()
+
+
+def _become_user_of_command(spec: dict[str, Any]) -> None:
+    """Apptainer or Enroot run as the task's user; rights that they may have by set-user-id programs are theirs."""
+    user = spec["user"]
+    if user is None:
+        return
+    _lay_out(spec["stage"], spec["staged"])
+    for source, target in spec["replaced"]:
+        mount(source, target, None, MS_BIND)
+    os.setgroups(user["groups"])
+    os.setresgid(user["gid"], user["gid"], user["gid"])
+    os.setresuid(user["uid"], user["uid"], user["uid"])
 
 
 def _lay_out(stage: str, sources: list[tuple[str, bool]]) -> None:

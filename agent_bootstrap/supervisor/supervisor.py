@@ -43,6 +43,7 @@ DRAIN_S = 2.0
 """After the end of the tree the pipes must end too; who holds them longer is not ours."""
 EXIT_RECORD_BYTES = 4096
 """Reserved at the start, so that a full disk cannot swallow the exit record."""
+IMAGE_INIT = b"/image_init.py"
 MAX_FDS = 1 << 16
 MAX_TOLD_BYTES = 1 << 16
 MAX_MESSAGE = 500
@@ -77,14 +78,34 @@ def parent(pid: str) -> int:
         return -1
 
 
+def named_descendant(pid: int, program: bytes) -> int:
+    """The first process below `pid`, breadth first, whose last argument is that program; 0: none."""
+    generation = [pid]
+    while generation:
+        for one in generation:
+            with contextlib.suppress(OSError), open(f"/proc/{one}/cmdline", "rb") as file:
+                if file.read().rstrip(b"\0").endswith(program):
+                    return one
+        generation = [child for one in generation for child in children_of(one)]
+    return 0
+
+
+def children_of(pid: int) -> list[int]:
+    """None of one that has ended meanwhile."""
+    try:
+        return children(pid)
+    except OSError:
+        return []
+
+
 def signal_quietly(pid: int, signum: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signum)
 
 
 def open_pipe(spec: dict[str, Any], name: str) -> tuple[int, int]:
-    """(read end, write end). What an engine runs finds them by name: those have been made."""
-    if spec["way"] != "engine":
+    """(read end, write end). A task in an image finds them by name: those have been made."""
+    if "pipes" not in spec:
         return os.pipe()
     path = os.path.join(spec["pipes"], name)
     read_end = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -282,12 +303,18 @@ class Supervisor:
             self._setup_error = {"failure": failure, "message": message}
         elif "above" in said and not self._started:
             self._started = True
-            self._init = next(iter(children(self._top)), 0) if said["above"] else self._top
+            self._init = self._first_of_ours(said["above"])
             os.unlink(self._path("spec.claimed.json"))
             self._identify("running")
             for signum in self._held:
                 self._relay(signum)
             tell_agent()
+
+    def _first_of_ours(self, above: int) -> int:
+        """The process that hands signals to the task."""
+        if self._way == "command":
+            return named_descendant(self._top, IMAGE_INIT) or self._top
+        return next(iter(children(self._top)), 0) if above else self._top
 
     def _on_signals(self, fd: int) -> None:
         for signum in os.read(fd, 512):

@@ -20,6 +20,7 @@ from agent_bootstrap.agent.runtimes.registry import SETUPS, RuntimeSetup, open_r
 from agent_bootstrap.container_options import ContainerOptions
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord
 from tests.fakes.fake_runtime import FakeRuntime, FakeTask
+from tests.fakes.image_tools import NET, image_tools
 from tests.jails import works_or_skip
 from tests.podman import IMAGE, Podman
 from windlass.base.errors import InvalidConfig
@@ -106,6 +107,17 @@ class Engine(Kind):
 
 
 @dataclass
+class ByCommand(Kind):
+    """Apptainer or Singularity, by a stand-in that really runs the command."""
+
+    runtime: str = "apptainer"
+
+    def _open(self) -> Runtime:
+        options = {"master_url": "http://127.0.0.1:1", "work_dir": str(self.work_dir)}
+        return open_runtime(self.runtime, RuntimeSetup(options=parse_options(options)))
+
+
+@dataclass
 class Fake(Kind):
     forever: Words = ("forever",)
     stubborn: Words = ("stubborn",)
@@ -124,6 +136,7 @@ class Fake(Kind):
 @pytest.fixture(
     params=[
         *("process-bubblewrap", "process-namespace", "process-directory", "podman", "docker"),
+        *("apptainer", "singularity"),
         "fake",
     ]
 )
@@ -133,6 +146,9 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
     elif request.param == "podman":
         podman: Podman = request.getfixturevalue("podman")
         made = Engine(tmp_path, image=IMAGE, socket=str(podman.socket))
+    elif request.param in ("apptainer", "singularity"):
+        image_tools(tmp_path / "programs", request.getfixturevalue("monkeypatch"))
+        made = ByCommand(tmp_path, image=NET, runtime=request.param)
     elif request.param == "docker":
         made = Engine(tmp_path, runtime="docker", image=docker_image(), socket=docker_socket())
     else:

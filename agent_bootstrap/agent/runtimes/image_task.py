@@ -14,6 +14,7 @@ In the container:
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +24,10 @@ from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.environment import (
     RUN_DIR,
     TMP_DIR,
+    TOOLS_DIR,
     Layout,
     Node,
+    device_variables,
     image_environment,
 )
 from agent_bootstrap.agent.identity import own_identity
@@ -36,10 +39,12 @@ from agent_bootstrap.agent.runtimes.accounts import (
     with_account,
     write_copies,
 )
+from agent_bootstrap.agent.runtimes.devices import task_gpus
+from agent_bootstrap.agent.runtimes.gpu_tools import write_gpu_tools
 from agent_bootstrap.agent.runtimes.mount_list import Mount
 from agent_bootstrap.agent.runtimes.task_root import hidden_mounts
 from agent_bootstrap.agent.runtimes.task_tree import LaidOut, give_to, lay_out, refused_in_words
-from agent_bootstrap.bind_rules import HostPaths
+from agent_bootstrap.bind_rules import HostPaths, resolved
 from agent_bootstrap.container_options import OsUser
 from agent_bootstrap.protocol import Bind, ContainerSpec
 from windlass.base.files import write_atomic
@@ -47,6 +52,7 @@ from windlass.base.files import write_atomic
 OPT_DIR = "/opt/windlass"
 TASK_DIR = f"{OPT_DIR}/task"
 ENTRY = ("/bin/sh", f"{OPT_DIR}/agent_bootstrap/supervisor/image_entry.sh")
+PIPES = ("out", "err", "told")
 DEFAULT_HOME = f"{RUN_DIR}/workdir"
 _GIVEN = ("rundet", "tmp", "files", "accounts", "start")
 
@@ -79,11 +85,12 @@ def prepare_image_task(
     *,
     who: OsUser,
     accounts: Mapping[str, str],
+    shares_gpus: bool = False,
 ) -> ImageTask:
     """Everything in the task's directory. Raises StartRefused. Blocks: files may be large.
 
     `rules`: the agent's own. `who`: inside the container. `accounts`: the image's passwd and group by path, as far as
-    it has them.
+    it has them. `shares_gpus`: the container shows all GPUs of the machine, or may.
     """
     with refused_in_words():
         agent = own_identity()
@@ -94,7 +101,8 @@ def prepare_image_task(
         files = [*laid.file_binds, *_accounts(place, who, home, accounts)]
         check_targets(laid.user_binds, [*(bind.target for bind in files), OPT_DIR])
         _make_mount_points(laid, Layout(place, True))
-        _write_start(place, laid, node, home)
+        gpus = _limit_gpus(place, spec, node) if shares_gpus else {}
+        _write_start(place, laid, node, home, gpus)
         if agent.uid == 0 and who.uid != 0:
             give_to(who, *map(place.path.joinpath, _GIVEN))
         return ImageTask(
@@ -113,6 +121,15 @@ def prepare_image_task(
 def start_folder(place: ContainerDir) -> Path:
     """What the container sees as `TASK_DIR`."""
     return place.path / "start"
+
+
+def make_pipes(place: ContainerDir, who: OsUser) -> None:
+    """For its output: complete and in order, whatever lies between the supervisor and the task."""
+    for name in PIPES:
+        path = start_folder(place) / name
+        os.mkfifo(path, 0o600)
+        if os.geteuid() == 0 and who.uid != 0:
+            os.chown(path, who.uid, who.gid)
 
 
 def _is_own(laid: LaidOut) -> bool:
@@ -144,7 +161,15 @@ def _make_mount_points(laid: LaidOut, layout: Layout) -> None:
             point.touch()
 
 
-def _write_start(place: ContainerDir, laid: LaidOut, node: Node, home: str) -> None:
+def _limit_gpus(place: ContainerDir, spec: ContainerSpec, node: Node) -> dict[str, str]:
+    """As for a process: by variables, and by an nvidia-smi of ours. Empty: the machine has none."""
+    write_gpu_tools(place.rundet / "bin", node.gpus, task_gpus(spec, node))
+    return dict(device_variables(spec, node, Layout(place, True)))
+
+
+def _write_start(
+    place: ContainerDir, laid: LaidOut, node: Node, home: str, gpus: Mapping[str, str]
+) -> None:
     spec = laid.spec
     if not spec.entrypoint:
         raise user_error("the entrypoint is empty")
@@ -152,7 +177,8 @@ def _write_start(place: ContainerDir, laid: LaidOut, node: Node, home: str) -> N
     document = {
         "argv": list(spec.entrypoint),
         "below": environment.below,
-        "above": environment.above,
+        "above": environment.above | dict(gpus),
+        "path": TOOLS_DIR if gpus else "",
         "packages": OPT_DIR,
         "work_dir": laid.work_dir,
         "mounted": identities(laid.user_binds),
@@ -185,9 +211,10 @@ def _mounts(
         _bind(str(start_folder(place)), TASK_DIR, read_only=True),
         *(_bind(source, target, read_only=True) for target, source in packages.items()),
     ]
+    cluster = {resolved(path) for path in laid.spec.options.host_paths.cluster}
     extra = [
-        _bind(bind.source, bind.target, read_only=bind.read_only)
-        for bind in (*files, *laid.user_binds)
+        *(_bind(bind.source, bind.target, read_only=bind.read_only) for bind in files),
+        *(_by_user(bind, private=bind.source in cluster) for bind in laid.user_binds),
     ]
     # What lies inside of another must come later.
     mounts = [*own, *sorted(extra, key=lambda mount: mount.target.count("/"))]
@@ -195,4 +222,17 @@ def _mounts(
 
 
 def _bind(source: str, target: str, *, read_only: bool = False) -> Mount:
-    return Mount(kind="bind", source=source, target=target, read_only=read_only)
+    return Mount(kind="bind", source=source, target=target, read_only=read_only, private=True)
+
+
+def _by_user(bind: Bind, *, private: bool) -> Mount:
+    """`private`: of the cluster's own configuration, mounted with the agent's rights."""
+    return Mount(
+        kind="bind",
+        source=bind.source,
+        target=bind.target,
+        read_only=bind.read_only,
+        by_user=not private,
+        private=private,
+        exact=True,
+    )

@@ -13,6 +13,10 @@ from agent_bootstrap.agent.link import Link
 from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import Runtime
+from agent_bootstrap.agent.runtimes.commands import apptainer, enroot
+from agent_bootstrap.agent.runtimes.commands.cache import ImageCache
+from agent_bootstrap.agent.runtimes.commands.setup import CommandGround, CommandSetup
+from agent_bootstrap.agent.runtimes.commands.tool import Tool
 from agent_bootstrap.agent.runtimes.probe import find_isolation
 from agent_bootstrap.agent.runtimes.process import ProcessRuntime, ProcessSetup
 from agent_bootstrap.agent.runtimes.setup import ByImage, Setup
@@ -64,8 +68,35 @@ def _engine(kind: Literal["docker", "podman"], setup: RuntimeSetup) -> Setup:
     )
 
 
+def _command(find: Callable[[], Tool], setup: RuntimeSetup) -> Setup:
+    options = setup.options
+    tool = find()
+    gib = options.image_cache_gib
+    cache = ImageCache(
+        folder=(options.image_cache_dir or options.work_dir / "images").absolute(),
+        suffix=tool.suffix,
+        agent_id=options.agent_id,
+        limit_bytes=None if gib is None else int(gib * 2**30),
+    )
+    return CommandSetup(
+        CommandGround(
+            tool=tool,
+            cache=cache,
+            rules=options.host_paths,
+            login_of=setup.logins.of,
+            image_root=options.image_root,
+        )
+    )
+
+
 IMAGE_SETUPS: Mapping[str, SetupFactory] = MappingProxyType(
-    {"docker": partial(_engine, "docker"), "podman": partial(_engine, "podman")}
+    {
+        "docker": partial(_engine, "docker"),
+        "podman": partial(_engine, "podman"),
+        "apptainer": partial(_command, partial(apptainer.find, "apptainer")),
+        "singularity": partial(_command, partial(apptainer.find, "singularity")),
+        "enroot": partial(_command, enroot.find),
+    }
 )
 """Those that run images, the best first."""
 SETUPS: Mapping[str, SetupFactory] = MappingProxyType({"process": _process, **IMAGE_SETUPS})

@@ -7,14 +7,21 @@ signals, adopts and buries supervisors.
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
 
 from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.environment import Node
 from agent_bootstrap.agent.runtimes.base import StartRefused
-from agent_bootstrap.protocol import ContainerSpec, ExitFailure, IsolationKind
+from agent_bootstrap.protocol import ContainerSpec, ExitFailure, IsolationKind, Login
 
 KILLED_EARLY = "killed before it was started"
+NO_IMAGE = (
+    "the task names no image, and this node runs tasks in containers only: set environment.image, "
+    "or task_container_defaults.image in master.yaml"
+)
+LoginOf = Callable[[ContainerSpec], Awaitable[Login | None]]
+T = TypeVar("T")
 
 
 class Setup(Protocol):
@@ -82,3 +89,16 @@ class ByImage:
 
 def killed_early() -> StartRefused:
     return StartRefused(ExitFailure.ABORTED, KILLED_EARLY)
+
+
+async def unless_killed(killed: asyncio.Event, work: Awaitable[T]) -> T:
+    """Its result, unless the container is killed first: then StartRefused."""
+    working, waiting = asyncio.ensure_future(work), asyncio.ensure_future(killed.wait())
+    try:
+        await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise killed_early()
+        return working.result()
+    finally:
+        waiting.cancel()
+        working.cancel()

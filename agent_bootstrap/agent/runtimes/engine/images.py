@@ -19,6 +19,13 @@ from agent_bootstrap.agent.runtimes.engine.connection import Engine
 from agent_bootstrap.agent.runtimes.engine.image_names import image_name, registry_of, same_registry
 from agent_bootstrap.agent.runtimes.engine.image_record import ImageRecord
 from agent_bootstrap.agent.runtimes.engine.progress import PullProgress
+from agent_bootstrap.agent.runtimes.pull_refusals import (
+    FULL_DISK,
+    REFUSED,
+    UNKNOWN,
+    pull_refused,
+    says,
+)
 from agent_bootstrap.agent.runtimes.setup import killed_early
 from agent_bootstrap.agent.runtimes.task_lines import Say
 from agent_bootstrap.protocol import ExitFailure, Login
@@ -31,9 +38,6 @@ PULL_LIMIT_S = 900.0
 PULL_TRIES = 3
 AGAIN_S = 2.0
 MAX_ACCOUNTS_BYTES = 1 << 20
-FULL_DISK = ("no space left", "disk quota exceeded")
-REFUSED = ("unauthorized", "authentication required", "denied", "forbidden", "invalid username")
-UNKNOWN = ("not found", "manifest unknown", "does not exist", "no such image", "name unknown")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +73,11 @@ class Images:
             if not problem:
                 say(f"Pulled image {reference} in {time.monotonic() - began:.0f} s")
                 return
-            if _says(problem, FULL_DISK) and self._remove_unused(keep_bytes=0):
+            if says(problem, FULL_DISK) and self._remove_unused(keep_bytes=0):
                 say("The disk is full: removed images that no task uses, and pull again")
-            elif _says(problem, (*REFUSED, *UNKNOWN)) or given_up.wait(AGAIN_S * 2**attempt):
+            elif says(problem, (*REFUSED, *UNKNOWN)) or given_up.wait(AGAIN_S * 2**attempt):
                 break
-        raise _pull_refused(reference, problem, with_login=auth is not None)
+        raise pull_refused(reference, problem, with_login=auth is not None)
 
     def take(self, name: str) -> Image:
         """What a task needs to know of it. It counts as used from now on, and makes others leave if there are many."""
@@ -198,26 +202,3 @@ def explanation(error: Exception) -> str:
     if isinstance(error, APIError):
         return str(error.explanation or error).strip()
     return f"the container engine does not answer: {error}"
-
-
-def _pull_refused(reference: str, problem: str, *, with_login: bool) -> StartRefused:
-    if _says(problem, FULL_DISK):
-        text = f"image {reference} cannot be pulled: the disk of the agent's machine is full ({problem})"
-        return StartRefused(ExitFailure.ABORTED, text)
-    if _says(problem, REFUSED):
-        advice = (
-            "check registry_auth"
-            if with_login
-            else "set environment.registry_auth if it is private"
-        )
-        text = f"the registry refused image {reference}: {advice}, and check the name ({problem})"
-        return StartRefused(ExitFailure.TASK_ERROR, text)
-    if _says(problem, UNKNOWN):
-        text = f"image {reference} does not exist: check the name and the tag ({problem})"
-        return StartRefused(ExitFailure.TASK_ERROR, text)
-    text = f"image {reference} cannot be pulled: {problem}"
-    return StartRefused(ExitFailure.TASK_ERROR, text)
-
-
-def _says(problem: str, words: tuple[str, ...]) -> bool:
-    return any(word in problem.lower() for word in words)

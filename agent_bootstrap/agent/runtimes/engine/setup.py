@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -33,22 +32,16 @@ from agent_bootstrap.agent.runtimes.engine.creation import (
     own_limits,
 )
 from agent_bootstrap.agent.runtimes.engine.images import Image, Images, explanation
-from agent_bootstrap.agent.runtimes.image_task import prepare_image_task, start_folder
-from agent_bootstrap.agent.runtimes.setup import killed_early
+from agent_bootstrap.agent.runtimes.image_task import make_pipes, prepare_image_task, start_folder
+from agent_bootstrap.agent.runtimes.setup import NO_IMAGE, LoginOf, unless_killed
 from agent_bootstrap.agent.runtimes.task_lines import lines_of
 from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.container_options import OsUser
-from agent_bootstrap.protocol import ContainerSpec, ExitFailure, IsolationKind, Login
+from agent_bootstrap.protocol import ContainerSpec, ExitFailure, IsolationKind
 from windlass.base.files import write_atomic
 
 CALLS_AT_ONCE = 8
 CONFLICT = 409
-PIPES = ("out", "err", "told")
-NO_IMAGE = (
-    "the task names no image, and this node runs tasks in containers only: set environment.image, "
-    "or task_container_defaults.image in master.yaml"
-)
-LoginOf = Callable[[ContainerSpec], Awaitable[Login | None]]
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
@@ -128,7 +121,7 @@ class EngineSetup:
         return identity_inside(self._engine, task_identity(wanted, own_identity()))
 
     async def _pull(self, place: ContainerDir, spec: ContainerSpec, killed: asyncio.Event) -> None:
-        login = await _unless(killed, self._ground.login_of(spec))
+        login = await unless_killed(killed, self._ground.login_of(spec))
         given_up = threading.Event()
         loop = asyncio.get_running_loop()
         pulled: asyncio.Future[None] = loop.create_future()
@@ -147,7 +140,7 @@ class EngineSetup:
         # Not of a pool: a pull may hang, and nobody is to wait for it.
         threading.Thread(target=run, name=f"pull {spec.container_id}", daemon=True).start()
         try:
-            await _unless(killed, pulled)
+            await unless_killed(killed, pulled)
         finally:
             given_up.set()
 
@@ -157,7 +150,7 @@ class EngineSetup:
         task = prepare_image_task(
             place, spec, node, self._ground.rules, who=who, accounts=image.accounts
         )
-        _make_pipes(place, who)
+        make_pipes(place, who)
         labels = Labels(cluster=node.cluster_id, agent=self._ground.agent_id).of(spec)
         body = creation(
             task,
@@ -219,24 +212,3 @@ def _settle(future: asyncio.Future[None], problem: Exception | None) -> None:
         future.set_result(None)
     else:
         future.set_exception(problem)
-
-
-async def _unless(killed: asyncio.Event, work: Awaitable[T]) -> T:
-    """Its result, unless the container is killed first: then StartRefused."""
-    working, waiting = asyncio.ensure_future(work), asyncio.ensure_future(killed.wait())
-    try:
-        await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise killed_early()
-        return working.result()
-    finally:
-        waiting.cancel()
-        working.cancel()
-
-
-def _make_pipes(place: ContainerDir, who: OsUser) -> None:
-    for name in PIPES:
-        path = start_folder(place) / name
-        os.mkfifo(path, 0o600)
-        if os.geteuid() == 0 and who.uid != 0:
-            os.chown(path, who.uid, who.gid)

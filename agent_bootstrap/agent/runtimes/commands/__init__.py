@@ -1,0 +1,1 @@
+"""Images by command line, where there is no engine: Apptainer, Singularity, Enroot."""

@@ -1,0 +1,174 @@
+"""Makes the image of a task, once for all tasks that name it, and says in the task's log how it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import signal
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from agent_bootstrap.agent.container_dir import remove_tree
+from agent_bootstrap.agent.runtimes.commands.cache import ImageCache, size_of
+from agent_bootstrap.agent.runtimes.commands.tool import Command, Tool
+from agent_bootstrap.agent.runtimes.pull_refusals import pull_refused
+from agent_bootstrap.agent.runtimes.setup import killed_early, unless_killed
+from agent_bootstrap.agent.runtimes.task_lines import Say
+from agent_bootstrap.protocol import Login
+from windlass.base.image_reference import ImageReference
+
+LOOK_AGAIN_S = 0.5
+"""How soon it is seen that somebody else has made the image."""
+SAY_EVERY_S = 1.0
+MAX_SAID = 200
+LAST_LINES = 5
+MAX_LINE_BYTES = 1 << 16
+ENDING_S = 5.0
+"""How long a call that is not wanted any more gets to clean up."""
+KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "XDG_RUNTIME_DIR")
+KEPT_ENDS = ("_proxy", "_PROXY")
+KEPT_STARTS = ("SSL_CERT_", "APPTAINER_", "SINGULARITY_", "ENROOT_")
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+log = logging.getLogger(__name__)
+
+
+class Pulling:
+    def __init__(self, tool: Tool, cache: ImageCache) -> None:
+        self._tool = tool
+        self._cache = cache
+
+    async def image(
+        self,
+        wanted: ImageReference,
+        login: Login | None,
+        container_id: str,
+        *,
+        force: bool,
+        say: Say,
+        killed: asyncio.Event,
+    ) -> Path:
+        """Where it is on this machine, for that container until the cache releases it. Raises StartRefused."""
+        cache, place = self._cache, self._cache.place_of(wanted, login)
+        not_before = time.time() if force else 0.0
+        held = await self._lock(place, wanted, say, killed)
+        try:
+            if not await asyncio.to_thread(cache.take, place, container_id, not_before=not_before):
+                await self._make(wanted, login, place, say, killed)
+                await asyncio.to_thread(cache.take, place, container_id)
+        finally:
+            os.close(held)
+        await asyncio.to_thread(cache.trim)
+        return place
+
+    async def _lock(
+        self, place: Path, wanted: ImageReference, say: Say, killed: asyncio.Event
+    ) -> int:
+        waited = False
+        while (held := await asyncio.to_thread(self._cache.lock, place)) is None:
+            if not waited:
+                say(f"Waiting for image {wanted.name}: it is being made for another task")
+                waited = True
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_AGAIN_S):
+                    await killed.wait()
+                    raise killed_early()
+        return held
+
+    async def _make(
+        self,
+        wanted: ImageReference,
+        login: Login | None,
+        place: Path,
+        say: Say,
+        killed: asyncio.Event,
+    ) -> None:
+        say(f"Pulling image {wanted.name} with {self._tool.shown}")
+        began = time.monotonic()
+        scratch = await asyncio.to_thread(self._cache.scratch)
+        try:
+            made = scratch / f"image{self._tool.suffix}"
+            for command in self._tool.make(wanted, made, login, scratch):
+                problem = await _call(command, say, killed)
+                if problem is not None:
+                    raise pull_refused(wanted.name, problem, with_login=login is not None)
+            await asyncio.to_thread(self._cache.put, made, place)
+        finally:
+            await asyncio.to_thread(remove_tree, scratch)
+        size = await asyncio.to_thread(size_of, place)
+        taken = time.monotonic() - began
+        say(f"Image {wanted.name} is ready: {size / 2**20:.0f} MiB in {taken:.0f} s")
+
+
+async def _call(command: Command, say: Say, killed: asyncio.Event) -> str | None:
+    """Run it with what it says in the task's log. None: it went well; else its last words. Raises StartRefused."""
+    for path, content in command.files.items():
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(content)
+    process = await asyncio.create_subprocess_exec(
+        *command.words,
+        cwd="/",
+        env=environment(os.environ) | dict(command.environment),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+        limit=MAX_LINE_BYTES,
+    )
+    try:
+        last = await unless_killed(killed, _relay(process.stdout, say))
+        code = await unless_killed(killed, process.wait())
+    finally:
+        await _end(process)
+    if code == 0:
+        return None
+    return " ".join(last) or f"{command.words[0]} ended with exit code {code}"
+
+
+async def _relay(output: asyncio.StreamReader | None, say: Say) -> Sequence[str]:
+    """Into the task's log, not all of it; the last lines."""
+    last: deque[str] = deque(maxlen=LAST_LINES)
+    said, said_at = 0, float("-inf")
+    pending = b""
+    while output is not None and (chunk := await output.read(MAX_LINE_BYTES)):
+        # Progress bars write over themselves with \\r.
+        *lines, pending = re.split(rb"[\r\n]+", (pending + chunk)[-2 * MAX_LINE_BYTES :])
+        for line in filter(None, map(_plain, lines)):
+            last.append(line)
+            now = time.monotonic()
+            if said < MAX_SAID and now - said_at >= SAY_EVERY_S:
+                said, said_at = said + 1, now
+                say(line)
+    if rest := _plain(pending):
+        last.append(rest)
+    return last
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """With all that it started."""
+    for signum in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signum)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ENDING_S):
+                await process.wait()
+                return
+
+
+def environment(own: Mapping[str, str]) -> dict[str, str]:
+    """What of the agent's own variables its calls are given: nothing that is not meant for them. Pure."""
+    return {
+        name: value
+        for name, value in own.items()
+        if name in KEPT or name.endswith(KEPT_ENDS) or name.startswith(KEPT_STARTS)
+    }
+
+
+def _plain(line: bytes) -> str:
+    return _COLOURS.sub("", line.decode(errors="replace")).strip()

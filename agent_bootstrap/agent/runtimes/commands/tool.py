@@ -1,0 +1,120 @@
+"""What the programs that run images have in common, and where they differ."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from agent_bootstrap.agent.mounts import user_error
+from agent_bootstrap.agent.runtimes.image_task import ImageTask
+from agent_bootstrap.protocol import Login
+from windlass.base.errors import InvalidConfig
+from windlass.base.image_reference import ImageReference
+
+VERSION_LIMIT_S = 20.0
+SEPARATORS = ":,\\"
+"""Of mounts on command lines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpus:
+    """Those of a task's slots, by the identifiers of their makers."""
+
+    nvidia: tuple[str, ...] = ()
+    amd: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One call of the program. Secrets are in `environment` or in `files`, never in `words`."""
+
+    words: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    files: Mapping[Path, str] = field(default_factory=dict, repr=False)
+    """Written with mode 0600 before it."""
+
+
+class Tool(Protocol):
+    """One of the programs. Nothing here looks at the machine."""
+
+    @property
+    def program(self) -> str: ...
+
+    @property
+    def shown(self) -> str:
+        """For people: name and version."""
+        ...
+
+    @property
+    def suffix(self) -> str:
+        """Of the files that it makes of images; empty: it makes folders."""
+        ...
+
+    @property
+    def adds_user(self) -> bool:
+        """It puts whoever runs it into the image's passwd and group by itself."""
+        ...
+
+    def names(self, name: str) -> Iterable[str]:
+        """What the image is called below `image_root`, by its name as users write it."""
+        ...
+
+    def runs(self, path: Path) -> bool:
+        """As it is, without `make`."""
+        ...
+
+    def make(
+        self, image: ImageReference, target: Path, login: Login | None, scratch: Path
+    ) -> Sequence[Command]:
+        """The calls, one after another, that make `target`. `scratch`: a private folder. Raises StartRefused."""
+        ...
+
+    def run(self, task: ImageTask, image: str, sources: Sequence[str], gpus: Gpus) -> list[str]:
+        """The command that becomes the task. `sources` are those of its mounts. Raises StartRefused."""
+        ...
+
+    def environment(self, task: ImageTask, image: str, gpus: Gpus, scratch: Path) -> dict[str, str]:
+        """What that command has beside the variables that every program has."""
+        ...
+
+
+def version_of(program: str, words: Sequence[str]) -> tuple[str, str]:
+    """Path and version. Raises InvalidConfig: it is not here, or does not work."""
+    path = shutil.which(program)
+    if path is None:
+        raise _useless(program, "there is no such program in PATH")
+    try:
+        told = subprocess.run(
+            [path, *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=VERSION_LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise _useless(program, f"{path} does not answer") from None
+    except OSError as error:
+        raise _useless(program, f"{path}: {error.strerror}") from None
+    if told.returncode != 0 or not told.stdout.strip():
+        said = told.stderr.strip()[-300:] or f"exit code {told.returncode}"
+        raise _useless(program, f"{path}: {said}")
+    return path, told.stdout.split()[-1]
+
+
+def require_plain(paths: Iterable[str], what: str, tool: str) -> None:
+    """Raises StartRefused."""
+    if any(set(path) & set(SEPARATORS) for path in paths):
+        raise user_error(
+            f"{what}: {tool} cannot mount paths with a comma, colon or backslash: rename it"
+        )
+
+
+def _useless(program: str, problem: str) -> InvalidConfig:
+    text = f"container_runtime: {program} does not work here: {problem}"
+    return InvalidConfig([text], what="agent options")

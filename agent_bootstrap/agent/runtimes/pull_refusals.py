@@ -1,0 +1,35 @@
+"""Why an image cannot be had, in one sentence: ours first, then what the program said. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agent_bootstrap.agent.runtimes.base import StartRefused
+from agent_bootstrap.protocol import ExitFailure
+
+FULL_DISK = ("no space left", "disk quota exceeded")
+REFUSED = ("unauthorized", "authentication required", "denied", "forbidden", "invalid username")
+UNKNOWN = ("not found", "manifest unknown", "does not exist", "no such image", "name unknown")
+
+
+def pull_refused(reference: str, problem: str, *, with_login: bool) -> StartRefused:
+    if says(problem, FULL_DISK):
+        text = f"image {reference} cannot be pulled: the disk of the agent's machine is full ({problem})"
+        return StartRefused(ExitFailure.ABORTED, text)
+    if says(problem, REFUSED):
+        advice = (
+            "check registry_auth"
+            if with_login
+            else "set environment.registry_auth if it is private"
+        )
+        text = f"the registry refused image {reference}: {advice}, and check the name ({problem})"
+        return StartRefused(ExitFailure.TASK_ERROR, text)
+    if says(problem, UNKNOWN):
+        text = f"image {reference} does not exist: check the name and the tag ({problem})"
+        return StartRefused(ExitFailure.TASK_ERROR, text)
+    text = f"image {reference} cannot be pulled: {problem}"
+    return StartRefused(ExitFailure.TASK_ERROR, text)
+
+
+def says(problem: str, words: Sequence[str]) -> bool:
+    return any(word in problem.lower() for word in words)

@@ -10,6 +10,7 @@ work_dir/
     rundet/ tmp/ files/                 the task's own tree: /run/determined, /tmp, other files
     spec.json supervisor.json output.log exit.json      see supervisor/supervisor.py
   trash/                                on its way out
+  unreadable/                           containers whose container.json this release cannot read, kept for people
 """
 
 from __future__ import annotations
@@ -21,24 +22,30 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from agent_bootstrap.protocol import ContainerSpec, ExitRecord, Message
-from windlass.base.errors import Conflict, InvalidArgument
+from agent_bootstrap.supervisor.protocol import KILL_SIGNAL
+from windlass.base.errors import Conflict, InvalidArgument, UnreadableDocument
 from windlass.base.files import write_atomic
-from windlass.base.processes import boot_id
+from windlass.base.processes import ProcessName, boot_id, send, wait_gone
 
 log = logging.getLogger(__name__)
+FORMAT = 1
+"""Of `container.json`. A higher number is of a newer release, and not read."""
+END_S = 10.0
+"""How long the supervisor of an unreadable container may take to end its task."""
 _SAFE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 
 
 class ContainerRecord(Message):
     """Who a container is. Not secret, but kept private like all of its directory."""
 
+    format: int = FORMAT
     container_id: str
     allocation_id: str
     task_id: str
@@ -90,11 +97,19 @@ class ContainerDir:
         write_atomic(self.path / "container.json", record.model_dump_json().encode())
 
     def record(self) -> ContainerRecord | None:
-        """None: this is not a whole container."""
+        """None: it was never whole. Raises UnreadableDocument."""
+        path = self.path / "container.json"
         try:
-            return ContainerRecord.model_validate_json((self.path / "container.json").read_bytes())
-        except (OSError, ValidationError):
+            record = ContainerRecord.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
             return None
+        except (OSError, ValidationError) as error:
+            raise UnreadableDocument(str(path), " ".join(str(error).split())) from None
+        if record.format > FORMAT:
+            raise UnreadableDocument(str(path), f"it has format {record.format}")
+        if record.container_id != self.path.name:
+            raise UnreadableDocument(str(path), f"it is of container {record.container_id}")
+        return record
 
     def verdict(self) -> ExitRecord | None:
         try:
@@ -137,6 +152,7 @@ class ContainerDirs:
         self._work_dir = work_dir
         self._containers = work_dir / "containers"
         self._trash = work_dir / "trash"
+        self._aside = work_dir / "unreadable"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -159,11 +175,16 @@ class ContainerDirs:
         return ContainerDir(self._containers / container_id)
 
     def load(self) -> list[ContainerRecord]:
-        """Every container that is whole; leftovers of interrupted work are swept."""
+        """Every container that is whole; leftovers of interrupted work are swept, what cannot be read is set aside."""
         records = []
         for path in sorted(self._containers.iterdir()):
-            record = ContainerDir(path).record()
-            if record is not None and record.container_id == path.name:
+            try:
+                record = ContainerDir(path).record()
+            except UnreadableDocument as error:
+                log.error("%s; its task is ended, and the directory kept in %s", error, self._aside)
+                self._set_aside(path)
+                continue
+            if record is not None:
                 records.append(record)
             else:
                 log.warning("swept a leftover directory: %s", path)
@@ -177,6 +198,19 @@ class ContainerDirs:
         path = self.of(container_id).path
         if path.exists():
             self._discard(path)
+
+    def _set_aside(self, path: Path) -> None:
+        """Nobody could look after its task, and the slots are free for another one."""
+        who = ContainerDir(path).read_json("supervisor.json")
+        with suppress(KeyError, TypeError, ValueError):
+            if who is not None:
+                pid, ticks = int(str(who["pid"])), int(str(who["start_time"]))
+                supervisor = ProcessName(pid, ticks, str(who["boot_id"]))
+                send(supervisor, KILL_SIGNAL)
+                wait_gone(supervisor, END_S)
+        self._aside.mkdir(mode=0o700, exist_ok=True)
+        remove_tree(self._aside / path.name)
+        path.rename(self._aside / path.name)
 
     def _discard(self, path: Path) -> None:
         target = self._trash / path.name

@@ -53,8 +53,8 @@ def _exit(state: ContainerState) -> tuple[str, str]:
         return "INFO", "resources exited successfully with a zero exit code"
     if code is None:
         return "ERROR", f"resources failed: {state.exit.message or 'agent failed'}"
-    why = state.exit.message or f"container failed with non-zero exit code: {code}"
-    return "ERROR", f"resources failed with non-zero exit code: {why} (exit code {code})"
+    why = f"{state.exit.message} (exit code {code})" if state.exit.message else str(code)
+    return "ERROR", f"resources failed with non-zero exit code: {why}"
 
 
 def _by(state: AllocationState) -> str:

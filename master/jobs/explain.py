@@ -146,7 +146,7 @@ def _no_such_agent(it: Situation) -> str:
         return f"add pool {it.facts.pool} to the master's configuration again{_or_another_pool(it)}"
     fewer = ", request fewer slots" if it.slots is None or it.slots > 1 else ""
     return (
-        f"add {fitting} to pool {it.facts.pool}, or reconnect or enable those that are not available"
+        f"add {fitting} to pool {it.facts.pool}, or reconnect or enable those that are away or disabled"
         f"{fewer}{_or_another_pool(it)}"
     )
 

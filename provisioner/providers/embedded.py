@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import shutil
 import signal
@@ -27,7 +28,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -45,6 +46,8 @@ from windlass.base.processes import (
     wait_gone,
 )
 
+log = logging.getLogger(__name__)
+
 ID_VARIABLE = "WINDLASS_INSTANCE_ID"
 HOST_ARGV = (sys.executable, "-P", "-m", "agent_bootstrap.host")
 STOP_GRACE_S = 10.0
@@ -56,6 +59,8 @@ BOOT_ALLOWANCE_S = 3.0
 LOG_TAIL_BYTES = 2_000
 THREADS = 8
 _ENDING_PREFIX = ".ending-"
+UNREADABLE_PREFIX = ".unreadable-"
+"""Of directories whose `instance.json` this release cannot read. They are kept until somebody removes them."""
 _PASSED_ON = frozenset(
     {
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM"),
@@ -93,6 +98,8 @@ class _Instance(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    format: Literal[1] = 1
+    """Another number is of a newer release, and not read."""
     instance_id: str
     cluster_id: str
     pool: str
@@ -257,11 +264,15 @@ class EmbeddedProvider:
             self._reap_forgotten()
             directories = sorted(self._root.iterdir()) if self._root.exists() else []
             for directory in directories:
+                if directory.name.startswith(UNREADABLE_PREFIX):
+                    continue
                 if directory.name.startswith(_ENDING_PREFIX):
                     shutil.rmtree(directory, ignore_errors=True)
                     continue
                 instance = _read(directory / "instance.json", _Instance)
-                if instance is None:
+                if instance is None and (directory / "instance.json").exists():
+                    self._set_aside(directory)
+                elif instance is None:
                     self._drop_unfinished(directory)
                 elif instance.cluster_id == self._cluster_id:
                     found.append(self._found(instance))
@@ -328,6 +339,18 @@ class EmbeddedProvider:
         words = [line.strip() for line in lines if line.strip()]
         return f"its host process ended: {words[-1]}" if words else "its host process ended"
 
+    def _set_aside(self, directory: Path) -> None:
+        """What cannot be read is no instance of ours any more: end what runs there, and keep the rest for people."""
+        aside = directory.with_name(f"{UNREADABLE_PREFIX}{directory.name}")
+        log.error(
+            "%s cannot be read (was it written by a newer Windlass?): the instance is ended, its directory kept as %s",
+            directory / "instance.json",
+            aside,
+        )
+        self._end_processes(directory.name)
+        shutil.rmtree(aside, ignore_errors=True)
+        directory.rename(aside)
+
     def _drop_unfinished(self, directory: Path) -> None:
         """A launch died before the tags were written: no process was started, nobody knows of it."""
         with suppress(OSError):
@@ -364,20 +387,21 @@ class EmbeddedProvider:
                 send(host, signal.SIGKILL)
 
     def _remove(self, instance_id: str) -> None:
-        """Kill what carries its id, then let the directory vanish in one step: no list sees half of it.
-
-        Our own child first: directly after its start the environment that the sweep looks for is not readable yet.
-        """
-        child = self._children.pop(instance_id, None)
-        if child is not None:
-            child.kill()
-            child.wait()
-        sweep(ID_VARIABLE, instance_id)
+        """Kill what carries its id, then let the directory vanish in one step: no list sees half of it."""
+        self._end_processes(instance_id)
         grave = self._root / f"{_ENDING_PREFIX}{instance_id}"
         shutil.rmtree(grave, ignore_errors=True)
         with suppress(FileNotFoundError):
             (self._root / instance_id).rename(grave)
         shutil.rmtree(grave, ignore_errors=True)
+
+    def _end_processes(self, instance_id: str) -> None:
+        """Our own child first: directly after its start the environment that the sweep looks for is not readable."""
+        child = self._children.pop(instance_id, None)
+        if child is not None:
+            child.kill()
+            child.wait()
+        sweep(ID_VARIABLE, instance_id)
 
 
 def _read(path: Path, model: type[_M]) -> _M | None:

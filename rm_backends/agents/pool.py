@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.end_times import must_leave
-from master.core.scheduler.explain import count
+from master.core.scheduler.explain import count, names
 from master.core.scheduler.forecast import expected_start
 from master.core.scheduler.types import (
     Decision,
@@ -414,11 +414,23 @@ class Pool:
             return Reason(kind=ReasonKind.NO_SUCH_AGENT, text=text)
         what = count(entry.request.slots, "slot") if entry.request.slots else "a task without slots"
         one = " on one agent" if entry.request.single_agent and entry.request.slots else ""
+        gone = self._leaving()
         return Reason(
             kind=ReasonKind.NO_SUCH_AGENT,
-            text=f"no agents in service in resource pool '{self.name}' can hold {what}{one}: "
-            "it starts when such agents connect or are enabled",
+            text=f"no agents in service in resource pool '{self.name}' can hold {what}{one}{gone}: "
+            f"it starts when {'other' if gone else 'such'} agents connect or are enabled",
         )
+
+    def _leaving(self) -> str:
+        """The agents that are there and get no more work."""
+        told = [
+            f"{agent.id} leaves at {agent.leaving.at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+            for agent in self.agents.values()
+            if agent.leaving is not None and agent.presence is not Presence.AWAY
+        ]
+        if not told:
+            return ""
+        return f" ({names(told)} and {'gets' if len(told) == 1 else 'get'} no more work)"
 
 
 def _play_ahead(state: PoolState, request_id: str) -> float | None:

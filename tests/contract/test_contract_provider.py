@@ -287,6 +287,24 @@ async def test_embedded_a_crash_between_directory_and_process_is_repaired(
     assert [x.state for x in await again.list()] == [FoundState.RUNNING]
 
 
+@pytest.mark.parametrize("change", ["{", "format"])
+async def test_embedded_an_instance_that_cannot_be_read_is_ended_and_kept(
+    change: str, make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (instance_id,) = (await make().launch(own_intent(make()))).instance_ids
+    await ready(tmp_path, instance_id)
+    host, file = host_pid(tmp_path, instance_id), tmp_path / instance_id / "instance.json"
+    newer = file.read_text().replace('"format":1', '"format":2')
+    file.write_text(newer if change == "format" else change)
+    assert await make().list() == []
+    await ended(host)
+    kept = tmp_path / f".unreadable-{instance_id}"
+    assert (kept / "host.json").exists()
+    assert f"{file} cannot be read" in caplog.text
+    assert await make().list() == []
+    assert kept.exists()
+
+
 async def test_embedded_the_end_of_a_host_is_the_end_of_all_below_it(
     make: Make, tmp_path: Path
 ) -> None:

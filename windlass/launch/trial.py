@@ -33,12 +33,12 @@ def start(info: ClusterInfo, session: TaskSession) -> int:
     entrypoint = info.trial.config.get("entrypoint")
     require_package(entrypoint)
     command = command_of(entrypoint)
-    trial = info.trial
+    trial, slots = info.trial, len(info.slot_ids)
     # The first words are the published launcher's: scripts look for them.
     print(
         f"New trial runner in (container {os.environ.get('DET_RESOURCES_ID', '')}) on agent {info.agent_id}: "
         f"trial {trial.trial_id} of experiment {trial.experiment_id}, run {trial.trial_run_id}, "
-        f"container {met.container_rank} of {len(met.container_addrs)}, {len(info.slot_ids)} slots",
+        f"container {met.container_rank} of {len(met.container_addrs)}, {slots} slot{'' if slots == 1 else 's'}",
         flush=True,
     )
     try:

@@ -24,6 +24,7 @@ from agent_bootstrap.agent.runtimes.isolation import SUPERVISOR_DIR
 from agent_bootstrap.agent.runtimes.setup import Setup, killed_early
 from agent_bootstrap.agent.runtimes.task_tree import Ground, prepare
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord, IsolationKind
+from agent_bootstrap.supervisor.protocol import KILL_SIGNAL
 from windlass.base.processes import (
     ProcessName,
     boot_id,
@@ -33,7 +34,6 @@ from windlass.base.processes import (
     wait_gone,
 )
 
-KILL_SIGNAL = signal.SIGRTMIN + 1
 """What supervisor.py takes for "kill the tree"."""
 KILL_GRACE_S = 10.0
 """A supervisor that has not ended this long after that is killed itself; its tree dies with it."""

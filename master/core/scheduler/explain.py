@@ -33,7 +33,7 @@ def above_max_slots(shape: Shape, max_slots: int) -> Waiting:
 def max_slots_used(book: JobBook, claimed: int = 0) -> Waiting:
     """`claimed` are the slots that requests before it wait for and were not promised."""
     used = book.held + book.leaving
-    text = f"max_slots limit reached ({used} of {book.job.max_slots} slots)"
+    text = f"max_slots limit reached ({used} of {count(book.job.max_slots or 0, 'slot')})"
     more = book.promised + claimed
     if more:
         text += f"; {more} more requested before it"
@@ -99,7 +99,9 @@ def share_used(book: JobBook, share: int, total: int) -> Waiting:
 
 def queued(book: JobBook, in_use: int, total: int, *, in_turn: bool) -> Waiting:
     others = in_use - book.held - book.leaving
-    text = f"queued: {others} slots of {total} are in use by other jobs at their fair share"
+    text = (
+        f"queued: {others} of {count(total, 'slot')} are in use by other jobs at their fair share"
+    )
     return _capacity(ReasonKind.QUEUED, text, in_turn=in_turn)
 
 
@@ -130,7 +132,7 @@ def scattered(
         why = "and the rest cannot be asked to leave"
     else:
         why = "and the rest is in use"
-    text = f"queued: needs {_where(shape)}; {free} of {total} slots are free for it, {why}"
+    text = f"queued: needs {_where(shape)}; {free} of {count(total, 'slot')} are free for it, {why}"
     return _capacity(ReasonKind.QUEUED, text, in_turn=in_turn)
 
 

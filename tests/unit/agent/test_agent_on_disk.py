@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import json
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ from agent_bootstrap.agent.runtimes.task_tree import Ground, prepare
 from agent_bootstrap.protocol import Bind, ContainerSpec, ExitFailure, FileItem, IsolationKind
 from tests.jails import open_way_to
 from windlass.base.errors import Conflict, InvalidArgument
+from windlass.base.processes import boot_id, start_time
 
 NODE = Node(master_url="http://m:1", agent_id="a", cluster_id="c", master_id="m")
 PRIVATE = Ground(isolation=Isolation(IsolationKind.NAMESPACES))
@@ -32,6 +36,9 @@ def spec(**changes: object) -> ContainerSpec:
         "environment": {"DET_SESSION_TOKEN": "s3cret"},
     }
     return ContainerSpec.model_validate(base | changes)
+
+
+RECORD = ContainerRecord.of(spec()).model_dump_json().encode()
 
 
 def item(path: str, content: bytes = b"x", mode: int = 0o600) -> FileItem:
@@ -78,6 +85,44 @@ def test_containers_are_found_again_and_leftovers_swept(tmp_path: Path) -> None:
         dirs.remove("c1")
         assert dirs.load() == []
         assert list((tmp_path / "trash").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"{", "Invalid JSON"),
+        (b"", "Invalid JSON"),
+        (RECORD.replace(b'"format":1', b'"format":2'), "it has format 2"),
+        (RECORD.replace(b"c1", b"c2"), "it is of container c2"),
+    ],
+)
+def test_what_cannot_be_read_is_ended_and_kept_aside(
+    content: bytes, why: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    dirs = ContainerDirs(tmp_path)
+    code = (
+        "import signal; signal.signal(signal.SIGRTMIN + 1, lambda *_: exit()); "
+        "print(flush=True); signal.pause()"
+    )
+    with dirs.locked():
+        place = dirs.of("c1")
+        place.create(ContainerRecord.of(spec()))
+        (place.path / "container.json").write_bytes(content)
+        (place.path / "output.log").write_text("what it said")
+        command = [sys.executable, "-c", code]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as supervisor:
+            assert supervisor.stdout is not None
+            supervisor.stdout.readline()
+            ticks = start_time(supervisor.pid)
+            who = {"pid": supervisor.pid, "start_time": ticks, "boot_id": boot_id()}
+            (place.path / "supervisor.json").write_text(json.dumps(who))
+            assert dirs.load() == []
+            assert supervisor.wait() == 0
+        assert not place.path.exists()
+        assert (tmp_path / "unreadable" / "c1" / "output.log").read_text() == "what it said"
+    assert f"{place.path}/container.json cannot be read" in caplog.text
+    assert why in caplog.text
+    assert str(tmp_path / "unreadable") in caplog.text
 
 
 def test_directories_that_their_owner_cannot_write_are_removed(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ OTHER = {
     "name": "look around",
     "allocatedSlots": 0,
     "summary": {"state": "STATE_QUEUED", "jobsAhead": 1},
-    "waitingReason": "queued: 4 slots of 4 are in use by other jobs at their fair share",
+    "waitingReason": "queued: 4 of 4 slots are in use by other jobs at their fair share",
 }
 COMMANDS = [
     {"id": "c1d2e3f4-0000-4000-8000-000000000003", "jobId": SECOND, "state": "STATE_QUEUED"},

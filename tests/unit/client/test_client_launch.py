@@ -96,7 +96,7 @@ def test_the_whole_chain(launch: Launch) -> None:
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         "New trial runner in (container cA-0) on agent agent-0: "
-        "trial 5 of experiment 3, run 1, container 1 of 2, 1 slots",
+        "trial 5 of experiment 3, run 1, container 1 of 2, 1 slot",
         "from-workdir 5",
     ]
     assert (launch.run_dir / "train" / "model" / "d" / "x").read_text() == "x"

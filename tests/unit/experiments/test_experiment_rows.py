@@ -121,8 +121,14 @@ def test_the_task_log_tells_of_the_end_and_of_the_next_run() -> None:
             ContainerExit(exit_code=3),
             (
                 "ERROR",
-                "resources failed with non-zero exit code: "
-                "container failed with non-zero exit code: 3 (exit code 3)",
+                "resources failed with non-zero exit code: 3",
+            ),
+        ),
+        (
+            ContainerExit(exit_code=137, message="it used too much memory"),
+            (
+                "ERROR",
+                "resources failed with non-zero exit code: it used too much memory (exit code 137)",
             ),
         ),
         (

@@ -101,7 +101,7 @@ def test_capacity_is_launched_or_added() -> None:
     assert "add agents to pool gpu" in advice(ReasonKind.NEEDS_CAPACITY)
     said = advice(ReasonKind.NO_SUCH_AGENT)
     assert (
-        "add agents that can hold 4 slots to pool gpu, or reconnect or enable those that are not available"
+        "add agents that can hold 4 slots to pool gpu, or reconnect or enable those that are away or disabled"
         in said
     )
     assert "request fewer slots" in said

@@ -497,6 +497,24 @@ def test_an_agent_that_lost_its_connection_drains_and_a_static_one_then_leaves_t
     play(scenario)
 
 
+def test_work_that_waits_beside_an_agent_that_leaves_is_told_so() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        agent = await world.add_agent("a1")
+        at = world.clock.now() + timedelta(minutes=10)
+        agent.announce(Leaving(at=at, reason="new disks"))
+        await world.backend.request(allocation(2))
+        await world.settle(60)
+        reason = world.backend.explain("task-2.1")
+        assert reason is not None
+        assert reason.text == (
+            "no agents in service in resource pool 'default' can hold 1 slot "
+            f"(a1 leaves at {at:%Y-%m-%d %H:%M:%S} UTC and gets no more work): "
+            "it starts when other agents connect or are enabled"
+        )
+
+    play(scenario)
+
+
 def test_work_is_asked_to_leave_before_its_agent_ends() -> None:
     async def scenario(world: AgentsWorld) -> None:
         ends = world.clock.now() + timedelta(hours=1)

@@ -58,7 +58,7 @@ def test_a_newcomer_on_a_full_pool_gets_its_share_from_the_latest_started() -> N
         assert one.request_id in answer.reason.text
     left = [i for i, answer in decision.waiting.items() if not answer.victims]
     assert {text(decision, i) for i in left} == {
-        "queued: 8 slots of 8 are in use by other jobs at their fair share"
+        "queued: 8 of 8 slots are in use by other jobs at their fair share"
     }
 
 
@@ -85,7 +85,7 @@ def test_nothing_is_released_in_vain() -> None:
     assert not decision.release
     assert decision.waiting["b.0"].needs_capacity
     assert text(decision, "b.0") == (
-        "queued: 8 slots of 8 are in use by other jobs at their fair share"
+        "queued: 8 of 8 slots are in use by other jobs at their fair share"
     )
 
 

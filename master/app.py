@@ -247,6 +247,7 @@ class Master:
             provisioner=provisioner,
             clock=options.clock,
             certificate_names=options.tls.names if options.tls is not None else tuple,
+            certificate_fingerprint=self._fingerprint,
         )
         elastic = any(pool.is_elastic for pool in options.config.pools())
         for warning in exposures(
@@ -255,6 +256,11 @@ class Master:
             log.warning(warning)
         log.info("master is ready", epoch=epoch, cluster=info.cluster_id, pools=router.pools())
         self._ready.set()
+
+    def _fingerprint(self) -> str:
+        """Of the certificate that stays the longest: of the authority, where it is served."""
+        tls = self._options.tls
+        return "" if tls is None else tls.certificate.fingerprints[-1]
 
     def _first_password(self) -> str:
         security = self._options.config.security

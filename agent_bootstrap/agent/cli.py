@@ -17,6 +17,8 @@ from stamina.instrumentation import set_on_retry_hooks
 
 from agent_bootstrap.agent.announcement import announce, is_running, parse_time
 from agent_bootstrap.agent.daemon import Agent, AgentEnd, lifeline_from_environment
+from agent_bootstrap.agent.membership.commands import join_command, leave_command
+from agent_bootstrap.agent.membership.places import joined_config
 from agent_bootstrap.agent.option_layers import load_options
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.websocket import connect
@@ -25,6 +27,10 @@ from agent_bootstrap.protocol import Leaving
 from windlass.base.errors import InvalidConfig, WindlassError
 
 app = typer.Typer(help="Run an agent on this machine.", no_args_is_help=True)
+
+
+app.command("join")(join_command)
+app.command("leave")(leave_command)
 
 
 @app.callback()
@@ -83,7 +89,10 @@ def run(
     isolation: Annotated[
         str | None, typer.Option(help="Isolate tasks by: auto, bubblewrap, namespace or directory.")
     ] = None,
-    config_file: Annotated[Path | None, typer.Option(help="Read this agent.yaml.")] = None,
+    config_file: Annotated[
+        Path | None,
+        typer.Option(help="Read this agent.yaml. Default: that of `windlass agent join`, if any."),
+    ] = None,
 ) -> None:
     """Offer this machine's slots to a master and run its tasks.
 
@@ -114,7 +123,7 @@ def run(
     if any(tls.values()):
         given["security"] = {"tls": {key: value for key, value in tls.items() if value}}
     try:
-        loaded = load_options(config_file, given, os.environ)
+        loaded = load_options(joined_config(config_file, master, os.environ), given, os.environ)
         options = loaded.options
         for warning in loaded.warnings:
             typer.echo(f"warning: {warning}", err=True)
@@ -145,7 +154,10 @@ def drain(
     work_dir: Annotated[
         Path | None, typer.Option(help="The agent's directory. Default: that of agent.yaml.")
     ] = None,
-    config_file: Annotated[Path | None, typer.Option(help="Read this agent.yaml.")] = None,
+    config_file: Annotated[
+        Path | None,
+        typer.Option(help="Read this agent.yaml. Default: that of `windlass agent join`, if any."),
+    ] = None,
 ) -> None:
     """Say that this machine goes at a time: its agent gets no more work, and its tasks are asked to leave until then.
 
@@ -155,7 +167,8 @@ def drain(
     try:
         # Where the master is, the agent knows; here it does not matter.
         anywhere = {"master_url": "http://localhost"}
-        place = work_dir or load_options(config_file, anywhere, os.environ).options.work_dir
+        file = joined_config(config_file, None, os.environ)
+        place = work_dir or load_options(file, anywhere, os.environ).options.work_dir
         goes = parse_time(at, datetime.now(UTC))
         announce(place, Leaving(at=goes, reason=reason))
     except InvalidConfig as error:

@@ -66,7 +66,7 @@ def load_options(
     environ: Mapping[str, str] | None = None,
 ) -> Loaded:
     """Merge file, variables and flags. Raises InvalidConfig: a line per problem, with the file it was read from."""
-    document = _read_file(config_file)
+    document = read_file(config_file)
     ignored = sorted(document.keys() & IGNORED_KEYS)
     layers = _Layers(
         flags=flags or {},
@@ -169,7 +169,7 @@ def _origin(layers: _Layers, item: Any) -> str:
     return layers.origin(str(path[0])) if path else ""
 
 
-def _read_file(path: Path | None) -> dict[str, Any]:
+def read_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:

@@ -111,7 +111,7 @@ class LogOptions(BaseModel):
     """Colours on a terminal."""
 
 
-def _default_work_dir() -> Path:
+def default_work_dir() -> Path:
     if os.geteuid() == 0:
         return Path("/var/lib/windlass/agent")
     return platformdirs.user_state_path("windlass") / "agent"
@@ -154,7 +154,7 @@ class AgentOptions(BaseModel):
     """What the agent joins with."""
     join_token_file: Path | None = None
     """A file with the join token; only its owner may read it."""
-    work_dir: Path = Field(default_factory=_default_work_dir)
+    work_dir: Path = Field(default_factory=default_work_dir)
     """Where containers live. One agent at a time; kept over restarts, so that running tasks are found again."""
     slot_type: Annotated[
         Literal["auto", "cuda", "rocm", "cpu", "none"], BeforeValidator(_gpu_alias)
@@ -270,7 +270,7 @@ class AgentOptions(BaseModel):
     def token(self) -> str:
         """The join token; empty when there is none. Raises InvalidConfig, which never shows what was read."""
         if self.join_token is not None:
-            return _one_token(self.join_token.get_secret_value(), "join_token")
+            return one_token(self.join_token.get_secret_value(), "join_token")
         if self.join_token_file is None:
             return ""
         refuse_world_readable(self.join_token_file, "join_token_file")
@@ -279,10 +279,10 @@ class AgentOptions(BaseModel):
             read = self.join_token_file.read_text(encoding="ascii", errors="replace")
         except OSError as error:
             raise InvalidConfig([f"{what}: {error.strerror}"], what="agent options") from None
-        return _one_token(read, what)
+        return one_token(read, what)
 
 
-def _one_token(text: str, what: str) -> str:
+def one_token(text: str, what: str) -> str:
     """A token is one word. Anything else would be shown by whoever finds it unfit for a header."""
     token = text.strip()
     lines = len(token.splitlines())

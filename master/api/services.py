@@ -128,6 +128,8 @@ class Services:
     """Whether a page was found that is not what was written."""
     certificate_names: Callable[[], Sequence[str]] = tuple
     """Of the certificate that is served now."""
+    certificate_fingerprint: Callable[[], str] = str
+    """By which agents know this master; empty without TLS."""
 
 
 class Reads:

@@ -63,7 +63,8 @@ def create(
     else:
         url = _url_for_agents(client.session.url, str(made.get("masterUrl") or ""))
         _tell(made["joinToken"])
-        typer.echo(f"windlass agent join {shlex.quote(url)} --token {made['token']}")
+        pin = f" --cert-fingerprint {found}" if (found := made.get("certFingerprint")) else ""
+        typer.echo(f"windlass agent join {shlex.quote(url)} --token {made['token']}{pin}")
 
 
 @app.command("list")

@@ -38,6 +38,8 @@ class NewJoinTokenReply(TypedDict):
     """In clear, this once."""
     masterUrl: str
     """By which the master tells agents to reach it."""
+    certFingerprint: str
+    """By which agents know the master; empty without TLS."""
 
 
 class JoinTokenReply(TypedDict):

@@ -68,6 +68,7 @@ async def create(body: NewJoinToken, principal: Caller, api: TheApi) -> Reply[Ne
             "joinToken": _json(await _view(api, made.id)),
             "token": token,
             "masterUrl": api.services.master_url,
+            "certFingerprint": api.services.certificate_fingerprint(),
         }
     )
 

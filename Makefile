@@ -11,6 +11,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 COMPAT := .compat
 GENERATOR := .generator
+AZURITE := .azurite
+AZURITE_VERSION := 3.35.0
 STAMPS := .make
 export UV_PYTHON_DOWNLOADS := never
 PYTEST_ARGS ?=
@@ -26,11 +28,11 @@ demo: $(STAMPS)/demo ## Run a real adaptive ASHA search on an elastic pool, live
 	@$(BIN)/python -P examples/digits_asha/demo.py
 
 .PHONY: test
-test: $(STAMPS)/dev $(STAMPS)/compat ## Set up and run every test that is not marked slow
+test: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/azurite ## Set up and run every test that is not marked slow
 	$(BIN)/python -P -m pytest -n $(TEST_WORKERS) --dist loadfile --durations 20 -m "not slow" $(PYTEST_ARGS)
 
 .PHONY: test-slow
-test-slow: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/generator ## Run the tests marked slow
+test-slow: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/generator $(STAMPS)/azurite ## Run the tests marked slow
 	$(BIN)/python -P -m pytest -n $(TEST_WORKERS) --dist loadfile --durations 20 -m slow $(PYTEST_ARGS)
 
 .PHONY: test-gpu
@@ -65,7 +67,7 @@ lock: $(STAMPS)/uv ## Resolve the dependencies again into the lock files
 
 .PHONY: clean
 clean: ## Remove everything that make made
-	rm -rf $(VENV) $(COMPAT) $(GENERATOR) $(STAMPS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(COMPAT) $(GENERATOR) $(AZURITE) $(STAMPS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # What the setup steps leave behind. Each stamp is newer than what it was made from.
 
@@ -122,4 +124,15 @@ $(STAMPS)/generator: $(STAMPS)/uv tests/integration/generated_client/requirement
 	@echo "setting up the client generator"
 	test -x $(GENERATOR)/bin/python || $(PYTHON) -m venv $(GENERATOR)
 	VIRTUAL_ENV=$(GENERATOR) $(BIN)/uv pip install -q --require-hashes -r tests/integration/generated_client/requirements.lock
+	touch $@
+
+# The emulator of Azure's storage, from npm.
+$(STAMPS)/azurite: $(STAMPS)/uv
+	@if command -v npm >/dev/null; then
+	  echo "setting up Azurite"
+	  npm install --silent --no-audit --no-fund --no-save --prefix $(AZURITE) azurite@$(AZURITE_VERSION) \
+	    || echo "Azurite cannot be installed: tests with it are skipped" >&2
+	else
+	  echo "npm is not installed: tests with Azurite are skipped" >&2
+	fi
 	touch $@

@@ -166,7 +166,7 @@ def _address(storage: Storage) -> str:
         return str(storage.get("endpoint_url") or "")
     if storage.get("account_url"):
         return str(storage["account_url"]).rstrip("/")
-    from windlass.storage.azure import parse_connection_string
+    from windlass.storage.azure_account import parse_connection_string
 
     try:
         return parse_connection_string(str(storage.get("connection_string"))).url

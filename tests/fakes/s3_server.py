@@ -10,7 +10,7 @@ from typing import Any
 import boto3
 from moto.server import ThreadedMotoServer
 
-ACCESS_KEY, SECRET_KEY = "access", "secret"
+ACCESS_KEY, SECRET_KEY = "AKEXAMPLE", "s3cr3t-of-tests"
 
 
 @contextmanager

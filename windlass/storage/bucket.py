@@ -31,6 +31,8 @@ class Bucket:
     store_at: Callable[[str], ObjectStore]
     """A store whose object "" is the key with "/" at its end: obstore cannot name such a key, and the published client
     writes one for every directory."""
+    delete_marker: Callable[[str], None] | None = None
+    """Deletes the key with "/" at its end where `store_at` cannot."""
 
     def key(self, folder: str) -> str:
         return f"{self.prefix}/{folder}" if self.prefix else folder

@@ -19,7 +19,7 @@ from windlass.storage.patience import Patience
 from windlass.storage.problems import Place
 
 if TYPE_CHECKING:
-    from obstore.store import GCSConfig, GCSStore
+    from obstore.store import GCSConfig, GCSCredential, GCSStore
 
 _URL = "https://storage.googleapis.com"
 _KEYS = (
@@ -41,7 +41,7 @@ def open_gcs(
     emulator = (environ.get("STORAGE_EMULATOR_HOST") or "").rstrip("/")
     url = emulator if "://" in emulator else emulator and f"http://{emulator}"
     options = client_options(patience, environ, url)
-    settings: GCSConfig = {"base_url": url, "skip_signature": True} if url else {}
+    settings: GCSConfig = {"base_url": url} if url else {}
 
     def store(bucket: str, more: GCSConfig) -> GCSStore:
         return GCSStore(
@@ -49,6 +49,7 @@ def open_gcs(
             config={**settings, **more},
             client_options=options,
             retry_config=retry_config(patience),
+            credential_provider=_nobody if url else None,
         )
 
     def store_at(key: str) -> GCSStore:
@@ -58,3 +59,8 @@ def open_gcs(
     source = next((key for key in _KEYS if environ.get(key)), "of gcloud or of the machine")
     place = Place(f"gs://{name}/{prefix}".rstrip("/"), "bucket", source)
     return ObjectStorage(Bucket(place, store(name, {}), prefix, store_at))
+
+
+def _nobody() -> GCSCredential:
+    """An emulator asks for no credentials."""
+    return {"token": "", "expires_at": None}

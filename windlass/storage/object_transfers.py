@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from windlass.base.errors import StorageError
+from windlass.base.errors import StorageError, StorageUnreachable
 from windlass.storage import local_files
 from windlass.storage.bucket import Bucket
 from windlass.storage.parallel import in_order, workers
@@ -31,6 +31,7 @@ PARTS_AT_ONCE = 8
 MOST_PARTS = 9_000
 """S3 takes 10,000."""
 RANGE = 4 * 1024 * 1024
+ANSWER_TRIES = 3
 _MIB = 1024 * 1024
 _MD5 = re.compile(r'^"?([0-9a-f]{32})(?:-(\d+))?"?$')
 _ZEROS = bytes(RANGE)
@@ -198,6 +199,16 @@ def _ranges(bucket: Bucket, stored: Stored, start: int) -> Iterator[Bytes]:
 
 
 def _fetch(bucket: Bucket, stored: Stored, start: int, end: int) -> Bytes:
+    """obstore tries requests again, but not answers that break off."""
+    for _ in range(ANSWER_TRIES - 1):
+        try:
+            return _fetch_once(bucket, stored, start, end)
+        except StorageUnreachable:
+            continue
+    return _fetch_once(bucket, stored, start, end)
+
+
+def _fetch_once(bucket: Bucket, stored: Stored, start: int, end: int) -> Bytes:
     import obstore
 
     with told(bucket.place, stored.key):

@@ -199,6 +199,9 @@ class ObjectStorage(Storage):
     def _unmark(self, key: str) -> None:
         import obstore
 
+        if self._bucket.delete_marker is not None:
+            self._bucket.delete_marker(key.rstrip("/"))
+            return
         try:
             with told(self._bucket.place):
                 obstore.delete(self._bucket.store_at(key.rstrip("/")), "")

@@ -22,7 +22,7 @@ def open_storage(
 ) -> Storage:
     """The storage of a `checkpoint_storage` section, or of a path or URL (`/path`, `s3://bucket/prefix`, `gs://...`).
 
-    `shared_fs_at`: where this process sees what is `host_path` on its host. Nothing is asked of the storage yet.
+    `shared_fs_at`: where this process sees what is `host_path` on its host. The storage is not asked for anything yet.
     Raises InvalidConfig, and StorageError where obstore is missing or there is nothing to log in with.
     """
     section = _section(config) if isinstance(config, str) else config

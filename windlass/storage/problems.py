@@ -112,7 +112,7 @@ _NO_CREDENTIALS = re.compile(
     re.IGNORECASE,
 )
 _NO_ANSWER = re.compile(
-    r"error sending request|timed out|connection (closed|reset|refused)|dns error|kind: (Connect|Timeout)",
+    r"error sending request|body error|timed out|connection (closed|reset|refused)|dns error|kind: (Connect|Timeout)",
     re.IGNORECASE,
 )
 
@@ -161,6 +161,8 @@ def _by_status(error: Exception, text: str, about: str, place: Place) -> Storage
         return StorageDenied(
             f"{about}: no credentials: none in the configuration, in the environment or of this machine"
         )
+    if "redirect" in text and status in ("", "301", "307"):
+        return StorageError(f"{place.where}: the bucket is in another region: set AWS_REGION to it")
     if isinstance(error, FileNotFoundError) or status == "404":
         return MissingObject(f"{about}: there is no such object")
     if status in ("401", "403"):

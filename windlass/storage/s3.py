@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx2
+
 from windlass.base.errors import InvalidConfig, StorageDenied
 from windlass.storage.bucket import (
     Bucket,
@@ -45,11 +47,9 @@ def open_s3(
     endpoint = _endpoint(config, environ)
     source, provider, region = _credentials(config, environ)
     options = client_options(patience, environ, endpoint)
+    known = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or region
     settings: S3Config = {
-        "region": environ.get("AWS_REGION")
-        or environ.get("AWS_DEFAULT_REGION")
-        or region
-        or DEFAULT_REGION
+        "region": known or (DEFAULT_REGION if endpoint else _region_of(name, patience))
     }
     if endpoint:
         settings["endpoint"] = endpoint
@@ -87,6 +87,17 @@ def _endpoint(config: Mapping[str, Any], environ: Mapping[str, str]) -> str:
     # The variables of the SDKs of AWS, so that the published client and this one find the same.
     url = url or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or ""
     return url.rstrip("/")
+
+
+def _region_of(bucket: str, patience: Patience) -> str:
+    """Amazon tells everybody, in the header of any answer."""
+    try:
+        answer = httpx2.head(
+            f"https://s3.amazonaws.com/{quoted(bucket)}", timeout=patience.connect_s
+        )
+    except httpx2.HTTPError:
+        return DEFAULT_REGION
+    return answer.headers.get("x-amz-bucket-region") or DEFAULT_REGION
 
 
 def _public_url(bucket: str, region: str) -> str:

@@ -401,6 +401,7 @@ class Master:
             types=_instance_types(pool),
             master_url=options.master_url,
             join_token=self._launch_token,
+            master_cert=None if options.tls is None else options.tls.files.cert.absolute(),
         )
 
     def _launch_token(self, intent: LaunchIntent, names: Sequence[str]) -> str:

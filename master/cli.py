@@ -211,17 +211,30 @@ def certificate(
     pem: Annotated[
         bool, typer.Option("--pem", help="Print the certificates themselves, for a file.")
     ] = False,
+    make: Annotated[
+        bool,
+        typer.Option("--make", help="Make the certificate of self_signed: true before the start."),
+    ] = False,
 ) -> None:
     """Print the fingerprint by which agents know this master, and how long its certificate is good.
 
     It is that of the last certificate served: of the authority, where it is among them, so that it stays the same when
     the master gets a new certificate. Agents take it as --cert-fingerprint.
     """
-    from master.tls.opening import files_of
+    from master.tls.opening import files_of, make_own, own_files
+    from windlass.base.clock import SystemClock
     from windlass.base.errors import InvalidState
 
     try:
-        files = files_of(_load(config_file, {}), _data_dir(data_dir).absolute())
+        folder = _data_dir(data_dir).absolute()
+        config = _load(config_file, {})
+        if make:
+            make_own(config, folder, SystemClock())
+        files = files_of(config, folder) or own_files(folder)
+        if config.security.tls.self_signed and own_files(folder) is None:
+            raise InvalidState(
+                f"the master has not made its certificate in {folder} yet: start the master, or give --make"
+            )
         if files is None:
             raise InvalidState(
                 "this master has no certificate: set security.tls.cert and .key in master.yaml, "

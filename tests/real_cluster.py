@@ -20,6 +20,7 @@ import yaml
 from master.loop_watch import HELD
 from tests.jails import open_way_to
 from windlass.base.errors import WindlassError
+from windlass.base.tls.trust import Trust
 from windlass.sdk.client import Client
 from windlass.sdk.context_dir import pack_directory
 from windlass.sdk.session import Session
@@ -74,11 +75,16 @@ def embedded_pool(**settings: Any) -> Json:
 class RealCluster:
     """Start, crash and restart the processes of one cluster. A context manager that leaves nothing behind."""
 
-    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, config: Mapping[str, Any], *, trust: Path | None = None
+    ) -> None:
+        """`trust`: what clients and agents trust, for a master with TLS."""
         self.folder = folder
         self.data_dir = folder / "master"
         self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http{'s' if trust else ''}://127.0.0.1:{self.port}"
+        self._trust = trust
+        self.agent_options: tuple[str, ...] = ("--master-cert", str(trust)) if trust else ()
         self.config_file = folder / "master.yaml"
         folder.mkdir(parents=True, exist_ok=True)
         open_way_to(folder / "x")
@@ -144,9 +150,14 @@ class RealCluster:
         assert self.master is not None
         if self.master.poll() is not None:
             raise AssertionError(f"the master ended:\n{self.log()[-4000:]}")
-        with suppress(WindlassError), Session(self.url) as session:
+        with suppress(WindlassError), self.session() as session:
             return bool(session.get("/info"))
         return False
+
+    def session(self) -> Session:
+        """One that has not logged in."""
+        pem = self._trust.read_text() if self._trust is not None else ""
+        return Session(self.url, trust=Trust(pem=pem))
 
     def kill_master(self) -> None:
         """SIGKILL: no line of it runs any more."""
@@ -169,6 +180,7 @@ class RealCluster:
                 *(WINDLASS, "agent", "run", "--master", self.url, "--pool", pool),
                 *("--agent-id", agent_id, "--join-token-file", str(token)),
                 *("--work-dir", str(self.folder / agent_id), "--artificial-slots", str(slots)),
+                *self.agent_options,
             ],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -222,12 +234,13 @@ class RealCluster:
 
     def login_as(self, user: str = "determined") -> dict[str, str]:
         """The variables by which a command line, ours or the published one, logs in."""
-        return {"DET_USER": user, "DET_PASS": self.password}
+        trust = {"DET_MASTER_CERT_FILE": str(self._trust)} if self._trust is not None else {}
+        return {"DET_USER": user, "DET_PASS": self.password, **trust}
 
     @property
     def client(self) -> Client:
         if self._client is None:
-            session = Session(self.url)
+            session = self.session()
             session.login("determined", self.password)
             self._client = Client(session)
         return self._client

@@ -40,6 +40,23 @@ def files_of(config: MasterConfig, data_dir: Path) -> TlsFiles | None:
     return TlsFiles(cert=Path(tls.cert), key=Path(tls.key), ca=_ca(config))
 
 
+def make_own(config: MasterConfig, data_dir: Path, clock: Clock) -> None:
+    """So that what must be trusted is known before the master runs. Raises InvalidConfig."""
+    authority = _own_authority(config, data_dir, "")
+    if authority is None:
+        raise InvalidConfig(
+            ["security.tls.self_signed: is false: there is no certificate to make"],
+            what="master configuration",
+        )
+    authority.ensure(clock.now())
+
+
+def own_files(data_dir: Path) -> TlsFiles | None:
+    """Of a master that was told on its command line to sign its certificate itself."""
+    files = OwnAuthority(data_dir / FOLDER, ()).files
+    return files if files.cert.exists() else None
+
+
 def certificate_findings(config: MasterConfig, data_dir: Path, now: datetime) -> list[Finding]:
     """For `windlass master check`; nothing without TLS."""
     files = files_of(config, data_dir)

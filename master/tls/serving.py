@@ -46,7 +46,7 @@ class ServedTls:
         self, files: TlsFiles, clock: Clock, renew: Callable[[datetime], None] | None = None
     ) -> None:
         """Raises InvalidConfig for files that cannot be served. `renew` writes new ones where they are due."""
-        self._files = files
+        self.files = files
         self._clock = clock
         self._renew = renew
         self._seen = files.marks()
@@ -65,7 +65,7 @@ class ServedTls:
         now = self._clock.now()
         if self._renew is not None:
             self._renew(now)
-        marks = self._files.marks()
+        marks = self.files.marks()
         if marks != self._seen:
             self._seen = marks
             self._read_again(now)
@@ -73,7 +73,7 @@ class ServedTls:
 
     def _read_again(self, now: datetime) -> None:
         try:
-            self.certificate = self._files.read(now)
+            self.certificate = self.files.read(now)
         except InvalidConfig as error:
             log.error(
                 "the new certificate is not used, the old one still is", problem=error.problems[0]
@@ -96,7 +96,7 @@ class ServedTls:
             "the certificate has expired: clients, agents and tasks refuse it"
             if left <= timedelta(0)
             else "the certificate expires soon",
-            cert=str(self._files.cert),
+            cert=str(self.files.cert),
             until=_day(self.certificate.not_after),
         )
 

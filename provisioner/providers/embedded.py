@@ -133,7 +133,9 @@ class EmbeddedProvider:
         master_url: str,
         join_token: Callable[[LaunchIntent, Sequence[str]], str],
         host_argv: Sequence[str] = HOST_ARGV,
+        master_cert: Path | None = None,
     ) -> None:
+        """`master_cert`: a file with the certificate that the master shows, for an https `master_url`."""
         self._root = root
         self._pool = pool
         self._cluster_id = cluster_id
@@ -141,6 +143,7 @@ class EmbeddedProvider:
         self._master_url = master_url
         self._join_token = join_token
         self._host_argv = tuple(host_argv)
+        self._master_cert = master_cert
         self._types = {type_.name: type_ for type_ in types}
         self._offers = tuple(_offer(pool, type_) for type_ in types)
         self._children: dict[str, subprocess.Popen[bytes]] = {}
@@ -226,6 +229,7 @@ class EmbeddedProvider:
     def _write_host_config(
         self, directory: Path, instance_id: str, offer: Offer, join_token: str
     ) -> None:
+        tls = {} if self._master_cert is None else {"master_cert": str(self._master_cert)}
         config: dict[str, Any] = {
             "instance_id": instance_id,
             "boot_s": max(0.0, offer.boot_s - BOOT_ALLOWANCE_S),
@@ -237,6 +241,7 @@ class EmbeddedProvider:
                 "work_dir": str(directory / "agent"),
                 "artificial_slots": offer.slots,
                 "instance_id": instance_id,
+                "security": {"tls": tls},
             },
         }
         write_atomic(directory / "host.json", json.dumps(config).encode(), durable=True)

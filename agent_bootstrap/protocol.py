@@ -170,6 +170,8 @@ class Hello(Message):
     isolation: IsolationKind = IsolationKind.UNKNOWN
     container_runtime: Name = ""
     """What runs its tasks, e.g. `process, podman 5.4.0`."""
+    runs_trial_classes: bool | None = None
+    """Whether its own Python has the published package, for tasks that run as processes. None: it does not say."""
     uid: OsId | None = None
     """Whom the agent runs as: only root can run each task as its own user. None: it does not say."""
 

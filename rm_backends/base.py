@@ -225,6 +225,16 @@ class RestoreRecord:
     """Containers whose exit is already committed: they hold nothing."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """What a pool can do for tasks, as far as anybody knows before it starts one."""
+
+    containers: bool = False
+    """Some of its agents run images."""
+    trial_classes: bool = False
+    """The Python of some of its agents has the package that runs Trial classes."""
+
+
 class ResourceManager(Protocol):
     """A backend. Calls return quickly; anything slow is its own loop. Sync calls never block."""
 
@@ -232,6 +242,10 @@ class ResourceManager(Protocol):
 
     def check(self, request: AllocationRequest) -> None:
         """Raise `Unsatisfiable` if no agent or offer of the pool could ever hold it. Says what would fit."""
+        ...
+
+    def abilities(self, pool: str) -> Abilities | None:
+        """None: nobody knows, as long as no agent of it is connected."""
         ...
 
     async def request(self, request: AllocationRequest) -> None: ...

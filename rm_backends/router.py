@@ -19,6 +19,7 @@ from master.core.actor import Actor
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.types import SchedulerSettings
 from rm_backends.base import (
+    Abilities,
     AllocationHint,
     AllocationRequest,
     AlreadyGranted,
@@ -79,6 +80,10 @@ class Router:
 
     def check(self, request: AllocationRequest) -> None:
         self._backend(request.pool).check(request)
+
+    def abilities(self, pool: str) -> Abilities | None:
+        backend = self._by_pool.get(pool)
+        return None if backend is None else backend.abilities(pool)
 
     async def request(self, request: AllocationRequest) -> None:
         """It was checked when it was submitted: a pool that is unknown now has been taken away since."""

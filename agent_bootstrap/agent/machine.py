@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import socket
@@ -19,6 +20,7 @@ from windlass.base.errors import InvalidArgument
 from windlass.base.packages import VERSION
 from windlass.base.processes import boot_id
 from windlass.base.tls.trust import NO_VERIFY
+from windlass.base.trial_class import PACKAGE
 
 LOW_DISK_BYTES = 2 * 1024**3
 
@@ -51,6 +53,7 @@ class Machine:
             leaving=self.leaving,
             isolation=self.runtime.isolation,
             container_runtime=self.runtime.name,
+            runs_trial_classes=importlib.util.find_spec(PACKAGE) is not None,
             uid=os.geteuid(),
         )
 

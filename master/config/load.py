@@ -13,6 +13,7 @@ from master.config.model import MasterConfig
 from master.config.pools import DEFAULT_POOL
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from master.core.expconf.documents import MalformedDocument, read_document
+from master.core.expconf.environment import CONTAINERS
 from master.core.expconf.errors import explain, json_kind
 from master.core.expconf.errors import path as locate
 from master.core.expconf.images import image_problems
@@ -173,7 +174,9 @@ def _without_effect(config: MasterConfig, document: Mapping[str, Any]) -> Iterat
         defaults = section.get("task_container_defaults")
         if defaults:
             model = TaskContainerDefaults.model_validate(dict(defaults))
-            yield from keys_without_effect(model, defaults, f"{owner}task_container_defaults")
+            yield from keys_without_effect(
+                model, defaults, f"{owner}task_container_defaults", having=(CONTAINERS,)
+            )
 
 
 def _replaced_schedulers(document: Mapping[str, Any]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 
+from master.allocations.abilities import having, runs_image
 from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.mounts import mount_problems, storage_problems
 from master.allocations.policy import ClusterPolicy
@@ -85,7 +86,7 @@ class Admission:
             settings=settings,
             search=search,
             warnings=self.check_fits(settings),
-            config_warnings=tuple(islice(_warnings(config, raw), MAX_WARNINGS)),
+            config_warnings=tuple(islice(self._warnings(config, raw, pool), MAX_WARNINGS)),
         )
 
     def check_pool(self, settings: RunSettings) -> None:
@@ -104,6 +105,19 @@ class Admission:
             log.warning("experiment may never run", reason=error.message)
             return ("LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED",)
         return ()
+
+    def _warnings(
+        self, config: ExperimentConfig, raw: Mapping[str, Any], pool: str
+    ) -> Iterator[str]:
+        able = self._rm().abilities(pool)
+        yield from keys_without_effect(config, raw, having=having(able))
+        entrypoint = config.entrypoint
+        if not isinstance(entrypoint, str) or not is_trial_class(entrypoint):
+            return
+        # What is in an image shows when it starts.
+        runs_in_image = runs_image(config.environment.image, able)
+        if not runs_in_image and (able is None or not able.trial_classes):
+            yield needs_package(entrypoint)
 
     def _require_mounts(self, config: ExperimentConfig, pool: str, owner_id: int) -> None:
         rules = self._cluster.host_paths_of(pool)
@@ -143,13 +157,6 @@ def search_of(config: ExperimentConfig) -> Search:
         document["hyperparameters"],
         document["reproducibility"]["experiment_seed"],
     )
-
-
-def _warnings(config: ExperimentConfig, raw: Mapping[str, Any]) -> Iterator[str]:
-    yield from keys_without_effect(config, raw)
-    entrypoint = config.entrypoint
-    if isinstance(entrypoint, str) and is_trial_class(entrypoint):
-        yield needs_package(entrypoint)
 
 
 def run_settings(

@@ -9,6 +9,7 @@ from functools import partial
 import structlog
 from sqlalchemy import select
 
+from master.allocations.abilities import having
 from master.allocations.mounts import mount_problems
 from master.allocations.persistence import newest_allocations
 from master.allocations.policy import ClusterPolicy
@@ -122,7 +123,13 @@ class InteractiveService:
             config=config,
             pool=pool,
             warnings=self._check_fits(kind, config, pool),
-            config_warnings=tuple(keys_without_effect(config, normalise(new.config))),
+            config_warnings=tuple(
+                keys_without_effect(
+                    config,
+                    normalise(new.config),
+                    having=having(self._allocations.rm.abilities(pool)),
+                )
+            ),
         )
 
     def _require_mounts(self, kind: TaskKind, config: TaskConfig, pool: str, owner_id: int) -> None:

@@ -72,6 +72,8 @@ class Agent:
     labels: tuple[str, ...] = ()
     isolation: IsolationKind = IsolationKind.UNKNOWN
     container_runtime: str = ""
+    runs_trial_classes: bool | None = None
+    """Whether its Python has the package for them. None: it does not say."""
     is_root: bool = False
     shares_user: str = ""
     """What an operator should know: it runs as the master's own user, beside the master."""

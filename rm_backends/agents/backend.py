@@ -18,8 +18,9 @@ from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import Decide, Pool
 from rm_backends.agents.refusals import Refusals
 from rm_backends.agents.registry import Registry
-from rm_backends.agents.views import agent_view, jobs_view, pool_view, queue_view
+from rm_backends.agents.views import abilities, agent_view, jobs_view, pool_view, queue_view
 from rm_backends.base import (
+    Abilities,
     AllocationHint,
     AllocationRequest,
     AlreadyGranted,
@@ -135,6 +136,9 @@ class AgentsBackend:
             if request.single_agent and 0 < shape.largest < request.slots:
                 raise Unfulfillable(f"request unfulfillable: {why}")
             raise Unsatisfiable(why)
+
+    def abilities(self, pool: str) -> Abilities | None:
+        return abilities(self._pool(pool).agents.values())
 
     async def request(self, request: AllocationRequest) -> None:
         pool = self._pool_of(request.allocation_id) or self._pool(request.pool)

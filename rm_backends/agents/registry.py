@@ -387,6 +387,7 @@ class Registry:
         agent.labels = hello.labels
         agent.isolation = hello.isolation
         agent.container_runtime = hello.container_runtime
+        agent.runs_trial_classes = hello.runs_trial_classes
         agent.is_root = hello.uid == 0
         agent.shares_user = shares_user(hello, boot_id(), os.geteuid())
         if agent.shares_user:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -11,6 +12,7 @@ from master.core.scheduler.queue_order import queue_key
 from rm_backends.agents.agents import Agent, Presence
 from rm_backends.agents.entries import Entry, Stage
 from rm_backends.agents.pool import Pool
+from rm_backends.base import Abilities
 from rm_backends.ports import SlotService
 from rm_backends.views import (
     AgentView,
@@ -22,6 +24,9 @@ from rm_backends.views import (
 )
 
 _STARTING = Reason(kind=ReasonKind.STARTING, text="slots are granted; the task is being started")
+
+PROCESS = "process"
+"""What an agent says that runs no images."""
 
 
 def agent_view(pool: Pool, agent: Agent) -> AgentView:
@@ -197,4 +202,15 @@ def _queue_entry(pool: Pool, entry: Entry) -> QueueEntry:
         },
         releasing=entry.releasing,
         reason=_STARTING if entry.stage is Stage.RESERVED else pool.explain(entry.id),
+    )
+
+
+def abilities(agents: Iterable[Agent]) -> Abilities | None:
+    """Of those that are connected. Agents of 0.1 do not say what runs their tasks: processes."""
+    known = [agent for agent in agents if agent.presence is Presence.CONNECTED]
+    if not known:
+        return None
+    return Abilities(
+        containers=any(agent.container_runtime not in ("", PROCESS) for agent in known),
+        trial_classes=any(agent.runs_trial_classes is not False for agent in known),
     )

@@ -14,6 +14,7 @@ from functools import partial
 
 from master.core.reasons import Reason, ReasonKind
 from rm_backends.base import (
+    Abilities,
     AllocationHint,
     AllocationRequest,
     AlreadyGranted,
@@ -151,6 +152,9 @@ class DispatchBackend:
         why = refusal(shape, request.slots, single_agent=request.single_agent)
         if why is not None:
             raise Unsatisfiable(why)
+
+    def abilities(self, pool: str) -> Abilities | None:
+        return None
 
     async def request(self, request: AllocationRequest) -> None:
         if request.allocation_id not in self._leases:

@@ -97,6 +97,8 @@ class FakeAgent:
     reconnect_s: float = 1.0
     heartbeat_s: float = HEARTBEAT_S
     protocol: int = 1
+    container_runtime: str = "process"
+    runs_trial_classes: bool | None = None
     containers: dict[str, FakeContainer] = field(default_factory=dict)
     started: list[str] = field(default_factory=list)
     """Container ids in the order of their first starts: a container that is started twice is twice in it."""
@@ -263,6 +265,8 @@ class FakeAgent:
             labels=self.labels,
             ends_at=self.ends_at,
             leaving=self.leaving,
+            container_runtime=self.container_runtime,
+            runs_trial_classes=self.runs_trial_classes,
         )
 
     def _reports(self) -> tuple[ContainerReport, ...]:

@@ -24,6 +24,7 @@ from master.store.blobs import BlobStore
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from rm_backends.base import (
+    Abilities,
     AllocationHint,
     AllocationRequest,
     AlreadyGranted,
@@ -120,6 +121,9 @@ class ScriptedManager:
             raise Unsatisfiable(why)
         if request.pool in self.too_large:
             raise Unfulfillable(f"request unfulfillable: {request.slots} slots")
+
+    def abilities(self, pool: str) -> Abilities | None:
+        return None
 
     async def request(self, request: AllocationRequest) -> None:
         self.requests[request.allocation_id] = request

@@ -14,6 +14,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeAliasType
 
+from master.core.expconf.environment import CONTAINERS
 from master.core.expconf.schema import MAX_INT
 from tools.reference.keys import Key, keys_of
 from windlass.base.durations import format_duration
@@ -72,7 +73,13 @@ def _meaning(key: Key) -> str:
 
 
 def _warning(key: Key) -> str:
-    return f"**No effect**: {key.mark.why}." if key.mark is not None else ""
+    if key.mark is None:
+        return ""
+    return (
+        "In containers only."
+        if key.mark.unless == CONTAINERS
+        else f"**No effect**: {key.mark.why}."
+    )
 
 
 def _type_of(key: Key) -> str:

@@ -6,7 +6,7 @@ gives such a key is told at once; the reference pages list the marks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,14 +19,21 @@ class NoEffect:
     """A mark of a field, or of a whole section. `why` completes "KEY has no effect: "."""
 
     why: str
+    unless: str = ""
+    """What a cluster may have that makes the key count, e.g. "containers"."""
 
 
 def mark_of(field: FieldInfo) -> NoEffect | None:
     return next((item for item in field.metadata if isinstance(item, NoEffect)), None)
 
 
-def keys_without_effect(model: BaseModel, given: Mapping[str, Any], at: str = "") -> Iterator[str]:
-    """One sentence for each marked key of the document `given`, from which `model` was made. Null is not given."""
+def keys_without_effect(
+    model: BaseModel, given: Mapping[str, Any], at: str = "", having: Collection[str] = ()
+) -> Iterator[str]:
+    """One sentence for each marked key of the document `given`, from which `model` was made. Null is not given.
+
+    `having`: what the cluster has of what marks name as `unless`.
+    """
     fields = type(model).model_fields
     names = {field.alias or name: name for name, field in fields.items()}
     for key, value in given.items():
@@ -34,15 +41,15 @@ def keys_without_effect(model: BaseModel, given: Mapping[str, Any], at: str = ""
             continue
         where = f"{at}.{key}" if at else key
         mark = mark_of(fields[names[key]])
-        if mark is not None:
+        if mark is not None and mark.unless not in having:
             yield f"{where} has no effect: {mark.why}"
         else:
-            yield from _below(getattr(model, names[key]), value, where)
+            yield from _below(getattr(model, names[key]), value, where, having)
 
 
-def _below(value: Any, given: Any, where: str) -> Iterator[str]:
+def _below(value: Any, given: Any, where: str, having: Collection[str]) -> Iterator[str]:
     if isinstance(value, BaseModel) and isinstance(given, Mapping):
-        yield from keys_without_effect(value, given, where)
+        yield from keys_without_effect(value, given, where, having)
     elif isinstance(value, tuple) and isinstance(given, list):
         for index, (item, own) in enumerate(zip(value, given, strict=False)):
-            yield from _below(item, own, f"{where}[{index}]")
+            yield from _below(item, own, f"{where}[{index}]", having)

@@ -16,5 +16,5 @@ def needs_package(entrypoint: str) -> str:
     """The one sentence about it."""
     return (
         f"the entrypoint {entrypoint} is a Trial class, which needs the package `{PACKAGE}` in the Python of the "
-        "task: install it on the agents' machines, or make the entrypoint a program"
+        "task: install it there (on the agents' machines, or in the image), or make the entrypoint a program"
     )

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from master.core.expconf.container_defaults import experiment_layer
 from master.core.expconf.documents import MalformedDocument, plain
 from master.core.expconf.environment import (
-    NO_CONTAINERS,
+    IN_CONTAINERS,
     BindMount,
     Device,
     Environment,
@@ -87,7 +87,7 @@ class CommandResources(Section):
     """false is refused."""
     native_parallel: Annotated[bool, NATIVE_PARALLEL] = False
     """Of old releases."""
-    devices: Annotated[Items[Device], NO_CONTAINERS] = ()
+    devices: Annotated[Items[Device], IN_CONTAINERS] = ()
     """Device files that the container gets."""
 
 

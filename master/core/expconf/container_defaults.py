@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from master.core.expconf.environment import (
-    NO_CONTAINERS,
+    IN_CONTAINERS,
     NO_KUBERNETES,
     BindMount,
     Device,
@@ -47,7 +47,7 @@ class TaskContainerDefaults(Section):
 
     shm_size_bytes: Positive = DEFAULT_SHM_SIZE_BYTES
     """Of the private /dev/shm of each task, where its agent has namespaces."""
-    network_mode: Annotated[str, Field(min_length=1), NO_CONTAINERS] = "bridge"
+    network_mode: Annotated[str, Field(min_length=1), IN_CONTAINERS] = "bridge"
     """The container's network."""
     dtrain_network_interface: Annotated[str | None, NO_INTERFACES] = None
     """Over which containers of one trial talk."""
@@ -55,19 +55,19 @@ class TaskContainerDefaults(Section):
     """MIN:MAX."""
     gloo_port_range: Annotated[str, Field(pattern=_PORT_RANGE), NO_PORT_RANGES] = ""
     """MIN:MAX."""
-    image: Annotated[Image | None, NO_CONTAINERS] = None
+    image: Annotated[Image | None, IN_CONTAINERS] = None
     """The container image: one name, or one by the kind of slot."""
     environment_variables: EnvironmentVariables | None = None
     """`NAME=VALUE` lines: one list, or one by the kind of slot."""
-    force_pull_image: Annotated[bool, NO_CONTAINERS] = False
+    force_pull_image: Annotated[bool, IN_CONTAINERS] = False
     """Pull the image even if the machine has it."""
-    registry_auth: Annotated[RegistryAuth | None, NO_CONTAINERS] = None
+    registry_auth: Annotated[RegistryAuth | None, IN_CONTAINERS] = None
     """Credentials of the image's registry."""
-    add_capabilities: Annotated[Items[str], NO_CONTAINERS] = ()
+    add_capabilities: Annotated[Items[str], IN_CONTAINERS] = ()
     """Linux capabilities that the container gets."""
-    drop_capabilities: Annotated[Items[str], NO_CONTAINERS] = ()
+    drop_capabilities: Annotated[Items[str], IN_CONTAINERS] = ()
     """Linux capabilities that the container loses."""
-    devices: Annotated[Items[Device], NO_CONTAINERS] = ()
+    devices: Annotated[Items[Device], IN_CONTAINERS] = ()
     """Device files that the container gets."""
     bind_mounts: Items[BindMount] = ()
     """Directories of the agent's machine in the task."""

@@ -10,8 +10,11 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from master.core.expconf.schema import FreeMap, Integer, Item, Items, NonNegative, Port, Section
 from windlass.base.no_effect import NoEffect
 
-NO_CONTAINERS = NoEffect(
-    "tasks run as processes on the agent's machine, with its Python: there are no containers yet"
+CONTAINERS = "containers"
+IN_CONTAINERS = NoEffect(
+    "the agents of the pool run tasks as processes, with a Python of their machine; "
+    "see container_runtime of agent.yaml",
+    unless=CONTAINERS,
 )
 PRIVATE = NoEffect("mounts are always private")
 NO_KUBERNETES = NoEffect("there is no Kubernetes resource manager yet")
@@ -78,17 +81,17 @@ class ProxyPort(Item):
 class Environment(Section):
     """Where a task runs."""
 
-    image: Annotated[Image, NO_CONTAINERS] = Image()
+    image: Annotated[Image, IN_CONTAINERS] = Image()
     """The container image: one name, or one by the kind of slot (`gpu` is read as `cuda`)."""
     environment_variables: EnvironmentVariables = EnvironmentVariables()
     """`NAME=VALUE` lines: one list, or one by the kind of slot."""
-    force_pull_image: Annotated[bool, NO_CONTAINERS] = False
+    force_pull_image: Annotated[bool, IN_CONTAINERS] = False
     """Pull the image even if the machine has it."""
-    registry_auth: Annotated[RegistryAuth | None, NO_CONTAINERS] = None
+    registry_auth: Annotated[RegistryAuth | None, IN_CONTAINERS] = None
     """Credentials of the image's registry."""
-    add_capabilities: Annotated[Items[str], NO_CONTAINERS] = ()
+    add_capabilities: Annotated[Items[str], IN_CONTAINERS] = ()
     """Linux capabilities that the container gets."""
-    drop_capabilities: Annotated[Items[str], NO_CONTAINERS] = ()
+    drop_capabilities: Annotated[Items[str], IN_CONTAINERS] = ()
     """Linux capabilities that the container loses."""
     ports: Annotated[dict[str, Integer], NO_PROXY] = Field(default_factory=dict)
     """Ports of the task by name, published on the machine. The proxy reaches `proxy_ports` only."""

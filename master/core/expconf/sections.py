@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from master.core.expconf.environment import NO_CONTAINERS, Device, ShmSize
+from master.core.expconf.environment import IN_CONTAINERS, Device, ShmSize
 from master.core.expconf.schema import (
     Integer,
     Item,
@@ -45,7 +45,7 @@ class Resources(Section):
     """All slots of a trial on one agent."""
     native_parallel: Annotated[bool, NATIVE_PARALLEL] = False
     """Of old releases."""
-    devices: Annotated[Items[Device], NO_CONTAINERS] = ()
+    devices: Annotated[Items[Device], IN_CONTAINERS] = ()
     """Device files that the container gets."""
     agent_label: Annotated[str | None, NoEffect("use a resource pool of its own")] = Field(
         default=None, exclude=True

@@ -177,20 +177,57 @@ async def test_the_model_definition_arrives_whole_and_a_fork_has_the_same(world:
 
 @pytest.mark.parametrize("only", [True, False])
 async def test_keys_without_effect_are_told(world: ApiWorld, only: bool) -> None:
-    text = SINGLE + "data_layer: {type: s3}\nenvironment: {image: busybox}\n"
+    text = SINGLE + "data_layer: {type: s3}\nretention_policy: {log_retention_days: 1}\n"
     answer = await world.ok("POST", "/api/v1/experiments", {"config": text, "validateOnly": only})
     assert answer["configWarnings"] == [
         "data_layer has no effect: it is of old releases, and dropped",
-        "environment.image has no effect: tasks run as processes on the agent's machine, with its "
-        "Python: there are no containers yet",
+        "retention_policy has no effect: task logs are kept for ever, for now",
     ]
 
 
-async def test_a_trial_class_is_told_what_it_needs(world: ApiWorld) -> None:
+@pytest.mark.parametrize(
+    ("runtime", "told"), [("process", True), ("", True), ("process, podman 4.3.1", False)]
+)
+async def test_an_image_that_no_agent_of_the_pool_can_run_is_told(
+    world: ApiWorld, runtime: str, told: bool
+) -> None:
+    text = SINGLE + "environment: {image: busybox}\n"
+    experiment = {"config": text, "validateOnly": True}
+    answer = await world.ok("POST", "/api/v1/experiments", experiment)
+    assert answer["configWarnings"] == [], "nobody knows before an agent is there"
+    await world.add_agent("a1", container_runtime=runtime)
+    line = (
+        "environment.image has no effect: the agents of the pool run tasks as processes, with a Python of their "
+        "machine; see container_runtime of agent.yaml"
+    )
+    expected = [line] if told else []
+    answer = await world.ok("POST", "/api/v1/experiments", experiment)
+    assert answer["configWarnings"] == expected
+    command = {"config": {"entrypoint": ["true"], "environment": {"image": "busybox"}}}
+    answer = await world.ok("POST", "/api/v1/commands", command)
+    assert answer["configWarnings"] == expected
+
+
+@pytest.mark.parametrize(
+    ("agent", "image", "told"),
+    [
+        (None, "", True),
+        ({"runs_trial_classes": False}, "", True),
+        ({"runs_trial_classes": True}, "", False),
+        ({"runs_trial_classes": None}, "", False),
+        ({"runs_trial_classes": False, "container_runtime": "podman 4.3.1"}, "mine", False),
+    ],
+)
+async def test_a_trial_class_is_told_what_it_needs_where_it_is_not_there(
+    world: ApiWorld, agent: dict[str, Any] | None, image: str, told: bool
+) -> None:
+    if agent is not None:
+        await world.add_agent("a1", **agent)
     text = SINGLE.replace("python3 train.py", "model_def:MyTrial")
+    text += f"environment: {{image: {image}}}\n" if image else ""
     answer = await world.ok("POST", "/api/v1/experiments", {"config": text, "validateOnly": True})
-    (told,) = answer["configWarnings"]
-    assert "model_def:MyTrial is a Trial class, which needs the package `determined`" in told
+    sentence = "model_def:MyTrial is a Trial class, which needs the package `determined`"
+    assert any(sentence in line for line in answer["configWarnings"]) is told
 
 
 async def test_validate_only_creates_nothing(world: ApiWorld) -> None:

@@ -30,6 +30,8 @@ from master.auth.first_password import first_password
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.join_tokens import JoinTokenSigner
 from master.auth.service import AuthService
+from master.checkpoints.downloads import Downloads
+from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.config import MasterConfig, ResolvedPool
 from master.control_plane import Parts, build
 from master.core.expconf import ClusterDefaults
@@ -97,6 +99,8 @@ class MasterOptions:
     tls: ServedTls | None = None
     """None: plain HTTP."""
     provision_every_s: float = 1.0
+    deleter: Deleter = field(default_factory=WorkerProcesses)
+    """Another way to delete files of checkpoints: for simulations."""
     replace_lost: frozenset[Lost] = frozenset()
     """Parts of the data folder to make anew if they are lost, instead of refusing to start."""
     backup_before_upgrade: Path | None = None
@@ -192,7 +196,7 @@ class Master:
         )
         await auth.ensure_users(self._first_password)
         info = await self._cluster_info()
-        plane = build(self._parts(lines, auth))
+        plane = build(self._parts(lines, auth, info.cluster_id))
         allocations = plane.allocations
         auth.register_allocation_tokens(allocations)
         join_tokens = self._join_tokens()
@@ -221,6 +225,7 @@ class Master:
         group.create_task(
             Loop("deadlines of tasks", plane.tasks.roots.tick, interval_s=TICK_S).run()
         )
+        group.create_task(plane.collector.run())
         group.create_task(self._housekeeping(auth, join_tokens).run())
         group.create_task(self._check.run())
         group.create_task(plane.experiments.storage_checks.warn_of_cluster_storage())
@@ -236,6 +241,9 @@ class Master:
             experiments=plane.experiments,
             tasks=plane.tasks,
             reports=plane.reports,
+            metadata=plane.metadata,
+            checkpoints=plane.checkpoints,
+            downloads=Downloads(self._store, plane.places),
             allocations=allocations,
             storage_secrets=plane.parts.cluster_tasks.storage_secrets,
             jobs=plane.jobs(router),
@@ -293,9 +301,14 @@ class Master:
             decide=decide,
         )
 
-    def _parts(self, lines: MasterLines, auth: AuthService) -> Parts:
+    def _parts(self, lines: MasterLines, auth: AuthService, cluster_id: str) -> Parts:
         options = self._options
+        defaults, _ = next(iter(self._task_defaults().values()))
         return Parts(
+            logs=self._logs,
+            cluster_id=cluster_id,
+            storage=defaults.checkpoint_storage,
+            deleter=options.deleter,
             store=self._store,
             blobs=BlobStore(options.data_dir / "blobs", inline=options.inline_store),
             clock=options.clock,

@@ -1,6 +1,6 @@
 """The services between the store and the API, wired once: for the master's process and for the worlds of tests.
 
-store, blobs -> allocations -> experiments, interactive tasks -> reports, jobs
+store, blobs -> allocations -> experiments, interactive tasks -> reports, jobs, checkpoints
 """
 
 from __future__ import annotations
@@ -14,6 +14,14 @@ from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLog
 from master.allocations.tokens import AllocationTokenMint
 from master.allocations.unique_ports import UniquePorts
+from master.checkpoints.collector import Collector
+from master.checkpoints.experiment_rows import ExperimentRows, TaskLogs
+from master.checkpoints.on_agents import OnAgents
+from master.checkpoints.places import Places
+from master.checkpoints.planning import Planner
+from master.checkpoints.service import CheckpointService
+from master.checkpoints.workers import Deleter, WorkerProcesses
+from master.experiments.metadata import ExperimentMetadata
 from master.experiments.reports import ReportService
 from master.experiments.service import ExperimentService
 from master.experiments.task_spec import TaskSpecs
@@ -26,6 +34,7 @@ from master.tasks.service import InteractiveService
 from rm_backends.base import RestoreRecord
 from windlass.base.clock import Clock
 from windlass.base.ids import Ids
+from windlass.base.json_types import JsonMapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +49,11 @@ class Parts:
     """Allocation tokens are derived from it."""
     policy: ClusterPolicy
     task_log: TaskLog
+    logs: TaskLogs
+    cluster_id: str
+    storage: JsonMapping = field(default_factory=dict)
+    """The cluster's `checkpoint_storage`, as configurations of experiments have it."""
+    deleter: Deleter = field(default_factory=WorkerProcesses)
     ports: UniquePorts = field(default_factory=UniquePorts)
     cluster_tasks: ClusterTasks = field(default_factory=ClusterTasks)
 
@@ -55,6 +69,10 @@ class ControlPlane:
     experiments: ExperimentService
     tasks: InteractiveService
     reports: ReportService
+    metadata: ExperimentMetadata
+    checkpoints: CheckpointService
+    collector: Collector
+    places: Places
 
     async def restore(self) -> Sequence[RestoreRecord]:
         """Rebuild the live roots from the store; what the resource manager must know of them."""
@@ -81,6 +99,23 @@ def build(parts: Parts) -> ControlPlane:
     allocations = AllocationService(
         store=parts.store, clock=parts.clock, mint=mint, ports=parts.ports
     )
+    places = Places(
+        cluster=parts.storage,
+        secrets=parts.cluster_tasks.storage_secrets,
+        os_user=parts.cluster_tasks.os_user,
+    )
+    planner = Planner(parts.store, parts.cluster_id)
+    collector = Collector(
+        store=parts.store,
+        clock=parts.clock,
+        task_log=parts.task_log,
+        planner=planner,
+        places=places,
+        deleter=parts.deleter,
+        agents=OnAgents(),
+        rows=ExperimentRows(parts.store, parts.logs),
+        cluster_id=parts.cluster_id,
+    )
     experiments = ExperimentService(
         store=parts.store,
         blobs=parts.blobs,
@@ -90,7 +125,9 @@ def build(parts: Parts) -> ControlPlane:
         specs=TaskSpecs(cluster=parts.cluster_tasks),
         clock=parts.clock,
         ids=parts.ids,
+        ended=collector.wake,
     )
+    metadata = ExperimentMetadata(store=parts.store, experiments=experiments)
     tasks = InteractiveService(
         store=parts.store,
         blobs=parts.blobs,
@@ -113,4 +150,16 @@ def build(parts: Parts) -> ControlPlane:
             clock=parts.clock,
             secrets=parts.cluster_tasks.storage_secrets,
         ),
+        metadata=metadata,
+        checkpoints=CheckpointService(
+            store=parts.store,
+            clock=parts.clock,
+            ids=parts.ids,
+            experiments=experiments,
+            metadata=metadata,
+            planner=planner,
+            wake=collector.wake,
+        ),
+        collector=collector,
+        places=places,
     )

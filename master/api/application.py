@@ -14,12 +14,14 @@ from master.api.agents import routes as agents
 from master.api.agents import socket as agent_socket
 from master.api.allocations import routes as allocations
 from master.api.browsers import BrowserRules
+from master.api.checkpoints import downloads as checkpoint_downloads
 from master.api.checkpoints import routes as checkpoints
 from master.api.cluster import routes as cluster
 from master.api.commands import routes as commands
 from master.api.description import routes as description
 from master.api.experiments import actions as experiment_actions
 from master.api.experiments import bulk as experiment_bulk
+from master.api.experiments import preview_gc
 from master.api.experiments import routes as experiments
 from master.api.jobs import routes as jobs
 from master.api.join_tokens import routes as join_tokens
@@ -53,6 +55,8 @@ ROUTES: Sequence[BaseRoute] = (
     *trials.router.routes,
     *trials.hot.routes,
     *checkpoints.router.routes,
+    *checkpoint_downloads.router.routes,
+    *preview_gc.router.routes,
     *runs.router.routes,
     *allocations.router.routes,
     *allocations.hot.routes,

@@ -69,6 +69,7 @@ STATUS_OF_CODE: Mapping[str, Status] = {
     "agent_lost": UNAVAILABLE,
     "stopping": UNAVAILABLE,
     "unimplemented": UNIMPLEMENTED,
+    "storage": Status(502, 14, "Unavailable"),
     "data_damaged": Status(410, 15, "DataLoss"),
 }
 _STATUS_OF_HTTP: Mapping[int, Status] = {
@@ -78,6 +79,7 @@ _STATUS_OF_HTTP: Mapping[int, Status] = {
     404: NOT_FOUND,
     405: UNIMPLEMENTED,
     413: Status(413, 8, "ResourceExhausted"),
+    415: Status(415, 3, "InvalidArgument"),
 }
 """Errors that the framework raises by itself."""
 

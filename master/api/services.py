@@ -16,6 +16,8 @@ from master.api.held import Closing
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.ownership import OwnershipQueries
 from master.auth.service import AuthService
+from master.checkpoints.downloads import Downloads
+from master.checkpoints.service import CheckpointService
 from master.config import MasterConfig
 from master.core.expconf.references import PoolSecrets
 from master.experiments.checkpoint_queries import CheckpointQueries
@@ -112,6 +114,9 @@ class Services:
     experiments: ExperimentService
     tasks: InteractiveService
     reports: ReportService
+    metadata: ExperimentMetadata
+    checkpoints: CheckpointService
+    downloads: Downloads
     allocations: AllocationService
     storage_secrets: PoolSecrets
     """What references in the checkpoint storage of an experiment stand for."""
@@ -152,7 +157,6 @@ class Api:
     services: Services
     reads: Reads
     owners: OwnershipQueries
-    metadata: ExperimentMetadata
     closing: Closing = field(default_factory=Closing)
     """Set when the server stops: what waits is answered at once."""
 
@@ -162,7 +166,6 @@ def make_api(services: Services) -> Api:
         services=services,
         reads=Reads(services.store),
         owners=OwnershipQueries(services.store),
-        metadata=ExperimentMetadata(store=services.store, experiments=services.experiments),
     )
 
 

@@ -51,6 +51,8 @@ class LiveParts:
     specs: TaskSpecs
     task_log: TaskLog
     max_lost_runs: int
+    ended: Callable[[], None] = lambda: None
+    """Called after the end of each is committed."""
 
 
 class LiveExperiment(Root[ExperimentState, Env, Step]):
@@ -145,6 +147,8 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
         for change in transition.step.trials:
             self.trials.note(change.after)
             self._deadlines.note(change.after)
+        if transition.step.state.ended_at is not None:
+            self._parts.ended()
 
     def trial(self, trial_id: int) -> TrialState:
         """Raises KeyError."""

@@ -27,6 +27,8 @@ log = structlog.get_logger(__name__)
 
 _IN_CONFIG = ("name", "description", "labels")
 """Also keys of the experiment's configuration, which shows the newest."""
+_CONFIG = "config"
+"""In a change: keys of the configuration that are no columns."""
 
 Change = Callable[[tables.Experiment], Mapping[str, object]]
 """From the present row to the columns that change; it may refuse."""
@@ -87,6 +89,22 @@ class ExperimentMetadata:
 
         await self._change(experiment_id, change, by)
 
+    async def set_keep_counts(
+        self,
+        experiment_id: int,
+        counts: Mapping[str, int],
+        *,
+        also: tuple[Operation, ...],
+        by: Actor,
+    ) -> None:
+        """Keys of `checkpoint_storage` in its configuration. `also` is written in the same commit."""
+
+        def change(row: tables.Experiment) -> Mapping[str, object]:
+            storage = {**row.config["checkpoint_storage"], **counts}
+            return {_CONFIG: {"checkpoint_storage": storage}}
+
+        await self._change(experiment_id, change, by, also)
+
     async def _relabel(
         self, experiment_id: int, edit: Callable[[Sequence[str]], Sequence[str]], by: Actor
     ) -> list[str]:
@@ -99,10 +117,14 @@ class ExperimentMetadata:
         await self._change(experiment_id, change, by)
         return labels
 
-    async def _change(self, experiment_id: int, change: Change, by: Actor) -> None:
-        await self._mailbox.run(lambda: self._apply(experiment_id, change, by))
+    async def _change(
+        self, experiment_id: int, change: Change, by: Actor, also: tuple[Operation, ...] = ()
+    ) -> None:
+        await self._mailbox.run(lambda: self._apply(experiment_id, change, by, also))
 
-    async def _apply(self, experiment_id: int, change: Change, by: Actor) -> None:
+    async def _apply(
+        self, experiment_id: int, change: Change, by: Actor, also: tuple[Operation, ...]
+    ) -> None:
         experiment = tables.Experiment
         row = await self._store.read_one(select(experiment).where(experiment.id == experiment_id))
         if row is None:
@@ -111,11 +133,14 @@ class ExperimentMetadata:
         if not values:
             return
         changed = sorted(values)
-        uow = UnitOfWork()
+        uow = UnitOfWork(list(also))
         edits = {key: value for key, value in values.items() if key in _IN_CONFIG}
+        only_config = values.pop(_CONFIG, {})
+        edits |= only_config if isinstance(only_config, Mapping) else {}
         live = self._experiments.live(experiment_id)
         if live is not None:
-            uow.update(experiment, {"id": experiment_id}, values, expect=1)
+            if values:
+                uow.update(experiment, {"id": experiment_id}, values, expect=1)
             await live.apply(partial(_edited, edits=edits, rows=tuple(uow.operations)), by=by)
         else:
             values["config"] = {**row.config, **edits}

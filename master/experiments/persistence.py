@@ -10,6 +10,7 @@ from master.core.persistent_map import PersistentMap
 from master.core.searcher.event_json import action_to_json, event_to_json
 from master.core.searcher.state_json import state_to_json
 from master.core.searcher.types import ExitReason
+from master.experiments.garbage import row_at_end
 from master.experiments.state import ExperimentState, GroupMetrics, Phase, TrialMetrics, TrialState
 from master.experiments.step_builder import LoggedEvent, Step, TrialChange
 from master.roots.root import Transition
@@ -47,6 +48,8 @@ def _experiment_changes(uow: UnitOfWork, old: ExperimentState | None, new: Exper
             changed["config"] = new.config.to_json()
         if changed:
             uow.update(tables.Experiment, {"id": new.id}, changed, expect=1)
+        if old.ended_at is None and (garbage := row_at_end(new)) is not None:
+            uow.insert(tables.CheckpointGc, garbage)
     every = snapshot_interval(len(new.trials))
     if old is None or new.searcher_seq // every > old.searcher_seq // every:
         uow.upsert(

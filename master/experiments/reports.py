@@ -17,6 +17,7 @@ from master.core.actor import Actor
 from master.core.expconf.references import PoolSecrets
 from master.core.searcher.types import ExitReason
 from master.experiments import machine
+from master.experiments.garbage import changed_checkpoint
 from master.experiments.live import LiveExperiment
 from master.experiments.metric_reports import (
     History,
@@ -211,12 +212,7 @@ class ReportService:
         for uuid, files in remaining.items():
             if uuid not in known:
                 raise NotFound("checkpoint", uuid)
-            state = known[uuid].state
-            if not files:
-                state = "DELETED"
-            elif dict(files) != known[uuid].resources:
-                state = "PARTIALLY_DELETED"
-            values = {"resources": dict(files), "state": state, "size": sum(files.values())}
+            values = changed_checkpoint(known[uuid].resources, known[uuid].state, files)
             uow.update(checkpoint, {"uuid": uuid}, values)
         await self._store.commit(uow)
         for uuid in remaining:

@@ -54,7 +54,9 @@ class ExperimentService:
         specs: TaskSpecs,
         clock: Clock,
         ids: Ids,
+        ended: Callable[[], None] = lambda: None,
     ) -> None:
+        """`ended` is called when an experiment has ended."""
         self._store = store
         self._blobs = blobs
         self._allocations = allocations
@@ -78,6 +80,7 @@ class ExperimentService:
             specs=specs,
             task_log=task_log,
             max_lost_runs=policy.max_lost_runs,
+            ended=ended,
         )
         self.roots = LiveExperiments(allocations=allocations, clock=clock)
 
@@ -182,6 +185,12 @@ class ExperimentService:
     def live(self, experiment_id: int) -> LiveExperiment | None:
         """The live root, None when the experiment is over or unknown."""
         return self.roots.get(experiment_id)
+
+    def forget(self, experiment_id: int) -> None:
+        """Of one that is over: from now on only its rows tell of it."""
+        live = self.roots.get(experiment_id)
+        if live is not None and live.is_over:
+            self.roots.forget(live)
 
     def live_of_trial(self, trial_id: int) -> LiveExperiment | None:
         return self.roots.of_trial(trial_id)

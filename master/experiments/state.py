@@ -34,6 +34,10 @@ class Phase(StrEnum):
     COMPLETED = "COMPLETED"
     CANCELED = "CANCELED"
     ERROR = "ERROR"
+    DELETING = "DELETING"
+    """Only an experiment that had ended: its files and rows go. Nothing of it lives in memory."""
+    DELETE_FAILED = "DELETE_FAILED"
+    """Some of its files could not be deleted; it may be tried again."""
 
     @property
     def is_stopping(self) -> bool:
@@ -56,7 +60,11 @@ _ENDED_WORDS: Mapping[Phase, str] = {
     Phase.COMPLETED: "completed",
     Phase.CANCELED: "been canceled",
     Phase.ERROR: "failed",
+    Phase.DELETING: "been marked for deletion",
+    Phase.DELETE_FAILED: "ended, and could not be deleted",
 }
+ENDS = frozenset(TERMINAL_OF.values())
+"""How what lives may end."""
 TERMINAL = frozenset(_ENDED_WORDS)
 
 
@@ -70,20 +78,18 @@ def not_ended(experiment_id: int, phase: Phase) -> str:
     return f"Experiment {experiment_id} has not ended yet: it is {phase}"
 
 
-_RUNNING_MAY_GO = frozenset(TERMINAL_OF) | TERMINAL
+_RUNNING_MAY_GO = frozenset(TERMINAL_OF) | ENDS
 ALLOWED: Mapping[Phase, frozenset[Phase]] = {
     Phase.ACTIVE: frozenset({Phase.PAUSED}) | _RUNNING_MAY_GO,
     Phase.PAUSED: frozenset({Phase.ACTIVE}) | _RUNNING_MAY_GO,
     # A kill overtakes a graceful stop; an error overtakes nothing that the user asked for.
     Phase.STOPPING_COMPLETED: frozenset(
-        {Phase.STOPPING_CANCELED, Phase.STOPPING_KILLED, Phase.STOPPING_ERROR} | TERMINAL
+        {Phase.STOPPING_CANCELED, Phase.STOPPING_KILLED, Phase.STOPPING_ERROR} | ENDS
     ),
-    Phase.STOPPING_CANCELED: frozenset({Phase.STOPPING_KILLED} | TERMINAL),
-    Phase.STOPPING_KILLED: TERMINAL,
-    Phase.STOPPING_ERROR: frozenset({Phase.STOPPING_KILLED} | TERMINAL),
-    Phase.COMPLETED: frozenset(),
-    Phase.CANCELED: frozenset(),
-    Phase.ERROR: frozenset(),
+    Phase.STOPPING_CANCELED: frozenset({Phase.STOPPING_KILLED} | ENDS),
+    Phase.STOPPING_KILLED: ENDS,
+    Phase.STOPPING_ERROR: frozenset({Phase.STOPPING_KILLED} | ENDS),
+    **dict.fromkeys(TERMINAL, frozenset[Phase]()),
 }
 """What may follow what, for experiments and trials alike."""
 

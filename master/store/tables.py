@@ -287,6 +287,29 @@ class StorageBackend(SQLModel, table=True):
     config: Mapped[JsonObject] = document_column(documents.STORAGE_CONFIG)
 
 
+class CheckpointGc(SQLModel, table=True):
+    """Files to delete from checkpoint storage, written down before any is. The row goes when all of it is done."""
+
+    __tablename__ = "checkpoint_gc"  # pyright: ignore
+    task_id: Mapped[str] = Field(primary_key=True)
+    """Of the task whose log tells of it: `<experiment id>.<uuid>`."""
+    experiment_id: Mapped[int] = Field(index=True)
+    kind: Mapped[str]
+    """`master.experiments.garbage.GcKind`."""
+    checkpoints: Mapped[list[str]] = json_column()
+    """Uuids, if it is about some."""
+    globs: Mapped[list[str]] = json_column()
+    """Which of their files."""
+    asked_by: Mapped[int]
+    """User id."""
+    asked_at: Mapped[datetime] = time_column(nullable=False)
+    attempts: Mapped[int] = Field(default=0)
+    seen: Mapped[bool] = Field(default=False)
+    """The master saw these files in its own file system: what it does not see there is deleted."""
+    error: Mapped[str] = Field(default="")
+    """Of the last attempt, for people."""
+
+
 class Agent(SQLModel, table=True):
     id: Mapped[str] = Field(primary_key=True)
     pool: Mapped[str]

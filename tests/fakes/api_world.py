@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import httpx2
 from argon2 import PasswordHasher
+from sqlalchemy import select
 
 from agent_bootstrap.protocol import Channel
 from master.allocations.cluster_tasks import ClusterTasks
@@ -25,6 +26,7 @@ from master.api.services import ClusterInfo, Services
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.passwords import Passwords
 from master.auth.service import AuthService
+from master.checkpoints.downloads import Downloads
 from master.config import MasterConfig, load
 from master.control_plane import Parts, build
 from master.core.expconf import ClusterDefaults
@@ -47,6 +49,7 @@ from tests.fakes.agents_world import TOKEN, OneToken
 from tests.fakes.declared_replies import DeclaredReplies
 from tests.fakes.fake_agent import FakeAgent
 from tests.fakes.first_fit import first_fit
+from tests.fakes.inline_deleter import InlineDeleter
 from tests.fakes.memory_channel import memory_channel
 from windlass.base.clock import ManualClock
 from windlass.base.ids import Ids
@@ -288,6 +291,13 @@ class ApiWorld:
             )
         )
 
+    async def collected(self, *, attempts: int = 0) -> None:
+        """Returns when all that is to be deleted is deleted, or was tried more than so often."""
+        gc = tables.CheckpointGc
+        waiting = select(gc.task_id).where(gc.attempts <= attempts)
+        while await self.services.store.read(waiting):  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0)
+
 
 MakeBackend: TypeAlias = Callable[[RmEvents], RoutedBackend]
 
@@ -392,6 +402,10 @@ async def _start(
             ),
             cluster_tasks=ClusterTasks(secrets=dict.fromkeys(pools, secrets)),
             task_log=lines,
+            logs=logs,
+            cluster_id="cluster",
+            storage=under.checkpoint_storage,
+            deleter=InlineDeleter(),
         )
     )
     allocations = plane.allocations
@@ -418,6 +432,7 @@ async def _start(
     await router.restore(())
     tasks.create_task(router.run())
     tasks.create_task(allocations.run())
+    tasks.create_task(plane.collector.run())
     services = Services(
         master_url="http://master",
         info=ClusterInfo(
@@ -434,6 +449,9 @@ async def _start(
         experiments=plane.experiments,
         tasks=plane.tasks,
         reports=plane.reports,
+        metadata=plane.metadata,
+        checkpoints=plane.checkpoints,
+        downloads=Downloads(store, plane.places),
         allocations=allocations,
         storage_secrets=plane.parts.cluster_tasks.storage_secrets,
         jobs=plane.jobs(router),

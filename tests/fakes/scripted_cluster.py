@@ -13,6 +13,7 @@ from typing import Any
 from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.machine import AllocationState
 from master.allocations.policy import ClusterPolicy
+from master.checkpoints.workers import Deleter
 from master.control_plane import Parts, build
 from master.core.expconf import ClusterDefaults
 from master.core.reasons import Reason
@@ -39,6 +40,7 @@ from rm_backends.base import (
     Withdrawn,
 )
 from tests.fakes.actors import ADMIN
+from tests.fakes.inline_deleter import InlineDeleter
 from windlass.base.clock import Clock, ManualClock
 from windlass.base.errors import BatchSystemError, StoreUnavailable, Unfulfillable, Unsatisfiable
 from windlass.base.ids import Ids
@@ -175,6 +177,9 @@ class SilentLog:
     def say(self, task_id: str, allocation_id: str, text: str, *, level: str = "INFO") -> None:
         pass
 
+    async def delete(self, task_ids: Sequence[str], /) -> int:
+        return 0
+
 
 class ScriptedCluster:
     """One life of a master. `crash` ends it as kill -9 does; the next one opens the same folder."""
@@ -187,6 +192,7 @@ class ScriptedCluster:
         *,
         launch_error: bool = True,
         cluster_tasks: ClusterTasks | None = None,
+        deleter: Deleter | None = None,
     ) -> None:
         self.store = store
         self.clock = clock
@@ -204,6 +210,10 @@ class ScriptedCluster:
                     launch_error=launch_error,
                 ),
                 task_log=SilentLog(),
+                logs=SilentLog(),
+                cluster_id="cluster",
+                storage=storage,
+                deleter=deleter or InlineDeleter(),
                 cluster_tasks=cluster_tasks or ClusterTasks(),
             )
         )
@@ -224,13 +234,21 @@ class ScriptedCluster:
         url: str | None = None,
         launch_error: bool = True,
         cluster_tasks: ClusterTasks | None = None,
+        deleter: Deleter | None = None,
     ) -> ScriptedCluster:
         """As `master.app` starts: lease, restore, tell the resource manager, resume. No `url`: SQLite, inline."""
         store = await StoppableStore.open(
             url or f"sqlite:///{folder}/windlass.db", clock=clock, inline=url is None
         )
         epoch = await store.take_lease("test")
-        cluster = cls(store, folder, clock, launch_error=launch_error, cluster_tasks=cluster_tasks)
+        cluster = cls(
+            store,
+            folder,
+            clock,
+            launch_error=launch_error,
+            cluster_tasks=cluster_tasks,
+            deleter=deleter,
+        )
         cluster.tasks = [
             asyncio.create_task(store.run()),
             asyncio.create_task(cluster.allocations.run()),

@@ -26,6 +26,7 @@ from provisioner.types import Offer, OfferKey
 from rm_backends.ports import JoinGrant, JoinKind
 from tests.fakes.actors import DETERMINED
 from tests.fakes.fake_agent import FakeAgent
+from tests.fakes.inline_deleter import NothingToDelete
 from tests.fakes.memory_channel import MemoryChannel, memory_channel
 from tests.fakes.virtual_time import LoopClock
 from tests.simulation.invariants import Invariants
@@ -167,6 +168,7 @@ class World:
 
     def _options(self, process: MasterProcess) -> MasterOptions:
         return MasterOptions(
+            deleter=NothingToDelete(),
             config=MasterConfig.model_validate(config_of(self.seed)),
             data_dir=self.folder,
             master_url="http://master:8080",

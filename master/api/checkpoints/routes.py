@@ -31,6 +31,7 @@ from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.api.targets import task_target
 from master.auth.permissions import Action
+from master.auth.principal import Principal
 from master.core.visibility import Visibility
 from master.experiments.checkpoint_queries import CheckpointKey, CheckpointRow
 from master.experiments.metrics import number
@@ -44,6 +45,8 @@ router = APIRouter(route_class=ApiRoute, tags=["checkpoints"])
 STATES = ("ACTIVE", "COMPLETED", "ERROR", "DELETED", "PARTIALLY_DELETED")
 SORTS = ("UUID", "TRIAL_ID", "BATCH_NUMBER", "END_TIME", "STATE", "SEARCHER_METRIC")
 State = Annotated[str, Word("STATE_", STATES)]
+MAX_CHECKPOINTS = 100_000
+"""Of one call."""
 Sizes = dict[Text, Annotated[Int64, Field(ge=0)]]
 
 _KEYS: dict[str, Callable[[CheckpointKey], Any]] = {
@@ -114,6 +117,59 @@ async def patch(body: Patch, principal: Caller, api: TheApi) -> Reply[Empty]:
         require(api, principal, Action.REPORT, target)
     await api.services.reports.patch_checkpoints(changes, by=principal)
     return reply()
+
+
+class PostMetadata(Body):
+    class Checkpoint(Body):
+        metadata: FreeObject = Field(default_factory=dict)
+
+    checkpoint: Checkpoint = Field(default_factory=Checkpoint)
+
+
+@router.post("/api/v1/checkpoints/{checkpoint_uuid}/metadata")
+@permit(Action.UPDATE_METADATA, IN_BODY)
+async def set_metadata(
+    checkpoint_uuid: str, body: PostMetadata, principal: Caller, visible: Visible, api: TheApi
+) -> Reply[CheckpointReply]:
+    await _require(api, principal, Action.UPDATE_METADATA, [checkpoint_uuid])
+    metadata = body.checkpoint.metadata
+    await api.services.checkpoints.set_metadata(checkpoint_uuid, metadata, by=principal)
+    return await get(checkpoint_uuid, visible, api)
+
+
+Uuids = Annotated[tuple[Text, ...], Field(max_length=MAX_CHECKPOINTS)]
+
+
+class Delete(Body):
+    checkpoint_uuids: Uuids = ()
+
+
+@router.delete("/api/v1/checkpoints")
+@permit(Action.DELETE_EXPERIMENT, IN_BODY)
+async def delete(body: Delete, principal: Caller, api: TheApi) -> Reply[Empty]:
+    await _require(api, principal, Action.DELETE_EXPERIMENT, body.checkpoint_uuids)
+    await api.services.checkpoints.delete(body.checkpoint_uuids, by=principal)
+    return reply()
+
+
+class RemoveFiles(Body):
+    checkpoint_uuids: Uuids = ()
+    checkpoint_globs: tuple[Text, ...] = ()
+
+
+@router.post("/api/v1/checkpoints/rm")
+@permit(Action.DELETE_EXPERIMENT, IN_BODY)
+async def remove_files(body: RemoveFiles, principal: Caller, api: TheApi) -> Reply[Empty]:
+    await _require(api, principal, Action.DELETE_EXPERIMENT, body.checkpoint_uuids)
+    await api.services.checkpoints.remove_files(
+        body.checkpoint_uuids, body.checkpoint_globs, by=principal
+    )
+    return reply()
+
+
+async def _require(api: Api, by: Principal, action: Action, uuids: Sequence[str]) -> None:
+    for target in await api.owners.checkpoints(list(uuids)):
+        require(api, by, action, target)
 
 
 @router.get("/api/v1/checkpoints/{checkpoint_uuid}")

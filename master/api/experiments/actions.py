@@ -7,7 +7,6 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from master.api.access import Caller, Visible, require
-from master.api.errors import Unimplemented
 from master.api.experiments.replies import ExperimentReply, LabelsReply
 from master.api.experiments.requests import PatchExperiment
 from master.api.experiments.routes import experiment_json
@@ -20,8 +19,7 @@ from master.api.targets import experiment_target
 from master.auth.permissions import Action
 from master.core.visibility import Visibility
 from master.experiments.metadata import MetadataPatch
-from master.experiments.state import Phase, already_ended, not_ended
-from master.experiments.tensorboard_files import delete_tensorboard_files
+from master.experiments.state import Phase, already_ended
 from windlass.base.errors import InvalidState
 
 router = APIRouter(route_class=ApiRoute, tags=["experiments"])
@@ -34,10 +32,11 @@ Label = Annotated[Text, Path(min_length=1, max_length=200)]
 async def patch(
     experiment_id: RowId, body: PatchExperiment, principal: Caller, visible: Visible, api: TheApi
 ) -> Reply[ExperimentReply]:
-    if body.checkpoint_storage:
-        raise Unimplemented(
-            "changing the checkpoint_storage of an experiment is not implemented yet"
-        )
+    counts = body.checkpoint_storage.changes() if body.checkpoint_storage is not None else {}
+    if counts:
+        # It deletes checkpoints.
+        target = await experiment_target(api, experiment_id)
+        require(api, principal, Action.DELETE_EXPERIMENT, target)
     changes = body.resources.changes() if body.resources is not None else []
     if changes:
         target = await experiment_target(api, experiment_id)
@@ -46,9 +45,11 @@ async def patch(
     patched = MetadataPatch(
         name=body.name, description=body.description, notes=body.notes, labels=body.labels
     )
-    await api.metadata.patch(experiment_id, patched, by=principal)
+    await api.services.metadata.patch(experiment_id, patched, by=principal)
     for change in changes:
         await api.services.jobs.update(job_id, change, by=principal)
+    if counts:
+        await api.services.checkpoints.set_keep_counts(experiment_id, counts, by=principal)
     return reply({"experiment": await experiment_json(api, experiment_id, visible)})
 
 
@@ -83,31 +84,28 @@ async def kill(id: RowId, principal: Caller, api: TheApi) -> Reply[Empty]:
 @router.post("/api/v1/experiments/{id}/archive")
 @permit(Action.UPDATE_METADATA, experiment("id"))
 async def archive(id: RowId, principal: Caller, api: TheApi) -> Reply[Empty]:
-    await api.metadata.set_archived(id, True, by=principal)
+    await api.services.metadata.set_archived(id, True, by=principal)
     return reply()
 
 
 @router.post("/api/v1/experiments/{id}/unarchive")
 @permit(Action.UPDATE_METADATA, experiment("id"))
 async def unarchive(id: RowId, principal: Caller, api: TheApi) -> Reply[Empty]:
-    await api.metadata.set_archived(id, False, by=principal)
+    await api.services.metadata.set_archived(id, False, by=principal)
     return reply()
 
 
 @router.delete("/api/v1/experiments/{experiment_id}/tensorboard-files")
 @permit(Action.DELETE_EXPERIMENT, experiment("experiment_id"))
-async def delete_tensorboard(
-    experiment_id: RowId, visible: Visible, principal: Caller, api: TheApi
-) -> Reply[Empty]:
-    row = (await api.reads.experiments.experiment(experiment_id, visible)).experiment
-    if not Phase(row.state).is_terminal:
-        raise InvalidState(not_ended(experiment_id, Phase(row.state)))
-    await delete_tensorboard_files(
-        row.config["checkpoint_storage"],
-        cluster_id=api.services.info.cluster_id,
-        experiment_id=experiment_id,
-        by=principal,
-    )
+async def delete_tensorboard(experiment_id: RowId, principal: Caller, api: TheApi) -> Reply[Empty]:
+    await api.services.checkpoints.delete_tensorboard(experiment_id, by=principal)
+    return reply()
+
+
+@router.delete("/api/v1/experiments/{experiment_id}")
+@permit(Action.DELETE_EXPERIMENT, experiment("experiment_id"))
+async def delete(experiment_id: RowId, principal: Caller, api: TheApi) -> Reply[Empty]:
+    await api.services.checkpoints.delete_experiment(experiment_id, by=principal)
     return reply()
 
 
@@ -119,7 +117,9 @@ async def add_label(
     principal: Caller,
     api: TheApi,
 ) -> Reply[LabelsReply]:
-    return reply({"labels": await api.metadata.add_label(experiment_id, label, by=principal)})
+    return reply(
+        {"labels": await api.services.metadata.add_label(experiment_id, label, by=principal)}
+    )
 
 
 @router.delete("/api/v1/experiments/{experiment_id}/labels/{label}")
@@ -130,7 +130,9 @@ async def remove_label(
     principal: Caller,
     api: TheApi,
 ) -> Reply[LabelsReply]:
-    return reply({"labels": await api.metadata.remove_label(experiment_id, label, by=principal)})
+    return reply(
+        {"labels": await api.services.metadata.remove_label(experiment_id, label, by=principal)}
+    )
 
 
 async def _job_of(api: Api, experiment_id: int, visible: Visibility) -> str:

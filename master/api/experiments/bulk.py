@@ -97,17 +97,23 @@ ACTS: dict[str, tuple[Action, Act]] = {
     "kill": (Action.END_EXPERIMENT, lambda api, id_, by: api.services.experiments.kill(id_, by=by)),
     "archive": (
         Action.UPDATE_METADATA,
-        lambda api, id_, by: api.metadata.set_archived(id_, True, by=by),
+        lambda api, id_, by: api.services.metadata.set_archived(id_, True, by=by),
     ),
     "unarchive": (
         Action.UPDATE_METADATA,
-        lambda api, id_, by: api.metadata.set_archived(id_, False, by=by),
+        lambda api, id_, by: api.services.metadata.set_archived(id_, False, by=by),
+    ),
+    "delete": (
+        Action.DELETE_EXPERIMENT,
+        lambda api, id_, by: api.services.checkpoints.delete_experiment(id_, by=by),
     ),
 }
 
 
 def _add(name: str, action: Action, act: Act) -> None:
-    @router.post(f"/{name}", name=f"{name}_experiments")
+    route = router.delete if name == "delete" else router.post
+
+    @route(f"/{name}", name=f"{name}_experiments")
     @permit(action, IN_BODY)
     async def on_each(
         project_id: ProjectId,

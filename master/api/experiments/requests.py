@@ -105,13 +105,22 @@ class PatchResources(Body):
         return changes
 
 
+class PatchCheckpointStorage(Body):
+    save_experiment_best: Annotated[Int32, Field(ge=0)] | None = None
+    save_trial_best: Annotated[Int32, Field(ge=0)] | None = None
+    save_trial_latest: Annotated[Int32, Field(ge=0)] | None = None
+
+    def changes(self) -> dict[str, int]:
+        return self.model_dump(exclude_none=True)
+
+
 class PatchExperiment(Body):
     name: Text | None = None
     description: Text | None = None
     notes: Text | None = None
     labels: list[Text] | None = None
     resources: PatchResources | None = None
-    checkpoint_storage: dict[str, object] | None = None
+    checkpoint_storage: PatchCheckpointStorage | None = None
 
 
 class ListExperiments(Paging):

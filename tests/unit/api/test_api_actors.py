@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from master.api.application import ROUTES
-from master.api.experiments import actions
 from master.api.routing import ApiRoute
 from master.auth.permissions import Action
 from master.auth.service import AuthService
+from master.checkpoints.service import CheckpointService
 from master.core.actor import Actor
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.reports import ReportService
@@ -26,7 +26,7 @@ from tests.fakes.api_world import SINGLE, ApiWorld
 
 SERVICES = (
     *(AuthService, ExperimentMetadata, ExperimentService, InteractiveService),
-    *(JobService, ReportService, Router),
+    *(JobService, ReportService, Router, CheckpointService),
 )
 _BULK = "POST /api/v1/projects/{project_id}/experiments/"
 
@@ -115,8 +115,6 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[Actor]:
         for name, method in inspect.getmembers(service, inspect.iscoroutinefunction):
             if not name.startswith("_") and "by" in inspect.signature(method).parameters:
                 monkeypatch.setattr(service, name, spied(method))
-    deletes = spied(actions.delete_tensorboard_files)
-    monkeypatch.setattr(actions, "delete_tensorboard_files", deletes)
     return seen
 
 

@@ -10,10 +10,7 @@ from typing import Any
 
 import pytest
 
-from master.experiments.tensorboard_files import delete_tensorboard_files
-from tests.fakes.actors import ADMIN
 from tests.fakes.api_world import ASHA, SINGLE, ApiWorld, file
-from windlass.base.errors import InvalidState
 
 
 async def test_an_experiment_from_submission_to_its_end(world: ApiWorld) -> None:
@@ -73,43 +70,6 @@ async def test_what_users_do_to_experiments(world: ApiWorld) -> None:
     assert "already archived" in await world.refused(400, "POST", f"{url}/archive")
     assert (await world.ok("GET", url))["experiment"]["archived"] is True
     await world.ok("POST", f"{url}/unarchive")
-
-
-async def test_tensorboard_files_of_an_ended_experiment_are_deleted(world: ApiWorld) -> None:
-    id_ = await world.create(activate=False)
-    url = f"/api/v1/experiments/{id_}"
-    config = (await world.ok("GET", url))["experiment"]["config"]
-    base = Path(config["checkpoint_storage"]["host_path"])
-    cluster = (await world.ok("GET", "/info"))["cluster_id"]
-    files = base / cluster / "tensorboard" / "experiment"
-    (files / str(id_) / "trial" / "1").mkdir(parents=True)
-    (files / "4711").mkdir()
-    refusal = await world.refused(400, "DELETE", f"{url}/tensorboard-files")
-    assert "has not ended yet: it is" in refusal
-    await world.ok("POST", f"{url}/kill")
-    assert await world.ok("DELETE", f"{url}/tensorboard-files") == {}
-    assert [path.name for path in files.iterdir()] == ["4711"]
-    await world.ok("DELETE", f"{url}/tensorboard-files")
-    await world.refused(404, "DELETE", "/api/v1/experiments/99/tensorboard-files")
-    (files / str(id_)).symlink_to(files / "4711")
-    assert "leads out" in await world.refused(400, "DELETE", f"{url}/tensorboard-files")
-    (files / str(id_)).unlink()
-    elsewhere = base / "elsewhere"
-    files.rename(elsewhere)
-    files.symlink_to(elsewhere)
-    (elsewhere / str(id_)).mkdir()
-    assert "leads out" in await world.refused(400, "DELETE", f"{url}/tensorboard-files")
-    assert {path.name for path in elsewhere.iterdir()} == {"4711", str(id_)}
-
-
-async def test_tensorboard_files_that_the_master_cannot_reach() -> None:
-    storages = {
-        "not mounted on the master": {"type": "directory", "container_path": "/no/such/mount"},
-        "type s3": {"type": "s3", "bucket": "b", "access_key": "", "secret_key": ""},
-    }
-    for reason, storage in storages.items():
-        with pytest.raises(InvalidState, match=reason):
-            await delete_tensorboard_files(storage, cluster_id="c", experiment_id=1, by=ADMIN)
 
 
 async def test_metadata_of_a_live_experiment_and_of_one_that_is_over(world: ApiWorld) -> None:

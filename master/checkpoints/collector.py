@@ -1,0 +1,291 @@
+"""Carries out what is written down as to be deleted: a row of `tables.CheckpointGc` at a time, until it is done.
+
+    row committed -> plan (again after a crash) -> files deleted -> checkpoints changed -> row gone
+
+Every step may be repeated. What fails is tried again, later and later; its reason is in the log of its task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+from sqlalchemy import select
+
+from master.allocations.task_messages import TaskLog
+from master.checkpoints.experiment_rows import ExperimentRows
+from master.checkpoints.on_agents import OnAgents
+from master.checkpoints.places import FolderHere, Places, sees_any
+from master.checkpoints.planning import Deletion, Planner
+from master.checkpoints.workers import DELETING_AT_ONCE, Deleter
+from master.experiments.garbage import EVERYTHING, GcKind, changed_checkpoint
+from master.experiments.state import Phase
+from master.store import tables
+from master.store.store import Store
+from master.store.unit_of_work import UnitOfWork
+from windlass.base.clock import Clock
+from windlass.base.errors import LeaseLost, NotFound, StoreUnavailable, WindlassError
+from windlass.base.loop import Loop
+from windlass.storage.worker import Order, Result
+
+log = structlog.get_logger(__name__)
+
+LOOK_EVERY_S = 10.0
+FIRST_PAUSE = timedelta(seconds=10)
+LONGEST_PAUSE = timedelta(minutes=10)
+EXPERIMENT_ATTEMPTS = 3
+"""Then an experiment is DELETE_FAILED, and its owner decides. Everything else is tried for ever."""
+
+
+class Incomplete(WindlassError):
+    """Some of it is not deleted."""
+
+    code = "storage"
+
+
+class Collector:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        task_log: TaskLog,
+        planner: Planner,
+        places: Places,
+        deleter: Deleter,
+        agents: OnAgents,
+        rows: ExperimentRows,
+        cluster_id: str,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._task_log = task_log
+        self._planner = planner
+        self._places = places
+        self._deleter = deleter
+        self._agents = agents
+        self._rows = rows
+        self._cluster_id = cluster_id
+        self._loop = Loop("checkpoint collection", self._begin_due, interval_s=LOOK_EVERY_S)
+        self._busy: set[int] = set()
+        """Experiments of which something is being deleted: one thing at a time."""
+        self._not_before: dict[str, datetime] = {}
+        self._seen: set[str] = set()
+        """Task ids whose rows this master has marked as seen."""
+        self._start: Callable[[Coroutine[Any, Any, None]], object] | None = None
+
+    def wake(self) -> None:
+        """Something new is written down."""
+        self._loop.wake()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            self._start = group.create_task
+            await self._loop.run()
+
+    async def _begin_due(self) -> None:
+        gc = tables.CheckpointGc
+        rows = await self._store.read(select(gc).order_by(gc.asked_at, gc.task_id))
+        now = self._clock.now()
+        for row in rows:
+            due = self._not_before.get(row.task_id, now) <= now
+            if len(self._busy) >= DELETING_AT_ONCE or self._start is None:
+                return
+            if due and row.experiment_id not in self._busy:
+                self._busy.add(row.experiment_id)
+                self._start(self._handle(row))
+
+    async def _handle(self, row: tables.CheckpointGc) -> None:
+        try:
+            await self._attempt(row)
+            self._not_before.pop(row.task_id, None)
+        except LeaseLost:
+            raise
+        except StoreUnavailable:
+            self._not_before[row.task_id] = self._clock.now() + FIRST_PAUSE
+        except Exception:
+            log.exception("checkpoint collection crashed", task=row.task_id)
+            self._not_before[row.task_id] = self._clock.now() + LONGEST_PAUSE
+        finally:
+            self._seen.discard(row.task_id)
+            self._busy.discard(row.experiment_id)
+            self._loop.wake()
+
+    async def _attempt(self, row: tables.CheckpointGc) -> None:
+        try:
+            await self._carry_out(row)
+        except (LeaseLost, StoreUnavailable):
+            raise
+        except NotFound as gone:
+            log.info("nothing left to delete", task=row.task_id, because=gone.message)
+            await self._finish(row)
+        except WindlassError as error:
+            await self._failed(row, error.message)
+
+    async def _carry_out(self, row: tables.CheckpointGc) -> None:
+        problems: list[str] = []
+        begun = False
+        for deletion in await self._planner.plan(row):
+            if not begun:
+                begun = await self._begin(row)
+            problems += await self._delete(row, deletion)
+        if problems:
+            more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+            raise Incomplete(problems[0] + more)
+        if row.kind == GcKind.EXPERIMENT:
+            await self._rows.remove(row.experiment_id)
+            log.info("experiment deleted", experiment=row.experiment_id)
+        else:
+            await self._finish(row)
+
+    async def _begin(self, row: tables.CheckpointGc) -> bool:
+        """Its task, whose log everybody can read. True."""
+        uow = UnitOfWork()
+        owner = await self._owner(row.experiment_id)
+        uow.upsert(
+            tables.Task,
+            {
+                "id": row.task_id,
+                "type": "CHECKPOINT_GC",
+                "job_id": row.task_id,
+                "owner_id": owner,
+                "experiment_id": row.experiment_id,
+                "trial_id": None,
+                "created_at": row.asked_at,
+                "ended_at": None,
+            },
+        )
+        await self._store.commit(uow)
+        return True
+
+    async def _owner(self, experiment_id: int) -> int:
+        experiment = tables.Experiment
+        owner = await self._store.read_one(
+            select(experiment.owner_id).where(experiment.id == experiment_id)
+        )
+        if owner is None:
+            raise NotFound("experiment", experiment_id)
+        return owner
+
+    async def _delete(self, row: tables.CheckpointGc, deletion: Deletion) -> list[str]:
+        """What could not be deleted, a line each."""
+        here = self._places.folder(deletion.storage)
+        if here is not None and await self._sees(row, here, deletion):
+            return await self._delete_here(row, deletion, here)
+        if self._places.bucket(deletion.storage):
+            return await self._delete_here(row, deletion, None)
+        return await self._agents.delete(row, deletion)
+
+    async def _sees(self, row: tables.CheckpointGc, here: FolderHere, deletion: Deletion) -> bool:
+        """Whether the master's own file system has that storage: an empty mount point must not count as deleted."""
+        if row.seen or row.task_id in self._seen:
+            return True
+        names = (*deletion.checkpoints, *deletion.tensorboard, self._cluster_id)
+        if not await asyncio.to_thread(sees_any, here, names):
+            return False
+        uow = UnitOfWork()
+        uow.update(tables.CheckpointGc, {"task_id": row.task_id}, {"seen": True})
+        await self._store.commit(uow)
+        self._seen.add(row.task_id)
+        return True
+
+    async def _delete_here(
+        self, row: tables.CheckpointGc, deletion: Deletion, here: FolderHere | None
+    ) -> list[str]:
+        self._say(row, _announcement(row, deletion))
+        folders = (*deletion.checkpoints, *deletion.tensorboard)
+        files_of = (
+            None if here is None else self._places.run_as(await self._owner(row.experiment_id))
+        )
+        problems: list[str] = []
+        for globs, some in (
+            (deletion.globs, deletion.checkpoints),
+            (EVERYTHING, deletion.tensorboard),
+        ):
+            if not some:
+                continue
+            order = Order(
+                do="delete",
+                storage=self._places.resolved(deletion.storage),
+                folders=some,
+                globs=globs,
+                run_as=files_of,
+            )
+            async for result in self._deleter.delete(order, here):
+                if result.error:
+                    problems.append(f"{result.folder}: {result.error}")
+                elif result.folder in deletion.checkpoints:
+                    await self._note(row, result)
+        self._say(row, f"Deleted {len(folders) - len(problems)} of {len(folders)}")
+        return problems
+
+    async def _note(self, row: tables.CheckpointGc, result: Result) -> None:
+        checkpoint = tables.Checkpoint
+        known = await self._store.read_one(
+            select(checkpoint).where(checkpoint.uuid == result.folder)
+        )
+        if known is None:
+            return
+        values = changed_checkpoint(known.resources, known.state, result.left)
+        uow = UnitOfWork()
+        uow.update(checkpoint, {"uuid": result.folder}, values)
+        await self._store.commit(uow)
+        self._say(row, f"Checkpoint {result.folder}: {str(values['state']).lower()}")
+
+    async def _failed(self, row: tables.CheckpointGc, problem: str) -> None:
+        attempts = row.attempts + 1
+        uow = UnitOfWork()
+        if row.kind == GcKind.EXPERIMENT and attempts >= EXPERIMENT_ATTEMPTS:
+            self._say(row, f"Not deleted: {problem}", level="ERROR")
+            uow.update(
+                tables.Experiment,
+                {"id": row.experiment_id},
+                {"state": Phase.DELETE_FAILED.value, "error": f"not deleted: {problem}"},
+            )
+            uow.delete(tables.CheckpointGc, {"task_id": row.task_id})
+            uow.update(tables.Task, {"id": row.task_id}, {"ended_at": self._clock.now()})
+            log.warning("experiment not deleted", experiment=row.experiment_id, error=problem)
+        else:
+            pause = min(FIRST_PAUSE * 3 ** min(row.attempts, 10), LONGEST_PAUSE)
+            self._not_before[row.task_id] = self._clock.now() + pause
+            again = f"Not all is deleted: {problem}. Tried again in {pause.total_seconds():.0f} s"
+            self._say(row, again, level="ERROR")
+            uow.update(
+                tables.CheckpointGc,
+                {"task_id": row.task_id},
+                {"attempts": attempts, "error": problem},
+            )
+            log.warning("checkpoints not deleted", task=row.task_id, error=problem)
+        await self._store.commit(uow)
+
+    async def _finish(self, row: tables.CheckpointGc) -> None:
+        uow = UnitOfWork()
+        uow.delete(tables.CheckpointGc, {"task_id": row.task_id})
+        uow.update(tables.Task, {"id": row.task_id}, {"ended_at": self._clock.now()})
+        await self._store.commit(uow)
+
+    def _say(self, row: tables.CheckpointGc, text: str, *, level: str = "INFO") -> None:
+        self._task_log.say(row.task_id, "", text, level=level)
+
+
+_WHY = {
+    GcKind.POLICY: "not kept by save_experiment_best, save_trial_best and save_trial_latest",
+    GcKind.FILES: "as asked",
+    GcKind.TENSORBOARD: "as asked",
+    GcKind.EXPERIMENT: "the experiment is deleted",
+}
+
+
+def _announcement(row: tables.CheckpointGc, deletion: Deletion) -> str:
+    what = []
+    if deletion.checkpoints:
+        files = "" if deletion.globs == EVERYTHING else f"{', '.join(deletion.globs)} of "
+        what.append(f"{files}{len(deletion.checkpoints)} checkpoints")
+    if deletion.tensorboard:
+        what.append("TensorBoard files")
+    return (
+        f"Deleting {' and '.join(what)} of experiment {row.experiment_id}: {_WHY[GcKind(row.kind)]}"
+    )

@@ -1,34 +1,68 @@
-"""`det checkpoint`: look at a checkpoint, and copy its files from storage that this machine can reach."""
+"""`det checkpoint`: look at checkpoints, copy them to this machine, delete them or files of them."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 import typer
 
-from windlass.base.errors import InvalidArgument, InvalidState
-from windlass.cli.completion import CheckpointUuid
+from windlass.base.errors import InvalidArgument
+from windlass.cli.completion import CheckpointUuid, ExperimentId
 from windlass.cli.connect import client_for
+from windlass.cli.experiment_show import list_checkpoints
 from windlass.cli.groups import AliasedGroup
-from windlass.cli.output import JsonOption, print_fields, print_json, state_name
+from windlass.cli.output import (
+    CsvOption,
+    JsonOption,
+    LimitOption,
+    notice,
+    print_fields,
+    print_json,
+    state_name,
+)
 from windlass.cli.progress import transfer
 from windlass.cli.times import UtcOption, local_time
+from windlass.sdk.client import Client
+from windlass.sdk.downloads import Mode, download_checkpoint
 from windlass.sdk.wire import Json
 
 app = typer.Typer(
     cls=AliasedGroup,
     no_args_is_help=True,
     add_completion=False,
-    help="Show and download checkpoints.",
+    help="Show, download and delete checkpoints.",
 )
 
-METADATA = "metadata.json"
-"""Training code finds a whole checkpoint by it: it is written last."""
-COPIED_AT_ONCE = 1024 * 1024
-_DOWNLOADABLE = ("STATE_COMPLETED", "STATE_PARTIALLY_DELETED")
+ModeOption = Annotated[
+    Mode,
+    typer.Option(
+        "--mode",
+        help="direct: from the storage; master: through the master; auto: direct, else through the master.",
+    ),
+]
+QuietOption = Annotated[
+    bool, typer.Option("-q", "--quiet", help="Print only the path of the checkpoint.")
+]
+YesOption = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
+Uuids = Annotated[str, typer.Argument(metavar="UUIDS", help="UUIDs, separated by commas.")]
+
+
+@app.command("list")
+def list_(
+    ctx: typer.Context,
+    experiment_id: ExperimentId,
+    best: Annotated[
+        int | None, typer.Option("--best", min=1, help="Show only the best N by the metric.")
+    ] = None,
+    limit: LimitOption = None,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+    utc: UtcOption = False,
+) -> None:
+    """List the checkpoints of an experiment."""
+    list_checkpoints(ctx, experiment_id, best, limit, as_json, as_csv, utc)
 
 
 @app.command()
@@ -39,28 +73,27 @@ def download(
         Path | None,
         typer.Option("-o", "--output-dir", help="Write into this directory: checkpoints/UUID."),
     ] = None,
-    quiet: Annotated[
-        bool, typer.Option("-q", "--quiet", help="Print only the path of the checkpoint.")
-    ] = False,
-    mode: Annotated[
-        Literal["auto", "direct"],
-        typer.Option("--mode", help="Read the storage directly, which is what auto does, too."),
-    ] = "auto",
+    quiet: QuietOption = False,
+    mode: ModeOption = Mode.AUTO,
+    as_json: JsonOption = False,
     utc: UtcOption = False,
 ) -> None:
-    """Copy a checkpoint from storage that this machine can reach (shared_fs or directory)."""
-    checkpoint = client_for(ctx).checkpoint(uuid)
-    if checkpoint["state"] not in _DOWNLOADABLE:
-        raise InvalidState(
-            f"Checkpoint {uuid} cannot be downloaded: its state is {state_name(checkpoint['state'])}"
-        )
+    """Copy a checkpoint to this machine. Run it again to go on after an interruption."""
+    client = client_for(ctx)
+    checkpoint = client.checkpoint(uuid)
     target = output_dir or Path("checkpoints") / uuid
-    if not (target / METADATA).exists():
-        _copy(_source(checkpoint), target, checkpoint)
-    if quiet:
+    fetch(client, checkpoint, target, mode)
+    if as_json:
+        print_json({"path": str(target), "checkpoint": checkpoint})
+    elif quiet:
         typer.echo(target)
     else:
-        _print(checkpoint, target)
+        show(checkpoint, target)
+
+
+def fetch(client: Client, checkpoint: Json, target: Path, mode: Mode) -> None:
+    with transfer(f"Downloading {checkpoint['uuid']}") as report:
+        download_checkpoint(client, checkpoint, target, mode=mode, report=report)
 
 
 @app.command()
@@ -72,10 +105,90 @@ def describe(
     if as_json:
         print_json(checkpoint)
     else:
-        _print(checkpoint, None)
+        show(checkpoint, None)
 
 
-def _print(checkpoint: Json, path: Path | None) -> None:
+@app.command()
+def delete(ctx: typer.Context, uuids: Uuids, yes: YesOption = False) -> None:
+    """Delete checkpoints with all their files."""
+    some = _parsed(uuids)
+    if not yes:
+        typer.confirm(f"Delete {_counted(some)} from storage for good?", abort=True)
+    client_for(ctx).delete_checkpoints(some)
+    notice(f"Deleting {_counted(some)}")
+
+
+@app.command()
+def rm(
+    ctx: typer.Context,
+    uuids: Uuids,
+    glob: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--glob",
+            help="Delete files that match; may be repeated. Without it only the list of files is read again.",
+        ),
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Remove files from checkpoints."""
+    some = _parsed(uuids)
+    if glob and not yes:
+        what = " and ".join(glob)
+        typer.confirm(f"Remove {what} from {_counted(some)} for good?", abort=True)
+    client_for(ctx).remove_checkpoint_files(some, glob or [])
+    verb = f"Removing {' and '.join(glob)} from" if glob else "Reading the files again of"
+    notice(f"{verb} {_counted(some)}")
+
+
+@app.command()
+def metadata(
+    ctx: typer.Context,
+    uuid: CheckpointUuid,
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Add or change a key; VALUE may be JSON."),
+    ] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option("--remove", metavar="KEY", help="Remove a key.")
+    ] = None,
+) -> None:
+    """Show or change the metadata of a checkpoint. The files in storage stay as they are."""
+    client = client_for(ctx)
+    known = dict(client.checkpoint(uuid).get("metadata") or {})
+    if change or remove:
+        for key in remove or ():
+            if key not in known:
+                raise InvalidArgument(f"Checkpoint {uuid} has no metadata {key!r}")
+            del known[key]
+        for pair in change or ():
+            key, equals, value = pair.partition("=")
+            if not key or not equals:
+                raise InvalidArgument(f"--set {pair}: expected KEY=VALUE")
+            known[key] = _value(value)
+        known = client.set_checkpoint_metadata(uuid, known)["metadata"]
+    print_json(known)
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _parsed(uuids: str) -> list[str]:
+    found = [uuid.strip() for uuid in uuids.split(",") if uuid.strip()]
+    if not found:
+        raise InvalidArgument("No checkpoint is named: give UUIDs separated by commas")
+    return list(dict.fromkeys(found))
+
+
+def _counted(uuids: list[str]) -> str:
+    return f"checkpoint {uuids[0]}" if len(uuids) == 1 else f"{len(uuids)} checkpoints"
+
+
+def show(checkpoint: Json, path: Path | None) -> None:
     training = checkpoint.get("training") or {}
     sizes = (checkpoint.get("resources") or {}).values()
     print_fields(
@@ -92,46 +205,3 @@ def _print(checkpoint: Json, path: Path | None) -> None:
             ("metadata", checkpoint.get("metadata")),
         ]
     )
-
-
-def _source(checkpoint: Json) -> Path:
-    """Where its files lie. Raises InvalidArgument with what would make them reachable."""
-    from windlass.storage import open_storage
-
-    uuid = str(checkpoint["uuid"])
-    config: dict[str, Any] = (checkpoint.get("training") or {}).get("experimentConfig") or {}
-    storage = config.get("checkpoint_storage") or {}
-    if storage.get("type") not in ("shared_fs", "directory"):
-        raise InvalidArgument(
-            f"Checkpoint {uuid} is in storage of type {storage.get('type')}; this command reads "
-            "shared_fs and directory. Use the tools of that storage"
-        )
-    path = open_storage(storage).local_path(uuid)
-    if path is None or not path.is_dir():
-        raise InvalidArgument(
-            f"Checkpoint {uuid} is not at {path} on this machine: run this where that directory is mounted"
-        )
-    return path
-
-
-def _copy(source: Path, target: Path, checkpoint: Json) -> None:
-    from windlass.storage import list_files
-
-    files = list_files(source)
-    total, done = sum(files.values()), 0
-    with transfer(f"Downloading {checkpoint['uuid']}") as report:
-        for name in sorted(files, key=lambda name: (name == METADATA, name)):
-            place = target / name
-            if name.endswith("/"):
-                place.mkdir(parents=True, exist_ok=True)
-                continue
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with (source / name).open("rb") as reader, place.open("wb") as writer:
-                while chunk := reader.read(COPIED_AT_ONCE):
-                    writer.write(chunk)
-                    done += len(chunk)
-                    report(done, total)
-            shutil.copystat(source / name, place)
-    if METADATA not in files:
-        target.mkdir(parents=True, exist_ok=True)
-        (target / METADATA).write_text(json.dumps(checkpoint.get("metadata") or {}))

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from windlass.base.errors import InvalidArgument
+from windlass.base.errors import InvalidArgument, InvalidState
 from windlass.cli import experiment_set, experiment_show
+from windlass.cli.checkpoint import ModeOption, QuietOption, fetch, show
 from windlass.cli.completion import ExperimentId
 from windlass.cli.config_file import naming, read_config
 from windlass.cli.connect import client_for
@@ -18,7 +19,9 @@ from windlass.cli.groups import AliasedGroup
 from windlass.cli.job_words import already_ended
 from windlass.cli.output import JsonOption, notice, print_json, state_name
 from windlass.cli.progress import upload
+from windlass.cli.times import UtcOption
 from windlass.sdk.client import TERMINAL_STATES, Client, ExperimentAction
+from windlass.sdk.downloads import Mode
 
 app = typer.Typer(
     cls=AliasedGroup,
@@ -151,6 +154,50 @@ def archive(ctx: typer.Context, experiment_id: ExperimentId) -> None:
 def unarchive(ctx: typer.Context, experiment_id: ExperimentId) -> None:
     """Show an archived experiment in lists again."""
     _act(ctx, experiment_id, "unarchive", "Unarchived")
+
+
+@app.command()
+def delete(
+    ctx: typer.Context,
+    experiment_id: ExperimentId,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete an experiment that has ended: checkpoints, metrics, logs and TensorBoard files."""
+    if not yes:
+        typer.confirm(
+            f"Delete experiment {experiment_id} with all checkpoints, metrics and logs for good?",
+            abort=True,
+        )
+    client_for(ctx).delete_experiment(experiment_id)
+    notice(f"Deleting experiment {experiment_id}")
+
+
+@app.command()
+def download(
+    ctx: typer.Context,
+    experiment_id: ExperimentId,
+    output_dir: Annotated[
+        Path, typer.Option("-o", "--output-dir", help="Write into UUID below this directory.")
+    ] = Path("checkpoints"),
+    top_n: Annotated[
+        int, typer.Option("--top-n", min=1, help="How many, the best ones first.")
+    ] = 1,
+    quiet: QuietOption = False,
+    mode: ModeOption = Mode.AUTO,
+    utc: UtcOption = False,
+) -> None:
+    """Copy the best checkpoints of an experiment, by its metric, to this machine."""
+    client = client_for(ctx)
+    checkpoints = client.checkpoints(experiment_id, best=top_n)
+    if not checkpoints:
+        raise InvalidState(f"Experiment {experiment_id} has no checkpoint to download")
+    for found in checkpoints:
+        target = output_dir / str(found["uuid"])
+        fetch(client, found, target, mode)
+        if quiet:
+            typer.echo(target)
+        else:
+            show(found, target)
 
 
 @app.command("delete-tensorboard-files")

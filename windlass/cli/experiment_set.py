@@ -10,6 +10,7 @@ from windlass.base.errors import InvalidArgument
 from windlass.cli.completion import ExperimentId
 from windlass.cli.connect import client_for
 from windlass.cli.groups import AliasedGroup
+from windlass.cli.output import print_rows
 
 app = typer.Typer(cls=AliasedGroup, no_args_is_help=True, add_completion=False)
 
@@ -58,6 +59,37 @@ def max_slots(
 ) -> None:
     """Limit the slots an experiment uses at once."""
     _set(ctx, experiment_id, "max_slots", "maxSlots", _slots(value))
+
+
+@app.command("gc-policy")
+def gc_policy(
+    ctx: typer.Context,
+    experiment_id: ExperimentId,
+    save_experiment_best: Annotated[
+        int, typer.Option("--save-experiment-best", min=0, help="Best ones of the experiment.")
+    ],
+    save_trial_best: Annotated[
+        int, typer.Option("--save-trial-best", min=0, help="Best ones of each trial.")
+    ],
+    save_trial_latest: Annotated[
+        int, typer.Option("--save-trial-latest", min=0, help="Newest ones of each trial.")
+    ],
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+) -> None:
+    """Set how many checkpoints are kept, and delete the others."""
+    client = client_for(ctx)
+    counts = {
+        "save_experiment_best": save_experiment_best,
+        "save_trial_best": save_trial_best,
+        "save_trial_latest": save_trial_latest,
+    }
+    if not yes:
+        doomed = client.preview_gc(experiment_id, counts)["checkpoints"]
+        rows = [[c["TrialID"], c["StepsCompleted"], c["UUID"]] for c in doomed]
+        print_rows(["Trial", "Steps", "UUID"], rows)
+        typer.confirm(f"Delete these {len(doomed)} checkpoints for good?", abort=True)
+    client.set_keep_counts(experiment_id, counts)
+    typer.echo(f"Set the checkpoint keep counts of experiment {experiment_id}")
 
 
 def _slots(text: str) -> int | None:

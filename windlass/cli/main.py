@@ -32,7 +32,7 @@ class DetGroup(RootGroup):
         ),
         "checkpoint": LazyCommand(
             module="windlass.cli.checkpoint",
-            help="Show and download checkpoints.",
+            help="Show, download and delete checkpoints.",
             aliases=("c",),
         ),
         "command": LazyCommand(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from windlass.base.errors import InvalidArgument
+from windlass.base.errors import InvalidArgument, InvalidState
+from windlass.cli.checkpoint import ModeOption, QuietOption, fetch, show
 from windlass.cli.completion import TrialId
 from windlass.cli.connect import client_for
 from windlass.cli.failures import error_of, print_trial_failure
@@ -24,6 +26,8 @@ from windlass.cli.output import (
     waiting_text,
 )
 from windlass.cli.times import UtcOption, local_time
+from windlass.sdk.client import Client
+from windlass.sdk.downloads import DOWNLOADABLE, Mode
 
 app = typer.Typer(
     cls=AliasedGroup, no_args_is_help=True, add_completion=False, help="Show trials and their logs."
@@ -86,6 +90,59 @@ def kill(ctx: typer.Context, trial_id: TrialId) -> None:
     """Stop a trial at once; the experiment continues with the others."""
     client_for(ctx).kill_trial(trial_id)
     notice(f"Killed trial {trial_id}")
+
+
+@app.command()
+def download(
+    ctx: typer.Context,
+    trial_id: TrialId,
+    best: Annotated[bool, typer.Option("--best", help="The best one by the metric.")] = False,
+    latest: Annotated[bool, typer.Option("--latest", help="The newest one.")] = False,
+    uuid: Annotated[str | None, typer.Option("--uuid", help="This one.")] = None,
+    output_dir: Annotated[
+        Path | None,
+        typer.Option("-o", "--output-dir", help="Write into this directory: checkpoints/UUID."),
+    ] = None,
+    quiet: QuietOption = False,
+    mode: ModeOption = Mode.AUTO,
+    utc: UtcOption = False,
+) -> None:
+    """Copy a checkpoint of a trial to this machine."""
+    if sum(map(bool, (best, latest, uuid))) != 1:
+        raise InvalidArgument("Use one of --best, --latest and --uuid")
+    client = client_for(ctx)
+    checkpoint = client.checkpoint(uuid) if uuid else _chosen(client, trial_id, best=best)
+    target = output_dir or Path("checkpoints") / str(checkpoint["uuid"])
+    fetch(client, checkpoint, target, mode)
+    if quiet:
+        typer.echo(target)
+    else:
+        show(checkpoint, target)
+
+
+def _chosen(client: Client, trial_id: int, *, best: bool) -> dict[str, Any]:
+    found = [c for c in client.trial_checkpoints(trial_id) if _is_stored(c)]
+    if best:
+        found = [c for c in found if _metric(c) is not None]
+    if not found:
+        what = "checkpoint with the metric" if best else "checkpoint"
+        raise InvalidState(f"Trial {trial_id} has no {what} to download")
+    if not best:
+        return max(
+            found, key=lambda c: (c["metadata"].get("steps_completed") or 0, c["reportTime"])
+        )
+    config = found[0]["training"]["experimentConfig"]["searcher"]
+    choose = min if config.get("smaller_is_better", True) else max
+    return choose(found, key=lambda c: float(_metric(c) or 0.0))
+
+
+def _is_stored(checkpoint: dict[str, Any]) -> bool:
+    return checkpoint["state"] in DOWNLOADABLE
+
+
+def _metric(checkpoint: dict[str, Any]) -> float | None:
+    value = (checkpoint.get("training") or {}).get("searcherMetric")
+    return None if value in (None, "NaN") else float(value)
 
 
 def check_log_options(follow: bool, head: int | None, tail: int | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Literal
 from urllib.parse import quote
@@ -209,6 +209,36 @@ class Client:
 
     def checkpoint(self, uuid: str) -> Json:
         return dict(self.session.get(f"/api/v1/checkpoints/{_segment(uuid)}")["checkpoint"])
+
+    def delete_checkpoints(self, uuids: Sequence[str]) -> None:
+        """Soon; none if one of them cannot be."""
+        body = {"checkpointUuids": list(uuids)}
+        self.session.request("DELETE", "/api/v1/checkpoints", body=body)
+
+    def remove_checkpoint_files(self, uuids: Sequence[str], globs: Sequence[str]) -> None:
+        """Without globs: the list of files is read again."""
+        body = {"checkpointUuids": list(uuids), "checkpointGlobs": list(globs)}
+        self.session.post("/api/v1/checkpoints/rm", body)
+
+    def set_checkpoint_metadata(self, uuid: str, metadata: Json) -> Json:
+        """Replaces it. The checkpoint after that."""
+        path = f"/api/v1/checkpoints/{_segment(uuid)}/metadata"
+        return dict(self.session.post(path, {"checkpoint": {"metadata": metadata}})["checkpoint"])
+
+    def preview_gc(self, experiment_id: int, counts: Mapping[str, int]) -> Json:
+        """{"metric_name", "checkpoints"}: what these keep counts would delete."""
+        return self.session.get(f"/experiments/{experiment_id}/preview_gc", counts)
+
+    def set_keep_counts(self, experiment_id: int, counts: Mapping[str, int]) -> None:
+        """Keys as in a configuration: `save_trial_best` and so on."""
+        path = f"/api/v1/experiments/{experiment_id}"
+        self.session.request("PATCH", path, body={"checkpointStorage": dict(counts)})
+
+    def delete_experiment(self, experiment_id: int) -> None:
+        self.session.request("DELETE", f"/api/v1/experiments/{experiment_id}")
+
+    def trial_checkpoints(self, trial_id: int) -> list[Json]:
+        return list(self._pages(f"/api/v1/trials/{trial_id}/checkpoints", "checkpoints", {}))
 
     def trial(self, trial_id: int) -> Json:
         return dict(self.session.get(f"/api/v1/trials/{trial_id}")["trial"])

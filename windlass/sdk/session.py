@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from http.cookiejar import DefaultCookiePolicy
 from types import TracebackType
 from typing import Any
@@ -144,6 +145,23 @@ class Session:
             raise self._unreachable(problem) from None
         finally:
             response.close()
+
+    @contextmanager
+    def download(self, path: str, *, accept: str) -> Iterator[Iterator[bytes]]:
+        """The body of an answer in pieces, as it comes. Raises MasterUnreachable where it is cut short."""
+        request = self._build("GET", path, None, None)
+        request.headers["Accept"] = accept
+        try:
+            response = self._client.send(request, stream=True)
+            try:
+                if not response.is_success:
+                    content = response.read()
+                    raise error_from_response(response.status_code, content, request=f"GET {path}")
+                yield response.iter_raw()
+            finally:
+                response.close()
+        except httpx2.TransportError as problem:
+            raise self._unreachable(problem) from None
 
     def close(self) -> None:
         self._client.close()

@@ -225,6 +225,9 @@ class Master:
         group.create_task(
             Loop("deadlines of tasks", plane.tasks.roots.tick, interval_s=TICK_S).run()
         )
+        group.create_task(
+            Loop("deadlines of collections", plane.on_agents.roots.tick, interval_s=TICK_S).run()
+        )
         group.create_task(plane.collector.run())
         group.create_task(self._housekeeping(auth, join_tokens).run())
         group.create_task(self._check.run())

@@ -72,16 +72,23 @@ class ControlPlane:
     metadata: ExperimentMetadata
     checkpoints: CheckpointService
     collector: Collector
+    on_agents: OnAgents
+    """Has roots of its own, which are kept to their deadlines as the others are."""
     places: Places
 
     async def restore(self) -> Sequence[RestoreRecord]:
         """Rebuild the live roots from the store; what the resource manager must know of them."""
-        return [*await self.experiments.restore(), *await self.tasks.restore()]
+        return [
+            *await self.experiments.restore(),
+            *await self.tasks.restore(),
+            *await self.on_agents.restore(),
+        ]
 
     async def resume(self) -> None:
         """After the resource manager was given the records: do again what a crash may have cut off."""
         await self.experiments.resume()
         await self.tasks.roots.resume()
+        await self.on_agents.resume()
 
     def jobs(self, queues: PoolQueues) -> JobService:
         """The job queue; `queues`: what the resource managers tell of theirs."""
@@ -104,6 +111,15 @@ def build(parts: Parts) -> ControlPlane:
         secrets=parts.cluster_tasks.storage_secrets,
         os_user=parts.cluster_tasks.os_user,
     )
+    on_agents = OnAgents(
+        store=parts.store,
+        clock=parts.clock,
+        ids=parts.ids,
+        allocations=allocations,
+        policy=parts.policy,
+        cluster=parts.cluster_tasks,
+        task_log=parts.task_log,
+    )
     planner = Planner(parts.store, parts.cluster_id)
     collector = Collector(
         store=parts.store,
@@ -112,7 +128,7 @@ def build(parts: Parts) -> ControlPlane:
         planner=planner,
         places=places,
         deleter=parts.deleter,
-        agents=OnAgents(),
+        agents=on_agents,
         rows=ExperimentRows(parts.store, parts.logs),
         cluster_id=parts.cluster_id,
     )
@@ -158,8 +174,10 @@ def build(parts: Parts) -> ControlPlane:
             experiments=experiments,
             metadata=metadata,
             planner=planner,
+            collects=on_agents.collects,
             wake=collector.wake,
         ),
         collector=collector,
+        on_agents=on_agents,
         places=places,
     )

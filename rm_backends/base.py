@@ -73,6 +73,8 @@ class AllocationRequest:
     preemption_timeout_s: float | None = None
     """How long it may take to checkpoint and leave; None: not said."""
     blocked_agents: frozenset[str] = frozenset()
+    launches_machines: bool = True
+    """False: it waits for a machine that is there anyway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

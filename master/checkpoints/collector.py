@@ -36,6 +36,8 @@ log = structlog.get_logger(__name__)
 LOOK_EVERY_S = 10.0
 FIRST_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=10)
+UNDER_WAY = 200
+"""Rows at once: most of them wait for an agent, or for one of `DELETING_AT_ONCE` workers."""
 EXPERIMENT_ATTEMPTS = 3
 """Then an experiment is DELETE_FAILED, and its owner decides. Everything else is tried for ever."""
 
@@ -73,6 +75,7 @@ class Collector:
         self._busy: set[int] = set()
         """Experiments of which something is being deleted: one thing at a time."""
         self._not_before: dict[str, datetime] = {}
+        self._workers = asyncio.Semaphore(DELETING_AT_ONCE)
         self._seen: set[str] = set()
         """Task ids whose rows this master has marked as seen."""
         self._start: Callable[[Coroutine[Any, Any, None]], object] | None = None
@@ -92,7 +95,7 @@ class Collector:
         now = self._clock.now()
         for row in rows:
             due = self._not_before.get(row.task_id, now) <= now
-            if len(self._busy) >= DELETING_AT_ONCE or self._start is None:
+            if len(self._busy) >= UNDER_WAY or self._start is None:
                 return
             if due and row.experiment_id not in self._busy:
                 self._busy.add(row.experiment_id)
@@ -177,7 +180,9 @@ class Collector:
             return await self._delete_here(row, deletion, here)
         if self._places.bucket(deletion.storage):
             return await self._delete_here(row, deletion, None)
-        return await self._agents.delete(row, deletion)
+        return await self._agents.delete(
+            row.experiment_id, deletion, say=lambda text: self._say(row, text)
+        )
 
     async def _sees(self, row: tables.CheckpointGc, here: FolderHere, deletion: Deletion) -> bool:
         """Whether the master's own file system has that storage: an empty mount point must not count as deleted."""
@@ -214,11 +219,12 @@ class Collector:
                 globs=globs,
                 run_as=files_of,
             )
-            async for result in self._deleter.delete(order, here):
-                if result.error:
-                    problems.append(f"{result.folder}: {result.error}")
-                elif result.folder in deletion.checkpoints:
-                    await self._note(row, result)
+            async with self._workers:
+                async for result in self._deleter.delete(order, here):
+                    if result.error:
+                        problems.append(f"{result.folder}: {result.error}")
+                    elif result.folder in deletion.checkpoints:
+                        await self._note(row, result)
         self._say(row, f"Deleted {len(folders) - len(problems)} of {len(folders)}")
         return problems
 

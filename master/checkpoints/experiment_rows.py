@@ -14,13 +14,14 @@ from master.store.unit_of_work import UnitOfWork
 METRICS_AT_ONCE = 2_000
 TRIALS_AT_ONCE = 100
 
-_T, _K, _A, _X, _M, _C = (
+_T, _K, _A, _X, _M, _C, _N = (
     tables.Trial,
     tables.Task,
     tables.Allocation,
     tables.AllocationAccelerator,
     tables.Metric,
     tables.Checkpoint,
+    tables.Command,
 )
 
 
@@ -77,5 +78,6 @@ def _of_tasks(tasks: Sequence[str]) -> UnitOfWork:
     allocations = select(_A.id).where(_A.task_id.in_(tasks))
     uow.execute(delete(_X).where(_X.allocation_id.in_(allocations)))
     uow.execute(delete(_A).where(_A.task_id.in_(tasks)))
+    uow.execute(delete(_N).where(_N.id.in_(tasks)))
     uow.execute(delete(_K).where(_K.id.in_(tasks)))
     return uow

@@ -5,7 +5,7 @@ to delete them. Written down here; `Collector` carries it out.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import structlog
 from sqlalchemy import select
@@ -41,9 +41,12 @@ class CheckpointService:
         experiments: ExperimentService,
         metadata: ExperimentMetadata,
         planner: Planner,
+        collects: Callable[[str | None, Collection[str]], bool],
         wake: Callable[[], None],
     ) -> None:
         """`wake`: something is to be deleted."""
+        self.collects = collects
+        """Whether a task is there to delete files of these checkpoints: it may say what is left of them."""
         self._store = store
         self._clock = clock
         self._ids = ids

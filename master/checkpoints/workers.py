@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
@@ -107,11 +107,10 @@ async def _started(order: Order, here: FolderHere | None, *, limit: int) -> Asyn
 
     `limit`: bytes of its output that are read ahead.
     """
-    folders: Sequence[int] = ()
-    if here is not None:
-        # By a descriptor: the worker may have no right to walk there, and nobody exchanges a directory under it.
-        folders = (await asyncio.to_thread(_opened, here),)
-        storage = {"type": "directory", "container_path": f"/proc/self/fd/{folders[0]}"}
+    folder = None if here is None else await asyncio.to_thread(_opened, here)
+    if folder is not None:
+        # It starts there: it may have no right to walk there, and nobody exchanges a directory on the way.
+        storage = {"type": "directory", "container_path": "."}
         order = order.model_copy(update={"storage": storage})
     with tempfile.TemporaryFile() as errors:
         try:
@@ -120,12 +119,12 @@ async def _started(order: Order, here: FolderHere | None, *, limit: int) -> Asyn
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
-                pass_fds=folders,
+                cwd=None if folder is None else f"/proc/self/fd/{folder}",
                 start_new_session=True,
                 limit=limit,
             )
         finally:
-            for folder in folders:
+            if folder is not None:
                 os.close(folder)
         try:
             await _give(process, order)

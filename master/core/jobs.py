@@ -19,6 +19,8 @@ class JobType(StrEnum):
 
     EXPERIMENT = "EXPERIMENT"
     COMMAND = "COMMAND"
+    CHECKPOINT_GC = "CHECKPOINT_GC"
+    """Not in the queue that users see."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,11 @@ class TaskKind:
     idle_timeout: Callable[[TaskConfig], timedelta | None] = _never
     """How long a running task may be without activity before it is ended; None: for ever."""
 
+    launches_machines: bool = True
+    """False: no machine is launched for it; it waits for one that is there anyway."""
+    interactive: bool = True
+    """Users start and see it; otherwise it belongs to the experiment that its id begins with."""
+
     def unique_ports(self) -> Mapping[str, int]:
         return {service.variable: service.lowest_port for service in self.services}
 
@@ -95,5 +100,14 @@ KINDS: Mapping[JobType, TaskKind] = {
         services=(),
         readiness=Readiness.STARTED,
         idle_timeout=_never,
+    ),
+    JobType.CHECKPOINT_GC: TaskKind(
+        noun="checkpoint collection",
+        config_name=WHAT,
+        complete=complete_command,
+        read=CommandConfig.from_json,
+        launch=lambda _: {},
+        launches_machines=False,
+        interactive=False,
     ),
 }

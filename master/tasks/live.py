@@ -126,6 +126,7 @@ class LiveTask(Root[TaskState, datetime, Step]):
             requested=state.requested_at,
             single_agent=True,
             preemptible=False,
+            launches_machines=self.state.kind.launches_machines,
         )
 
     def launch_spec(self, state: AllocationState, token: str) -> LaunchSpec:
@@ -142,7 +143,7 @@ class LiveTask(Root[TaskState, datetime, Step]):
 
     @property
     def experiment_id(self) -> int | None:
-        return None
+        return self.state.experiment_id
 
     def job_order(self) -> JobOrder:
         return job_order(self.state)

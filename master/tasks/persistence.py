@@ -44,7 +44,7 @@ def _task_row(state: TaskState) -> dict[str, object]:
         "type": state.type.value,
         "job_id": state.job_id,
         "owner_id": state.owner_id,
-        "experiment_id": None,
+        "experiment_id": state.experiment_id,
         "trial_id": None,
         "created_at": state.created_at,
         "ended_at": state.ended_at,

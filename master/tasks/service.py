@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 
 import structlog
-from sqlalchemy import select
 
 from master.allocations.abilities import having
 from master.allocations.mounts import mount_problems
-from master.allocations.persistence import newest_allocations
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLog
@@ -22,17 +20,16 @@ from master.core.reasons import Reason
 from master.core.visibility import EVERYTHING
 from master.parsing import in_parsing_thread
 from master.roots.live_roots import LiveRoots
-from master.store import tables
 from master.store.blobs import BlobStore
 from master.store.contexts import ContextFile, store_context
 from master.store.store import Store
 from master.tasks import machine
-from master.tasks.interactive_queries import InteractiveQueries, InteractiveRow
+from master.tasks.interactive_queries import InteractiveQueries
 from master.tasks.kinds import KINDS, TaskConfig, TaskKind
 from master.tasks.launch_specs import LaunchSpecs
 from master.tasks.live import LiveParts, LiveTask
-from master.tasks.persistence import task_from_row
-from master.tasks.state import TaskPhase, TaskState
+from master.tasks.restoring import rebuild_tasks
+from master.tasks.state import TaskState
 from rm_backends.base import AllocationRequest, JobOrder, RestoreRecord
 from windlass.base.clock import Clock
 from windlass.base.errors import (
@@ -232,25 +229,8 @@ class InteractiveService:
 
     async def restore(self) -> list[RestoreRecord]:
         """Rebuild every task that was not over; what the resource managers must know of it."""
-        command, allocation_table, user = tables.Command, tables.Allocation, tables.User
-        not_over = command.state != TaskPhase.TERMINATED.value
-        rows = await self._store.read(
-            select(command, user.username, user.display_name)
-            .join(user, user.id == command.owner_id)
-            .where(not_over),
-            InteractiveRow,
-        )
-        allocation_rows = await self._store.read(
-            select(allocation_table)
-            .join(command, command.id == allocation_table.task_id)
-            .where(not_over)
-        )
-        allocations = newest_allocations(allocation_rows)
-        states = (task_from_row(row.task, allocations.get(row.task.id)) for row in rows)
-        return self.roots.restore(
-            LiveTask(self._parts, state, row.username)
-            for state, row in zip(states, rows, strict=True)
-        )
+        types = [type_ for type_, kind in KINDS.items() if kind.interactive]
+        return self.roots.restore(await rebuild_tasks(self._parts, types))
 
 
 def _with_work_dir(config: TaskConfig, new: NewTask) -> TaskConfig:

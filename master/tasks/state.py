@@ -57,6 +57,11 @@ class TaskState:
         return KINDS[self.type]
 
     @property
+    def experiment_id(self) -> int | None:
+        """None for what users start: it belongs to no experiment."""
+        return None if self.kind.interactive else int(self.id.partition(".")[0])
+
+    @property
     def idle_timeout(self) -> timedelta | None:
         return self.kind.idle_timeout(self.config)
 

@@ -337,7 +337,8 @@ class Pool:
                 least_s=entry.least_s,
             )
             for entry in self.waiting.values()
-            if (waiting := self._standing.waiting.get(entry.id)) and waiting.needs_capacity
+            if entry.request.launches_machines
+            and (waiting := self._standing.waiting.get(entry.id)) and waiting.needs_capacity
         )
         nodes = tuple(
             self._node(agent)

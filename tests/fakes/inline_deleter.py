@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 from master.checkpoints.places import FolderHere
+from windlass.storage import open_storage
 from windlass.storage.worker import Order, Result, deleted
 
 
@@ -21,7 +22,7 @@ class InlineDeleter:
                 update={"storage": {"type": "directory", "container_path": path}}
             )
         for folder in order.folders:
-            yield deleted(order, folder)
+            yield deleted(open_storage(order.storage), folder, order.globs)
 
 
 class NothingToDelete:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from windlass.base.errors import InvalidArgument
+from windlass.cli.checkpoint_copy import ModeOption, QuietOption, fetch, show
 from windlass.cli.completion import CheckpointUuid, ExperimentId
 from windlass.cli.connect import client_for
 from windlass.cli.experiment_show import list_checkpoints
@@ -18,15 +19,10 @@ from windlass.cli.output import (
     JsonOption,
     LimitOption,
     notice,
-    print_fields,
     print_json,
-    state_name,
 )
-from windlass.cli.progress import transfer
-from windlass.cli.times import UtcOption, local_time
-from windlass.sdk.client import Client
-from windlass.sdk.downloads import Mode, download_checkpoint
-from windlass.sdk.wire import Json
+from windlass.cli.times import UtcOption
+from windlass.sdk.downloads import Mode
 
 app = typer.Typer(
     cls=AliasedGroup,
@@ -35,16 +31,6 @@ app = typer.Typer(
     help="Show, download and delete checkpoints.",
 )
 
-ModeOption = Annotated[
-    Mode,
-    typer.Option(
-        "--mode",
-        help="direct: from the storage; master: through the master; auto: direct, else through the master.",
-    ),
-]
-QuietOption = Annotated[
-    bool, typer.Option("-q", "--quiet", help="Print only the path of the checkpoint.")
-]
 YesOption = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
 Uuids = Annotated[str, typer.Argument(metavar="UUIDS", help="UUIDs, separated by commas.")]
 
@@ -89,11 +75,6 @@ def download(
         typer.echo(target)
     else:
         show(checkpoint, target)
-
-
-def fetch(client: Client, checkpoint: Json, target: Path, mode: Mode) -> None:
-    with transfer(f"Downloading {checkpoint['uuid']}") as report:
-        download_checkpoint(client, checkpoint, target, mode=mode, report=report)
 
 
 @app.command()
@@ -186,22 +167,3 @@ def _parsed(uuids: str) -> list[str]:
 
 def _counted(uuids: list[str]) -> str:
     return f"checkpoint {uuids[0]}" if len(uuids) == 1 else f"{len(uuids)} checkpoints"
-
-
-def show(checkpoint: Json, path: Path | None) -> None:
-    training = checkpoint.get("training") or {}
-    sizes = (checkpoint.get("resources") or {}).values()
-    print_fields(
-        [
-            ("path", path),
-            ("checkpoint", checkpoint["uuid"]),
-            ("state", state_name(checkpoint["state"])),
-            ("experiment", training.get("experimentId")),
-            ("trial", training.get("trialId")),
-            ("steps", (checkpoint.get("metadata") or {}).get("steps_completed")),
-            ("reported", local_time(checkpoint.get("reportTime"))),
-            ("bytes", sum(int(size) for size in sizes)),
-            ("metrics", (training.get("validationMetrics") or {}).get("avgMetrics")),
-            ("metadata", checkpoint.get("metadata")),
-        ]
-    )

@@ -9,7 +9,7 @@ import typer
 
 from windlass.base.errors import InvalidArgument, InvalidState
 from windlass.cli import experiment_set, experiment_show
-from windlass.cli.checkpoint import ModeOption, QuietOption, fetch, show
+from windlass.cli.checkpoint_copy import ModeOption, QuietOption, fetch, show
 from windlass.cli.completion import ExperimentId
 from windlass.cli.config_file import naming, read_config
 from windlass.cli.connect import client_for

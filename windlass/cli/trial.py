@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from windlass.base.errors import InvalidArgument, InvalidState
-from windlass.cli.checkpoint import ModeOption, QuietOption, fetch, show
+from windlass.cli.checkpoint_copy import ModeOption, QuietOption, fetch, show
 from windlass.cli.completion import TrialId
 from windlass.cli.connect import client_for
 from windlass.cli.failures import error_of, print_trial_failure

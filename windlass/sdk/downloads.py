@@ -41,10 +41,9 @@ def download_checkpoint(
     """Files that are there with the right size are kept. Raises InvalidState if not all of it has arrived."""
     uuid, state = str(checkpoint["uuid"]), str(checkpoint["state"])
     if state not in DOWNLOADABLE:
-        shown = state.removeprefix("STATE_").lower().replace("_", " ")
+        shown = state.removeprefix("STATE_")
         raise InvalidState(f"Checkpoint {uuid} cannot be downloaded: its state is {shown}")
     sizes = {name: int(size) for name, size in (checkpoint.get("resources") or {}).items()}
-    target.mkdir(parents=True, exist_ok=True)
     if not (target / METADATA).exists() or _wrong(target, sizes):
         _fetch(client, checkpoint, target, sizes, mode, report)
     if wrong := _wrong(target, sizes):
@@ -54,6 +53,7 @@ def download_checkpoint(
             + (f" ({len(wrong)} files are missing or differ)" if len(wrong) > 1 else "")
         )
     if not (target / METADATA).exists():
+        target.mkdir(parents=True, exist_ok=True)
         (target / METADATA).write_text(json.dumps(checkpoint.get("metadata") or {}, indent=2))
 
 
@@ -107,7 +107,9 @@ def _through_master(
     with client.session.download(f"/checkpoints/{uuid}", accept="application/x-tar") as pieces:
         source = _Counted(pieces, lambda done: report(min(done, total), total))
         try:
-            with tarfile.open(fileobj=cast("IO[bytes]", source), mode="r|", bufsize=_COPIED_AT_ONCE) as archive:
+            with tarfile.open(
+                fileobj=cast("IO[bytes]", source), mode="r|", bufsize=_COPIED_AT_ONCE
+            ) as archive:
                 _unpack(archive, target, sizes)
         except tarfile.ReadError as error:
             raise InvalidState(
@@ -117,6 +119,7 @@ def _through_master(
 
 def _unpack(archive: tarfile.TarFile, target: Path, sizes: Mapping[str, int]) -> None:
     """Below `target`, whatever names the archive has. Only files and directories."""
+    target.mkdir(parents=True, exist_ok=True)
     with local_files.opened(target) as top:
         for member in archive:
             folder_parts(member.name)

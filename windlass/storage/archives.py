@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -15,9 +16,9 @@ from windlass.storage.base import Storage
 
 Format: TypeAlias = Literal["tar", "tar.gz", "zip"]
 Data: TypeAlias = bytes | bytearray | memoryview
-GZIP = 16 + zlib.MAX_WBITS
-MEMBER = 1024 * 1024
-"""Bytes of one gzip member: each is compressed or stored as it suits its content."""
+CHUNK = 1024 * 1024
+"""Bytes that are compressed or stored as it suits their content."""
+STORED_BLOCK = 0xFFFF
 SAMPLE = 16 * 1024
 WORTH_IT = 0.85
 """Weights of a model shrink by a few percent at a tenth of the speed: they are stored as they are."""
@@ -50,9 +51,9 @@ def write_archive(
     elif format_ == "tar":
         _write_tar(storage, folder, files, names, out)
     else:
-        members = GzipMembers(out)
-        _write_tar(storage, folder, files, names, members)
-        members.finish()
+        packed = Gzip(out)
+        _write_tar(storage, folder, files, names, packed)
+        packed.finish()
     out.flush()
 
 
@@ -100,31 +101,41 @@ def _copy(storage: Storage, folder: str, name: str, size: int, out: Sink) -> Non
         raise StorageError(f"{folder}/{name} has changed while it was read")
 
 
-class GzipMembers:
-    """A gzip file of many members, which every gunzip reads as one."""
+class Gzip:
+    """One gzip member, each chunk of it compressed or stored as it suits (RFC 1951, 1952)."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
         self._waiting = bytearray()
+        self._crc = 0
+        self._size = 0
+        out.write(b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff")
 
     def write(self, data: Data) -> int:
         self._waiting += data
-        while len(self._waiting) >= MEMBER:
-            self._member(self._waiting[:MEMBER])
-            del self._waiting[:MEMBER]
+        while len(self._waiting) >= CHUNK:
+            self._chunk(self._waiting[:CHUNK])
+            del self._waiting[:CHUNK]
         return len(data)
 
     def finish(self) -> None:
-        if self._waiting:
-            self._member(self._waiting)
-            self._waiting.clear()
+        self._chunk(self._waiting)
+        last_block = b"\x03\x00"
+        self._out.write(last_block + struct.pack("<LL", self._crc, self._size & 0xFFFFFFFF))
 
-    def _member(self, content: bytearray) -> None:
+    def _chunk(self, content: bytearray) -> None:
+        self._crc = zlib.crc32(content, self._crc)
+        self._size += len(content)
         sample = content[:SAMPLE]
-        shrinks = len(zlib.compress(sample, 1)) < WORTH_IT * len(sample)
-        packer = zlib.compressobj(1 if shrinks else 0, zlib.DEFLATED, GZIP)
-        self._out.write(packer.compress(content))
-        self._out.write(packer.flush())
+        if len(zlib.compress(sample, 1)) < WORTH_IT * len(sample):
+            packer = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
+            self._out.write(packer.compress(content))
+            self._out.write(packer.flush(zlib.Z_SYNC_FLUSH))  # ends at a byte: others may follow
+        else:
+            for start in range(0, len(content), STORED_BLOCK):
+                block = content[start : start + STORED_BLOCK]
+                self._out.write(struct.pack("<BHH", 0, len(block), len(block) ^ 0xFFFF))
+                self._out.write(block)
 
 
 class _Forward:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, TextIO
 
 from pydantic import BaseModel, ConfigDict
@@ -77,15 +77,15 @@ def become(who: RunAs) -> None:
 def delete(order: Order, out: TextIO) -> None:
     """Folder by folder; one that fails does not stop the others."""
     for folder in order.folders:
-        print(deleted(order, folder).model_dump_json(), file=out, flush=True)
+        result = deleted(open_storage(order.storage), folder, order.globs)
+        print(result.model_dump_json(), file=out, flush=True)
 
 
-def deleted(order: Order, folder: str) -> Result:
+def deleted(storage: Storage, folder: str, globs: Collection[str]) -> Result:
     """What became of one folder."""
     try:
-        storage = open_storage(order.storage)
         try:
-            left = storage.delete(folder, order.globs)
+            left = storage.delete(folder, globs)
         except WindlassError:
             # The folder itself may be another's (TensorBoard's lie in the agent's): what counts is what is in it.
             if _has_files(storage, folder):

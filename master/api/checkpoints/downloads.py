@@ -43,10 +43,19 @@ KINDS = {
 }
 
 
+class ArchiveResponse(Response):
+    """For the description: TAR is what one who does not say gets."""
+
+    media_type = TAR.media_type
+
+
+_BYTES = {"schema": {"type": "string", "format": "binary"}}
+
+
 @router.get(
     "/checkpoints/{checkpoint_uuid}",
-    response_class=Response,
-    responses={200: {"content": {kind.media_type: {} for kind in KINDS.values()}}},
+    response_class=ArchiveResponse,
+    responses={200: {"content": {kind.media_type: _BYTES for kind in KINDS.values()}}},
 )
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def download(

@@ -113,17 +113,20 @@ class Patch(Body):
 @permit(Action.REPORT, IN_BODY)
 async def patch(body: Patch, principal: Caller, api: TheApi) -> Reply[Empty]:
     changes = {c.uuid: c.resources.resources for c in body.checkpoints if c.resources is not None}
-    for target in await api.owners.checkpoints(list(changes)):
-        require(api, principal, Action.REPORT, target)
+    if not api.services.checkpoints.collects(principal.task_id, list(changes)):
+        await _require(api, principal, Action.REPORT, list(changes))
     await api.services.reports.patch_checkpoints(changes, by=principal)
     return reply()
 
 
-class PostMetadata(Body):
-    class Checkpoint(Body):
-        metadata: FreeObject = Field(default_factory=dict)
+class NewMetadata(Body):
+    """Of the checkpoint that clients send, only this counts."""
 
-    checkpoint: Checkpoint = Field(default_factory=Checkpoint)
+    metadata: FreeObject = Field(default_factory=dict)
+
+
+class PostMetadata(Body):
+    checkpoint: NewMetadata = Field(default_factory=NewMetadata)
 
 
 @router.post("/api/v1/checkpoints/{checkpoint_uuid}/metadata")

@@ -33,18 +33,17 @@ def _no_way_up(prefix: str) -> str:
 Prefix: TypeAlias = Annotated[str, AfterValidator(_no_way_up)]
 
 
-KEPT = NoEffect("every checkpoint is kept, for now")
 UNUSED = NoEffect("it is of old releases: tasks find the storage at /determined_shared_fs")
 
 
 class StorageBase(Section):
     """Which checkpoints are kept."""
 
-    save_experiment_best: Annotated[NonNegative, KEPT] = 0
+    save_experiment_best: NonNegative = 0
     """How many of the best, over all trials."""
-    save_trial_best: Annotated[NonNegative, KEPT] = 1
+    save_trial_best: NonNegative = 1
     """How many of the best of each trial."""
-    save_trial_latest: Annotated[NonNegative, KEPT] = 1
+    save_trial_latest: NonNegative = 1
     """How many of the newest of each trial."""
 
 

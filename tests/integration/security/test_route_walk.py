@@ -35,6 +35,8 @@ class Expected(NamedTuple):
 OPEN = None
 """Answers everybody."""
 READ = Expected(200, 200)
+NOT_THERE = Expected(409, 409)
+"""Anybody may ask; its files are not there."""
 OWNED = Expected(403, 403)
 ADMINS = Expected(403, 403)
 CREATE = Expected(200, 403)
@@ -63,6 +65,13 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/experiments/{id}/checkpoints": READ,
     "PATCH /api/v1/experiments/{experiment_id}": OWNED,
     "DELETE /api/v1/experiments/{experiment_id}/tensorboard-files": OWNED,
+    "DELETE /api/v1/experiments/{experiment_id}": OWNED,
+    "DELETE /api/v1/projects/{project_id}/experiments/delete": IN_RESULTS,
+    "GET /experiments/{experiment_id}/preview_gc": READ,
+    "GET /checkpoints/{checkpoint_uuid}": NOT_THERE,
+    "DELETE /api/v1/checkpoints": OWNED,
+    "POST /api/v1/checkpoints/rm": OWNED,
+    "POST /api/v1/checkpoints/{checkpoint_uuid}/metadata": OWNED,
     "PUT /api/v1/experiments/{experiment_id}/labels/{label}": OWNED,
     "DELETE /api/v1/experiments/{experiment_id}/labels/{label}": OWNED,
     **{
@@ -174,6 +183,9 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
     "PATCH /api/v1/checkpoints": lambda there: {
         "checkpoints": [{"uuid": there.checkpoint, "resources": {"resources": {}}}]
     },
+    "DELETE /api/v1/checkpoints": lambda there: {"checkpointUuids": [there.checkpoint]},
+    "POST /api/v1/checkpoints/rm": lambda there: {"checkpointUuids": [there.checkpoint]},
+    f"DELETE {_BULK}/delete": lambda there: {"experimentIds": [there.experiment]},
     "POST /api/v1/runs/start": lambda there: {"runId": there.trial},
     "POST /api/v1/runs/{run_id}/metadata": lambda there: {"metadata": {"a": 1}},
     "POST /api/v1/webhooks/custom": lambda there: {"trialId": there.trial, "title": "x"},

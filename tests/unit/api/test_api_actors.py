@@ -52,6 +52,7 @@ class Here:
             "agent_id": "node-1",
             "slot_id": 0,
             "label": "new",
+            "checkpoint_uuid": "c",
         }
         return path.format(**ids)
 
@@ -77,6 +78,11 @@ BODIES: Bodies = {
         "admin": True,
         "active": True,
     },
+    "DELETE " + _BULK.partition(" ")[2] + "delete": lambda here: {
+        "experimentIds": [here.experiment]
+    },
+    "DELETE /api/v1/checkpoints": lambda here: {"checkpointUuids": ["c"]},
+    "POST /api/v1/checkpoints/rm": lambda here: {"checkpointUuids": ["c"]},
     "PATCH /api/v1/checkpoints": lambda here: {
         "checkpoints": [{"uuid": "c", "resources": {"resources": {}}}]
     },

@@ -10,7 +10,8 @@ from tests.fakes.api_world import SINGLE, ApiWorld
 
 async def act(world: ApiWorld, action: str, body: object, project: int = -1) -> dict[int, str]:
     url = f"/api/v1/projects/{project}/experiments/{action}"
-    answer = await world.ok("POST", url, body)
+    method = "DELETE" if action == "delete" else "POST"
+    answer = await world.ok(method, url, body)
     return {one["id"]: one["error"] for one in answer["results"]}
 
 

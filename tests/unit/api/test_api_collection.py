@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -360,3 +361,41 @@ async def test_only_owners_and_administrators_delete(
     await world.login("determined")
     assert "belongs to admin" in await world.refused(403, method, path, body)
     assert at.there() == {"one"}
+
+
+async def of_its_own(world: ApiWorld, tmp_path: Path) -> Training:
+    """A trial whose storage is not the cluster's, and a checkpoint in it that may go."""
+    storage = f"checkpoint_storage: {{type: shared_fs, host_path: {tmp_path / 'own'}}}\n"
+    at = await training(world, tmp_path / "own", SINGLE + storage)
+    await at.save("one", 1)
+    await at.save("two", 2)
+    await world.ok("DELETE", "/api/v1/checkpoints", {"checkpointUuids": ["one"]})
+    return at
+
+
+async def test_storage_of_a_users_own_is_collected_by_a_task_on_an_agent(
+    world: ApiWorld, tmp_path: Path
+) -> None:
+    at = await of_its_own(world, tmp_path)
+    agent = world.agents["node-1"]
+    await agent.until(lambda: len(agent.containers) == 2)
+    spec = list(agent.containers.values())[-1].spec
+    assert (spec.task_type, spec.entrypoint[-1]) == ("CHECKPOINT_GC", "windlass.core._collect")
+    (order,) = (f for f in spec.files if f.path.endswith("checkpoint_gc.json"))
+    assert '"folders":["one"]' in base64.b64decode(order.content_b64).decode()
+    assert at.there() == {"one", "two"}, "the master touches nothing that users name"
+    jobs = await world.ok("GET", "/api/v1/job-queues-v2?resourcePool=default")
+    assert len(jobs["jobs"]) == 1, "it is not in the queue that users see"
+    task = world.services.allocations.identity(spec.allocation_id)
+    assert task is not None
+    token = world.mint.token(spec.allocation_id)
+    left = {"resources": {}}
+    for uuid, status in (("two", 403), ("one", 200)):
+        body = {"checkpoints": [{"uuid": uuid, "resources": left}]}
+        answer = await world.call("PATCH", "/api/v1/checkpoints", body, token=token)
+        assert answer.status_code == status, uuid
+    agent.exit(spec.container_id, 0)
+    await world.collected()
+    assert await at.states() == {"one": "DELETED", "two": "COMPLETED"}
+    shown = await world.ok("GET", f"/api/v1/tasks/{spec.task_id}")
+    assert shown["task"]["taskType"] == "TASK_TYPE_CHECKPOINT_GC"

@@ -199,19 +199,22 @@ def test_what_was_downloaded_is_not_downloaded_again(
 ) -> None:
     words = ("checkpoint", "download", "c-1", "-q", "-o", str(tmp_path / "x"))
     assert det(cluster, *words).exit_code == 0
-    (tmp_path / "x" / "model.bin").write_bytes(b"mine")
+    (tmp_path / "x" / "model.bin").write_bytes(b"own")
     assert det(cluster, *words).exit_code == 0
-    assert (tmp_path / "x" / "model.bin").read_bytes() == b"mine"
+    assert (tmp_path / "x" / "model.bin").read_bytes() == b"own"
+    (tmp_path / "x" / "model.bin").write_bytes(b"cut off")
+    assert det(cluster, *words).exit_code == 0
+    assert (tmp_path / "x" / "model.bin").read_bytes() == b"abc"
 
 
 @pytest.mark.parametrize(
     ("storage", "state", "message"),
     [
-        ({"type": "s3", "bucket": "b"}, "COMPLETED", "storage of type s3"),
+        ({"type": "s3", "bucket": "b"}, "COMPLETED", "Directly: s3://b: no credentials"),
         (
             {"type": "directory", "container_path": "/no/such"},
             "COMPLETED",
-            "not at /no/such/c-1 on this machine: run this where that directory is mounted",
+            "Directly: /no/such: No such file or directory: is it mounted on this machine?",
         ),
         ({"type": "s3"}, "DELETED", "its state is DELETED"),
     ],

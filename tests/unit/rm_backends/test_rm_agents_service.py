@@ -287,6 +287,19 @@ class Provisioner:
         self.woken += 1
 
 
+def test_no_machine_is_launched_for_what_launches_none() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        Provisioner(world, PoolCapacity(pool="default", node_slots=(4,), max_instances=3))
+        collection = replace(allocation(1, slots=0), launches_machines=False)
+        await world.backend.request(collection)
+        await world.backend.request(allocation(2, slots=0))
+        await world.settle()
+        (demand,) = world.backend.demand()
+        assert [gang.request_id for gang in demand.gangs] == ["task-2.1"]
+
+    play(scenario, CLOUD)
+
+
 def test_demand_is_gangs_and_nodes_of_one_instant() -> None:
     async def scenario(world: AgentsWorld) -> None:
         provisioner = Provisioner(

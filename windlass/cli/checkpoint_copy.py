@@ -1,0 +1,50 @@
+"""What the commands that copy a checkpoint to this machine share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from windlass.cli.output import print_fields, state_name
+from windlass.cli.progress import transfer
+from windlass.cli.times import local_time
+from windlass.sdk.client import Client
+from windlass.sdk.downloads import Mode, download_checkpoint
+from windlass.sdk.wire import Json
+
+ModeOption = Annotated[
+    Mode,
+    typer.Option(
+        "--mode",
+        help="direct: from the storage; master: through the master; auto: direct, else through the master.",
+    ),
+]
+QuietOption = Annotated[
+    bool, typer.Option("-q", "--quiet", help="Print only the path of the checkpoint.")
+]
+
+
+def fetch(client: Client, checkpoint: Json, target: Path, mode: Mode) -> None:
+    with transfer(f"Downloading {checkpoint['uuid']}") as report:
+        download_checkpoint(client, checkpoint, target, mode=mode, report=report)
+
+
+def show(checkpoint: Json, path: Path | None) -> None:
+    training = checkpoint.get("training") or {}
+    sizes = (checkpoint.get("resources") or {}).values()
+    print_fields(
+        [
+            ("path", path),
+            ("checkpoint", checkpoint["uuid"]),
+            ("state", state_name(checkpoint["state"])),
+            ("experiment", training.get("experimentId")),
+            ("trial", training.get("trialId")),
+            ("steps", (checkpoint.get("metadata") or {}).get("steps_completed")),
+            ("reported", local_time(checkpoint.get("reportTime"))),
+            ("bytes", sum(int(size) for size in sizes)),
+            ("metrics", (training.get("validationMetrics") or {}).get("avgMetrics")),
+            ("metadata", checkpoint.get("metadata")),
+        ]
+    )

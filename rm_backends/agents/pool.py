@@ -338,7 +338,8 @@ class Pool:
             )
             for entry in self.waiting.values()
             if entry.request.launches_machines
-            and (waiting := self._standing.waiting.get(entry.id)) and waiting.needs_capacity
+            and (waiting := self._standing.waiting.get(entry.id))
+            and waiting.needs_capacity
         )
         nodes = tuple(
             self._node(agent)

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from windlass.core._info import ClusterInfo
 from windlass.core._session import TaskSession
-from windlass.core._storage import SHARED_FS_CONTAINER_PATH, SHARED_FS_VARIABLE
-from windlass.storage import open_storage
+from windlass.core._storage import build_storage
 from windlass.storage.worker import Order, Result, deleted
 
 ORDER_VARIABLE = "WINDLASS_ORDER_FILE"
@@ -22,8 +21,7 @@ ORDER_VARIABLE = "WINDLASS_ORDER_FILE"
 def main() -> None:
     order = Order.model_validate_json(Path(os.environ[ORDER_VARIABLE]).read_bytes())
     session = TaskSession.for_task(ClusterInfo.from_env(os.environ))
-    inside = Path(os.environ.get(SHARED_FS_VARIABLE) or SHARED_FS_CONTAINER_PATH)
-    storage = open_storage(order.storage, shared_fs_at=inside)
+    storage = build_storage(order.storage, on_cluster=True, environ=os.environ)
     sys.stdout.write(f"Deleting {len(order.folders)} folders from {storage.where}\n")
     failed = False
     for folder in order.folders:

@@ -290,9 +290,9 @@ class Provisioner:
 def test_no_machine_is_launched_for_what_launches_none() -> None:
     async def scenario(world: AgentsWorld) -> None:
         Provisioner(world, PoolCapacity(pool="default", node_slots=(4,), max_instances=3))
-        collection = replace(allocation(1, slots=0), launches_machines=False)
+        collection = replace(allocation(1, slots=4), launches_machines=False)
         await world.backend.request(collection)
-        await world.backend.request(allocation(2, slots=0))
+        await world.backend.request(allocation(2, slots=4))
         await world.settle()
         (demand,) = world.backend.demand()
         assert [gang.request_id for gang in demand.gangs] == ["task-2.1"]

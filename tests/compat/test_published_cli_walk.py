@@ -140,7 +140,7 @@ ok | experiment set description {e} d
 has already completed | experiment set priority {e} 5
 has already completed | experiment set weight {e} 2
 has already completed | experiment set max-slots {e} 1
-not implemented | experiment set gc-policy {e} --yes --save-experiment-best 1 --save-trial-best 1 --save-trial-latest 1
+ok | experiment set gc-policy {e} --yes --save-experiment-best 1 --save-trial-best 1 --save-trial-latest 1
 missing | experiment set log-retention {e} --days 3
 ok | experiment label add {e} l
 ok | experiment label remove {e} l
@@ -158,9 +158,9 @@ missing | trial set log-retention {t} --days 3
 missing | trial support-bundle {t}
 ok | checkpoint describe {u}
 ok | checkpoint download {u} --output-dir c1
-missing | checkpoint rm {u} --yes --glob *
-missing | checkpoint delete {u} --yes
-missing | experiment delete {e} --yes
+ok | checkpoint rm {u} --yes --glob *
+ok | checkpoint delete {u} --yes
+ok | experiment delete {e} --yes
 missing | preview-search {config}
 missing | model list
 missing | model create m

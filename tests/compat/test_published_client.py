@@ -25,6 +25,7 @@ searcher: {{name: single, metric: val_loss, max_length: {{batches: 12}}}}
 hyperparameters: {{scale: 3.0}}
 resources: {{slots_per_trial: 1}}
 max_restarts: 0
+checkpoint_storage: {{save_trial_latest: 2}}
 """
 
 pytestmark = pytest.mark.skipif(

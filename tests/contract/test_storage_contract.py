@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -186,3 +187,54 @@ def test_a_folder_is_a_plain_relative_path(storage: Storage, folder: str, tmp_pa
     for call in (storage.files, storage.delete, lambda f: storage.write(f, "x", b"")):
         with pytest.raises(ValueError, match="not the name of a checkpoint"):
             call(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_ten_thousand_files(storage: Storage, tmp_path: Path) -> None:
+    source = tmp_path / "many"
+    for number in range(10_000):
+        path = source / f"part {number % 100}" / f"{number} ü.bin"
+        if number < 100:
+            path.parent.mkdir(parents=True)
+        path.write_bytes(b"%d" % number)
+    storage.upload(source, "u")
+    assert storage.files("u") == list_files(source)
+    storage.download("u", tmp_path / "copy")
+    assert tree(tmp_path / "copy") == tree(source)
+    left = storage.delete("u", ["part 1*"])
+    assert sum(not name.endswith("/") for name in left) == 10_000 - 11 * 100
+    assert storage.delete("u") == {}
+    with pytest.raises(CheckpointNotFound):
+        storage.files("u")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_sparse_file_of_two_gigabytes(storage: Storage, tmp_path: Path) -> None:
+    source, size = tmp_path / "sparse", 2 * 10**9 + 1
+    source.mkdir()
+    with (source / "weights").open("wb") as file:
+        for offset in (0, 10**9, size - 3):
+            file.seek(offset)
+            file.write(b"abc")
+    before = peak_memory()
+    storage.upload(source, "u")
+    assert storage.files("u") == {"weights": size}
+    storage.download("u", tmp_path / "copy")
+    grown = peak_memory() - before
+    status = (tmp_path / "copy" / "weights").stat()
+    assert status.st_size == size
+    assert status.st_blocks * 512 < 100 * 2**20, "it is sparse again"
+    with (tmp_path / "copy" / "weights").open("rb") as file:
+        for offset in (0, 10**9, size - 3):
+            file.seek(offset)
+            assert file.read(3) == b"abc"
+    if storage.local_path("u") is not None:
+        assert grown < 100 * 2**20
+    storage.delete("u")
+
+
+def peak_memory() -> int:
+    """Of this process; servers that run in it count, too."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -30,6 +30,7 @@ from windlass.cli.deploy_options import (
     RestartOption,
     SlotsOption,
     StorageOption,
+    TlsOption,
     VersionOption,
     WorkDirOption,
 )
@@ -93,6 +94,7 @@ def cluster_up(
     master_config: MasterConfigOption = None,
     storage_host_path: StorageOption = None,
     auto_work_dir: WorkDirOption = None,
+    tls: TlsOption = None,
     initial_user_password: PasswordOption = None,
     autorestart: AutorestartOption = None,
     restart: RestartOption = False,
@@ -120,6 +122,7 @@ def cluster_up(
         master_config=master_config,
         storage_host_path=storage_host_path,
         auto_work_dir=auto_work_dir,
+        tls=tls,
         autorestart=autorestart,
     )
     start = Start(restart=restart, delete_db=delete_db, initial_user_password=initial_user_password)
@@ -136,6 +139,7 @@ def master_up(
     master_config: MasterConfigOption = None,
     storage_host_path: StorageOption = None,
     auto_work_dir: WorkDirOption = None,
+    tls: TlsOption = None,
     initial_user_password: PasswordOption = None,
     autorestart: AutorestartOption = None,
     restart: RestartOption = False,
@@ -165,6 +169,7 @@ def master_up(
         master_config=master_config,
         storage_host_path=storage_host_path,
         auto_work_dir=auto_work_dir,
+        tls=tls,
         autorestart=autorestart,
     )
     start = Start(restart=restart, delete_db=delete_db, initial_user_password=initial_user_password)
@@ -203,6 +208,10 @@ def agent_up(
         Path | None,
         typer.Option(help="Join with the token in this file. Needed for a master elsewhere."),
     ] = None,
+    cert_fingerprint: Annotated[
+        str | None,
+        typer.Option(help="Trust only the certificate with this fingerprint (sha256:...)."),
+    ] = None,
     autorestart: AutorestartOption = None,
     cluster_name: NameOption = None,
     data_dir: DataDirOption = None,
@@ -224,6 +233,7 @@ def agent_up(
         gpu=gpu,
         config_file=_existing("--agent-config", agent_config_path),
         join_token_file=_existing("--join-token-file", join_token_file),
+        cert_fingerprint=cert_fingerprint,
         autorestart=autorestart is not False,
     )
     with steps() as step:
@@ -371,11 +381,12 @@ def _master_of(cluster: LocalCluster, host: str | None, port: int | None) -> str
     if not parts.hostname or parts.scheme not in ("", "http", "https"):
         raise InvalidArgument(f'"{host}" is not a host: write HOST, or http://HOST:PORT')
     shown = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    ours = urlsplit(known)
     url = f"{parts.scheme or 'http'}://{shown}:{parts.port or port or DEFAULT_PORT}"
     # Our own master goes by several names; the one it was started by is the one to compare.
-    ours = urlsplit(known)
     local_names = ("localhost", "127.0.0.1", "::1", socket.gethostname())
     is_ours = bool(known) and parts.hostname in (*local_names, ours.hostname)
+    is_ours &= parts.scheme in ("", ours.scheme)
     return known if is_ours and urlsplit(url).port == ours.port else url
 
 

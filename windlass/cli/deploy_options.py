@@ -93,6 +93,14 @@ AutorestartOption = Annotated[
         show_default="autorestart",
     ),
 ]
+TlsOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--tls/--no-tls",
+        help="Let the master speak HTTPS, with a certificate that it signs itself unless master.yaml names one.",
+        show_default="no-tls",
+    ),
+]
 RestartOption = Annotated[
     bool,
     typer.Option(

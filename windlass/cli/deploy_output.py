@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from windlass.cli.output import notice
+from windlass.deploy.local.certificate import certificate_of
 from windlass.deploy.local.cluster import LocalCluster, Say, Started
 from windlass.deploy.local.options import DEFAULT_PORT
 from windlass.deploy.local.published import warnings_for
@@ -21,6 +22,9 @@ from windlass.sdk.credentials import DEFAULT_USER
 
 def tell_up(cluster: LocalCluster, started: Started, where: str) -> None:
     options, url, file = started.options, started.options.url, cluster.folder.password_file
+    certificate = certificate_of(options, cluster.folder)
+    trusted = certificate.variables if certificate is not None else {}
+    variables = "".join(f"{name}={shlex.quote(value)} " for name, value in trusted.items())
     if started.set_aside is not None:
         tell_kept(cluster, started.set_aside)
     if options.gpu:
@@ -34,10 +38,12 @@ def tell_up(cluster: LocalCluster, started: Started, where: str) -> None:
             quoted = shlex.quote(str(file))
             typer.echo(f"Password of admin and {DEFAULT_USER}, unless changed: {quoted}")
             typer.echo(
-                "Published client: "
-                f'export DET_MASTER={url} DET_USER={DEFAULT_USER} DET_PASS="$(cat {quoted})"'
+                f"Published client: export DET_MASTER={url} {variables}DET_USER={DEFAULT_USER} "
+                f'DET_PASS="$(cat {quoted})"'
             )
-    master = "" if options.port == DEFAULT_PORT else f"-m {url} "
+        if certificate is not None:
+            typer.echo(f"Certificate, for agents elsewhere: {certificate.fingerprint}")
+    master = "" if options.port == DEFAULT_PORT and not options.tls else f"-m {url} "
     typer.echo(f"Try: det {master}agent list    Stop it: det deploy local cluster-down{where}")
 
 

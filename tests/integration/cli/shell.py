@@ -40,6 +40,7 @@ class Shell:
         self.home = home
         self.data = home / "cluster"
         self.port = port
+        self.scheme = "http"
         self.said = ""
         """By `cluster-up`."""
         (home / "model").mkdir()
@@ -50,7 +51,7 @@ class Shell:
             "HOME": str(self.home),
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
-            "DET_MASTER": f"http://127.0.0.1:{self.port}",
+            "DET_MASTER": f"{self.scheme}://127.0.0.1:{self.port}",
         }
         return subprocess.run(
             [DET, *words],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -41,6 +43,7 @@ with core.init() as context:
         time.sleep(0.05)
     context.train.report_validation_metrics(step, {"loss": 1.0})
 """
+PUBLISHED = Path(__file__).parents[3] / ".compat" / "bin" / "det"
 PATIENCE_S = 60.0
 
 
@@ -89,6 +92,9 @@ class Machine(Shell):
         trials = json.loads(done.stdout) if done.returncode == 0 else []
         return int(trials[0]["totalBatchesProcessed"]) if trials else 0
 
+    def agents(self) -> list[str]:
+        return [a["id"] for a in self.json("agent", "list") if a["connected"]]
+
     def goes_on(self, experiment: str) -> None:
         before = self.batches(experiment)
         eventually("it goes on", lambda: self.batches(experiment) > before + 5)
@@ -97,7 +103,9 @@ class Machine(Shell):
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     machine = Machine(tmp_path_factory.mktemp("machine"))
-    machine.up()
+    machine.scheme = "https"
+    first = ("--agents", "1", "--slots", "2", "--no-gpu", "--port", str(machine.port))
+    machine.said = machine.up(*first, "--tls")
     yield machine
     machine.deploy("cluster-down")
     assert machine.processes() == []
@@ -150,10 +158,31 @@ def test_a_running_cluster_is_started_again_only_if_asked_to(
     assert starts(machine, experiment) == 1, "its task went on meanwhile"
 
 
+@pytest.mark.skipif(not PUBLISHED.exists(), reason="the published client is not installed")
+def test_the_printed_line_makes_the_published_client_trust_it(machine: Machine) -> None:
+    (line,) = [line for line in machine.said.splitlines() if line.startswith("Published client: ")]
+    script = f"{line.partition(': ')[2]} && exec {PUBLISHED} user whoami"
+    environment = {"HOME": str(machine.home / "published"), "PATH": os.environ["PATH"]}
+    done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"determined" in done.stdout
+
+
+def test_a_cluster_may_go_back_to_plain_http(machine: Machine) -> None:
+    machine.deploy("agent-up", "--agent-name", "c")
+    machine.up("--restart", "--no-tls")
+    machine.scheme = "http"
+    assert machine.agents() == ["agent-0", "c"]
+    machine.up("--restart", "--tls")
+    machine.scheme = "https"
+    assert machine.agents() == ["agent-0", "c"]
+    machine.deploy("agent-down", "--agent-name", "c")
+
+
 def test_agents_come_and_go(machine: Machine) -> None:
     said = machine.deploy("agent-up", "localhost", "--port", str(machine.port), "--agent-name", "b")
     assert "b has joined" in said
-    assert [a["id"] for a in machine.json("agent", "list")] == ["agent-0", "b"]
+    assert machine.agents() == ["agent-0", "b"]
     assert "already running" in machine.refused("agent-up", "--agent-name", "b")
     assert machine.deploy("agent-down", "--agent-name", "b") == "Stopped: b\n"
 

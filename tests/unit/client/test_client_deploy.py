@@ -20,7 +20,7 @@ from windlass.cli.main import app
 from windlass.deploy.local.cluster import Agent, LocalCluster, Start, Started
 from windlass.deploy.local.folder import ClusterFolder, folder_of
 from windlass.deploy.local.logs import Tail, lines_of, readable
-from windlass.deploy.local.master_yaml import agents_pool, config_file, make_folders
+from windlass.deploy.local.master_yaml import agents_pool, config_file, make_folders, with_tls
 from windlass.deploy.local.options import Options, Remembered
 
 
@@ -100,6 +100,7 @@ EFFECTS: dict[tuple[str, ...], dict[str, Any]] = {
     ("--no-autorestart",): {"autorestart": False},
     ("--auto-work-dir", "work"): {"auto_work_dir": "work"},
     ("--slots", "2"): {"slots": 2},
+    ("--tls",): {"tls": True},
     ("--slots-per-agent", "2"): {"slots": 2},
     ("--host", "10.0.0.5"): {"host": "10.0.0.5"},
     ("--agent-resource-pool", "big"): {"pool": "big"},
@@ -218,6 +219,7 @@ def test_agent_up_takes_the_published_options(asked: Asked, files: Path) -> None
         (("localhost", "--master-port", "81"), "http://localhost:81"),
         (("http://127.0.0.1:8080",), "http://127.0.0.1:8080"),
         (("https://far:8443",), "https://far:8443"),
+        (("https://localhost:8080",), "https://localhost:8080"),
         (("far",), "http://far:8080"),
         (("[::1]:81",), "http://[::1]:81"),
     ],
@@ -287,6 +289,31 @@ def test_options_become_a_master_yaml(tmp_path: Path) -> None:
     assert content == {
         "checkpoint_storage": {"type": "shared_fs", "host_path": str(tmp_path / "s" / "t")}
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "is_on", "written"),
+    [
+        ("", False, {"self_signed": True}),
+        ("security: {tls: {ca: x}}", False, {"ca": "x", "self_signed": True}),
+        ("security: {tls: {cert: c, key: k}}", True, None),
+        ("security: {tls: {self_signed: true}}", True, None),
+    ],
+)
+def test_tls_is_that_of_master_yaml_or_our_own(
+    text: str, is_on: bool, written: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "own.yaml").write_text(text)
+    options = Options(master_config=tmp_path / "own.yaml")
+    assert with_tls(options).tls == is_on
+    assert with_tls(options).url.startswith("https:" if is_on else "http:")
+    with_own = Options(tls=True).over(options)
+    file = config_file(with_own, made(ClusterFolder(tmp_path / "data")))
+    assert file is not None
+    if written is None:
+        assert file == options.master_config
+    else:
+        assert yaml.safe_load(file.read_text())["security"]["tls"] == written
 
 
 @pytest.mark.parametrize(

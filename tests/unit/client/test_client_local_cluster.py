@@ -222,7 +222,7 @@ def test_an_agent_of_a_master_elsewhere_needs_a_token(
     local: LocalCluster, master: ScriptedMaster, tmp_path: Path
 ) -> None:
     with pytest.raises(
-        InvalidArgument, match=r"windlass master join-token POOL.*--join-token-file"
+        InvalidArgument, match=r"windlass master join-token create POOL.*--join-token-file"
     ):
         local.agent_up(Agent(name="a", url=master.url))
     (tmp_path / "token").write_text("theirs")

@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from windlass.base.errors import Conflict, InvalidArgument
 from windlass.base.files import write_atomic
 from windlass.deploy.local import waiting
+from windlass.deploy.local.certificate import certificate_of, store, without_trust
 from windlass.deploy.local.folder import ClusterFolder
 from windlass.deploy.local.login import log_in
-from windlass.deploy.local.master_yaml import agents_pool, config_file, make_folders
+from windlass.deploy.local.master_yaml import agents_pool, config_file, make_folders, with_tls
 from windlass.deploy.local.options import Options, Remembered
 from windlass.deploy.local.processes import KILL_TREE, end, supervisors_below
 from windlass.deploy.local.records import ServiceSpec
@@ -65,6 +67,7 @@ class Agent:
     gpu: bool | None = None
     config_file: Path | None = None
     join_token_file: Path | None = None
+    cert_fingerprint: str | None = None
     autorestart: bool = True
 
 
@@ -98,8 +101,8 @@ class LocalCluster:
             if running and not start.restart:
                 raise Conflict(_already(known.url, running, len(mine)))
             keep = start.restart or (not with_agents and bool(services.alive()))
-            options = given.over(known.options) if keep else given
-            if not (running and options.url == known.url):
+            options = with_tls(given.over(known.options) if keep else given)
+            if not (running and urlsplit(options.url).netloc == urlsplit(known.url).netloc):
                 waiting.require_free(options.host, options.port, options.url, self._folder)
             self._check(options, start, running)
             services.stop([service.name for service in mine])
@@ -119,9 +122,8 @@ class LocalCluster:
                 "already: leave the option out, and change the password with `det user change-password`"
             )
         make_folders(options)
-        config = config_file(options, self._folder)
-        if config is not None:
-            self._windlass("master", "config", "--config", str(config), what=f"{config} is refused")
+        if words := self._config_words(options):
+            self._run("master", "config", *words, what=f"{words[-1]} is refused")
 
     def _start(
         self,
@@ -133,7 +135,7 @@ class LocalCluster:
         with_agents: bool,
     ) -> Started:
         agents = self._agents_of(options) if with_agents else []
-        others = self._others(services, agents, old_url, options.url) if with_agents else []
+        others = self._others(services, agents) if with_agents else []
         started: list[str] = []
         names = [MASTER, *(agent.name for agent in agents), *(spec.name for spec in others)]
         sizes = waiting.log_sizes(self._folder, names)
@@ -142,6 +144,8 @@ class LocalCluster:
             started.append(MASTER)
             services.start(self._master_spec(options), clean_environment())
             waiting.await_master(options.url, services, self._folder, sizes)
+            if options.tls:
+                self._store_certificate(options)
             self._end_tasks_of_others(names)
             token = self._join_token(agents[0].pool or "", options) if agents else None
             for agent in agents:
@@ -150,12 +154,14 @@ class LocalCluster:
                 self._start_agent(replace(agent, join_token_file=token), options, services)
             for spec in others:
                 started.append(spec.name)
-                services.start(spec, clean_environment())
+                services.start(self._moved(spec, old_url, options), clean_environment())
             logged_in = log_in(self._folder, options)
             if len(started) > 1:
                 self._say("Waiting for agents to join")
             slots = (
-                waiting.await_agents(options.url, names[1:], services, self._folder, sizes)
+                waiting.await_agents(
+                    options.url, names[1:], services, self._folder, sizes, own=options
+                )
                 if logged_in
                 else {}
             )
@@ -179,26 +185,32 @@ class LocalCluster:
             for number in range(options.agents)
         ]
 
-    def _others(
-        self, services: Services, agents: Collection[Agent], old_url: str, url: str
-    ) -> list[ServiceSpec]:
+    def _others(self, services: Services, agents: Collection[Agent]) -> list[ServiceSpec]:
         """Agents of `agent-up`, as they were; of earlier `cluster-up`s nothing stays."""
         own = {agent.name for agent in agents}
         others = []
         for spec in services.specs():
             if spec.by_agent_up and spec.name not in own:
-                others.append(spec.at(old_url, url))
+                others.append(spec)
             elif spec.name not in own and spec.name != MASTER:
                 services.forget([spec.name])
         return others
+
+    def _moved(self, spec: ServiceSpec, old_url: str, options: Options) -> ServiceSpec:
+        """An agent of `agent-up`, for our master as it is now; that of another master as it was."""
+        words = list(spec.command)
+        if old_url not in words:
+            return spec
+        words[words.index(old_url)] = options.url
+        certificate = certificate_of(options, self._folder)
+        trusted = certificate.agent_words if certificate is not None else []
+        return replace(spec, command=[*without_trust(words), *trusted])
 
     def _master_spec(self, options: Options) -> ServiceSpec:
         words = ["master", "run", "--host", options.host, "--port", str(options.port)]
         words += ["--data-dir", str(self._folder.master)]
         words += ["--backup-before-upgrade", str(self._folder.backups)]
-        config = config_file(options, self._folder)
-        if config is not None:
-            words += ["--config", str(config)]
+        words += self._config_words(options)
         return ServiceSpec(
             name=MASTER,
             command=[*COMMAND, *words],
@@ -226,7 +238,9 @@ class LocalCluster:
                 self._say(f"Starting {agent.name}")
                 own = known.options if agent.url == known.url else None
                 self._start_agent(agent, own, services, by_agent_up=True)
-                return waiting.await_agents(agent.url, [agent.name], services, self._folder, sizes)
+                return waiting.await_agents(
+                    agent.url, [agent.name], services, self._folder, sizes, own=own
+                )
             except BaseException:
                 services.stop([agent.name])
                 services.forget([agent.name])
@@ -247,9 +261,11 @@ class LocalCluster:
                 f"join-token create {pool} --token-only`, and give it with --join-token-file"
             )
         work_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        certificate = certificate_of(own, self._folder) if own is not None else None
+        trusted = certificate.agent_words if certificate is not None else []
         spec = ServiceSpec(
             name=agent.name,
-            command=[*COMMAND, *_agent_words(agent, work_dir, token, own)],
+            command=[*COMMAND, *_agent_words(agent, work_dir, token, own), *trusted],
             log=self._folder.log(agent.name),
             environ=_agent_settings(agent),
             autorestart=agent.autorestart,
@@ -257,13 +273,25 @@ class LocalCluster:
         )
         services.start(spec, clean_environment())
 
+    def _store_certificate(self, options: Options) -> None:
+        """What the master serves, by its own word."""
+        words = ["master", "certificate", "--data-dir", str(self._folder.master)]
+        words += self._config_words(options)
+        what = "Cannot read the certificate of the master"
+        said = self._run(*words, what=what).stderr
+        names = next((line for line in said.splitlines() if line.startswith("names: ")), "")
+        pem = self._run(*words, "--pem", what=what).stdout
+        store(options, self._folder, pem, names.removeprefix("names: ").split(", "))
+
+    def _config_words(self, options: Options) -> list[str]:
+        config = config_file(options, self._folder)
+        return [] if config is None else ["--config", str(config)]
+
     def _join_token(self, pool: str, options: Options) -> Path:
         words = ["master", "pool-token", pool, "--data-dir", str(self._folder.master)]
-        config = config_file(options, self._folder)
-        if config is not None:
-            words += ["--config", str(config)]
+        words += self._config_words(options)
         what = f"Cannot create a join token for pool {pool}"
-        token = self._windlass(*words, what=what)
+        token = self._run(*words, what=what).stdout.strip()
         if not token:
             raise StartFailed(f"{what}: no token was printed")
         path = self._folder.join_token(pool)
@@ -330,8 +358,8 @@ class LocalCluster:
         if not any((self._folder.master / "instances").glob("*/*/host.state")):
             return []
         words = ("master", "end-instances", "--data-dir", str(self._folder.master))
-        said = self._windlass(*words, what="Cannot end the instances of elastic pools")
-        return [said.removeprefix("ended ")]
+        said = self._run(*words, what="Cannot end the instances of elastic pools").stdout
+        return [said.strip().removeprefix("ended ")]
 
     def _set_aside_data(self) -> Path | None:
         """What --delete-db takes away is kept beside, until its owner removes it."""
@@ -349,8 +377,8 @@ class LocalCluster:
             self._folder.master.mkdir(mode=0o700)
             write_atomic(self._folder.password_file, password.encode() + b"\n")
 
-    def _windlass(self, *words: str, what: str) -> str:
-        """What a command of ours prints. Raises StartFailed, or InvalidArgument with its last line."""
+    def _run(self, *words: str, what: str) -> subprocess.CompletedProcess[str]:
+        """A command of ours. Raises StartFailed, which begins with `what`."""
         done = subprocess.run(
             [*COMMAND, *words],
             capture_output=True,
@@ -362,7 +390,7 @@ class LocalCluster:
             lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
             problems = "; ".join(line.removeprefix("error: ") for line in lines)
             raise StartFailed(f"{what}: {problems or done.stderr.strip() or 'see its log'}")
-        return done.stdout.strip()
+        return done
 
 
 def _already(url: str, running: Sequence[Service], known: int) -> str:
@@ -383,6 +411,7 @@ def _agent_words(
         "--pool": pool,
         "--join-token-file": token,
         "--config-file": agent.config_file,
+        "--cert-fingerprint": agent.cert_fingerprint,
     }
     for option, value in optional.items():
         if value is not None:

@@ -4,6 +4,7 @@ cluster.json            its URL, and the options it was started with
 services/NAME.json      what the keeper of a process runs; NAME.state: how it goes
 master/                 the master's data folder, initial-password among it
 master.yaml             what `cluster-up` made of its options and the operator's master.yaml
+certificate.pem         of a master with TLS; certificate.name: to be expected in it, where not its host
 agents/NAME/            work directory of an agent
 join-tokens/POOL        how agents join (0600)
 backups/                made before a new version changes the tables
@@ -54,6 +55,14 @@ class ClusterFolder:
     def password_file(self) -> Path:
         """The master makes one unless it is told a password; so that it is on no command line, we tell it here."""
         return self.master / "initial-password"
+
+    @property
+    def certificate(self) -> Path:
+        return self.path / "certificate.pem"
+
+    @property
+    def certificate_name(self) -> Path:
+        return self.path / "certificate.name"
 
     @property
     def agents(self) -> Path:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from windlass.base.errors import Unauthenticated
+from windlass.deploy.local.certificate import session_at
 from windlass.deploy.local.folder import ClusterFolder
 from windlass.deploy.local.master_yaml import read_config
-from windlass.deploy.local.options import LOOPBACK, Options
+from windlass.deploy.local.options import Options, names_of_host
 from windlass.sdk.client import Client
 from windlass.sdk.credentials import DEFAULT_USER, TokenCache
 from windlass.sdk.session import Session
@@ -20,8 +20,8 @@ USERS = ("admin", DEFAULT_USER)
 def log_in(folder: ClusterFolder, options: Options) -> bool:
     """Store a token of each user, for both names of this machine. False: the first password is not theirs any more."""
     password, cache = _first_password(folder, options), TokenCache()
-    with Session(options.url) as session:
-        urls = _names_of(session.url)
+    with session_at(options.url, None, options, folder) as session:
+        urls = names_of_host(session.url)
         for user in USERS:
             token = _cached(session, cache, urls, user)
             if token is None:
@@ -34,13 +34,6 @@ def log_in(folder: ClusterFolder, options: Options) -> bool:
             for url in urls:
                 cache.remember(url, user, token)
     return True
-
-
-def _names_of(url: str) -> Sequence[str]:
-    parts = urlsplit(url)
-    if parts.hostname != LOOPBACK:
-        return (url,)
-    return (url, f"{parts.scheme}://localhost:{parts.port}")
 
 
 def _cached(session: Session, cache: TokenCache, urls: Sequence[str], user: str) -> str | None:

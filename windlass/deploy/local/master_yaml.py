@@ -26,6 +26,10 @@ def config_file(options: Options, folder: ClusterFolder) -> Path | None:
         return options.master_config
     given = read_config(options.master_config)
     content = {**given, **said}
+    if "security" in said:
+        security = given.get("security") or {}
+        tls = {**(security.get("tls") or {}), "self_signed": True}
+        content["security"] = {**security, "tls": tls}
     if options.auto_work_dir is not None:
         defaults = given.get("task_container_defaults") or {}
         content["task_container_defaults"] = _with_work_dir(defaults, str(options.auto_work_dir))
@@ -64,6 +68,13 @@ def read_config(path: Path | None) -> Yaml:
     return content or {}
 
 
+def with_tls(options: Options) -> Options:
+    """TLS is on, too, where master.yaml says so."""
+    if options.tls or not _speaks_tls(read_config(options.master_config)):
+        return options
+    return Options(tls=True).over(options)
+
+
 def make_folders(options: Options) -> None:
     """Those that options name; what exists is left as it is."""
     if options.storage_host_path is not None and not options.storage_host_path.exists():
@@ -88,6 +99,8 @@ def _said(options: Options) -> Yaml:
         said["checkpoint_storage"] = {"type": "shared_fs", "host_path": path}
     if options.auto_work_dir is not None:
         said["task_container_defaults"] = {}
+    if options.tls and not _speaks_tls(read_config(options.master_config)):
+        said["security"] = {}
     return said
 
 
@@ -97,3 +110,9 @@ def _with_work_dir(defaults: Yaml, work_dir: str) -> Yaml:
         {"host_path": work_dir, "container_path": work_dir},
     ]
     return {**defaults, "work_dir": work_dir, "bind_mounts": mounts}
+
+
+def _speaks_tls(config: Yaml) -> bool:
+    security = config.get("security")
+    tls = security.get("tls") if isinstance(security, dict) else None
+    return isinstance(tls, dict) and bool(tls.get("cert") or tls.get("self_signed"))

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -37,6 +38,7 @@ class Options(BaseModel):
     storage_host_path: Path | None = None
     auto_work_dir: Path | None = None
     autorestart: bool = True
+    tls: bool = False
 
     def over(self, older: Options) -> Options:
         """Ours where given, else the older ones."""
@@ -50,7 +52,8 @@ class Options(BaseModel):
     def url(self) -> str:
         """By which this machine reaches the master."""
         host = LOOPBACK if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+        shown = f"[{host}]" if ":" in host else host
+        return f"{'https' if self.tls else 'http'}://{shown}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,3 +93,11 @@ class Remembered:
 
     def at(self, url: str) -> Remembered:
         return replace(self, url=url)
+
+
+def names_of_host(url: str) -> tuple[str, ...]:
+    """The URL, by both names of this machine where it is on loopback."""
+    parts = urlsplit(url)
+    if parts.hostname != LOOPBACK:
+        return (url,)
+    return (url, f"{parts.scheme}://localhost:{parts.port}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from windlass.base.errors import Conflict
@@ -49,10 +49,6 @@ class ServiceSpec:
     autorestart: bool = True
     by_agent_up: bool = False
     """An agent that `cluster-up` did not start."""
-
-    def at(self, old_url: str, url: str) -> ServiceSpec:
-        """The same for a master that has moved."""
-        return replace(self, command=[url if word == old_url else word for word in self.command])
 
     @classmethod
     def read(cls, services: Path, name: str) -> ServiceSpec:

@@ -11,12 +11,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from windlass.base.errors import Conflict, WindlassError
+from windlass.deploy.local.certificate import ANYBODY, session_at
 from windlass.deploy.local.folder import ClusterFolder
+from windlass.deploy.local.options import Options
 from windlass.deploy.local.services import MASTER, Service, Services, StartFailed
 from windlass.sdk.client import Client
 from windlass.sdk.credentials import DEFAULT_USER, TokenCache
 from windlass.sdk.session import Session
-from windlass.sdk.wire import MasterError, MasterUnreachable
+from windlass.sdk.wire import Json, MasterError, MasterUnreachable
 
 PROBE_TIMEOUT_S = 3.0
 READY_TIMEOUT_S = 60.0
@@ -37,14 +39,22 @@ def require_free(host: str, port: int, url: str, folder: ClusterFolder) -> None:
         probe.settimeout(PROBE_TIMEOUT_S)
         if probe.connect_ex((where, port)) != 0:
             return
+    info = _info_at(f"http://{urlsplit(url).netloc}") or _info_at(f"https://{urlsplit(url).netloc}")
     who = "another program"
-    with suppress(MasterUnreachable, MasterError, WindlassError):
-        with Session(url, timeout_s=PROBE_TIMEOUT_S) as session:
-            info = Client(session).info()
-        if "cluster_id" in info:
-            name = info.get("cluster_name") or info["cluster_id"]
-            who = f"another master (cluster {name}, not started from {folder.path})"
+    if "cluster_id" in info:
+        name = info.get("cluster_name") or info["cluster_id"]
+        who = f"another master (cluster {name}, not started from {folder.path})"
     raise Conflict(f"Port {port} is in use by {who}: stop it, or choose another --port")
+
+
+def _info_at(url: str) -> Json:
+    """What a master says of itself there; empty: there is none."""
+    with (
+        suppress(WindlassError),
+        Session(url, trust=ANYBODY, timeout_s=PROBE_TIMEOUT_S) as session,
+    ):
+        return Client(session).info()
+    return {}
 
 
 def log_sizes(folder: ClusterFolder, names: Collection[str]) -> dict[str, int]:
@@ -62,7 +72,7 @@ def await_master(url: str, services: Services, folder: ClusterFolder, starts: Lo
             return False
         return True
 
-    with Session(url) as session:
+    with Session(url, trust=ANYBODY) as session:
         if not _within(READY_TIMEOUT_S, lambda: answers(session)):
             raise StartFailed(
                 f"The master does not answer after {READY_TIMEOUT_S:.0f} s; see {folder.log(MASTER)}"
@@ -72,7 +82,7 @@ def await_master(url: str, services: Services, folder: ClusterFolder, starts: Lo
 def await_elsewhere(url: str) -> None:
     """A master that somebody else keeps. Raises MasterUnreachable."""
     deadline = time.monotonic() + ELSEWHERE_S
-    with Session(url) as session:
+    with Session(url, trust=ANYBODY) as session:
         while True:
             try:
                 Client(session).info()
@@ -85,9 +95,18 @@ def await_elsewhere(url: str) -> None:
 
 
 def await_agents(
-    url: str, names: Collection[str], services: Services, folder: ClusterFolder, starts: LogStarts
+    url: str,
+    names: Collection[str],
+    services: Services,
+    folder: ClusterFolder,
+    starts: LogStarts,
+    *,
+    own: Options | None,
 ) -> Mapping[str, int]:
-    """Until they have joined: their slots. Nothing if we are not logged in there. Raises StartFailed."""
+    """Until they have joined: their slots. Nothing if we are not logged in there. Raises StartFailed.
+
+    `own`: of our own master, if it is that.
+    """
     token = TokenCache().token(url, DEFAULT_USER)
     if token is None:
         return {}
@@ -101,7 +120,7 @@ def await_agents(
                 joined[agent["id"]] = len(agent["slots"])
         return joined.keys() >= set(names)
 
-    with Session(url, token) as session:
+    with session_at(url, token, own, folder) as session:
         if not _within(JOIN_TIMEOUT_S, lambda: all_joined(session)):
             missing = ", ".join(sorted(set(names) - joined.keys()))
             raise StartFailed(

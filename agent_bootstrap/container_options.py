@@ -110,6 +110,10 @@ class ContainerOptions(_Options):
     limits: Limits = Limits()
     os_user: OsUser | None = None
     """None: as the agent does by default."""
+    python: str = ""
+    """The Python of a process: the path of an interpreter or a virtualenv, or a name. Empty: as the agent does."""
+    prologue: tuple[str, ...] = ()
+    """Lines of shell before a process."""
     host_paths: HostPaths = HostPaths()
     """What of the machine the master lets it mount."""
     checkpoints: CheckpointFolder | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -26,4 +27,14 @@ def open_way_to(path: Path) -> Path:
     for parent in path.resolve().parents:
         if parent.is_relative_to(top) and parent != top and parent.exists():
             parent.chmod(parent.stat().st_mode | 0o011)
+    return path
+
+
+def virtualenv(path: Path) -> Path:
+    """One that other users may run: on the system's Python, as the one that runs the tests may be private."""
+    system = Path("/usr/bin/python3")
+    if not system.exists():
+        pytest.skip(f"no {system} to make a virtualenv for tasks of")
+    path = open_way_to(path)
+    subprocess.run([system, "-m", "venv", "--without-pip", str(path)], check=True)
     return path

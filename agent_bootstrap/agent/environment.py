@@ -19,6 +19,8 @@ from windlass.base.tls.trust import NO_VERIFY
 RUN_DIR = "/run/determined"
 TOOLS_DIR = f"{RUN_DIR}/bin"
 """Programs of ours, first in PATH."""
+PACKAGES_DIR = f"{RUN_DIR}/packages"
+"""Holds `windlass` for a Python that is not the agent's."""
 TMP_DIR = "/tmp"  # noqa: S108  (private to the task)
 USER_BASE = f"{RUN_DIR}/pythonuserbase"
 CERTIFICATES = f"{RUN_DIR}/etc/ssl/master.crt"
@@ -44,6 +46,31 @@ class Node:
     """PEM: what tasks trust besides public authorities when they call the master. `noverify`: anybody."""
     certificate_name: str = ""
     """The name in the master's certificate, where it is not the host of the URL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interpreter:
+    """The Python that somebody chose for a task."""
+
+    program: str
+    """Its path, or a name that a prologue puts on PATH."""
+    folders: tuple[str, ...] = ()
+    """To be seen besides the system."""
+    version: str = ""
+    """Of a virtualenv, as `3.11`: it has no packages of its user."""
+
+    @property
+    def bin(self) -> str:
+        """Where its own programs are."""
+        return posixpath.dirname(self.program)
+
+
+def search_path() -> str:
+    """The PATH of tasks, without the folder of the agent's own Python."""
+    own = (str(Path(sys.executable).parent), f"{sys.prefix}/bin")
+    system = DEFAULT_PATH.split(":")
+    given = (os.environ.get("PATH") or DEFAULT_PATH).split(":")
+    return ":".join(path for path in given if path in system or path not in own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +99,21 @@ class Layout:
         return self.seen_by_task(value) if is_own else value
 
 
-def task_environment(spec: ContainerSpec, node: Node, layout: Layout) -> dict[str, str]:
-    """The whole environment of the task's first process."""
+def task_environment(
+    spec: ContainerSpec, node: Node, layout: Layout, chosen: Interpreter | None = None
+) -> dict[str, str]:
+    """The whole environment of the task's first process. `chosen` None: the agent's own Python."""
     given = {key: layout.translate(value) for key, value in spec.environment.items()}
     environment = {
         **_defaults(spec, node, layout),
+        **(_agents_python(layout) if chosen is None else _chosen_python(layout, chosen)),
         **given,
         **_facts(spec, node),
         **_tls(node, layout),
     }
+    if chosen is not None:
+        searched = (environment.get("PYTHONPATH", ""), layout.seen_by_task(PACKAGES_DIR))
+        environment["PYTHONPATH"] = ":".join(filter(None, searched))
     environment.update(device_variables(spec, node, layout))
     if not layout.private_root:
         environment["DET_RUN_DIR"] = layout.seen_by_task(RUN_DIR)
@@ -121,9 +154,7 @@ def _proxies(given: Mapping[str, str], node: Node) -> dict[str, str]:
 
 def _defaults(spec: ContainerSpec, node: Node, layout: Layout) -> dict[str, str]:
     """What the spec may say otherwise."""
-    own_bin = str(Path(sys.executable).parent)
     values = {
-        "PATH": f"{layout.seen_by_task(TOOLS_DIR)}:{own_bin}:{os.environ.get('PATH') or DEFAULT_PATH}",
         "HOME": layout.seen_by_task(spec.work_dir),
         "TMPDIR": layout.seen_by_task(TMP_DIR),
         "LANG": "C.UTF-8",
@@ -131,8 +162,6 @@ def _defaults(spec: ContainerSpec, node: Node, layout: Layout) -> dict[str, str]
         "DET_RUN_DIR": layout.seen_by_task(RUN_DIR),
         "DET_WORKDIR": layout.seen_by_task(spec.work_dir),
     }
-    if layout.private_root:
-        values |= _own_packages()
     if not node.gpus:
         values["CUDA_VISIBLE_DEVICES"] = ""
     return values | _thread_limits(node)
@@ -145,14 +174,33 @@ def _thread_limits(node: Node) -> dict[str, str]:
     return {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
-def _own_packages() -> dict[str, str]:
-    """Where `pip install` in a task puts packages: the interpreter's own folders are read-only there."""
-    base = USER_BASE
-    if sys.prefix == sys.base_prefix:
-        return {"PYTHONUSERBASE": base}
-    # A virtualenv has no packages of its user.
-    folder = f"{base}/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
-    return {"PYTHONUSERBASE": base, "PIP_TARGET": folder, "PYTHONPATH": folder}
+def _agents_python(layout: Layout) -> dict[str, str]:
+    own_bin = str(Path(sys.executable).parent)
+    search = os.environ.get("PATH") or DEFAULT_PATH
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    own = _own_packages("" if sys.prefix == sys.base_prefix else version)
+    path = f"{layout.seen_by_task(TOOLS_DIR)}:{own_bin}:{search}"
+    return {"PATH": path, **(own if layout.private_root else {})}
+
+
+def _chosen_python(layout: Layout, chosen: Interpreter) -> dict[str, str]:
+    folders = (layout.seen_by_task(TOOLS_DIR), chosen.bin, search_path())
+    return {
+        "PATH": ":".join(filter(None, folders)),
+        "DET_PYTHON_EXECUTABLE": chosen.program,
+        **(_own_packages(chosen.version) if layout.private_root else {}),
+    }
+
+
+def _own_packages(version: str) -> dict[str, str]:
+    """Where `pip install` in a task puts packages: the interpreter's own folders are read-only there.
+
+    `version`: of a virtualenv, which has no packages of its user.
+    """
+    if not version:
+        return {"PYTHONUSERBASE": USER_BASE}
+    folder = f"{USER_BASE}/lib/python{version}/site-packages"
+    return {"PYTHONUSERBASE": USER_BASE, "PIP_TARGET": folder, "PYTHONPATH": folder}
 
 
 def _facts(spec: ContainerSpec, node: Node) -> dict[str, str]:

@@ -85,7 +85,7 @@ def identities(binds: Sequence[Bind]) -> list[tuple[str, int, int]]:
 
 
 def run_as(
-    who: OsUser, command: Sequence[str], *, cwd: str = "/"
+    who: OsUser, command: Sequence[str], *, cwd: str = "/", path: str = "/usr/bin:/bin"
 ) -> subprocess.CompletedProcess[str]:
     """Only for an agent that is root."""
     return subprocess.run(
@@ -94,7 +94,7 @@ def run_as(
         user=who.uid,
         group=who.gid,
         extra_groups=[],
-        env={"PATH": "/usr/bin:/bin"},
+        env={"PATH": path},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -30,6 +30,7 @@ from agent_bootstrap.bounds import MAX_LABELS, MAX_SLOTS, Id, Moment, Name
 from agent_bootstrap.protocol import LABEL_PATTERN
 from windlass.base.errors import InvalidArgument, InvalidConfig
 from windlass.base.no_effect import NoEffect
+from windlass.base.python_name import python_name
 from windlass.base.tls.fingerprints import parse_fingerprint
 
 IGNORED_KEYS = frozenset(
@@ -169,6 +170,10 @@ class AgentOptions(BaseModel):
     isolation: Literal["auto", "bubblewrap", "namespace", "directory"] = "auto"
     """How tasks are contained: by bubblewrap, by namespaces of our own, or not at all (directory). auto: the first that
     works here."""
+    python: Annotated[str, AfterValidator(python_name)] = ""
+    """The Python of tasks that choose none: an interpreter, or a virtualenv. Empty: the agent's own."""
+    prologue: tuple[str, ...] = ()
+    """Lines of shell before every task, such as `module load cuda`."""
     allowed_host_paths: Annotated[tuple[str, ...] | None, BeforeValidator(_comma_list)] = None
     """The only paths, with what is below them, that tasks here may mount. None: those that the master allows."""
     container_runtime: str = "auto"

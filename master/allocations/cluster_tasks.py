@@ -105,6 +105,8 @@ class ClusterTasks:
             network=HOST_NETWORK if has_peers else defaults.network_mode,
             ports=tuple(_port(port) for port in where.proxy_ports),
             published_ports=dict(where.ports),
+            python=where.python or "",
+            prologue=where.prologue,
             os_user=self.os_user(owner_id),
             host_paths=self.host_paths_of(allocation.pool),
         )

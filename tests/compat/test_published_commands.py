@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.jails import virtualenv
 from tests.real_cluster import PATIENCE_S, RealCluster, eventually
 
 COMPAT = Path(__file__).parents[2] / ".compat" / "bin"
@@ -97,6 +98,22 @@ def test_one_string_is_for_the_shell_and_slots_are_really_given(cluster: RealClu
     program = "echo sum $((1 + 2)) slots $DET_SLOT_IDS"
     said = det(cluster, "run", "--config", "resources.slots=2", program)
     assert re.search(r"sum 3 slots \[0, ?1\]", said), said
+
+
+def test_a_command_runs_in_the_python_that_its_configuration_names(
+    cluster: RealCluster, tmp_path: Path
+) -> None:
+    """The published client knows no such keys, and sends them on as they are."""
+    venv = virtualenv(tmp_path / "venv")
+    config = tmp_path / "config.yaml"
+    settings = {"python": str(venv), "prologue": ["export FROM=prologue"]}
+    config.write_text(yaml.safe_dump({"environment": settings, "resources": {"slots": 0}}))
+    program = "python3 -c \"import os, sys; print(sys.prefix, os.environ['FROM'])\""
+    said = det(cluster, "run", "--config-file", str(config), program)
+    assert f"{venv} prologue" in said, said
+    refused = attempt(cluster, "run", "--config", "environment.python=bin/python", "true")
+    assert "environment.python" in refused.stdout
+    assert "is not a Python" in refused.stdout
 
 
 def test_included_files_keep_the_name_of_their_folder(cluster: RealCluster, tmp_path: Path) -> None:

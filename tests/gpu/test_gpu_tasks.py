@@ -18,6 +18,7 @@ from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
 from agent_bootstrap.agent.slots import Hardware, find_hardware
+from agent_bootstrap.container_options import ContainerOptions
 from agent_bootstrap.protocol import ContainerSpec, FileItem
 from tests.jails import open_way_to, works_or_skip
 
@@ -50,6 +51,7 @@ async def said_by(
     place: ContainerDir,
     *slots: int,
     words: tuple[str, ...] = ("{python}", SCRIPT),
+    python: str = "",
 ) -> Any:
     """What the program in a task on these slots says."""
     content = base64.b64encode(PROGRAM.read_bytes()).decode()
@@ -62,6 +64,7 @@ async def said_by(
         entrypoint=words if runtime.isolation != "directory" else _by_variable(words),
         environment={},
         files=(FileItem(path=SCRIPT, content_b64=content),),
+        options=ContainerOptions(python=python),
     )
     node = Node(
         master_url="http://127.0.0.1:1",
@@ -117,7 +120,8 @@ async def test_torch_computes_on_the_gpu(
         pytest.skip("WINDLASS_TEST_TORCH names no Python with torch")
     slot = hardware.slots[0].id
     place = ContainerDir(tmp_path / "torch")
-    assert await said_by(runtime, hardware, place, slot, words=(python, "-c", TORCH)) == 64.0
+    words = ("python3", "-c", TORCH)
+    assert await said_by(runtime, hardware, place, slot, words=words, python=python) == 64.0
 
 
 def test_what_nvml_says_is_what_nvidia_smi_says(hardware: Hardware) -> None:

@@ -10,6 +10,7 @@ from windlass.base.errors import InvalidArgument, WindlassError
 from windlass.core._info import ClusterInfo, run_dir
 from windlass.core._session import TaskSession
 from windlass.launch import command, trial
+from windlass.launch.entrypoint import require_python
 from windlass.launch.hooks import find_hooks, run_through_hooks
 
 AFTER_HOOKS = "--after-hooks"
@@ -35,9 +36,11 @@ def main(argv: list[str]) -> int:
             hooks = find_hooks(run_dir(), Path.cwd())
             if hooks:
                 session.close()
+                alone = ["-E"] if sys.flags.ignore_environment else []
                 run_through_hooks(
-                    hooks, [sys.executable, "-P", "-m", "windlass.launch", AFTER_HOOKS]
+                    hooks, [sys.executable, *alone, "-P", "-m", "windlass.launch", AFTER_HOOKS]
                 )
+        require_python(os.environ)
         return start(info, session)
     except (WindlassError, OSError) as problem:
         print(f"windlass launch: {problem}", file=sys.stderr, flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -35,6 +36,15 @@ def command_of(entrypoint: Any) -> list[str]:
         case str(text) if text.strip():
             return ["sh", "-c", text]
     raise InvalidArgument("the experiment configuration has no entrypoint")
+
+
+def require_python(environ: Mapping[str, str]) -> None:
+    """Whether a name in `environment.python` is on PATH is known after the prologue only. Raises InvalidArgument."""
+    name = environ.get("DET_PYTHON_EXECUTABLE")
+    if name and shutil.which(name, path=environ.get("PATH")) is None:
+        raise InvalidArgument(
+            f"environment.python: {name} is not on PATH here, after the prologue and the startup hooks"
+        )
 
 
 def require_package(entrypoint: Any) -> None:

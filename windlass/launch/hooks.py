@@ -12,13 +12,15 @@ from typing import NoReturn
 
 from windlass.base.errors import InvalidArgument
 
+PROLOGUE = "prologue.sh"
 CLUSTER_HOOK = "dynamic-tcd-startup-hook.sh"
 USER_HOOK = "startup-hook.sh"
 
 
 def find_hooks(run_dir: Path, work_dir: Path) -> list[Path]:
-    """The cluster's hook and the user's, in the order they run."""
-    return [p for p in (run_dir / CLUSTER_HOOK, work_dir / USER_HOOK) if p.is_file()]
+    """The prologue, the cluster's hook and the user's, in the order they run."""
+    hooks = (run_dir / PROLOGUE, run_dir / CLUSTER_HOOK, work_dir / USER_HOOK)
+    return [path for path in hooks if path.is_file()]
 
 
 def run_through_hooks(hooks: Sequence[Path], command: Sequence[str]) -> NoReturn:

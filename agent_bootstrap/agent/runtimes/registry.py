@@ -42,7 +42,13 @@ SetupFactory = Callable[[RuntimeSetup], Setup]
 def _process(setup: RuntimeSetup) -> Setup:
     options = setup.options
     isolation = find_isolation(options.isolation, options.work_dir)
-    return ProcessSetup(Ground(isolation=isolation, rules=options.host_paths))
+    ground = Ground(
+        isolation=isolation,
+        rules=options.host_paths,
+        python=options.python,
+        prologue=options.prologue,
+    )
+    return ProcessSetup(ground)
 
 
 def _engine(kind: Literal["docker", "podman"], setup: RuntimeSetup) -> Setup:

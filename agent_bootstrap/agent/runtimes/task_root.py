@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import site
 import sys
+import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ RESOLVED_ELSEWHERE = ("/etc/resolv.conf", "/etc/hosts", "/etc/localtime", "/etc/
 MAX_REPEATED_ENTRIES = 2000
 """A mount point in a folder of the machine is made by repeating that folder; larger ones are refused."""
 MAX_LINKS = 40
+HOMES = ("/home", "/root")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,23 +123,31 @@ def _system() -> Iterator[Mount]:
         yield Mount(kind="link", target=target, source=source)
     for path in RESOLVED_ELSEWHERE:
         real = os.path.realpath(path)
-        if os.path.isfile(real) and not _is_system(real):
+        if os.path.isfile(real) and not is_system(real):
             yield Mount(kind="bind", source=real, target=real, read_only=True, private=True)
 
 
 def _interpreter() -> Iterator[Mount]:
     """The interpreter and our own code, where they are not of the system. Links on the way are repeated."""
-    checkout = Path(agent_bootstrap.__file__).resolve().parent.parent
-    executable = Path(os.path.realpath(sys.executable))
-    wanted = {sys.prefix, sys.base_prefix, str(checkout), str(executable.parent.parent)}
+    ours = Path(agent_bootstrap.__file__).resolve().parent.parent
+    # Of a checkout nothing else is seen.
+    wanted = {str(ours / "agent_bootstrap"), str(ours / "windlass")}
+    for prefix in (sys.prefix, sys.base_prefix):
+        wanted |= {prefix} if not is_shared(prefix) else set(sysconfig.get_paths().values())
     if site.ENABLE_USER_SITE:
         wanted.add(site.getusersitepackages())
-    folders = _topmost(path for path in wanted if Path(path).is_dir() and not _is_system(path))
-    for path in folders:
+    wanted.add(os.path.realpath(sys.executable))
+    shown = topmost(path for path in wanted if os.path.exists(path) and not is_system(path))
+    for path in shown:
         yield _private(path, path, read_only=True)
     for link, says in _links_to(sys.executable):
-        if not _is_system(link) and not any(is_in(link, folder) for folder in folders):
+        if not is_system(link) and not any(is_in(link, path) for path in shown):
             yield Mount(kind="link", target=link, source=says)
+
+
+def is_shared(folder: str) -> bool:
+    """Whether other things than a Python live there: the root of the machine, or somebody's home."""
+    return folder in ("/", *HOMES, os.path.expanduser("~")) or os.path.dirname(folder) == HOMES[0]
 
 
 def _links_to(path: str) -> Iterator[tuple[str, str]]:
@@ -150,7 +160,7 @@ def _links_to(path: str) -> Iterator[tuple[str, str]]:
         path = os.path.normpath(os.path.join(os.path.dirname(path), says))
 
 
-def _topmost(paths: Iterable[str]) -> list[str]:
+def topmost(paths: Iterable[str]) -> list[str]:
     kept: list[str] = []
     for path in sorted(paths):
         if not any(is_in(path, parent) for parent in kept):
@@ -158,7 +168,7 @@ def _topmost(paths: Iterable[str]) -> list[str]:
     return kept
 
 
-def _is_system(path: str) -> bool:
+def is_system(path: str) -> bool:
     return any(is_in(path, folder) for folder in SYSTEM)
 
 

@@ -36,6 +36,7 @@ from agent_bootstrap.agent.runtimes.accounts import write_accounts
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.devices import task_devices, task_gpus
 from agent_bootstrap.agent.runtimes.gpu_tools import write_gpu_tools
+from agent_bootstrap.agent.runtimes.interpreter import choose_python
 from agent_bootstrap.agent.runtimes.isolation import Isolation
 from agent_bootstrap.agent.runtimes.jail import jail
 from agent_bootstrap.agent.runtimes.limits import task_limits
@@ -66,6 +67,10 @@ class Ground:
     isolation: Isolation
     rules: HostPaths = field(default_factory=lambda: HostPaths(file="agent.yaml"))
     """What of the machine the agent lets tasks mount; its own folders are `forbidden`."""
+    python: str = ""
+    """Of tasks that choose none. Empty: the agent's own."""
+    prologue: tuple[str, ...] = ()
+    """Before that of a task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,21 +98,26 @@ def _prepare(place: ContainerDir, spec: ContainerSpec, node: Node, ground: Groun
     layout = Layout(place, isolation.private_root)
     agent = own_identity()
     who = _identity(spec.options.os_user, agent, isolation)
+    python = choose_python(spec, ground.python, ground.prologue, agent=agent, task=who)
+    if isolation.private_root:
+        spec = spec.model_copy(update={"binds": (*spec.binds, *python.user_binds)})
     laid = lay_out(layout, spec, node, ground.rules, agent=agent, task=who)
     spec = laid.spec
     gpus = task_gpus(spec, node)
     write_gpu_tools(place.rundet / "bin", node.gpus, gpus)
+    python.write(place)
     document: dict[str, Any] = {
         "way": str(isolation.kind),
         "dir": str(place.path),
         "work_dir": laid.work_dir,
-        "argv": _argv(spec, layout),
-        "env": task_environment(spec, node, layout),
+        "argv": _argv(spec, layout, alone=python.is_foreign),
+        "env": task_environment(spec, node, layout, python.interpreter),
         "limits": task_limits(spec.options.limits),
         "user": None,
     }
     if isolation.private_root:
         file_binds = [*laid.file_binds, *_account_files(place, who, laid.work_dir)]
+        file_binds += python.own_binds
         check_targets(laid.user_binds, [bind.target for bind in file_binds])
         document["mounted"] = identities(laid.user_binds)
         wishes = Wishes(
@@ -269,8 +279,11 @@ def _make_work_dir(work_dir: str, layout: Layout) -> str:
     return layout.seen_by_task(work_dir)
 
 
-def _argv(spec: ContainerSpec, layout: Layout) -> list[str]:
+def _argv(spec: ContainerSpec, layout: Layout, *, alone: bool) -> list[str]:
+    """`alone`: variables that are meant for another Python must not reach ours."""
     if not spec.entrypoint:
         raise user_error("the entrypoint is empty")
     first, *rest = (layout.translate(word) for word in spec.entrypoint)
-    return [sys.executable if first == "{python}" else first, *rest]
+    if first != "{python}":
+        return [first, *rest]
+    return [sys.executable, *(["-E"] if alone else []), *rest]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from master.core.expconf.environment import (
     IN_CONTAINERS,
@@ -23,6 +23,7 @@ from master.core.expconf.normalise import DEVICE_TYPES, normalise_container_defa
 from master.core.expconf.schema import FreeMap, Items, NonNegative, Positive, Section
 from master.core.expconf.sections import NO_BATCH_SYSTEM, Pbs, Slurm
 from windlass.base.no_effect import NoEffect
+from windlass.base.python_name import python_name
 
 DEFAULT_SHM_SIZE_BYTES = 4 * 1024**3
 _PORT_RANGE = r"^(\d{1,5}:\d{1,5})?$"
@@ -71,6 +72,10 @@ class TaskContainerDefaults(Section):
     """Device files that the container gets."""
     bind_mounts: Items[BindMount] = ()
     """Directories of the agent's machine in the task."""
+    python: Annotated[str, AfterValidator(python_name)] | None = None
+    """The Python of processes; see `environment.python` of an experiment."""
+    prologue: Items[str] = ()
+    """Lines of shell before every process."""
     work_dir: str | None = None
     """Where commands start that bring no files."""
     startup_hook: str = ""
@@ -123,6 +128,10 @@ def _sorted_union(high: Iterable[str], low: Iterable[str]) -> list[str]:
     return sorted({*high, *low})
 
 
+def _low_first(high: Iterable[str], low: Iterable[str]) -> list[str]:
+    return [*low, *high]
+
+
 def _by_path(high: Any, low: Any) -> Any:
     return merge_items(high, low, "container_path")
 
@@ -147,6 +156,7 @@ _MERGED = {
     "devices": _by_path,
     "bind_mounts": _by_path,
     "log_policies": merge_log_policies,
+    "prologue": _low_first,
     "image": _image,
     "slurm": _batch("sbatch_args"),
     "pbs": _batch("pbsbatch_args"),
@@ -159,6 +169,8 @@ _ENVIRONMENT_KEYS = (
     "environment_variables",
     "add_capabilities",
     "drop_capabilities",
+    "python",
+    "prologue",
 )
 _TOP_KEYS = ("bind_mounts", "log_policies", "preemption_timeout", "slurm", "pbs")
 

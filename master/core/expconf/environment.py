@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from master.core.expconf.schema import FreeMap, Integer, Item, Items, NonNegative, Port, Section
 from windlass.base.no_effect import NoEffect
+from windlass.base.python_name import python_name
 
 CONTAINERS = "containers"
 IN_CONTAINERS = NoEffect(
@@ -97,6 +98,11 @@ class Environment(Section):
     """Ports of the task by name, published on the machine. The proxy reaches `proxy_ports` only."""
     proxy_ports: Annotated[Items[ProxyPort], NO_PROXY] = ()
     """Ports of the task that the master's proxy reaches."""
+    python: Annotated[str, AfterValidator(python_name)] | None = None
+    """The Python of a process: the path of an interpreter or of a virtualenv on the agent's machine, or a name such as
+    `python3.12`. None: agent.yaml's, else the agent's own."""
+    prologue: Items[str] = ()
+    """Lines of shell before a process, such as `module load cuda`, after those of the cluster and of the agent."""
     pod_spec: Annotated[FreeMap | None, NO_KUBERNETES] = None
     """A Kubernetes pod, not looked into here."""
 

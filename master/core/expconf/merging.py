@@ -144,6 +144,7 @@ _EXPERIMENT: Mapping[str, Rule] = {
             "environment_variables": _section(dict.fromkeys(("cpu", "cuda", "rocm"), _variables)),
             "proxy_ports": _items_by("proxy_port"),
             "registry_auth": _whole,
+            "prologue": _variables,
         }
     ),
 }

@@ -65,9 +65,9 @@ class Launch:
         config = json.loads(self.environ["DET_EXPERIMENT_CONFIG"]) | changes
         self.environ["DET_EXPERIMENT_CONFIG"] = json.dumps(config)
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self, *options: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "windlass.launch"],
+            [sys.executable, *options, "-P", "-m", "windlass.launch"],
             env=self.environ,
             cwd=self.root,
             stdout=subprocess.PIPE,
@@ -75,8 +75,8 @@ class Launch:
             text=True,
         )
 
-    def run(self) -> tuple[int, str, str]:
-        process = self.start()
+    def run(self, *options: str) -> tuple[int, str, str]:
+        process = self.start(*options)
         out, err = process.communicate(timeout=WAIT_S)
         return process.returncode, out, err
 
@@ -171,6 +171,31 @@ def test_hooks_are_sourced_cluster_first_and_before_the_rendezvous(launch: Launc
     assert (code, err) == (0, "")
     assert out.splitlines()[-1] == "cluster then user"
     assert len(launch.master.calls("GET", ".*/context_directory")) == 1
+
+
+def test_the_prologue_comes_first_and_variables_for_another_python_do_not_reach_ours(
+    launch: Launch, tmp_path: Path
+) -> None:
+    launch.run_dir.mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "json.py").write_text("raise SystemExit('of another version')")
+    prologue = f"export A=prologue PYTHONPATH={tmp_path}/other PYTHONHOME=/nowhere\n"
+    (launch.run_dir / "prologue.sh").write_text(prologue)
+    launch.files = {"startup-hook.sh": 'export B="$A then user"\n'}
+    launch.configure(entrypoint='echo "$B $PYTHONPATH"')
+    code, out, err = launch.run("-E")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1] == f"prologue then user {tmp_path}/other"
+
+
+def test_a_python_that_the_prologue_did_not_bring_is_one_sentence(launch: Launch) -> None:
+    launch.environ["DET_PYTHON_EXECUTABLE"] = "python9.9"
+    code, out, err = launch.run()
+    assert (code, out) == (1, "")
+    assert err == (
+        "windlass launch: environment.python: python9.9 is not on PATH here, after the prologue and "
+        "the startup hooks\n"
+    )
 
 
 @pytest.mark.parametrize(("hook", "code"), [("false\necho no", 1), ("exit 7", 7)])

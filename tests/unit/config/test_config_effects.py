@@ -59,6 +59,9 @@ PROVIDER = ELASTIC | {
     "usd_per_hour": "master:usd_per_hour",
 }
 VARIABLES = read_by("master/allocations:environment_variables", "cpu cuda rocm")
+PYTHON = read_by("master/allocations:python", "python") | read_by(
+    "master/allocations:prologue", "prologue"
+)
 MOUNTS = {
     "host_path": "master/allocations:host_path",
     "container_path": "master/allocations:container_path",
@@ -133,6 +136,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         **below("environment_variables", VARIABLES),
         **below("bind_mounts", MOUNTS),
         "shm_size_bytes": "master/allocations:shm_size_bytes",
+        **PYTHON,
         "work_dir": "master/tasks:work_dir",
         "startup_hook": "master:startup_hook",
         "preemption_timeout": "master/experiments:preemption_timeout",
@@ -145,6 +149,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "resources.is_single_node": ONE_VALUE,
         "resources.shm_size": "master/allocations:shm_size",
         **below("environment.environment_variables", VARIABLES),
+        **below("environment", PYTHON),
         **below("bind_mounts", MOUNTS),
         "work_dir": "master/tasks:work_dir",
     },
@@ -206,6 +211,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
             ),
         ),
         **below("bind_mounts", MOUNTS),
+        **below("environment", PYTHON),
         **below("environment.environment_variables", VARIABLES),
         "resources.slots_per_trial": "master/experiments:slots_per_trial",
         "resources.max_slots": "master/experiments:max_slots",

@@ -270,6 +270,8 @@ CLUSTER: dict[str, Any] = {
     "pbs": {"pbsbatch_args": ["--site"]},
     "work_dir": "/w",
     "startup_hook": "true",
+    "python": "/opt/site/python",
+    "prologue": ["module load site"],
 }
 
 
@@ -280,6 +282,7 @@ def test_cluster_defaults_lie_under_the_user() -> None:
             "environment_variables": ["A=mine"],
             "registry_auth": {"email": "mine"},
             "add_capabilities": [],
+            "prologue": ["module load mine"],
         },
         "resources": {"devices": ["/dev/u:/dev/x"]},
         "slurm": {"sbatch_args": ["--mine"]},
@@ -297,6 +300,8 @@ def test_cluster_defaults_lie_under_the_user() -> None:
     assert environment["registry_auth"]["username"] is None
     assert environment["add_capabilities"] == []
     assert environment["force_pull_image"] is True
+    assert environment["python"] == "/opt/site/python"
+    assert environment["prologue"] == ["module load site", "module load mine"]
     assert environment["pod_spec"] == {"kind": "gpu"}
     assert [(d["host_path"], d["container_path"]) for d in document["resources"]["devices"]] == [
         ("/dev/u", "/dev/x"),

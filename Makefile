@@ -85,15 +85,18 @@ $(STAMPS)/uv:
 	$(BIN)/python -m pip install -q --disable-pip-version-check uv==$(UV_VERSION)
 	touch $@
 
-# What contains tasks best. Without it the agent does so by its own means.
+# bubblewrap contains tasks best (without it the agent does so by its own means); tests of installing over SSH need sshd.
 $(STAMPS)/packages: $(STAMPS)/uv
-	@if command -v bwrap >/dev/null; then
+	@missing=""
+	command -v bwrap >/dev/null || missing="bubblewrap"
+	PATH="$$PATH:/usr/sbin" command -v sshd >/dev/null || missing="$$missing openssh-server"
+	if [ -z "$$missing" ]; then
 	  :
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-	  echo "installing bubblewrap"
-	  { apt-get update -qq && apt-get install -y -qq bubblewrap >/dev/null; } || echo "bubblewrap cannot be installed: tests with it are skipped" >&2
+	  echo "installing $$missing"
+	  { apt-get update -qq && apt-get install -y -qq $$missing >/dev/null; } || echo "$$missing cannot be installed: tests with it are skipped" >&2
 	else
-	  echo "bubblewrap is not installed: tests with it are skipped (as root: apt-get install bubblewrap)" >&2
+	  echo "not installed: $$missing: tests with it are skipped (as root: apt-get install $$missing)" >&2
 	fi
 	touch $@
 

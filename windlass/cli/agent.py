@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from windlass.base.errors import InvalidArgument
+from windlass.cli import agent_install
 from windlass.cli.completion import complete_agents
 from windlass.cli.connect import client_for, for_administrators
 from windlass.cli.groups import OperatorGroup
@@ -49,6 +50,11 @@ AllOption = Annotated[bool, typer.Option("--all", help="Apply it to all agents."
 DrainOption = Annotated[
     bool, typer.Option("--drain", help="Let running tasks finish; start no new ones.")
 ]
+
+
+app.command()(agent_install.install)
+app.command()(agent_install.uninstall)
+app.command()(agent_install.wheels)
 
 
 @app.callback()

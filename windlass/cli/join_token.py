@@ -61,7 +61,7 @@ def create(
     elif token_only:
         typer.echo(made["token"])
     else:
-        url = _url_for_agents(client.session.url, str(made.get("masterUrl") or ""))
+        url = url_for_agents(client.session.url, str(made.get("masterUrl") or ""))
         _tell(made["joinToken"])
         pin = f" --cert-fingerprint {found}" if (found := made.get("certFingerprint")) else ""
         typer.echo(f"windlass agent join {shlex.quote(url)} --token {made['token']}{pin}")
@@ -130,7 +130,7 @@ def _length(valid: str) -> timedelta:
         raise InvalidArgument(f"--valid: {error}, or {NEVER}") from None
 
 
-def _url_for_agents(ours: str, masters: str) -> str:
+def url_for_agents(ours: str, masters: str) -> str:
     """As we reach the master, unless that leads nowhere from another machine."""
     if not is_loopback(urlsplit(ours).hostname or ""):
         return ours

@@ -153,6 +153,9 @@ def leave_command(
     """
     with _errors():
         where = places(user=user)
+        if not where.config.exists():
+            _tell(f"no agent has joined here: there is no {where.config}")
+            return
         options = joined_options(where)
         if not yes:
             typer.confirm(

@@ -19,7 +19,7 @@ from agent_bootstrap.agent.membership.systemd import Systemd
 from agent_bootstrap.agent.option_layers import load_options
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.protocol import Leaving
-from windlass.base.errors import Conflict, InvalidArgument
+from windlass.base.errors import Conflict
 from windlass.base.processes import ProcessName
 from windlass.base.processes import is_running as process_runs
 
@@ -42,14 +42,12 @@ class Farewell:
 
 
 def joined_options(places: Places) -> AgentOptions:
-    """Raises InvalidArgument if no agent has joined."""
-    if not places.config.exists():
-        raise InvalidArgument(f"no agent has joined here: there is no {places.config}")
+    """Raises InvalidConfig."""
     return load_options(places.config).options
 
 
 def leave(farewell: Farewell, say: Say, *, systemd: Systemd | None = None) -> None:
-    """Raises InvalidArgument, Conflict while tasks run, MasterUnreachable, MasterRefused, ServiceError, OSError."""
+    """Raises InvalidConfig, Conflict while tasks run, MasterUnreachable, MasterRefused, ServiceError, OSError."""
     options = joined_options(farewell.places)
     service = systemd or Systemd(farewell.places)
     if not farewell.offline and (options.work_dir / CREDENTIAL_FILE).exists():

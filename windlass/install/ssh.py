@@ -1,0 +1,233 @@
+"""One SSH connection: known hosts only, time-outs on everything, commands as lists of words."""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import hashlib
+import shlex
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import paramiko
+
+from windlass.base.errors import WindlassError
+from windlass.install.hosts import Host, parse_host
+
+CONNECT_S = 15.0
+SILENCE_S = 600.0
+"""A command that says nothing for this long is given up; installing packages says little."""
+MAX_OUTPUT = 1024 * 1024
+SSH_DIR = Path("~/.ssh")
+GLOBAL_KNOWN_HOSTS = Path("/etc/ssh/ssh_known_hosts")
+
+
+class HostError(WindlassError):
+    """Something failed on one machine, at one step."""
+
+    code = "host"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How machines are reached, the same for all."""
+
+    identity: Path | None = None
+    known_hosts: Path | None = None
+    """Instead of the user's and the machine's."""
+    jump: str | None = None
+    sudo_password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def last_line(self) -> str:
+        """What a program said last, on either stream."""
+        lines = [line.strip() for line in (*self.out.splitlines(), *self.err.splitlines())]
+        return next((line for line in reversed(lines) if line), f"exit code {self.code}")
+
+
+class Machine:
+    """A connected machine. A context manager."""
+
+    def __init__(self, host: Host, access: Access) -> None:
+        """Raises HostError."""
+        self._password = access.sudo_password
+        self._clients: list[paramiko.SSHClient] = []
+        self.sudo = False
+        """Run what is asked for as root."""
+        try:
+            way = None
+            jump = access.jump or _own_configuration(host.name).get("proxyjump")
+            if jump and jump != "none":
+                way = self._through(parse_host(str(jump)), host, access)
+            self._client = self._connect(host, access, way)
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, script: str, *words: str, given: bytes = b"") -> Done:
+        """Run a script of the shell with these words as $1, $2, ... Raises HostError if the connection is lost."""
+        command = shlex.join(["sh", "-c", script, "sh", *words])
+        if self.sudo and self._password is not None:
+            command = f"sudo -S -p '' -- {command}"
+            given = self._password.encode() + b"\n" + given
+        elif self.sudo:
+            command = f"sudo -n -- {command}"
+        try:
+            return self._run(command, given)
+        except TimeoutError:
+            raise HostError(f"no answer for {SILENCE_S:g} s") from None
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            raise HostError(f"the connection was lost: {_text(error)}") from None
+
+    def close(self) -> None:
+        for client in reversed(self._clients):
+            client.close()
+
+    def __enter__(self) -> Machine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run(self, command: str, given: bytes) -> Done:
+        transport = self._client.get_transport()
+        if transport is None:
+            raise EOFError("not connected")
+        with transport.open_session(timeout=CONNECT_S) as channel:
+            channel.settimeout(SILENCE_S)
+            channel.exec_command(command)
+            try:
+                channel.sendall(given)
+                channel.shutdown_write()
+            except OSError as error:
+                if isinstance(error, TimeoutError):
+                    raise
+                # The program ended without reading it all: what it said tells why.
+            out = channel.makefile("rb").read(MAX_OUTPUT)
+            err = channel.makefile_stderr("rb").read(MAX_OUTPUT)
+            return Done(
+                code=channel.recv_exit_status(),
+                out=out.decode(errors="replace"),
+                err=err.decode(errors="replace"),
+            )
+
+    def _connect(self, host: Host, access: Access, way: Any = None) -> paramiko.SSHClient:
+        own = _own_configuration(host.name)
+        name = str(own.get("hostname", host.name))
+        port = host.port or int(own.get("port", 22))
+        user = host.user or str(own.get("user", "") or getpass.getuser())
+        identities: Any = [str(access.identity)] if access.identity else own.get("identityfile")
+        at = f"{user}@{name}:{port}"
+        client = paramiko.SSHClient()
+        self._clients.append(client)
+        for file in _known_hosts(access):
+            client.load_system_host_keys(str(file))
+        client.set_missing_host_key_policy(_Reject(access))
+        try:
+            client.connect(
+                name,
+                port,
+                username=user,
+                key_filename=identities or None,
+                look_for_keys=not identities,
+                timeout=CONNECT_S,
+                banner_timeout=CONNECT_S,
+                auth_timeout=CONNECT_S,
+                channel_timeout=CONNECT_S,
+                sock=way,
+            )
+        except HostError:
+            raise
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            raise HostError(_why(error, at, access)) from None
+        return client
+
+    def _through(self, jump: Host, to: Host, access: Access) -> Any:
+        """A channel of the jump host to the machine. Raises HostError."""
+        transport = self._connect(jump, access).get_transport()
+        own = _own_configuration(to.name)
+        target = (str(own.get("hostname", to.name)), to.port or int(own.get("port", 22)))
+        try:
+            if transport is None:
+                raise EOFError
+            return transport.open_channel("direct-tcpip", target, ("", 0), timeout=CONNECT_S)
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            raise HostError(
+                f"{jump.spec} does not connect to {target[0]}:{target[1]}: {_text(error)}"
+            ) from None
+
+
+class _Reject(paramiko.MissingHostKeyPolicy):
+    """Nobody is there to be asked."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    def missing_host_key(
+        self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
+    ) -> None:
+        digest = base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip("=")
+        host, _, port = hostname.removeprefix("[").partition("]:")
+        scan = f"ssh-keyscan {f'-p {port} ' if port else ''}{host}"
+        file = self._access.known_hosts or SSH_DIR / "known_hosts"
+        raise HostError(
+            f"its key is not known here ({key.get_name()} SHA256:{digest}): compare it with the machine's own "
+            f"(ssh-keygen -lf /etc/ssh/ssh_host_*.pub), then add it: {scan} >> {file}"
+        )
+
+
+def _own_configuration(name: str) -> dict[str, Any]:
+    """What ~/.ssh/config says of a machine."""
+    file = (SSH_DIR / "config").expanduser()
+    if not file.is_file():
+        return {}
+    try:
+        return dict(paramiko.SSHConfig.from_path(str(file)).lookup(name))
+    except (paramiko.SSHException, OSError, UnicodeDecodeError):
+        return {}
+
+
+def _known_hosts(access: Access) -> Iterable[Path]:
+    if access.known_hosts is not None:
+        return (access.known_hosts,)
+    files = ((SSH_DIR / "known_hosts").expanduser(), GLOBAL_KNOWN_HOSTS)
+    return [file for file in files if file.is_file()]
+
+
+def _why(error: Exception, at: str, access: Access) -> str:
+    match error:
+        case paramiko.BadHostKeyException():
+            file = access.known_hosts or SSH_DIR / "known_hosts"
+            return (
+                f"{at} shows another key than the one in {file}: the machine was set up again, or somebody else "
+                f"answers there. If it is right, remove the old one: ssh-keygen -f {file} -R '{error.hostname}'"
+            )
+        case paramiko.PasswordRequiredException():
+            return f"{at}: the private key is encrypted: load it into an agent first (ssh-add)"
+        case paramiko.AuthenticationException():
+            return (
+                f"{at} accepts none of our keys: give --identity, load a key into an agent (ssh-add), "
+                "or copy one there (ssh-copy-id)"
+            )
+        case socket.gaierror():
+            return f"{at}: the name is not known"
+        case TimeoutError():
+            return f"{at} does not answer within {CONNECT_S:g} s"
+    return f"cannot connect to {at}: {_text(error)}"
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
+        inner = next(iter(error.errors.values()))
+        return str(getattr(inner, "strerror", "") or inner)
+    return str(getattr(error, "strerror", "") or error) or type(error).__name__

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from agent_bootstrap.bounds import one_line
-from agent_bootstrap.protocol import FROM_AGENT, BadMessage, FromAgent
+from agent_bootstrap.bounds import Name, one_line
+from agent_bootstrap.protocol import FROM_AGENT, PROTOCOL_VERSION, BadMessage, FromAgent
+from windlass.base.packages import VERSION
 
 SMALL_BYTES = 64 * 1024
 """A heartbeat, a report, the news of an end."""
@@ -33,6 +34,8 @@ def read_frame(frame: str | bytes) -> FromAgent:
     try:
         message = FROM_AGENT.validate_json(frame)
     except ValidationError as error:
+        if kind == "hello" and (other := _other_protocol(frame)):
+            raise BadMessage(other) from None
         raise BadMessage(f"sent what cannot be read: {_first(error)}") from None
     if len(frame) > LARGE_BYTES.get(message.type, SMALL_BYTES):
         raise BadMessage(f"sent {len(frame)} bytes as '{message.type}'")
@@ -44,3 +47,30 @@ def _first(error: ValidationError) -> str:
     place = ".".join(str(part) for part in item["loc"])
     said = item["msg"].removeprefix("Value error, ")
     return one_line(f"{place}: {said}" if place else said)[:_MAX_REASON_CHARS]
+
+
+class _Version(BaseModel):
+    """What every release says in its Hello."""
+
+    protocol: int
+    version: Name = ""
+
+
+def _other_protocol(frame: str | bytes) -> str:
+    """That a Hello is of another protocol: no wonder it is not understood. Empty if it is not."""
+    try:
+        said = _Version.model_validate_json(frame)
+    except ValidationError:
+        return ""
+    if said.protocol == PROTOCOL_VERSION:
+        return ""
+    return protocol_problem(said.protocol, said.version)
+
+
+def protocol_problem(protocol: int, version: str) -> str:
+    """Of an agent that speaks another protocol than this master."""
+    whose = "agent" if protocol < PROTOCOL_VERSION else "master"
+    return (
+        f"({version or 'of an unknown version'}) speaks protocol {protocol}, this master ({VERSION}) "
+        f"protocol {PROTOCOL_VERSION}: update Windlass on the {whose}"
+    )

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from agent_bootstrap.frames import protocol_problem
 from agent_bootstrap.protocol import PROTOCOL_VERSION, Hello, IsolationKind, Refused, Slot
 from rm_backends.agents.agents import Agent
 from rm_backends.agents.options import PoolOptions
@@ -23,10 +24,7 @@ def refusal(hello: Hello, pool: PoolOptions, epoch: int) -> Refused | None:
 def introduction_refusal(hello: Hello, pool: PoolOptions, epoch: int) -> Refused | None:
     """The same, as far as it shows before the agent runs."""
     if hello.protocol != PROTOCOL_VERSION:
-        return Refused(
-            reason=f"the agent speaks protocol {hello.protocol}, the master {PROTOCOL_VERSION}: "
-            "install the same version of windlass on both"
-        )
+        return Refused(reason=f"the agent {protocol_problem(hello.protocol, hello.version)}")
     if hello.pool != pool.name:
         return Refused(reason=f"connected for pool '{pool.name}', but says '{hello.pool}'")
     if _AGENT_ID.fullmatch(hello.agent_id) is None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import paramiko
+from paramiko.ssh_exception import NoValidConnectionsError
 
 from windlass.base.errors import WindlassError
 from windlass.install.hosts import Host, parse_host
@@ -227,7 +228,7 @@ def _why(error: Exception, at: str, access: Access) -> str:
 
 
 def _text(error: Exception) -> str:
-    if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
+    if isinstance(error, NoValidConnectionsError):
         inner = next(iter(error.errors.values()))
         return str(getattr(inner, "strerror", "") or inner)
     return str(getattr(error, "strerror", "") or error) or type(error).__name__

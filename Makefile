@@ -13,6 +13,7 @@ COMPAT := .compat
 GENERATOR := .generator
 AZURITE := .azurite
 AZURITE_VERSION := 3.35.0
+TORCH := .torch
 STAMPS := .make
 export UV_PYTHON_DOWNLOADS := never
 PYTEST_ARGS ?=
@@ -38,6 +39,9 @@ test-slow: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/generator $(STAMPS)/azurite 
 .PHONY: test-gpu
 test-gpu: $(STAMPS)/dev ## Run the tests that need a GPU; WINDLASS_TEST_TORCH names a Python with torch for one of them
 	$(BIN)/python -P -m pytest -m gpu -rs $(PYTEST_ARGS) tests/gpu
+
+.PHONY: torch
+torch: $(STAMPS)/torch ## Set up PyTorch, DeepSpeed and the published package, for the slow tests of frameworks (large download)
 
 .PHONY: lint
 lint: $(STAMPS)/dev ## Check files, formatting, types and import directions
@@ -67,7 +71,7 @@ lock: $(STAMPS)/uv ## Resolve the dependencies again into the lock files
 
 .PHONY: clean
 clean: ## Remove everything that make made
-	rm -rf $(VENV) $(COMPAT) $(GENERATOR) $(AZURITE) $(STAMPS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(COMPAT) $(GENERATOR) $(AZURITE) $(TORCH) $(STAMPS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # What the setup steps leave behind. Each stamp is newer than what it was made from.
 
@@ -138,4 +142,13 @@ $(STAMPS)/azurite: $(STAMPS)/uv
 	else
 	  echo "npm is not installed: tests with Azurite are skipped" >&2
 	fi
+	touch $@
+
+# Only where somebody asks for it. The tests of frameworks are skipped without it.
+$(STAMPS)/torch: $(STAMPS)/uv tests/frameworks/requirements.txt tests/compat/requirements.lock
+	@echo "setting up PyTorch and the published package"
+	test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH)
+	$(TORCH)/bin/python -m pip install -q --disable-pip-version-check -r tests/frameworks/requirements.txt
+	VIRTUAL_ENV=$(TORCH) $(BIN)/uv pip install -q --require-hashes -r tests/compat/requirements.lock
+	VIRTUAL_ENV=$(TORCH) $(BIN)/uv pip install -q --no-build-isolation -r tests/frameworks/requirements-deepspeed.txt
 	touch $@

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from master.allocations.cluster_tasks import ClusterTasks
+from master.allocations.peer_ssh import PeerKeys
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLog
@@ -138,7 +139,7 @@ def build(parts: Parts) -> ControlPlane:
         allocations=allocations,
         policy=parts.policy,
         task_log=parts.task_log,
-        specs=TaskSpecs(cluster=parts.cluster_tasks),
+        specs=TaskSpecs(cluster=parts.cluster_tasks, keys=PeerKeys(parts.secret)),
         clock=parts.clock,
         ids=parts.ids,
         ended=collector.wake,

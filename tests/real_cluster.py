@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -165,7 +165,16 @@ class RealCluster:
         self.master.kill()
         self.master.wait()
 
-    def start_agent(self, agent_id: str, *, pool: str = "default", slots: int = 2) -> None:
+    def start_agent(
+        self,
+        agent_id: str,
+        *,
+        pool: str = "default",
+        slots: int = 2,
+        via: Sequence[str] = (),
+        host: str = "127.0.0.1",
+    ) -> None:
+        """`via`: what to put before its command; `host`: where it reaches the master."""
         token = self.folder / f"{pool}.token"
         if not token.exists():
             command = [WINDLASS, "master", "pool-token", pool, "-c", str(self.config_file)]
@@ -177,7 +186,9 @@ class RealCluster:
         log = (self.folder / f"{agent_id}.log").open("ab")
         self._agents[agent_id] = subprocess.Popen(
             [
-                *(WINDLASS, "agent", "run", "--master", self.url, "--pool", pool),
+                *via,
+                *(WINDLASS, "agent", "run", "--master", f"http://{host}:{self.port}"),
+                *("--pool", pool),
                 *("--agent-id", agent_id, "--join-token-file", str(token)),
                 *("--work-dir", str(self.folder / agent_id), "--artificial-slots", str(slots)),
                 *self.agent_options,

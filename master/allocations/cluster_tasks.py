@@ -17,13 +17,19 @@ from agent_bootstrap.container_options import (
 from agent_bootstrap.protocol import Login
 from master.allocations.machine import AllocationState
 from master.allocations.registry_login import registry_login
-from master.allocations.task_environment import TaskConfig, slot_kind, startup_hook
+from master.allocations.task_environment import TaskConfig, has_peers, slot_kind, startup_hook
 from master.core.expconf import environment
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from master.core.expconf.references import PoolSecrets
 from rm_backends.base import TaskFile
 
 HOST_NETWORK = "host"
+INTERFACE_VARIABLES = (
+    "DET_INTER_NODE_NETWORK_INTERFACE",
+    "NCCL_SOCKET_IFNAME",
+    "GLOO_SOCKET_IFNAME",
+)
+"""Of the published launchers, of NCCL, and of gloo."""
 C = TypeVar("C", bound=TaskConfig)
 
 
@@ -83,13 +89,23 @@ class ClusterTasks:
     def startup_hook(self, pool: str) -> tuple[TaskFile, ...]:
         return startup_hook(self._of(pool).startup_hook)
 
+    def peer_network(self, allocation: AllocationState) -> dict[str, str]:
+        """What the containers of a gang are told of the network between them; a task may say otherwise."""
+        if not has_peers(allocation):
+            return {}
+        defaults = self._of(allocation.pool)
+        values = {"GLOO_PORT_RANGE": defaults.gloo_port_range}
+        interface = defaults.dtrain_network_interface
+        if interface is not None:
+            values |= dict.fromkeys(INTERFACE_VARIABLES, interface)
+        return {name: value for name, value in values.items() if value}
+
     def options(
         self, config: TaskConfig, allocation: AllocationState, owner_id: int
     ) -> ContainerOptions:
         """In `config` the image, devices and capabilities of the pool are merged already."""
         where, resources = config.environment, config.resources
         defaults = self._of(allocation.pool)
-        has_peers = len(allocation.containers) > 1
         kind = slot_kind(allocation)
         image: str = getattr(where.image, kind)
         return ContainerOptions(
@@ -102,7 +118,7 @@ class ClusterTasks:
             add_capabilities=where.add_capabilities,
             drop_capabilities=where.drop_capabilities,
             # Parts of one task find each other by the addresses of their nodes.
-            network=HOST_NETWORK if has_peers else defaults.network_mode,
+            network=HOST_NETWORK if has_peers(allocation) else defaults.network_mode,
             ports=tuple(_port(port) for port in where.proxy_ports),
             published_ports=dict(where.ports),
             python=where.python or "",

@@ -32,6 +32,8 @@ class AllocationPhase(StrEnum):
     TERMINATED = "TERMINATED"
 
 
+DAEMON_GRACE = timedelta(seconds=30)
+"""How long containers may go on after one that serves them has failed: a launcher may be about to end."""
 _ORDER = {phase: rank for rank, phase in enumerate(AllocationPhase)}
 _CONTAINER_ORDER = {phase: rank for rank, phase in enumerate(ContainerPhase)}
 _PHASE_OF_CONTAINER = {
@@ -80,6 +82,11 @@ class ContainerState:
     def ended(self) -> bool:
         return self.phase is ContainerPhase.TERMINATED
 
+    @property
+    def daemon_failed(self) -> bool:
+        """It served others and ended with a bad exit code, and nothing else is known to be wrong."""
+        return self.daemon and bool(self.exit and self.exit.exit_code and not self.exit.failure)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationState:
@@ -110,6 +117,8 @@ class AllocationState:
     """The kill came before any container had exited by itself."""
     failure: ContainerExit | None = None
     """The first bad exit."""
+    daemon_failed_at: datetime | None = None
+    """A daemon ended badly while those that it served went on."""
     lost_reason: str | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
@@ -122,6 +131,13 @@ class AllocationState:
     @property
     def has_slots(self) -> bool:
         return bool(self.containers)
+
+    @property
+    def daemon_deadline(self) -> datetime | None:
+        """When a failed daemon ends the work of the others, unless that has ended by itself."""
+        if self.daemon_failed_at is None or self.failure is not None:
+            return None
+        return self.daemon_failed_at + DAEMON_GRACE
 
     @property
     def preempt_requested(self) -> bool:
@@ -328,7 +344,11 @@ def lost(state: AllocationState, reason: str, *, now: datetime) -> Step:
 
 
 def expired(state: AllocationState, *, now: datetime) -> Step:
-    """Kill what did not leave within its preemption timeout."""
+    """Kill what did not leave within its preemption timeout, or works on without its daemon."""
+    if state.daemon_deadline is not None and now >= state.daemon_deadline and state.is_open:
+        return _break(
+            replace(state, failure=next(c.exit for c in state.containers if c.daemon_failed))
+        )
     if state.preempt_deadline is None or now < state.preempt_deadline or not state.is_open:
         return state, ()
     if state.kill_reason is not None or not state.preemptible:
@@ -349,20 +369,24 @@ def _preempt_by(state: AllocationState, now: datetime, deadline: datetime | None
 def _after_exit(state: AllocationState, ended: ContainerState, *, now: datetime) -> Step:
     exit_ = ended.exit or ContainerExit(exit_code=None, failure=FailureKind.AGENT_FAILED)
     bad = exit_.failure is not None or exit_.exit_code != 0
+    at_work = any(not c.ended for c in state.containers if not c.daemon)
+    if ended.daemon_failed and at_work and not ended.killed_by_us:
+        # Launchers end the daemons of work that is done, by signals, before their own end.
+        return replace(state, daemon_failed_at=state.daemon_failed_at or now), ()
     if bad and not ended.killed_by_us and state.failure is None:
         state = replace(state, failure=exit_)
     if all(c.ended for c in state.containers):
         return _close(state, now=now)
-    if bad or all(c.ended for c in state.containers if not c.daemon):
-        # A broken gang cannot go on, and daemons have nobody left to serve. Their ends are not failures.
-        state = replace(
-            state,
-            containers=tuple(
-                c if c.ended else replace(c, killed_by_us=True) for c in state.containers
-            ),
-        )
-        return state, (KillContainers(state.id),)
+    if bad or not at_work:
+        # A broken gang cannot go on, and daemons have nobody left to serve.
+        return _break(state)
     return state, ()
+
+
+def _break(state: AllocationState) -> Step:
+    """Kill what still runs; the ends of that are not failures."""
+    containers = tuple(c if c.ended else replace(c, killed_by_us=True) for c in state.containers)
+    return replace(state, containers=containers), (KillContainers(state.id),)
 
 
 def _close(state: AllocationState, *, now: datetime, withdrawn: str | None = None) -> Step:

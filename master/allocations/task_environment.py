@@ -93,6 +93,11 @@ def slot_kind(allocation: AllocationState) -> str:
     return allocation.containers[0].container.slot_kind if allocation.containers else "cpu"
 
 
+def has_peers(allocation: AllocationState) -> bool:
+    """Whether it has several containers, which must find each other."""
+    return len(allocation.containers) > 1
+
+
 def startup_hook(content: str) -> tuple[TaskFile, ...]:
     """The cluster's startup hook as a file; nothing if it is empty."""
     if not content:

@@ -13,7 +13,7 @@ INVALID_HP_GRACE = timedelta(seconds=10)
 
 
 def deadline_of(trial: TrialState) -> datetime | None:
-    """Preemption timeout, pause after a failed start, or the end of the grace for invalid hyperparameters."""
+    """Preemption timeout, pause after a failed start, or the end of the grace for a daemon or hyperparameters."""
     if trial.phase.is_terminal:
         return None
     allocation = trial.open_allocation
@@ -22,8 +22,8 @@ def deadline_of(trial: TrialState) -> datetime | None:
     if allocation.kill_reason is not None:
         return None
     grace_ends = None if trial.early_exit_at is None else trial.early_exit_at + INVALID_HP_GRACE
-    times = (time for time in (allocation.preempt_deadline, grace_ends) if time is not None)
-    return min(times, default=None)
+    times = (allocation.preempt_deadline, allocation.daemon_deadline, grace_ends)
+    return min((time for time in times if time is not None), default=None)
 
 
 class Deadlines:

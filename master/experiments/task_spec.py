@@ -10,17 +10,19 @@ from agent_bootstrap.container_options import CheckpointFolder
 from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.machine import AllocationState
 from master.allocations.mounts import SHARED_FS, below_host_folder, storage_mount
+from master.allocations.peer_ssh import PeerKeys
 from master.allocations.task_environment import (
     LAUNCHER,
     WORK_DIR,
     as_json,
     common,
+    has_peers,
     own_mounts,
     own_variables,
 )
 from master.core.expconf import ExperimentConfig
 from master.experiments.state import TrialState
-from rm_backends.base import BindMount, LaunchSpec
+from rm_backends.base import BindMount, LaunchSpec, TaskFile
 
 if TYPE_CHECKING:
     from master.experiments.live import LiveExperiment
@@ -31,6 +33,7 @@ class TaskSpecs:
     """Builds launch specs. Holds what all tasks of this cluster share."""
 
     cluster: ClusterTasks = field(default_factory=ClusterTasks)
+    keys: PeerKeys
 
     def trial(
         self, live: LiveExperiment, trial: TrialState, allocation: AllocationState, token: str
@@ -41,6 +44,7 @@ class TaskSpecs:
             **common(allocation, token, task_type="TRIAL", user=live.owner_name),
             **_trial(live, trial, config),
             **{name: str(port) for name, port in allocation.ports.items()},
+            **self.cluster.peer_network(allocation),
             **own_variables(config, allocation),
         }
         return LaunchSpec(
@@ -50,10 +54,13 @@ class TaskSpecs:
             entrypoint=LAUNCHER,
             environment=environment,
             work_dir=WORK_DIR,
-            files=self.cluster.startup_hook(allocation.pool),
+            files=(*self.cluster.startup_hook(allocation.pool), *self._ssh(allocation)),
             binds=tuple(_binds(config)),
             options=options.model_copy(update={"checkpoints": _checkpoints(live, trial)}),
         )
+
+    def _ssh(self, allocation: AllocationState) -> Iterable[TaskFile]:
+        return self.keys.files(allocation.id) if has_peers(allocation) else ()
 
 
 def _checkpoints(live: LiveExperiment, trial: TrialState) -> CheckpointFolder | None:

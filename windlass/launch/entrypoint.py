@@ -24,6 +24,10 @@ FORWARDED = (
     signal.SIGWINCH,
 )
 
+DEEPSPEED = f"{PACKAGE}.launch.deepspeed"
+"""DeepSpeed hands variables to ranks on other nodes without quoting, which no JSON survives: each rank of the
+published package would end when it reads its DET_RETRY_CONFIG. Without it the package has defaults of its own."""
+
 
 def command_of(entrypoint: Any) -> list[str]:
     """A list is the command itself, text goes through `sh -c`, and `module:TrialClass` is the published package's."""
@@ -86,7 +90,7 @@ def run_entrypoint(command: Sequence[str], session: TaskSession, info: ClusterIn
         is_eviction = in_slurm and can_be_preempted and number == signal.SIGTERM
         signal.signal(number, announce_eviction if is_eviction else forward)
     try:
-        child.append(subprocess.Popen(command, env=_environment(os.environ)))
+        child.append(subprocess.Popen(command, env=program_environment(command, os.environ)))
     except FileNotFoundError:
         raise InvalidArgument(f"the entrypoint {command[0]!r} is not on PATH") from None
     for missed in early:
@@ -95,10 +99,12 @@ def run_entrypoint(command: Sequence[str], session: TaskSession, info: ClusterIn
     return 128 - code if code < 0 else code
 
 
-def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Programs that a hook installed with `pip install --user` come first on PATH."""
+def program_environment(command: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """What the user's program is given. Programs that a hook installed with `pip install --user` come first on PATH."""
     changed = dict(environ)
     base = environ.get("PYTHONUSERBASE")
     if base:
         changed["PATH"] = f"{base}/bin{os.pathsep}{environ.get('PATH', os.defpath)}"
+    if any(DEEPSPEED in word for word in command):
+        changed.pop("DET_RETRY_CONFIG", None)
     return changed

@@ -29,8 +29,9 @@ DEFAULT_SHM_SIZE_BYTES = 4 * 1024**3
 _PORT_RANGE = r"^(\d{1,5}:\d{1,5})?$"
 
 
-NO_INTERFACES = NoEffect("set NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME in environment_variables")
-NO_PORT_RANGES = NoEffect("libraries choose their ports themselves")
+NO_NCCL_PORTS = NoEffect(
+    "NCCL has no such setting: net.ipv4.ip_local_port_range of the machines decides"
+)
 
 
 class KubernetesDefaults(Section):
@@ -50,12 +51,12 @@ class TaskContainerDefaults(Section):
     """Of the private /dev/shm of each task, where its agent has namespaces."""
     network_mode: Annotated[str, Field(min_length=1), IN_CONTAINERS] = "bridge"
     """The container's network."""
-    dtrain_network_interface: Annotated[str | None, NO_INTERFACES] = None
-    """Over which containers of one trial talk."""
-    nccl_port_range: Annotated[str, Field(pattern=_PORT_RANGE), NO_PORT_RANGES] = ""
+    dtrain_network_interface: str | None = None
+    """NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME of trials on several agents."""
+    nccl_port_range: Annotated[str, Field(pattern=_PORT_RANGE), NO_NCCL_PORTS] = ""
     """MIN:MAX."""
-    gloo_port_range: Annotated[str, Field(pattern=_PORT_RANGE), NO_PORT_RANGES] = ""
-    """MIN:MAX."""
+    gloo_port_range: Annotated[str, Field(pattern=_PORT_RANGE)] = ""
+    """MIN:MAX, for GLOO_PORT_RANGE of trials on several agents."""
     image: Annotated[Image | None, IN_CONTAINERS] = None
     """The container image: one name, or one by the kind of slot."""
     environment_variables: EnvironmentVariables | None = None

@@ -191,6 +191,43 @@ def test_daemons_end_with_the_work() -> None:
     assert state.outcome.kind is OutcomeKind.FINISHED
 
 
+TERMINATED = ContainerExit(exit_code=241)
+
+
+@pytest.mark.parametrize(("chief", "kind"), [(OK, OutcomeKind.FINISHED), (BAD, OutcomeKind.FAILED)])
+def test_a_daemon_that_a_launcher_ends_first_decides_nothing(
+    chief: ContainerExit, kind: OutcomeKind
+) -> None:
+    state, _ = machine.marked_daemon(running(2), "c1", now=NOW)
+    state, effects = exited(state, "c1", TERMINATED)
+    assert effects == ()
+    state, _ = exited(state, "c0", chief)
+    assert state.outcome is not None
+    assert state.outcome.kind is kind
+    assert state.outcome.exit_code == chief.exit_code
+
+
+def test_work_that_goes_on_without_its_daemon_is_ended_as_a_failure() -> None:
+    state, _ = machine.marked_daemon(running(2), "c1", now=NOW)
+    state, _ = exited(state, "c1", TERMINATED)
+    assert state.daemon_deadline == NOW + machine.DAEMON_GRACE
+    same, effects = machine.expired(state, now=NOW + machine.DAEMON_GRACE / 2)
+    assert (same, effects) == (state, ())
+    state, effects = machine.expired(state, now=NOW + machine.DAEMON_GRACE)
+    assert effects == (KillContainers("1.abc.1"),)
+    assert state.daemon_deadline is None
+    state, _ = exited(state, "c0", KILLED)
+    assert state.outcome is not None
+    assert (state.outcome.kind, state.outcome.exit_code) == (OutcomeKind.FAILED, 241)
+
+
+def test_a_daemon_whose_machine_is_lost_ends_the_work_at_once() -> None:
+    state, _ = machine.marked_daemon(running(2), "c1", now=NOW)
+    gone = ContainerExit(exit_code=None, failure=FailureKind.AGENT_FAILED)
+    _, effects = exited(state, "c1", gone)
+    assert effects == (KillContainers("1.abc.1"),)
+
+
 def test_late_and_unknown_reports_change_nothing() -> None:
     state = running()
     for container, phase in [("c0", ContainerPhase.STARTING), ("zzz", ContainerPhase.TERMINATED)]:

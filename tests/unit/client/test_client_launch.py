@@ -21,7 +21,7 @@ from client_scripted_master import WAIT_S, ScriptedMaster, free_port, trial_envi
 from windlass.base.errors import InvalidArgument
 from windlass.launch.accelerators import Accelerators, find_accelerators
 from windlass.launch.context_files import unpack
-from windlass.launch.entrypoint import command_of
+from windlass.launch.entrypoint import command_of, program_environment
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -342,3 +342,18 @@ def test_the_agents_choice_of_gpus_is_believed(
     slots: list[int], visible: str, expected: Accelerators
 ) -> None:
     assert find_accelerators(slots, {"CUDA_VISIBLE_DEVICES": visible}) == expected
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "kept"),
+    [
+        ("python3 -m determined.launch.deepspeed python3 train.py", False),
+        (["python3", "-m", "determined.launch.deepspeed", "train.py"], False),
+        ("python3 -m determined.launch.torch_distributed train.py", True),
+    ],
+)
+def test_deepspeeds_launcher_is_not_given_json_that_it_would_break(
+    entrypoint: str | list[str], kept: bool
+) -> None:
+    given = program_environment(command_of(entrypoint), {"DET_RETRY_CONFIG": "{}", "A": "b"})
+    assert given == ({"DET_RETRY_CONFIG": "{}", "A": "b"} if kept else {"A": "b"})

@@ -137,6 +137,8 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         **below("bind_mounts", MOUNTS),
         "shm_size_bytes": "master/allocations:shm_size_bytes",
         **PYTHON,
+        "dtrain_network_interface": "master/allocations:dtrain_network_interface",
+        "gloo_port_range": "master/allocations:gloo_port_range",
         "work_dir": "master/tasks:work_dir",
         "startup_hook": "master:startup_hook",
         "preemption_timeout": "master/experiments:preemption_timeout",

@@ -1,0 +1,159 @@
+"""PyTorch through the published harness: alone, on two nodes, interrupted in every way. A quiet run is the measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from conftest import MODELS, config_of
+
+from tests.real_cluster import RealCluster, eventually
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+LAUNCHER = "python3 -m determined.launch.torch_distributed"
+ON_TWO_NODES = {"resources": {"slots_per_trial": 2}}
+BEGUN = 8
+"""Batches after which there is a checkpoint and most is still to do: in the middle of the first epoch."""
+
+
+def final_metrics(cluster: RealCluster, experiment: int) -> dict[str, Any]:
+    """Of the validation at the very end."""
+    (trial,) = cluster.trials(experiment)
+    rows = cluster.get(f"/api/v1/trials/{trial['id']}")["trial"]
+    assert rows["latestValidation"]["totalBatches"] == 40
+    return dict(rows["latestValidation"]["metrics"]["avgMetrics"])
+
+
+def batches_done(cluster: RealCluster, experiment: int) -> int:
+    (trial,) = cluster.trials(experiment) or [{}]
+    return int(trial.get("totalBatchesProcessed", 0))
+
+
+def completed(cluster: RealCluster, experiment: int) -> dict[str, Any]:
+    """Its only trial, once it is over."""
+    ended = cluster.wait(experiment, patience_s=120)
+    (trial,) = cluster.trials(experiment)
+    assert ended["state"] == "STATE_COMPLETED", cluster.logs_of(trial["id"])
+    return trial
+
+
+def run(cluster: RealCluster, config: dict[str, Any], model: str) -> int:
+    experiment = cluster.submit(config, MODELS / model)
+    completed(cluster, experiment)
+    return experiment
+
+
+@pytest.fixture(scope="module")
+def quiet(cluster: RealCluster, torch_python: Path) -> Callable[[int], dict[str, Any]]:
+    """By number of slots: the final metrics of a run that nobody interrupts."""
+    known: dict[int, dict[str, Any]] = {}
+
+    def metrics(slots: int) -> dict[str, Any]:
+        if slots not in known:
+            config = config_of(
+                torch_python, "model:DigitsTrial", resources={"slots_per_trial": slots}
+            )
+            known[slots] = final_metrics(cluster, run(cluster, config, "digits"))
+        return known[slots]
+
+    return metrics
+
+
+def test_a_trial_class_learns(quiet: Callable[[int], dict[str, Any]]) -> None:
+    metrics = quiet(1)
+    assert metrics["accuracy"] > 0.9
+    assert metrics["val_loss"] < 1.0
+
+
+def test_a_script_with_the_trainer_learns_the_same(
+    cluster: RealCluster, torch_python: Path, quiet: Callable[[int], dict[str, Any]]
+) -> None:
+    experiment = run(cluster, config_of(torch_python, "python3 train.py"), "digits")
+    assert final_metrics(cluster, experiment) == pytest.approx(quiet(1))
+
+
+def test_ranks_on_two_nodes_train_one_model(cluster: RealCluster, torch_python: Path) -> None:
+    config = config_of(torch_python, f"{LAUNCHER} python3 train.py", **ON_TWO_NODES)
+    experiment = run(cluster, config, "ddp")
+    (trial,) = cluster.trials(experiment)
+    log = cluster.logs_of(trial["id"])
+    assert "rank 0 of 2, node 0" in log
+    assert "rank 1 of 2, node 1" in log
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_preempted_in_an_epoch_it_ends_as_a_quiet_run(
+    cluster: RealCluster, torch_python: Path, quiet: Callable[[int], dict[str, Any]], slots: int
+) -> None:
+    config = config_of(torch_python, "model:DigitsTrial", resources={"slots_per_trial": slots})
+    experiment = cluster.submit(config, MODELS / "digits")
+    eventually("it has begun", lambda: batches_done(cluster, experiment) >= BEGUN)
+    cluster.client.act(experiment, "pause")
+    eventually("it is paused", lambda: cluster.experiment(experiment)["state"] == "STATE_PAUSED")
+    assert BEGUN <= batches_done(cluster, experiment) < 40
+    cluster.client.act(experiment, "activate")
+    trial = completed(cluster, experiment)
+    assert final_metrics(cluster, experiment) == pytest.approx(quiet(slots))
+    assert trial["restarts"] == 0
+
+
+def ranks(cluster: RealCluster, node: str) -> list[psutil.Process]:
+    """The training programs on a node, not their launchers."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            words = process.cmdline()
+            where = process.environ().get("DET_AGENT_ID")
+            if where == node and "determined.exec.harness" in words and "RANK" in process.environ():
+                found.append(process)
+    return [
+        process
+        for process in found
+        if not ({p.pid for p in found} & {c.pid for c in process.children()})
+    ]
+
+
+def kill_a_rank(cluster: RealCluster) -> None:
+    for process in eventually("a rank runs", lambda: ranks(cluster, "node-b")):
+        process.kill()
+
+
+def kill_a_node(cluster: RealCluster) -> None:
+    """The agent, and at the same moment everything that it started."""
+    started = [p for p in cluster.processes() if any("/node-b" in word for word in p.cmdline())]
+    trees = [child for p in started for child in p.children(recursive=True)]
+    for process in (*started, *trees):
+        with suppress(psutil.Error):
+            process.kill()
+    cluster.kill_agent("node-b")
+    cluster.start_agent("node-b", slots=1)
+
+
+def kill_the_master(cluster: RealCluster) -> None:
+    cluster.kill_master()
+    cluster.start_master()
+
+
+@pytest.mark.parametrize(
+    ("kill", "restarts"), [(kill_a_rank, 1), (kill_a_node, None), (kill_the_master, 0)]
+)
+def test_killed_in_an_epoch_it_ends_as_a_quiet_run(
+    cluster: RealCluster,
+    torch_python: Path,
+    quiet: Callable[[int], dict[str, Any]],
+    kill: Callable[[RealCluster], None],
+    restarts: int | None,
+) -> None:
+    expected = quiet(2)
+    config = config_of(torch_python, "model:DigitsTrial", **ON_TWO_NODES, max_restarts=2)
+    experiment = cluster.submit(config, MODELS / "digits")
+    eventually("it has begun", lambda: batches_done(cluster, experiment) >= BEGUN)
+    kill(cluster)
+    trial = completed(cluster, experiment)
+    assert final_metrics(cluster, experiment) == pytest.approx(expected)
+    if restarts is not None:
+        assert trial["restarts"] == restarts

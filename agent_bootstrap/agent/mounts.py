@@ -117,7 +117,8 @@ def _check(bind: Bind, found: Bind, rules: HostPaths, own: HostPaths, *, as_root
                 raise user_error(f"bind mount: host_path {bind.source} {problem}")
     if not Path(found.source).exists():
         raise user_error(
-            f"bind mount {bind.source} at {bind.target}: it does not exist on this machine"
+            f"bind mount {bind.source} at {bind.target}: it does not exist on this machine: "
+            "make it there, or correct bind_mounts"
         )
 
 

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,19 @@ class Podman:
             check=True,
         )
         return done.stdout.strip()
+
+    def build(self, tag: str, arguments: Sequence[str], containerfile: str) -> tuple[int, str]:
+        """From standard input; exit code and output."""
+        words = ["build", "--isolation", "chroot", "--tag", tag, *arguments]
+        done = subprocess.run(
+            [*self._command(), *words, "-"],
+            env=self.environment,
+            input=containerfile,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
 
     def service(self) -> subprocess.Popen[bytes]:
         words = ["system", "service", "--time", "0", f"unix://{self.socket}"]
@@ -121,6 +134,19 @@ def _import_images(podman: Podman) -> None:
     podman.run("import", "--change", "ENV PATH=/usr/bin:/bin", str(full), IMAGE)
     bare.unlink()
     full.unlink()
+
+
+def unpacked_image(folder: Path) -> Path:
+    """The content of `IMAGE` as a folder."""
+    folder.mkdir()
+    archive_path = folder.with_suffix(".tar")
+    with tarfile.open(archive_path, "w") as archive:
+        _add_base(archive)
+        _add_python(archive)
+    with tarfile.open(archive_path) as archive:
+        archive.extractall(folder, filter="fully_trusted")  # noqa: S202  (we made it)
+    archive_path.unlink()
+    return folder
 
 
 def _add_base(archive: tarfile.TarFile) -> None:

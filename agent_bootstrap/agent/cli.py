@@ -9,7 +9,7 @@ import sys
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from pydantic import ValidationError
@@ -22,6 +22,7 @@ from agent_bootstrap.agent.membership.places import joined_config
 from agent_bootstrap.agent.option_layers import load_options
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.websocket import connect
+from agent_bootstrap.images import recipe
 from agent_bootstrap.log_setup import set_up_logging
 from agent_bootstrap.protocol import Leaving
 from windlass.base.errors import InvalidConfig, WindlassError
@@ -188,6 +189,17 @@ def drain(
     typer.echo(
         f"This machine goes at {goes.isoformat(sep=' ', timespec='minutes')}: {reason}{told}"
     )
+
+
+@app.command("recipe")
+def recipe_command(
+    name: Annotated[Literal["cpu", "cuda"], typer.Argument(help="What the image is for.")],
+) -> None:
+    """Print a Containerfile for images of tasks, to build as it is or to begin with.
+
+    For example: windlass agent recipe cpu | podman build -t NAME -
+    """
+    typer.echo(recipe(name), nl=False)
 
 
 def run_agent(options: AgentOptions) -> AgentEnd:

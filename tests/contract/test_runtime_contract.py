@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import uuid
 from collections.abc import Iterator
@@ -21,8 +22,8 @@ from agent_bootstrap.container_options import ContainerOptions
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord
 from tests.fakes.fake_runtime import FakeRuntime, FakeTask
 from tests.fakes.image_tools import NET, image_tools
-from tests.jails import works_or_skip
-from tests.podman import IMAGE, Podman
+from tests.jails import open_way_to, works_or_skip
+from tests.podman import IMAGE, Podman, unpacked_image
 from windlass.base.errors import InvalidConfig
 
 NODE = Node(master_url="http://master:8080", agent_id="a", cluster_id="c", master_id="m")
@@ -108,7 +109,7 @@ class Engine(Kind):
 
 @dataclass
 class ByCommand(Kind):
-    """Apptainer or Singularity, by a stand-in that really runs the command."""
+    """Apptainer or Singularity; by a stand-in that really runs the command, or as they are installed."""
 
     runtime: str = "apptainer"
 
@@ -136,7 +137,7 @@ class Fake(Kind):
 @pytest.fixture(
     params=[
         *("process-bubblewrap", "process-namespace", "process-directory", "podman", "docker"),
-        *("apptainer", "singularity"),
+        *("apptainer", "singularity", "apptainer-installed", "singularity-installed"),
         "fake",
     ]
 )
@@ -149,6 +150,12 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
     elif request.param in ("apptainer", "singularity"):
         image_tools(tmp_path / "programs", request.getfixturevalue("monkeypatch"))
         made = ByCommand(tmp_path, image=NET, runtime=request.param)
+    elif request.param.endswith("-installed"):
+        program = request.param.removesuffix("-installed")
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+        image = unpacked_image(open_way_to(tmp_path / "image"))
+        made = ByCommand(tmp_path, image=str(image), runtime=program)
     elif request.param == "docker":
         made = Engine(tmp_path, runtime="docker", image=docker_image(), socket=docker_socket())
     else:

@@ -58,7 +58,7 @@ class Waiting(Enum):
     READER = "unread_replies"
     IDLE = "idle"
     NOTHING = ""
-    """It works on a request, or the connection is a WebSocket of a known peer."""
+    """It works on a request, or the connection is a WebSocket of a known peer who reads."""
 
 
 class Connection:
@@ -307,6 +307,17 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         if self._connection is not None:
             self._table.remove(self._connection)
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._connection is not None:
+            self._table.wait_for(self._connection, Waiting.READER)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._connection is not None:
+            known = self._connection.known
+            self._table.wait_for(self._connection, Waiting.NOTHING if known else Waiting.HEAD)
 
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import httpx2
 import pytest
+from fastapi import FastAPI
+from starlette.types import Receive, Scope, Send
+from websockets.asyncio.client import connect as open_websocket
 
 from master import connections, serve
+from master.api.access import KNOWN
+from master.config import load
 from master.connections import MAX_HEAD_BYTES, ConnectionTable, Limits
 from tests.fakes.api_world import ApiWorld, api_world
 from tests.integration.security.agent_sockets import Served, served
@@ -204,3 +211,49 @@ async def test_a_caller_who_goes_away_is_no_failure(
             await asyncio.sleep(0.02)
     assert await server.honest() == 200
     assert "Traceback" not in "".join(capsys.readouterr())
+
+
+async def talkative(scope: Scope, receive: Receive, send: Send) -> None:
+    """Knows its caller, and sends without end."""
+    await receive()
+    scope[KNOWN]()
+    await send({"type": "websocket.accept"})
+    while True:
+        await send({"type": "websocket.send", "text": "x" * 100_000})
+
+
+async def test_a_known_websocket_peer_that_does_not_read_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tables: list[ConnectionTable] = []
+
+    def table(limits: Limits) -> ConnectionTable:
+        tables.append(ConnectionTable(limits))
+        return tables[0]
+
+    monkeypatch.setattr(serve, "ConnectionTable", table)
+    monkeypatch.setattr(serve, "SWEEP_S", 0.02)
+    monkeypatch.setattr(connections, "WINDOW_S", 0.2)
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    host, port = listener.getsockname()
+    app = cast("FastAPI", talkative)
+    config = load(None, overrides={"host": host, "port": port})
+    server = serve.web_server(app, config)
+    monkeypatch.setattr(serve, "begin_shutdown", lambda _: None)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    while not server.started:  # noqa: ASYNC110 - it tells nobody
+        await asyncio.sleep(0.005)
+    deaf = await open_websocket(f"ws://{host}:{port}/", proxy=None, max_size=None)
+    deaf.transport.pause_reading()
+    async with asyncio.timeout(60):
+        while len(tables[0]):  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.02)
+    deaf.transport.abort()
+    reading = await open_websocket(f"ws://{host}:{port}/", proxy=None, max_size=None)
+    for _ in range(20):
+        assert len(await reading.recv()) == 100_000
+        await asyncio.sleep(0.03)
+    reading.transport.abort()
+    server.should_exit = True
+    await serving

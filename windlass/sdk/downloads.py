@@ -47,10 +47,12 @@ def download_checkpoint(
     if not (target / METADATA).exists() or _wrong(target, sizes):
         _fetch(client, checkpoint, target, sizes, mode, report)
     if wrong := _wrong(target, sizes):
+        found = _size(target, wrong[0])
+        problem = "is missing" if found is None else f"has {found} bytes, not {sizes[wrong[0]]}"
+        more = f" (and {len(wrong) - 1} more files)" if len(wrong) > 1 else ""
         raise InvalidState(
-            f"Checkpoint {uuid} is not whole in {target}: {wrong[0]} has "
-            f"{_size(target, wrong[0])} bytes instead of {sizes[wrong[0]]}"
-            + (f" ({len(wrong)} files are missing or differ)" if len(wrong) > 1 else "")
+            f"Checkpoint {uuid} is not whole in {target}: {wrong[0]} {problem}{more}. "
+            "Run this again to fetch what is missing"
         )
     if not (target / METADATA).exists():
         target.mkdir(parents=True, exist_ok=True)

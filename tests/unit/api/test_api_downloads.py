@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import io
 import os
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,3 +126,52 @@ async def test_there_is_a_bound_on_downloads_at_once(world: ApiWorld, saved: Pat
     world.services.downloads._running = 0
     assert (await world.call("GET", f"/checkpoints/{UUID}")).status_code == 200
     assert world.services.downloads._running == 0
+
+
+async def test_a_client_that_goes_away_ends_the_work(
+    world: ApiWorld, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No worker is left, and its place is free again."""
+    downloads, begun = world.services.downloads, asyncio.Event()
+    workers: list[asyncio.subprocess.Process] = []
+    start = asyncio.create_subprocess_exec
+
+    async def noted(*words: str, **options: Any) -> asyncio.subprocess.Process:
+        workers.append(await start(*words, **options))
+        return workers[-1]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        if not sent:
+            sent.append("request")
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await begun.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if message.get("body"):
+            begun.set()
+            await asyncio.Event().wait()  # nobody reads on
+
+    headers = [(b"authorization", f"Bearer {world.token}".encode()), (b"host", b"master")]
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": f"/checkpoints/{UUID}",
+        "raw_path": f"/checkpoints/{UUID}".encode(),
+        "query_string": b"",
+        "headers": headers,
+        "client": ("127.0.0.1", 1),
+        "server": ("master", 80),
+    }
+    await world.app(scope, receive, send)
+    assert begun.is_set()
+    assert all(message.get("more_body", True) for message in sent[1:] if isinstance(message, dict))
+    assert [worker.returncode is not None for worker in workers] == [True]
+    assert downloads._running == 0

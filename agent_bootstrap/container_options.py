@@ -10,6 +10,7 @@ from typing import Annotated, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_bootstrap.bind_rules import HostPaths
+from agent_bootstrap.privilege_rules import Privileges
 
 
 class _Options(BaseModel):
@@ -116,5 +117,7 @@ class ContainerOptions(_Options):
     """Lines of shell before a process."""
     host_paths: HostPaths = HostPaths()
     """What of the machine the master lets it mount."""
+    privileges: Privileges = Privileges()
+    """Which capabilities and devices the master lets it have."""
     checkpoints: CheckpointFolder | None = None
     """None: none on the machine."""

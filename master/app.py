@@ -20,6 +20,7 @@ from sqlalchemy import select
 
 from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.container_options import SHARED_MODE, OsUser
+from agent_bootstrap.privilege_rules import Privileges
 from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.mounts import host_folder
 from master.allocations.policy import ClusterPolicy
@@ -345,6 +346,9 @@ class Master:
             host_paths={
                 name: self._host_paths(containers) for name, containers in defaults.items()
             },
+            privileges={
+                name: self._privileges(containers) for name, containers in defaults.items()
+            },
         )
 
     def _host_paths(self, containers: TaskContainerDefaults) -> HostPaths:
@@ -359,6 +363,14 @@ class Master:
                 *(mount.host_path for mount in containers.bind_mounts),
                 *(path for _, path in image_files(containers.image)),
             ),
+        )
+
+    def _privileges(self, containers: TaskContainerDefaults) -> Privileges:
+        config = self._options.config
+        own = (device.host_path for device in containers.devices)
+        return Privileges(
+            capabilities=(*config.allowed_capabilities, *containers.add_capabilities),
+            devices=(*config.allowed_devices, *own),
         )
 
     def _own_storage(self) -> Path:

@@ -143,7 +143,13 @@ def image_environment(spec: ContainerSpec, node: Node, home: str) -> ImageEnviro
         "DET_WORKDIR": spec.work_dir,
         "PYTHONUSERBASE": USER_BASE,
     }
-    above = {**own, **spec.environment, **_facts(spec, node), **_proxies(spec.environment, node)}
+    above = {
+        **own,
+        **spec.environment,
+        **_facts(spec, node),
+        **_tls(node, Layout(ContainerDir(Path("/")), private_root=True)),
+        **_proxies(spec.environment, node),
+    }
     return ImageEnvironment(below=below, above=above)
 
 

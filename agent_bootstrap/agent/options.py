@@ -27,6 +27,7 @@ from pydantic import (
 
 from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.bounds import MAX_LABELS, MAX_SLOTS, Id, Moment, Name
+from agent_bootstrap.privilege_rules import Privileges
 from agent_bootstrap.protocol import LABEL_PATTERN
 from windlass.base.errors import InvalidArgument, InvalidConfig
 from windlass.base.no_effect import NoEffect
@@ -176,6 +177,10 @@ class AgentOptions(BaseModel):
     """Lines of shell before every task, such as `module load cuda`."""
     allowed_host_paths: Annotated[tuple[str, ...] | None, BeforeValidator(_comma_list)] = None
     """The only paths, with what is below them, that tasks here may mount. None: those that the master allows."""
+    allowed_capabilities: Annotated[tuple[str, ...] | None, BeforeValidator(_comma_list)] = None
+    """The only Linux capabilities that containers here may be given. None: those that the master allows."""
+    allowed_devices: Annotated[tuple[str, ...] | None, BeforeValidator(_comma_list)] = None
+    """The only device files, with what is below them, that containers here may be given. None: as the master allows."""
     container_runtime: str = "auto"
     """How tasks run: docker or podman (all in containers), process (none), or auto: in a container of the engine that
     works here if they name an image, as processes if not."""
@@ -213,7 +218,7 @@ class AgentOptions(BaseModel):
     log: LogOptions = LogOptions()
     """The agent's own log, on stderr."""
 
-    @field_validator("allowed_host_paths")
+    @field_validator("allowed_host_paths", "allowed_devices")
     @classmethod
     def _are_absolute(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for path in value or ():
@@ -262,6 +267,13 @@ class AgentOptions(BaseModel):
         own = (self.work_dir, self.join_token_file)
         forbidden = tuple(str(path.absolute()) for path in own if path is not None)
         return HostPaths(file="agent.yaml", allowed=self.allowed_host_paths, forbidden=forbidden)
+
+    @property
+    def privileges(self) -> Privileges:
+        """Which capabilities and devices tasks may have by this agent's own rules."""
+        return Privileges(
+            file="agent.yaml", capabilities=self.allowed_capabilities, devices=self.allowed_devices
+        )
 
     @property
     def container_url(self) -> str:

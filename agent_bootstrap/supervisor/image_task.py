@@ -11,6 +11,7 @@ from typing import Any
 from agent_bootstrap.supervisor.protocol import TOLD_FD, SetupError
 from agent_bootstrap.supervisor.task_init import run
 
+LOOK_LIMIT_S = 30.0
 SAFE_PATH_SINCE = (3, 11)
 
 
@@ -27,7 +28,12 @@ def main(path: str) -> int:
         "work_dir": told["work_dir"],
         "mounted": told["mounted"],
     }
-    return run(spec, lambda: make_work_dir(told["work_dir"]))
+
+    def enter() -> None:
+        require_gpus(told["gpus"])
+        make_work_dir(told["work_dir"])
+
+    return run(spec, enter)
 
 
 def command(argv: list[str]) -> list[str]:
@@ -46,6 +52,49 @@ def environment(image: Mapping[str, str], told: Mapping[str, Any]) -> dict[str, 
         found["PATH"] = os.pathsep.join(filter(None, (told["path"], found.get("PATH", ""))))
     searched = [found.get("PYTHONPATH", ""), told["packages"]]
     return found | {"PYTHONPATH": os.pathsep.join(filter(None, searched))}
+
+
+def require_gpus(wanted: list[str] | None) -> None:
+    """That exactly these are visible: an engine that was set up otherwise shows none, or all."""
+    if wanted is None:
+        return
+    shown = visible_gpus()
+    if shown is None:
+        nodes = [name for name in os.listdir("/dev") if name.removeprefix("nvidia").isdigit()]
+        if bool(nodes) == bool(wanted):
+            return
+        shown = nodes
+    if set(shown) != set(wanted):
+        raise SetupError(
+            f"the container sees the GPUs {names(shown)} in place of {names(wanted)}: set up the NVIDIA container "
+            "toolkit (nvidia-ctk) for the engine on this node, or set another container_runtime in agent.yaml"
+        )
+
+
+def visible_gpus() -> list[str] | None:
+    """UUIDs of GPUs, and of slices where a GPU is sliced. None: nobody can say here."""
+    import re
+    import subprocess  # only here: tasks without GPUs start faster without
+
+    try:
+        told = subprocess.run(
+            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=LOOK_LIMIT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if told.returncode != 0:
+        return None
+    found: list[str] = []
+    for line in told.stdout.splitlines():
+        if match := re.search(r"UUID: ([\w./-]+)", line):
+            if line.lstrip().startswith("MIG") and found and found[-1].startswith("GPU-"):
+                found.pop()
+            found.append(match[1])
+    return found
+
+
+def names(uuids: list[str]) -> str:
+    return ", ".join(uuids) or "none"
 
 
 def make_work_dir(path: str) -> None:

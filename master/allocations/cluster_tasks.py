@@ -14,6 +14,7 @@ from agent_bootstrap.container_options import (
     ProxyPort,
     RegistryLogin,
 )
+from agent_bootstrap.privilege_rules import Privileges
 from agent_bootstrap.protocol import Login
 from master.allocations.machine import AllocationState
 from master.allocations.registry_login import registry_login
@@ -53,6 +54,8 @@ class ClusterTasks:
     """Whom an administrator linked a user (by id) to."""
     host_paths: Mapping[str, HostPaths] = field(default_factory=dict)
     """By pool: what its tasks may mount."""
+    privileges: Mapping[str, Privileges] = field(default_factory=dict)
+    """By pool: which capabilities and devices its tasks may have."""
     secrets: Mapping[str, PoolSecrets] = field(default_factory=dict)
     """By pool: what references in the configurations of its tasks stand for."""
 
@@ -66,6 +69,9 @@ class ClusterTasks:
 
     def host_paths_of(self, pool: str) -> HostPaths:
         return self.host_paths.get(pool) or HostPaths()
+
+    def privileges_of(self, pool: str) -> Privileges:
+        return self.privileges.get(pool) or Privileges()
 
     @property
     def storage_secrets(self) -> PoolSecrets:
@@ -125,6 +131,7 @@ class ClusterTasks:
             prologue=where.prologue,
             os_user=self.os_user(owner_id),
             host_paths=self.host_paths_of(allocation.pool),
+            privileges=self.privileges_of(allocation.pool),
         )
 
     def _of(self, pool: str) -> TaskContainerDefaults:

@@ -1,4 +1,4 @@
-"""What of a machine a configuration mounts, and whether the cluster lets it: checked at submission."""
+"""What of a machine a configuration mounts or is given, and whether the cluster lets it: checked at submission."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from agent_bootstrap.bind_rules import HostPaths, problem_of
+from agent_bootstrap.privilege_rules import Privileges, capability_problems, device_problems
 from master.allocations.task_environment import TaskConfig, own_mounts
 from master.core.expconf import ExperimentConfig
 from master.core.expconf.images import image_files
@@ -25,6 +26,16 @@ def mount_problems(config: TaskConfig, rules: HostPaths, *, as_root: bool) -> It
     for key, path in image_files(config.environment.image):
         if problem := problem_of(path, rules, as_root=as_root):
             yield f"<config>.environment.{key}: {path} {problem}"
+
+
+def privilege_problems(config: TaskConfig, rules: Privileges) -> Iterator[str]:
+    """One line each: capabilities and devices that the cluster gives to nobody."""
+    names = config.environment.add_capabilities
+    for number, problem in capability_problems(names, rules):
+        yield f"<config>.environment.add_capabilities[{number}]: {names[number]} {problem}"
+    paths = [device.host_path for device in config.resources.devices]
+    for number, problem in device_problems(paths, rules):
+        yield f"<config>.resources.devices[{number}].host_path: {paths[number]} {problem}"
 
 
 def storage_problems(config: ExperimentConfig, rules: HostPaths, *, as_root: bool) -> Iterator[str]:

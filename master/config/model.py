@@ -130,6 +130,11 @@ class MasterConfig(Section):
     """Our own key: the only host paths, with what is below them, that `bind_mounts` and `checkpoint_storage` may name,
     besides those of this file. None: any for tasks that are not root, none for others. Paths in /dev, /run and /sys
     must be named in any case."""
+    allowed_capabilities: Items[str] = ()
+    """Our own key: Linux capabilities that `add_capabilities` of users may name, besides those of this file."""
+    allowed_devices: Annotated[Items[str], AfterValidator(_all_absolute)] = ()
+    """Our own key: device files that `resources.devices` of users may name, with what is below them, besides those of
+    this file."""
     task_container_defaults: FreeMap = Field(default_factory=dict, repr=False)
     """Lies under the configuration of every task."""
     # Raw: defaults are filled in after a pool's section was laid over it.

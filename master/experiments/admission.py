@@ -12,7 +12,7 @@ import structlog
 
 from master.allocations.abilities import having, runs_image
 from master.allocations.cluster_tasks import ClusterTasks
-from master.allocations.mounts import mount_problems, storage_problems
+from master.allocations.mounts import mount_problems, privilege_problems, storage_problems
 from master.allocations.policy import ClusterPolicy
 from master.core.expconf import ExperimentConfig, complete, parse
 from master.core.expconf.searchers import AdaptiveAshaSearcher, AsyncHalvingSearcher
@@ -124,6 +124,7 @@ class Admission:
         as_root = self._cluster.runs_as_root(owner_id)
         problems = (
             *mount_problems(config, rules, as_root=as_root),
+            *privilege_problems(config, self._cluster.privileges_of(pool)),
             *storage_problems(config, rules, as_root=as_root),
         )
         if problems:

@@ -9,7 +9,7 @@ from functools import partial
 import structlog
 
 from master.allocations.abilities import having
-from master.allocations.mounts import mount_problems
+from master.allocations.mounts import mount_problems, privilege_problems
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLog
@@ -131,7 +131,11 @@ class InteractiveService:
 
     def _require_mounts(self, kind: TaskKind, config: TaskConfig, pool: str, owner_id: int) -> None:
         rules, as_root = self._cluster.host_paths_of(pool), self._cluster.runs_as_root(owner_id)
-        if problems := tuple(mount_problems(config, rules, as_root=as_root)):
+        problems = (
+            *mount_problems(config, rules, as_root=as_root),
+            *privilege_problems(config, self._cluster.privileges_of(pool)),
+        )
+        if problems:
             raise InvalidConfig(problems, what=kind.config_name)
 
     def _check_fits(self, kind: TaskKind, config: TaskConfig, pool: str) -> tuple[str, ...]:

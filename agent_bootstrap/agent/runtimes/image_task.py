@@ -18,6 +18,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import agent_bootstrap
 from agent_bootstrap.agent.container_dir import ContainerDir
@@ -46,7 +47,8 @@ from agent_bootstrap.agent.runtimes.task_root import hidden_mounts
 from agent_bootstrap.agent.runtimes.task_tree import LaidOut, give_to, lay_out, refused_in_words
 from agent_bootstrap.bind_rules import HostPaths, resolved
 from agent_bootstrap.container_options import OsUser
-from agent_bootstrap.protocol import Bind, ContainerSpec
+from agent_bootstrap.privilege_rules import Privileges, capability_problems, device_problems
+from agent_bootstrap.protocol import Bind, ContainerSpec, SlotKind
 from windlass.base.files import write_atomic
 
 OPT_DIR = "/opt/windlass"
@@ -86,12 +88,14 @@ def prepare_image_task(
     who: OsUser,
     accounts: Mapping[str, str],
     shares_gpus: bool = False,
+    privileges: Privileges | None = None,
 ) -> ImageTask:
     """Everything in the task's directory. Raises StartRefused. Blocks: files may be large.
 
-    `rules`: the agent's own. `who`: inside the container. `accounts`: the image's passwd and group by path, as far as
-    it has them. `shares_gpus`: the container shows all GPUs of the machine, or may.
+    `rules` and `privileges`: the agent's own. `who`: inside the container. `accounts`: the image's passwd and group by
+    path, as far as it has them. `shares_gpus`: the container shows all GPUs of the machine, or may.
     """
+    _require_privileges(spec, privileges)
     with refused_in_words():
         agent = own_identity()
         # An engine that is not root maps whoever is inside to the agent.
@@ -101,8 +105,9 @@ def prepare_image_task(
         files = [*laid.file_binds, *_accounts(place, who, home, accounts)]
         check_targets(laid.user_binds, [*(bind.target for bind in files), OPT_DIR])
         _make_mount_points(laid, Layout(place, True))
-        gpus = _limit_gpus(place, spec, node) if shares_gpus else {}
-        _write_start(place, laid, node, home, gpus)
+        variables = _limit_gpus(place, spec, node) if shares_gpus else {}
+        seen = None if shares_gpus else _gpus(spec, node)
+        _write_start(place, laid, node, home, {"variables": variables, "gpus": seen})
         if agent.uid == 0 and who.uid != 0:
             give_to(who, *map(place.path.joinpath, _GIVEN))
         return ImageTask(
@@ -130,6 +135,16 @@ def make_pipes(place: ContainerDir, who: OsUser) -> None:
         os.mkfifo(path, 0o600)
         if os.geteuid() == 0 and who.uid != 0:
             os.chown(path, who.uid, who.gid)
+
+
+def _require_privileges(spec: ContainerSpec, own: Privileges | None) -> None:
+    options = spec.options
+    devices = [device.host_path for device in options.devices]
+    for rules in filter(None, (options.privileges, own)):
+        for number, problem in capability_problems(options.add_capabilities, rules):
+            raise user_error(f"add_capabilities: {options.add_capabilities[number]} {problem}")
+        for number, problem in device_problems(devices, rules):
+            raise user_error(f"resources.devices: {devices[number]} {problem}")
 
 
 def _is_own(laid: LaidOut) -> bool:
@@ -168,7 +183,7 @@ def _limit_gpus(place: ContainerDir, spec: ContainerSpec, node: Node) -> dict[st
 
 
 def _write_start(
-    place: ContainerDir, laid: LaidOut, node: Node, home: str, gpus: Mapping[str, str]
+    place: ContainerDir, laid: LaidOut, node: Node, home: str, gpus: Mapping[str, Any]
 ) -> None:
     spec = laid.spec
     if not spec.entrypoint:
@@ -177,17 +192,24 @@ def _write_start(
     document = {
         "argv": list(spec.entrypoint),
         "below": environment.below,
-        "above": environment.above | dict(gpus),
-        "path": TOOLS_DIR if gpus else "",
+        "above": environment.above | gpus["variables"],
+        "path": TOOLS_DIR if gpus["variables"] else "",
         "packages": OPT_DIR,
         "work_dir": laid.work_dir,
         "mounted": identities(laid.user_binds),
         "image": spec.options.image,
+        "gpus": gpus["gpus"],
     }
     folder = start_folder(place)
     folder.mkdir()
     folder.chmod(0o755)
     write_atomic(folder / "task.json", json.dumps(document).encode())
+
+
+def _gpus(spec: ContainerSpec, node: Node) -> list[str] | None:
+    """What it has to see inside, and nothing else. None: the machine has none that could show up."""
+    known = [slot for slot in node.slots if slot.kind is SlotKind.CUDA]
+    return [slot.uuid for slot in known if slot.id in spec.slot_ids] if known else None
 
 
 def _variables(spec: ContainerSpec) -> dict[str, str]:

@@ -69,6 +69,7 @@ def _engine(kind: Literal["docker", "podman"], setup: RuntimeSetup) -> Setup:
             images=Images(engine, ImageRecord(options.work_dir, limit_bytes)),
             agent_id=options.agent_id,
             rules=options.host_paths,
+            privileges=options.privileges,
             login_of=setup.logins.of,
         )
     )
@@ -90,6 +91,7 @@ def _command(find: Callable[[], Tool], setup: RuntimeSetup) -> Setup:
             cache=cache,
             rules=options.host_paths,
             login_of=setup.logins.of,
+            privileges=options.privileges,
             image_root=options.image_root,
         )
     )

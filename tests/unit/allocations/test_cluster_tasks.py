@@ -11,6 +11,7 @@ import pytest
 
 from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.container_options import OsUser
+from agent_bootstrap.privilege_rules import Privileges
 from master.allocations.cluster_tasks import ClusterTasks, first_named
 from master.core.jobs import JobType
 from master.tasks.service import NewTask
@@ -146,3 +147,35 @@ async def test_the_folder_of_the_master_is_refused_and_its_storage_is_not(
             with pytest.raises(InvalidConfig, match="a folder of Windlass itself"):
                 await launch(cluster, entrypoint=["true"], bind_mounts=mount(str(path)))
         await launch(cluster, entrypoint=["true"], bind_mounts=mount(str(own / "checkpoints")))
+
+
+async def test_capabilities_and_devices_are_refused_unless_the_cluster_allows_them(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    rules = Privileges(capabilities=("CAP_IPC_LOCK",), devices=("/dev/fuse",))
+    device = {"host_path": "/dev/kmsg", "container_path": "/dev/kmsg"}
+    async with cluster_with(
+        tmp_path, clock, ClusterTasks(privileges={"default": rules})
+    ) as cluster:
+        asked = {
+            "environment": {"add_capabilities": ["ipc_lock", "SYS_ADMIN"]},
+            "resources": {"devices": [device]},
+        }
+        with pytest.raises(InvalidConfig) as refused:
+            await launch(cluster, entrypoint=["true"], **asked)
+        assert refused.value.problems == (
+            "<config>.environment.add_capabilities[1]: SYS_ADMIN is not in allowed_capabilities of master.yaml: "
+            "CAP_IPC_LOCK; leave it out, or ask the operator to add it",
+            "<config>.resources.devices[0].host_path: /dev/kmsg is not in allowed_devices of master.yaml: /dev/fuse; "
+            "leave it out, or ask the operator to add it",
+        )
+        config = TRIAL.format(storage="{type: shared_fs, host_path: /data}", mounts=[])
+        with pytest.raises(InvalidConfig, match=r"add_capabilities\[0\]: SYS_ADMIN is not in"):
+            await cluster.create(config + "environment: {add_capabilities: [SYS_ADMIN]}\n")
+        assert cluster.rm.requests == {}
+        allowed = {"environment": {"add_capabilities": ["IPC_LOCK"]}}
+        launched = await launch(cluster, entrypoint=["true"], **allowed)
+        live = cluster.commands.live(launched.id)
+        assert live is not None
+        await cluster.grant(of=live.state.open_allocation)
+        assert [spec.options.privileges for spec in cluster.rm.specs.values()] == [rules]

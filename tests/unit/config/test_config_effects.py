@@ -117,6 +117,8 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "logging.type": ONE_VALUE,
         **below("security.default_task", read_by("master:*", "uid gid user group")),
         "allowed_host_paths": "agent_bootstrap:allowed",
+        "allowed_capabilities": "master:allowed_capabilities",
+        "allowed_devices": "master:allowed_devices",
         "security.tls.cert": "master/tls:cert",
         "security.tls.key": "master/tls:key",
         "security.tls.ca": "master/tls:ca",

@@ -35,6 +35,7 @@ from agent_bootstrap.agent.runtimes.limits import task_limits
 from agent_bootstrap.agent.runtimes.setup import NO_IMAGE, LoginOf
 from agent_bootstrap.agent.runtimes.task_lines import Say, lines_of
 from agent_bootstrap.bind_rules import HostPaths, problem_of
+from agent_bootstrap.privilege_rules import Privileges
 from agent_bootstrap.protocol import ContainerSpec, IsolationKind, Login, SlotKind
 from windlass.base.files import write_atomic
 from windlass.base.image_reference import EXAMPLES, BadImageName, ImageReference, parse_image
@@ -50,6 +51,7 @@ class CommandGround:
     cache: ImageCache
     rules: HostPaths
     login_of: LoginOf
+    privileges: Privileges | None = None
     image_root: Path | None = None
 
 
@@ -169,6 +171,7 @@ class CommandSetup:
             who=who,
             accounts={} if self._tool.adds_user else _accounts(image),
             shares_gpus=True,
+            privileges=self._ground.privileges,
         )
         if self._tool.adds_user:
             kept = (mount for mount in task.mounts if mount.target not in (PASSWD, GROUP))

@@ -11,10 +11,13 @@ from urllib.parse import urlsplit
 
 from agent_bootstrap.agent.environment import Node
 from agent_bootstrap.agent.runtimes.base import StartRefused
+from agent_bootstrap.agent.runtimes.devices import device_groups, task_devices, task_gpus
 from agent_bootstrap.agent.runtimes.engine.connection import Engine
 from agent_bootstrap.agent.runtimes.image_task import ImageTask
 from agent_bootstrap.agent.runtimes.limits import MAX_PIDS
 from agent_bootstrap.agent.runtimes.mount_list import Mount
+from agent_bootstrap.container_options import Device
+from agent_bootstrap.privilege_rules import plain
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, SlotKind
 
 LABEL = "io.windlass"
@@ -64,6 +67,7 @@ def creation(
     options = task.spec.options
     network = network_mode(options.network, node.master_url)
     ports = [] if network == "host" else task_ports(task.spec)
+    amd = amd_devices(task.spec, node)
     variables = {**task.variables, **gpu_variables(task.spec, node)}
     return {
         "Image": image_id,
@@ -83,7 +87,7 @@ def creation(
             "Tmpfs": {mount.target: "ro,size=4k" for mount in task.mounts if _is_tmpfs(mount)},
             "LogConfig": {"Type": "none", "Config": {}},
             "ShmSize": options.shm_bytes or 0,
-            "GroupAdd": [str(group) for group in task.groups],
+            "GroupAdd": [str(group) for group in (*task.groups, *device_groups(amd))],
             "Ulimits": [
                 {"Name": name, "Soft": most, "Hard": most} for name, most in ulimits.items()
             ],
@@ -93,7 +97,7 @@ def creation(
                     "PathInContainer": device.container_path,
                     "CgroupPermissions": device.mode,
                 }
-                for device in options.devices
+                for device in (*options.devices, *map(_whole, amd))
             ],
             "UsernsMode": "keep-id" if engine.rootless and task.who.uid != 0 else "",
             **security(task, engine),
@@ -134,11 +138,6 @@ def own_limits() -> dict[str, int]:
         "nofile": files,
         "nproc": pid_max if processes < 0 else min(processes, pid_max),
     }
-
-
-def plain(capability: str) -> str:
-    """SYS_PTRACE for CAP_SYS_PTRACE and sys_ptrace."""
-    return capability.strip().upper().removeprefix("CAP_")
 
 
 def limits(spec: ContainerSpec) -> dict[str, Any]:
@@ -193,6 +192,15 @@ def gpu_request(spec: ContainerSpec, node: Node, engine: Engine) -> dict[str, An
     capabilities = [["gpu", "compute", "utility"]]
     request = {"Driver": "nvidia", "DeviceIDs": uuids, "Capabilities": capabilities}
     return {"DeviceRequests": [request]}
+
+
+def amd_devices(spec: ContainerSpec, node: Node) -> list[str]:
+    """ROCm needs no more than the device nodes of its GPUs."""
+    return task_devices([gpu for gpu in task_gpus(spec, node) if gpu.kind is SlotKind.ROCM])
+
+
+def _whole(path: str) -> Device:
+    return Device(host_path=path, container_path=path, mode="rw")
 
 
 def _is_tmpfs(mount: Mount) -> bool:

@@ -37,6 +37,7 @@ from agent_bootstrap.agent.runtimes.setup import NO_IMAGE, LoginOf, unless_kille
 from agent_bootstrap.agent.runtimes.task_lines import lines_of
 from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.container_options import OsUser
+from agent_bootstrap.privilege_rules import Privileges
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, IsolationKind
 from windlass.base.files import write_atomic
 
@@ -55,6 +56,7 @@ class EngineGround:
     images: Images
     agent_id: str
     rules: HostPaths
+    privileges: Privileges
     login_of: LoginOf
 
 
@@ -148,7 +150,13 @@ class EngineSetup:
         self, place: ContainerDir, spec: ContainerSpec, node: Node, image: Image, who: OsUser
     ) -> None:
         task = prepare_image_task(
-            place, spec, node, self._ground.rules, who=who, accounts=image.accounts
+            place,
+            spec,
+            node,
+            self._ground.rules,
+            who=who,
+            accounts=image.accounts,
+            privileges=self._ground.privileges,
         )
         make_pipes(place, who)
         labels = Labels(cluster=node.cluster_id, agent=self._ground.agent_id).of(spec)

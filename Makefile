@@ -104,6 +104,18 @@ $(STAMPS)/packages: $(STAMPS)/uv
 	fi
 	touch $@
 
+# Containers, for tests only: an engine that needs no daemon, and a runtime that takes old and new kernels.
+$(STAMPS)/engine: $(STAMPS)/uv
+	@if command -v podman >/dev/null && command -v runc >/dev/null; then
+	  :
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+	  echo "installing podman and runc"
+	  { apt-get update -qq && apt-get install -y -qq podman runc >/dev/null; } || echo "podman cannot be installed: tests with it are skipped" >&2
+	else
+	  echo "podman or runc is not installed: tests with them are skipped (as root: apt-get install podman runc)" >&2
+	fi
+	touch $@
+
 # The demo installs only what it needs; once the development set is there it is enough for the demo too.
 $(STAMPS)/demo: $(STAMPS)/uv $(STAMPS)/packages requirements-demo.lock pyproject.toml
 	@if [ ! -e $(STAMPS)/dev ]; then
@@ -113,7 +125,7 @@ $(STAMPS)/demo: $(STAMPS)/uv $(STAMPS)/packages requirements-demo.lock pyproject
 	fi
 	touch $@
 
-$(STAMPS)/dev: $(STAMPS)/uv $(STAMPS)/packages requirements.lock pyproject.toml
+$(STAMPS)/dev: $(STAMPS)/uv $(STAMPS)/packages $(STAMPS)/engine requirements.lock pyproject.toml
 	@echo "setting up the development environment"
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --require-hashes -r requirements.lock
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --no-deps -e .

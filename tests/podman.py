@@ -6,6 +6,7 @@ import io
 import os
 import resource
 import shutil
+import socket
 import subprocess
 import tarfile
 import time
@@ -27,6 +28,8 @@ PYTHON = Path("/usr/bin/python3")
 class Podman:
     folder: Path
     socket: Path
+    registry_port: int
+    """Where a registry on this machine is asked without TLS."""
 
     def run(self, *words: str, stdin: int | None = None) -> str:
         """Of the command line, on the same storage."""
@@ -62,7 +65,11 @@ class Podman:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "CONTAINERS_CONF": str(self.folder / "containers.conf")}
+        return {
+            **os.environ,
+            "CONTAINERS_CONF": str(self.folder / "containers.conf"),
+            "CONTAINERS_REGISTRIES_CONF": str(self.folder / "registries.conf"),
+        }
 
     def _command(self) -> list[str]:
         folders = [
@@ -91,7 +98,12 @@ def running_podman(folder: Path) -> Iterator[Podman]:
     # Its default may be more than this machine lets root have.
     limits = f'default_ulimits = ["nofile={soft}:{hard}", "nproc=4096:4096"]'
     (folder / "containers.conf").write_text(f"[containers]\n{limits}\n")
-    podman = Podman(folder, folder / "podman.sock")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    place = f'[[registry]]\nlocation = "127.0.0.1:{port}"\ninsecure = true\n'
+    (folder / "registries.conf").write_text(place)
+    podman = Podman(folder, folder / "podman.sock", port)
     service = podman.service()
     try:
         _await_socket(podman, service)
@@ -181,6 +193,8 @@ def _add_python(archive: tarfile.TarFile) -> None:
         return None if skipped & set(Path(member.name).parts) else member
 
     archive.add(library, f"usr/lib/{real.name}", filter=wanted)
+    for unwinder in Path("/lib").glob("*/libgcc_s.so.1"):  # loaded when a thread ends
+        archive.add(unwinder.resolve(), str(unwinder).lstrip("/"))
     for extension in (library / "lib-dynload").glob("*.so"):
         _add_libraries(archive, extension)
 

@@ -173,8 +173,11 @@ class RealCluster:
         slots: int = 2,
         via: Sequence[str] = (),
         host: str = "127.0.0.1",
+        options: Mapping[str, Any] | None = None,
     ) -> None:
-        """`via`: what to put before its command; `host`: where it reaches the master."""
+        """`via`: what to put before its command; `host`: where it reaches the master; `options`: of agent.yaml."""
+        config = self.folder / f"{agent_id}.yaml"
+        config.write_text(yaml.safe_dump(dict(options or {})))
         token = self.folder / f"{pool}.token"
         if not token.exists():
             command = [WINDLASS, "master", "pool-token", pool, "-c", str(self.config_file)]
@@ -188,7 +191,7 @@ class RealCluster:
             [
                 *via,
                 *(WINDLASS, "agent", "run", "--master", f"http://{host}:{self.port}"),
-                *("--pool", pool),
+                *("--pool", pool, "--config-file", str(config)),
                 *("--agent-id", agent_id, "--join-token-file", str(token)),
                 *("--work-dir", str(self.folder / agent_id), "--artificial-slots", str(slots)),
                 *self.agent_options,

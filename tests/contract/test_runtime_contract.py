@@ -15,6 +15,7 @@ import pytest
 
 from agent_bootstrap.agent.container_dir import ContainerDir, ContainerRecord
 from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.log_lines import read_lines
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime, StartRefused
 from agent_bootstrap.agent.runtimes.registry import SETUPS, RuntimeSetup, open_runtime
@@ -287,6 +288,149 @@ async def test_nothing_is_left_of_it(kind: Kind) -> None:
     await runtime.wait(place)
     await runtime.gc(place)
     assert kind.processes(place) == []
+
+
+def contained_or_skip(kind: Kind) -> None:
+    if isinstance(kind, Fake) or (isinstance(kind, Process) and kind.isolation == "directory"):
+        pytest.skip("nothing keeps tasks apart here")
+
+
+def engine_or_skip(kind: Kind) -> None:
+    if not isinstance(kind, Engine):
+        pytest.skip("only for engines")
+
+
+def lines(place: ContainerDir) -> list[tuple[str, str]]:
+    entries = read_lines(place.output, 0, complete=True).entries
+    return [(entry.stdtype, entry.log) for entry in entries]
+
+
+async def test_both_streams_are_kept_apart_and_whole(kind: Kind) -> None:
+    if isinstance(kind, Fake):
+        pytest.skip("it writes nothing")
+    runtime, place = kind.open(), kind.place()
+    script = (
+        "i=0; while [ $i -lt 500 ]; do echo line $i; i=$((i+1)); done; echo oops >&2; printf last"
+    )
+    await start(kind, runtime, place, ("sh", "-c", script))
+    await runtime.wait(place)
+    said = lines(place)
+    assert [text for stream, text in said if stream == "stderr"] == ["oops"]
+    out = [text for stream, text in said if stream == "stdout"]
+    assert out == [*(f"line {i}" for i in range(500)), "last"]
+
+
+async def test_no_line_is_lost_while_no_agent_watches(kind: Kind) -> None:
+    if isinstance(kind, Fake):
+        pytest.skip("it writes nothing")
+    first, place = kind.open(), kind.place()
+    script = "i=0; while [ $i -lt 40 ]; do echo $i; i=$((i+1)); sleep 0.02; done"
+    assert await start(kind, first, place, ("sh", "-c", script))
+    first.detach()
+    second = kind.open()
+    await second.sweep(frozenset({place.path.name}))
+    await second.reattach(place)
+    assert told(await second.wait(place)) == (0, None)
+    assert [text for _, text in lines(place)] == [str(i) for i in range(40)]
+
+
+async def test_a_task_is_who_it_shall_be_and_can_write_where_it_lives(kind: Kind) -> None:
+    contained_or_skip(kind)
+    if os.geteuid() != 0:
+        pytest.skip("only root runs tasks as others")
+    runtime, place = kind.open(), kind.place()
+    ann = {"uid": 70001, "gid": 70002, "user": "ann", "group": "staff"}
+    script = "id -un; id -u; id -gn; cd; pwd; echo x > here && echo x > /tmp/there && cat here; cat /proc/self/status"
+    await start(kind, runtime, place, ("sh", "-c", script), os_user=ann)
+    assert told(await runtime.wait(place)) == (0, None), lines(place)
+    said = [text for _, text in lines(place)]
+    assert said[:5] == ["ann", "70001", "staff", "/run/determined/workdir", "x"]
+    status = dict(line.split(":\t", 1) for line in said if ":\t" in line)
+    assert {status[key] for key in ("CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    assert (place.rundet / "workdir" / "here").stat().st_uid == 70001
+
+
+async def test_what_is_others_is_out_of_reach(kind: Kind) -> None:
+    """The agent's token, other tasks' folders, variables and processes."""
+    contained_or_skip(kind)
+    runtime, other, place = kind.open(), kind.place(), kind.place()
+    token = kind.work_dir / "credential"
+    token.write_text("s3cret")
+    await start(kind, runtime, other, kind.forever)
+    looks = [f"ls {kind.work_dir}", f"cat {token}", f"ls {other.path}", "ls /var/lib/windlass"]
+    # Its own processes are all that it sees.
+    script = f"{'; '.join(looks)}; for f in /proc/[0-9]*/environ; do cat $f; done"
+    await start(kind, runtime, place, ("sh", "-c", script))
+    await runtime.wait(place)
+    said = "".join(text for stream, text in lines(place) if stream == "stdout")
+    assert place.path.name in said, "it sees its own variables"
+    assert other.path.name not in said
+    assert "s3cret" not in said
+    runtime.kill(other)
+    await runtime.wait(other)
+
+
+async def test_more_memory_than_allowed_ends_the_task_and_is_told_as_that(kind: Kind) -> None:
+    engine_or_skip(kind)
+    runtime, place = kind.open(), kind.place()
+    words = ("python3", "-c", "x = bytearray(512 * 2**20); print(len(x))")
+    limits = {"memory_bytes": 64 * 2**20}
+    await start(kind, runtime, place, words, limits=limits)
+    ended = await runtime.wait(place)
+    assert told(ended) == (137, None)
+    assert ended.message == (
+        "the task was killed because it used more memory than its limit of 0.06 GiB"
+    )
+
+
+async def test_a_limit_of_processes_is_kept(kind: Kind) -> None:
+    engine_or_skip(kind)
+    runtime, place = kind.open(), kind.place()
+    script = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 5 & done; echo all"
+    await start(kind, runtime, place, ("sh", "-c", script), limits={"pids": 6})
+    ended = await runtime.wait(place)
+    assert ended.exit_code != 0
+    assert ("stdout", "all") not in lines(place)
+
+
+async def test_containers_that_no_agent_knows_are_removed_at_its_start(kind: Kind) -> None:
+    engine_or_skip(kind)
+    first, kept, lost = kind.open(), kind.place(), kind.place()
+    for place in (kept, lost):
+        assert await start(kind, first, place, kind.forever)
+    first.detach()
+    second = kind.open()
+    await second.sweep(frozenset({kept.path.name}))
+    assert kind.processes(lost) == []
+    assert kind.processes(kept) != []
+
+
+async def test_a_container_whose_supervisor_was_killed_is_removed(kind: Kind) -> None:
+    engine_or_skip(kind)
+    runtime, place = kind.open(), kind.place()
+    assert await start(kind, runtime, place, kind.forever)
+    supervisor = place.read_json("supervisor.json")
+    assert supervisor is not None
+    os.kill(int(str(supervisor["pid"])), signal.SIGKILL)
+    ended = await runtime.wait(place)
+    assert told(ended) == (None, ExitFailure.AGENT_FAILED)
+    assert kind.processes(place) == []
+
+
+async def test_an_image_that_is_not_there_is_one_sentence(kind: Kind) -> None:
+    engine_or_skip(kind)
+    runtime, place = kind.open(), kind.place()
+    with pytest.raises(StartRefused, match="image localhost/nothing:1 "):
+        await start(kind, runtime, place, kind.forever, image="localhost/nothing:1")
+    assert ("stdout", "Pulling image localhost/nothing:1") in lines(place)
+
+
+async def test_a_task_without_an_image_is_told_what_to_set(kind: Kind) -> None:
+    engine_or_skip(kind)
+    runtime, place = kind.open(), kind.place()
+    with pytest.raises(StartRefused, match=r"names no image.*set environment\.image"):
+        await start(kind, runtime, place, kind.forever, image="")
 
 
 @pytest.mark.parametrize("name", ["kubernetes", "proces", ""])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import tarfile
 import threading
 import time
@@ -38,6 +39,9 @@ PULL_LIMIT_S = 900.0
 PULL_TRIES = 3
 AGAIN_S = 2.0
 MAX_ACCOUNTS_BYTES = 1 << 20
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +114,7 @@ class Images:
         progress = PullProgress(reference)
         try:
             with self._engine.client(PULL_LIMIT_S) as client:
-                before = self._found(client, reference)
+                before = {str(one["Id"]) for one in client.images(all=True)}
                 words = client.pull(reference, stream=True, decode=True, auth_config=auth)
                 for word in words:
                     if given_up.is_set():
@@ -122,7 +126,7 @@ class Images:
                 after = self._found(client, reference)
                 if after is None:
                     return f"image {reference} not found after the pull"
-                if before is None:
+                if str(after["Id"]) not in before:
                     self._record.pulled(str(after["Id"]), reference)
         except (DockerException, RequestException) as error:
             return explanation(error)
@@ -145,10 +149,11 @@ class Images:
             removed = False
             for image_id in leaving:
                 try:
-                    client.remove_image(image_id, force=True)
+                    client.remove_image(image_id)
                     removed = True
-                except (DockerException, RequestException):
-                    continue  # in use since, or another's tag: next time
+                except (DockerException, RequestException) as error:
+                    # In use since, or somebody else gave it another name.
+                    log.info("image %s stays: %s", image_id, explanation(error))
         return removed
 
 

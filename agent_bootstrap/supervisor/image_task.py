@@ -9,8 +9,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_bootstrap.supervisor.protocol import TOLD_FD, SetupError
-from agent_bootstrap.supervisor.task_init import run
+from agent_bootstrap.supervisor.task_init import run, say
 
+KILLED = 137
+CGROUP_FILES = (
+    ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory.max"),
+    ("/sys/fs/cgroup/memory/memory.oom_control", "/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+"""Of the container itself, in both versions."""
+NO_LIMIT = 2**60
+"""Version 1 says a number near 2**63 for none."""
 LOOK_LIMIT_S = 30.0
 SAFE_PATH_SINCE = (3, 11)
 
@@ -33,7 +41,34 @@ def main(path: str) -> int:
         require_gpus(told["gpus"])
         make_work_dir(told["work_dir"])
 
-    return run(spec, enter)
+    code = run(spec, enter)
+    if code == KILLED and (message := out_of_memory(read_counters())):
+        say({"exit_code": code, "message": message})
+    return code
+
+
+def read_counters() -> tuple[int, int | None]:
+    """How many processes of this container the kernel killed for memory, and how much it may have. None: no limit."""
+    for counters, limit in CGROUP_FILES:
+        try:
+            with open(counters) as file:
+                killed = [line.split()[1] for line in file if line.startswith("oom_kill ")]
+            with open(limit) as file:
+                most = file.read().strip()
+        except OSError:
+            continue
+        known = most.isdigit() and int(most) < NO_LIMIT
+        return int(killed[0]) if killed else 0, int(most) if known else None
+    return 0, None
+
+
+def out_of_memory(counters: tuple[int, int | None]) -> str:
+    """Empty: it was something else."""
+    killed, limit = counters
+    if not killed:
+        return ""
+    allowed = "what the machine has" if limit is None else f"its limit of {limit / 2**30:.2f} GiB"
+    return f"the task was killed because it used more memory than {allowed}"
 
 
 def command(argv: list[str]) -> list[str]:

@@ -292,7 +292,7 @@ class Supervisor:
     def _hear(self, said: dict[str, Any]) -> None:
         if "exit_code" in said:
             self._told_code = int(said["exit_code"]) & 0xFF
-            self._message = str(said.get("message", ""))[:MAX_MESSAGE]
+            self._message = str(said.get("message", ""))[:MAX_MESSAGE] or self._message
             early = not self._started and not self._killed and self._setup_error is None
             if self._way == "engine" and early:
                 text = f"the entrypoint of the image ended with exit code {self._told_code} before the task began"

@@ -13,8 +13,9 @@ from agent_bootstrap.agent.runtimes.engine.image_names import (
     same_registry,
 )
 from agent_bootstrap.agent.runtimes.engine.image_record import ImageRecord
-from agent_bootstrap.agent.runtimes.engine.images import _pull_refused, _usable
+from agent_bootstrap.agent.runtimes.engine.images import _usable
 from agent_bootstrap.agent.runtimes.engine.progress import PullProgress
+from agent_bootstrap.agent.runtimes.pull_refusals import pull_refused
 from agent_bootstrap.protocol import ExitFailure, Login
 
 
@@ -76,7 +77,7 @@ def test_a_login_for_another_registry_is_not_sent() -> None:
 def test_why_an_image_cannot_be_had_is_one_sentence(
     problem: str, with_login: bool, failure: ExitFailure, says: str
 ) -> None:
-    refused = _pull_refused("reg/net:1", problem, with_login=with_login)
+    refused = pull_refused("reg/net:1", problem, with_login=with_login)
     assert refused.failure is failure
     with pytest.raises(StartRefused, match=says):
         raise refused

@@ -21,7 +21,7 @@ from agent_bootstrap.agent.runtimes.image_task import ENTRY, ImageTask, prepare_
 from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.container_options import ContainerOptions, OsUser
 from agent_bootstrap.protocol import Bind, ContainerSpec, FileItem
-from agent_bootstrap.supervisor.image_task import command, environment
+from agent_bootstrap.supervisor.image_task import command, environment, out_of_memory
 from tests.jails import open_way_to
 
 NODE = Node(
@@ -266,3 +266,17 @@ def test_a_python_that_is_too_old_is_told(tmp_path: Path) -> None:
 
 def test_the_entry_is_a_shell_script_of_ours() -> None:
     assert ENTRY == ("/bin/sh", "/opt/windlass/agent_bootstrap/supervisor/image_entry.sh")
+
+
+@pytest.mark.parametrize(
+    ("counters", "says"),
+    [
+        ((0, 2**30), ""),
+        ((1, 2**30), "used more memory than its limit of 1.00 GiB"),
+        ((2, None), "used more memory than what the machine has"),
+    ],
+)
+def test_a_kill_for_memory_is_told_apart(counters: tuple[int, int | None], says: str) -> None:
+    told = out_of_memory(counters)
+    assert told.endswith(says)
+    assert bool(told) is bool(says)

@@ -24,6 +24,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
+from agent_bootstrap.supervisor.cgroup import out_of_memory
 from agent_bootstrap.supervisor.protocol import KILL_SIGNAL, RELAYED, SPEC_FD, TOLD_FD
 
 CALL_LIMIT_S = 60.0
@@ -138,11 +139,6 @@ def refusal(said: str) -> dict[str, Any]:
             said = f"{meaning} ({said})"
             break
     return {"failure": "task_error", "message": f"cannot start the container: {said}"}
-
-
-def out_of_memory(limit: int) -> str:
-    allowed = f"its limit of {limit / 2**30:.2f} GiB" if limit else "what the machine has"
-    return f"the task was killed because it used more memory than {allowed}"
 
 
 def main() -> int:

@@ -10,6 +10,7 @@ import stat
 import sys
 from typing import Any
 
+from agent_bootstrap.supervisor import cgroup
 from agent_bootstrap.supervisor.kernel import (
     CLONE_NEWNS,
     MS_BIND,
@@ -45,6 +46,8 @@ def become_first(spec: dict[str, Any], expected_parent: int, fds: list[int]) -> 
         os.umask(0o022)
         os.setsid()
         die_with_parent(expected_parent)
+        if spec.get("cgroup"):
+            cgroup.enter(spec["cgroup"])
         for signum in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(signum, signal.SIG_DFL)
         _arrange(fds, spec)

@@ -30,6 +30,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
+from agent_bootstrap.supervisor import cgroup
 from agent_bootstrap.supervisor.kernel import PR_SET_CHILD_SUBREAPER, prctl
 from agent_bootstrap.supervisor.launch import become_first
 from agent_bootstrap.supervisor.output import LineSplitter, OutputFile
@@ -152,6 +153,8 @@ class Supervisor:
             self._step(None)
         self._kill_strays()
         self._drain()
+        if spec.get("cgroup"):
+            self._leave_cgroup(spec["cgroup"], spec["memory_bytes"])
         self._record_exit()
 
     def _path(self, name: str) -> str:
@@ -367,6 +370,11 @@ class Supervisor:
                 self._strays += 1
             else:
                 time.sleep(0.002)
+
+    def _leave_cgroup(self, group: str, memory_bytes: int) -> None:
+        if cgroup.was_out_of_memory(group) and not self._message:
+            self._message = cgroup.out_of_memory(memory_bytes)
+        cgroup.end(group)
 
     def _record_exit(self) -> None:
         """Only task_init.py knows the exit code of the task; if it could not say, it was killed."""

@@ -10,6 +10,7 @@ from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.container_options import (
     ContainerOptions,
     Device,
+    Limits,
     OsUser,
     ProxyPort,
     RegistryLogin,
@@ -127,6 +128,7 @@ class ClusterTasks:
             network=HOST_NETWORK if has_peers(allocation) else defaults.network_mode,
             ports=tuple(_port(port) for port in where.proxy_ports),
             published_ports=dict(where.ports),
+            limits=_limits(resources.limits),
             python=where.python or "",
             prologue=where.prologue,
             os_user=self.os_user(owner_id),
@@ -136,6 +138,10 @@ class ClusterTasks:
 
     def _of(self, pool: str) -> TaskContainerDefaults:
         return self.defaults.get(pool) or TaskContainerDefaults()
+
+
+def _limits(wanted: environment.TaskLimits) -> Limits:
+    return Limits(cpus=wanted.cpus, memory_bytes=wanted.memory, pids=wanted.pids)
 
 
 def _login(auth: environment.RegistryAuth | None, task_id: str) -> RegistryLogin | None:

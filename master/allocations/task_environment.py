@@ -10,7 +10,7 @@ import orjson
 
 from master.allocations.machine import AllocationState
 from master.core.expconf.environment import BindMount as UserMount
-from master.core.expconf.environment import Device, Environment
+from master.core.expconf.environment import Device, Environment, TaskLimits
 from rm_backends.base import BindMount, TaskFile
 from windlass.base.json_types import JsonMapping
 
@@ -35,6 +35,9 @@ class TaskResources(Protocol):
 
     @property
     def devices(self) -> Sequence[Device]: ...
+
+    @property
+    def limits(self) -> TaskLimits: ...
 
 
 class TaskConfig(Protocol):

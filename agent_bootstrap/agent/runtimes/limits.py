@@ -1,4 +1,4 @@
-"""What a task may use of its machine."""
+"""What a task may use of its machine by resource limits. Memory, processors and more are limited by `cgroups`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,21 @@ MAX_PIDS = 32768
 ends there."""
 
 
-def task_limits(limits: Limits) -> dict[str, int]:
+def task_limits(limits: Limits, *, own_user: bool) -> dict[str, int]:
     """Resource limits by name. No core files: the machine's handler for them runs outside, as root.
 
-    Memory has none here: RLIMIT_AS counts what CUDA only reserves.
+    `own_user`: the task is alone in its user namespace. Elsewhere NPROC counts what others run as the same user, and a
+    small number would stop them. Memory has none here: RLIMIT_AS counts what CUDA only reserves.
     """
-    return {"CORE": 0, "NPROC": min(limits.pids or MAX_PIDS, _most_processes())}
+    wanted = limits.pids if own_user else None
+    return {"CORE": 0, "NPROC": min(wanted or MAX_PIDS, _most_processes())}
+
+
+def without_effect(limits: Limits, *, own_user: bool) -> list[str]:
+    """Those that need a cgroup."""
+    values = {"cpus": limits.cpus, "memory": limits.memory_bytes}
+    values |= {} if own_user else {"pids": limits.pids}
+    return [name for name, value in values.items() if value is not None]
 
 
 def _most_processes() -> int:

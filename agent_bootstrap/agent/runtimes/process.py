@@ -80,6 +80,7 @@ class ProcessSetup:
         await asyncio.to_thread(prepare, place, spec, node, self._ground)
 
     def clear(self, place: ContainerDir) -> None:
+        self._ground.cgroups.end(place.path.name)
         if not self._isolation.private_root:
             sweep(place)
 

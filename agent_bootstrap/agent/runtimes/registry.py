@@ -13,6 +13,7 @@ from agent_bootstrap.agent.link import Link
 from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import Runtime
+from agent_bootstrap.agent.runtimes.cgroups import find_cgroups
 from agent_bootstrap.agent.runtimes.commands import apptainer, enroot
 from agent_bootstrap.agent.runtimes.commands.cache import ImageCache
 from agent_bootstrap.agent.runtimes.commands.setup import CommandGround, CommandSetup
@@ -45,6 +46,7 @@ def _process(setup: RuntimeSetup) -> Setup:
     ground = Ground(
         isolation=isolation,
         rules=options.host_paths,
+        cgroups=find_cgroups(),
         python=options.python,
         prologue=options.prologue,
     )
@@ -93,6 +95,7 @@ def _command(find: Callable[[], Tool], setup: RuntimeSetup) -> Setup:
             login_of=setup.logins.of,
             privileges=options.privileges,
             image_root=options.image_root,
+            cgroups=find_cgroups(),
         )
     )
 

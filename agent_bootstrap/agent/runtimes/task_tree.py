@@ -34,16 +34,16 @@ from agent_bootstrap.agent.mounts import (
 )
 from agent_bootstrap.agent.runtimes.accounts import write_accounts
 from agent_bootstrap.agent.runtimes.base import StartRefused
+from agent_bootstrap.agent.runtimes.cgroups import Cgroups, limited
 from agent_bootstrap.agent.runtimes.devices import task_devices, task_gpus
 from agent_bootstrap.agent.runtimes.gpu_tools import write_gpu_tools
 from agent_bootstrap.agent.runtimes.interpreter import choose_python
 from agent_bootstrap.agent.runtimes.isolation import Isolation
 from agent_bootstrap.agent.runtimes.jail import jail
-from agent_bootstrap.agent.runtimes.limits import task_limits
 from agent_bootstrap.agent.runtimes.task_root import Wishes, task_mounts
 from agent_bootstrap.bind_rules import HostPaths, resolved
 from agent_bootstrap.container_options import OsUser
-from agent_bootstrap.protocol import Bind, ContainerSpec, ExitFailure, FileItem
+from agent_bootstrap.protocol import Bind, ContainerSpec, ExitFailure, FileItem, IsolationKind
 from windlass.base.files import write_atomic
 from windlass.base.tls.trust import NO_VERIFY
 
@@ -67,6 +67,7 @@ class Ground:
     isolation: Isolation
     rules: HostPaths = field(default_factory=lambda: HostPaths(file="agent.yaml"))
     """What of the machine the agent lets tasks mount; its own folders are `forbidden`."""
+    cgroups: Cgroups = field(default_factory=Cgroups)
     python: str = ""
     """Of tasks that choose none. Empty: the agent's own."""
     prologue: tuple[str, ...] = ()
@@ -112,7 +113,9 @@ def _prepare(place: ContainerDir, spec: ContainerSpec, node: Node, ground: Groun
         "work_dir": laid.work_dir,
         "argv": _argv(spec, layout, alone=python.is_foreign),
         "env": task_environment(spec, node, layout, python.interpreter),
-        "limits": task_limits(spec.options.limits),
+        **limited(
+            place, spec.options.limits, ground.cgroups, own_user=_has_own_user(isolation, agent)
+        ),
         "user": None,
     }
     if isolation.private_root:
@@ -132,6 +135,12 @@ def _prepare(place: ContainerDir, spec: ContainerSpec, node: Node, ground: Groun
         if who.uid != agent.uid:
             give_to(who, *map(place.path.joinpath, _GIVEN))
     write_atomic(place.spec, json.dumps(document).encode())
+
+
+def _has_own_user(isolation: Isolation, agent: OsUser) -> bool:
+    """The task is alone in its user namespace."""
+    is_plain = isolation.kind is IsolationKind.NAMESPACES and agent.uid != 0
+    return is_plain or isolation.kind is IsolationKind.BUBBLEWRAP
 
 
 @contextmanager

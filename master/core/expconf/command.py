@@ -18,6 +18,7 @@ from master.core.expconf.environment import (
     Device,
     Environment,
     ShmSize,
+    TaskLimits,
 )
 from master.core.expconf.errors import explain, first_problems, json_kind
 from master.core.expconf.experiment import ROOT
@@ -83,6 +84,8 @@ class CommandResources(Section):
     """Empty: the cluster's default pool."""
     shm_size: ShmSize | None = None
     """Bytes of a private /dev/shm, or a size such as "64MiB". Agents without namespaces cannot, and say so."""
+    limits: TaskLimits = TaskLimits()
+    """What it may use at most, where its agent has cgroups."""
     is_single_node: Annotated[bool, AfterValidator(_single_node)] = True
     """false is refused."""
     native_parallel: Annotated[bool, NATIVE_PARALLEL] = False

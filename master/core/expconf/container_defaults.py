@@ -15,6 +15,7 @@ from master.core.expconf.environment import (
     EnvironmentVariables,
     Image,
     RegistryAuth,
+    TaskLimits,
 )
 from master.core.expconf.experiment import DEFAULT_PREEMPTION_TIMEOUT_S, NO_LOG_POLICIES
 from master.core.expconf.log_policies import LogPolicies, merge_log_policies
@@ -73,6 +74,8 @@ class TaskContainerDefaults(Section):
     """Device files that the container gets."""
     bind_mounts: Items[BindMount] = ()
     """Directories of the agent's machine in the task."""
+    limits: TaskLimits = TaskLimits()
+    """What each container may use at most, where its agent has cgroups."""
     python: Annotated[str, AfterValidator(python_name)] | None = None
     """The Python of processes; see `environment.python` of an experiment."""
     prologue: Items[str] = ()
@@ -159,6 +162,7 @@ _MERGED = {
     "log_policies": merge_log_policies,
     "prologue": _low_first,
     "image": _image,
+    "limits": _image,
     "slurm": _batch("sbatch_args"),
     "pbs": _batch("pbsbatch_args"),
 }
@@ -190,8 +194,8 @@ def experiment_layer(container_defaults: Mapping[str, Any], *, aux: bool) -> dic
     layer: dict[str, Any] = {key: given[key] for key in _TOP_KEYS if key in given}
     if environment:
         layer["environment"] = environment
-    if "devices" in given:
-        layer["resources"] = {"devices": given["devices"]}
+    if resources := {key: given[key] for key in ("devices", "limits") if key in given}:
+        layer["resources"] = resources
     return layer
 
 

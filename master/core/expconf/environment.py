@@ -7,7 +7,17 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from master.core.expconf.schema import FreeMap, Integer, Item, Items, NonNegative, Port, Section
+from master.core.expconf.schema import (
+    FreeMap,
+    Integer,
+    Item,
+    Items,
+    NonNegative,
+    Number,
+    Port,
+    Positive,
+    Section,
+)
 from windlass.base.no_effect import NoEffect
 from windlass.base.python_name import python_name
 
@@ -148,6 +158,23 @@ class Device(Item):
         if isinstance(value, str):
             raise ValueError(f'invalid device string "{value}": write "host:container[:mode]"')
         return value
+
+
+def _memory(value: Any) -> Any:
+    if isinstance(value, str):
+        raise ValueError(f'"{value}" is not a size such as "64GiB"')
+    return value
+
+
+class TaskLimits(Section):
+    """What each container of a task may use at most. None: no limit of its own."""
+
+    cpus: Annotated[Number, Field(gt=0)] | None = None
+    """Processors, in parts too: 1.5."""
+    memory: Annotated[Positive, BeforeValidator(_memory)] | None = None
+    """Bytes, or a size such as "64GiB". A task that needs more is killed."""
+    pids: Positive | None = None
+    """Processes and threads."""
 
 
 def _shm_size(value: Any) -> Any:

@@ -32,6 +32,7 @@ def normalise_container_defaults(document: Mapping[str, Any]) -> dict[str, Any]:
     """A `task_container_defaults` section in current form."""
     result = _environment(dict(document))
     _each(result, "devices", _devices)
+    _each(result, "limits", _limits)
     _each(result, "log_policies", _log_policies)
     return dict(result)
 
@@ -94,7 +95,15 @@ def _resources(value: Any) -> Any:
     if isinstance(size, str):
         parsed = parse_size(size)
         result["shm_size"] = size if parsed is None else parsed
+    _each(result, "limits", _limits)
     return result
+
+
+def _limits(value: Any) -> Any:
+    if not isinstance(value, Mapping) or not isinstance(memory := value.get("memory"), str):
+        return value
+    parsed = parse_size(memory)
+    return {**value, "memory": memory if parsed is None else parsed}
 
 
 def _devices(value: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from master.core.expconf.environment import IN_CONTAINERS, Device, ShmSize
+from master.core.expconf.environment import IN_CONTAINERS, Device, ShmSize, TaskLimits
 from master.core.expconf.schema import (
     Integer,
     Item,
@@ -41,6 +41,8 @@ class Resources(Section):
     """Empty: the cluster's default pool."""
     shm_size: ShmSize | None = None
     """Bytes of a private /dev/shm, or a size such as "64MiB". Agents without namespaces cannot, and say so."""
+    limits: TaskLimits = TaskLimits()
+    """What each container may use at most, where its agent has cgroups."""
     is_single_node: bool | None = None
     """All slots of a trial on one agent."""
     native_parallel: Annotated[bool, NATIVE_PARALLEL] = False

@@ -62,6 +62,7 @@ VARIABLES = read_by("master/allocations:environment_variables", "cpu cuda rocm")
 PYTHON = read_by("master/allocations:python", "python") | read_by(
     "master/allocations:prologue", "prologue"
 )
+LIMITS = read_by("master/allocations:limits", "cpus memory pids")
 MOUNTS = {
     "host_path": "master/allocations:host_path",
     "container_path": "master/allocations:container_path",
@@ -141,6 +142,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         **PYTHON,
         "dtrain_network_interface": "master/allocations:dtrain_network_interface",
         "gloo_port_range": "master/allocations:gloo_port_range",
+        **below("limits", LIMITS),
         "work_dir": "master/tasks:work_dir",
         "startup_hook": "master:startup_hook",
         "preemption_timeout": "master/experiments:preemption_timeout",
@@ -154,6 +156,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "resources.shm_size": "master/allocations:shm_size",
         **below("environment.environment_variables", VARIABLES),
         **below("environment", PYTHON),
+        **below("resources.limits", LIMITS),
         **below("bind_mounts", MOUNTS),
         "work_dir": "master/tasks:work_dir",
     },
@@ -215,6 +218,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
             ),
         ),
         **below("bind_mounts", MOUNTS),
+        **below("resources.limits", LIMITS),
         **below("environment", PYTHON),
         **below("environment.environment_variables", VARIABLES),
         "resources.slots_per_trial": "master/experiments:slots_per_trial",

@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from agent_bootstrap.agent.identity import own_identity, shown, task_identity
 from agent_bootstrap.agent.mounts import run_as, user_error
 from agent_bootstrap.agent.runtimes.accounts import GROUP, PASSWD, write_accounts
 from agent_bootstrap.agent.runtimes.bubblewrap import STAGE
+from agent_bootstrap.agent.runtimes.cgroups import Cgroups, limited
 from agent_bootstrap.agent.runtimes.commands.cache import ImageCache
 from agent_bootstrap.agent.runtimes.commands.pulling import Pulling
 from agent_bootstrap.agent.runtimes.commands.tool import Gpus, Tool
@@ -31,7 +32,6 @@ from agent_bootstrap.agent.runtimes.image_task import (
     prepare_image_task,
     start_folder,
 )
-from agent_bootstrap.agent.runtimes.limits import task_limits
 from agent_bootstrap.agent.runtimes.setup import NO_IMAGE, LoginOf
 from agent_bootstrap.agent.runtimes.task_lines import Say, lines_of
 from agent_bootstrap.bind_rules import HostPaths, problem_of
@@ -53,6 +53,7 @@ class CommandGround:
     login_of: LoginOf
     privileges: Privileges | None = None
     image_root: Path | None = None
+    cgroups: Cgroups = field(default_factory=Cgroups)
 
 
 class CommandSetup:
@@ -96,6 +97,7 @@ class CommandSetup:
 
     def clear(self, place: ContainerDir) -> None:
         self._ground.cache.release(place.path.name)
+        self._ground.cgroups.end(place.path.name)
 
     def sweep(self, known: frozenset[str]) -> None:
         """Containers end with their supervisors; images stay, within their bound."""
@@ -194,7 +196,7 @@ class CommandSetup:
                 "DET_CONTAINER_ID": spec.container_id,
                 **self._tool.environment(task, str(image), gpus, scratch),
             },
-            "limits": task_limits(spec.options.limits),
+            **limited(place, spec.options.limits, self._ground.cgroups, own_user=False),
             "user": None,
         }
         if agent.uid == 0:

@@ -21,6 +21,7 @@ EVERY_KEY: dict[str, Any] = {
         "priority": 7,
         "resource_pool": "gpu",
         "shm_size": "64MiB",
+        "limits": {"cpus": 2, "memory": "1GiB"},
         "is_single_node": True,
         "native_parallel": True,
         "devices": ["/dev/a:/dev/b:r"],
@@ -71,6 +72,7 @@ def test_every_key_is_kept_and_brought_to_its_current_form() -> None:
     assert document["resources"] == {
         **EVERY_KEY["resources"],
         "shm_size": 64 * 2**20,
+        "limits": {"cpus": 2.0, "memory": 2**30, "pids": None},
         "devices": [{"host_path": "/dev/a", "container_path": "/dev/b", "mode": "r"}],
     }
     assert document["environment"]["image"] == {"cpu": "c", "cuda": "g", "rocm": "r"}
@@ -98,6 +100,7 @@ def test_the_shortest_configuration_gets_every_default() -> None:
         "priority": 42,
         "resource_pool": "",
         "shm_size": None,
+        "limits": {"cpus": None, "memory": None, "pids": None},
         "is_single_node": True,
         "native_parallel": False,
         "devices": [],

@@ -271,6 +271,7 @@ CLUSTER: dict[str, Any] = {
     "work_dir": "/w",
     "startup_hook": "true",
     "python": "/opt/site/python",
+    "limits": {"cpus": 8, "memory": "64GiB"},
     "prologue": ["module load site"],
 }
 
@@ -284,7 +285,7 @@ def test_cluster_defaults_lie_under_the_user() -> None:
             "add_capabilities": [],
             "prologue": ["module load mine"],
         },
-        "resources": {"devices": ["/dev/u:/dev/x"]},
+        "resources": {"devices": ["/dev/u:/dev/x"], "limits": {"cpus": 1.5, "pids": 100}},
         "slurm": {"sbatch_args": ["--mine"]},
         "log_policies": [{"name": "ECC Error"}],
     }
@@ -300,6 +301,8 @@ def test_cluster_defaults_lie_under_the_user() -> None:
     assert environment["registry_auth"]["username"] is None
     assert environment["add_capabilities"] == []
     assert environment["force_pull_image"] is True
+    expected = {"cpus": 1.5, "memory": 64 * 2**30, "pids": 100}
+    assert document["resources"]["limits"] == expected
     assert environment["python"] == "/opt/site/python"
     assert environment["prologue"] == ["module load site", "module load mine"]
     assert environment["pod_spec"] == {"kind": "gpu"}

@@ -211,6 +211,7 @@ def test_ten_thousand_files(storage: Storage, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("section", ["directory", "s3", "azure"], indirect=True)
 def test_a_sparse_file_of_two_gigabytes(storage: Storage, tmp_path: Path) -> None:
     source, size = tmp_path / "sparse", 2 * 10**9 + 1
     source.mkdir()

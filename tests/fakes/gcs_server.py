@@ -24,10 +24,7 @@ PAGE = 700
 class Stored(NamedTuple):
     data: bytes
     modified: datetime
-
-    @property
-    def tag(self) -> str:
-        return hashlib.md5(self.data, usedforsecurity=False).hexdigest()
+    tag: str
 
 
 class Bucket:
@@ -37,9 +34,9 @@ class Bucket:
         self.lock = threading.Lock()
 
     def put(self, key: str, data: bytes) -> Stored:
-        with self.lock:
-            self.objects[key] = Stored(data, datetime.now(UTC))
-            return self.objects[key]
+        tag = hashlib.md5(data, usedforsecurity=False).hexdigest()
+        stored = self.objects[key] = Stored(data, datetime.now(UTC), tag)
+        return stored
 
 
 class FakeGcs:
@@ -109,7 +106,7 @@ class Handler(BaseHTTPRequestHandler):
             parts = bucket.parts.pop(query["uploadId"])
             stored = bucket.put(key, b"".join(parts[number] for number in sorted(parts)))
             self._xml(
-                f'<CompleteMultipartUploadResult><ETag>"{stored.tag}-x"</ETag></CompleteMultipartUploadResult>'
+                f'<CompleteMultipartUploadResult><ETag>"{stored.tag}"</ETag></CompleteMultipartUploadResult>'
             )
 
     def do_DELETE(self) -> None:
@@ -158,7 +155,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         end = min(end, len(data) - 1)
         headers["Content-Range"] = f"bytes {start}-{end}/{len(data)}"
-        self._answer(206, data[start : end + 1], headers)
+        self._answer(206, memoryview(data)[start : end + 1], headers)
 
     def _list_xml(self, name: str, query: dict[str, str]) -> None:
         bucket = self._bucket(name)

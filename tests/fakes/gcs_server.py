@@ -61,7 +61,7 @@ class Handler(BaseHTTPRequestHandler):
             self._list_json(path.split("/")[4], query)
         elif found := re.match(r"/download/storage/v1/b/([^/]+)/o/(.+)$", path):
             self._send_object(found[1], unquote(found[2]))
-        elif "list-type" in query:
+        elif "/" not in path.strip("/"):
             self._list_xml(unquote(path.strip("/")), query)
         else:
             self._send_object(*self._object(path))

@@ -31,6 +31,7 @@ PARTS_AT_ONCE = 8
 MOST_PARTS = 9_000
 """S3 takes 10,000."""
 RANGE = 4 * 1024 * 1024
+RANGES_AT_ONCE = 4
 ANSWER_TRIES = 3
 _MIB = 1024 * 1024
 _MD5 = re.compile(r'^"?([0-9a-f]{32})(?:-(\d+))?"?$')
@@ -194,8 +195,8 @@ def _ranges(bucket: Bucket, stored: Stored, start: int) -> Iterator[Bytes]:
         partial(_fetch, bucket, stored, offset, min(offset + RANGE, stored.size))
         for offset in range(start, stored.size, RANGE)
     )
-    with workers(PARTS_AT_ONCE) as pool:
-        yield from in_order(pool, jobs, ahead=PARTS_AT_ONCE)
+    with workers(RANGES_AT_ONCE) as pool:
+        yield from in_order(pool, jobs, ahead=RANGES_AT_ONCE)
 
 
 def _fetch(bucket: Bucket, stored: Stored, start: int, end: int) -> Bytes:

@@ -120,7 +120,7 @@ def _credentials(
             ["access_key and secret_key belong together: set both or none"],
             what="checkpoint_storage",
         )
-    if any(environ.get(name) for name in _NATIVE) and not environ.get("AWS_PROFILE"):
+    if any(environ.get(name) for name in _NATIVE):
         return "the environment", None, ""
     if environ.get("AWS_PROFILE") or _has_profiles(environ):
         return _profile(environ)

@@ -94,7 +94,7 @@ class DirectoryStorage(StorageBase):
 
 
 class S3Storage(StorageBase):
-    """A bucket of S3, or of what speaks its protocol; for the published harness."""
+    """A bucket of S3, or of what speaks its protocol."""
 
     type: Literal["s3"]
     """This kind."""
@@ -111,7 +111,7 @@ class S3Storage(StorageBase):
 
 
 class GcsStorage(StorageBase):
-    """A bucket of Google Cloud; for the published harness."""
+    """A bucket of Google Cloud."""
 
     type: Literal["gcs"]
     """This kind."""
@@ -122,7 +122,7 @@ class GcsStorage(StorageBase):
 
 
 class AzureStorage(StorageBase):
-    """A container of Azure Blob Storage; for the published harness."""
+    """A container of Azure Blob Storage."""
 
     type: Literal["azure"]
     """This kind."""

@@ -15,6 +15,8 @@ the master carries the epoch of its leader lease; an agent obeys no lower epoch 
       <─────────────────────────────────── LogAck
       Heartbeat ──────────────────────────────>
       Leaving ────────────────────────────────>   (nothing more is placed there; its work is asked to leave)
+      <──────────────────────────────────── Stay
+      Staying ────────────────────────────────>   (it gets work again)
       LoginRequest ───────────────────────────>   (it pulls an image)
       <─────────────────────────────── LoginReply
 """
@@ -141,6 +143,12 @@ class Leaving(Message):
     type: Literal["leaving"] = "leaving"
     at: Moment
     reason: Text
+
+
+class Staying(Message):
+    """The machine does not go after all: what was said by `Leaving` does not count any more."""
+
+    type: Literal["staying"] = "staying"
 
 
 class Hello(Message):
@@ -342,6 +350,13 @@ class LoginReply(Message):
     login: Login | None = None
 
 
+class Stay(Message):
+    """An operator takes back that the machine goes: the agent forgets what was said on it, and answers `Staying`."""
+
+    type: Literal["stay"] = "stay"
+    epoch: int
+
+
 class Shutdown(Message):
     """End the agent process (its instance is about to go). Containers are killed first."""
 
@@ -351,7 +366,7 @@ class Shutdown(Message):
 
 
 FromAgent: TypeAlias = Annotated[
-    Hello | ContainerReport | Heartbeat | LogBatch | Leaving | LoginRequest,
+    Hello | ContainerReport | Heartbeat | LogBatch | Leaving | Staying | LoginRequest,
     Field(discriminator="type"),
 ]
 FromMaster: TypeAlias = Annotated[
@@ -363,6 +378,7 @@ FromMaster: TypeAlias = Annotated[
     | ForgetContainer
     | LogAck
     | LoginReply
+    | Stay
     | Shutdown,
     Field(discriminator="type"),
 ]

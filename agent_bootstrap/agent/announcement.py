@@ -42,10 +42,19 @@ def announce(work_dir: Path, leaving: Leaving) -> None:
     if sooner is not None and sooner.at < leaving.at:
         raise Conflict(
             f"This machine goes at {sooner.at.isoformat(sep=' ', timespec='minutes')} already: {sooner.reason}. "
-            "A later call can only bring the time forward"
+            "A later call can only bring the time forward; --cancel takes it back"
         )
     said = Announcement(boot_id=boot_id(), leaving=leaving)
     write_atomic(work_dir / FILE, said.model_dump_json().encode(), mode=0o644, durable=True)
+
+
+def withdraw(work_dir: Path) -> bool:
+    """Take back what was announced. False: nothing was. Raises OSError."""
+    try:
+        (work_dir / FILE).unlink()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def announced(work_dir: Path) -> Leaving | None:

@@ -15,7 +15,7 @@ import typer
 from pydantic import ValidationError
 from stamina.instrumentation import set_on_retry_hooks
 
-from agent_bootstrap.agent.announcement import announce, is_running, parse_time
+from agent_bootstrap.agent.announcement import announce, is_running, parse_time, withdraw
 from agent_bootstrap.agent.daemon import Agent, AgentEnd, lifeline_from_environment
 from agent_bootstrap.agent.membership.commands import join_command, leave_command
 from agent_bootstrap.agent.membership.places import joined_config
@@ -145,12 +145,15 @@ def run(
 @app.command("drain")
 def drain(
     at: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="When the machine goes: 18:00, or 2026-01-31T18:00, on this machine's clock unless it has a zone.",
             show_default=False,
         ),
-    ],
+    ] = None,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Take it back: the agent gets work again.")
+    ] = False,
     reason: Annotated[str, typer.Option(help="Say why to users and operators.")] = "maintenance",
     work_dir: Annotated[
         Path | None, typer.Option(help="The agent's directory. Default: that of agent.yaml.")
@@ -162,15 +165,18 @@ def drain(
 ) -> None:
     """Say that this machine goes at a time: its agent gets no more work, and its tasks are asked to leave until then.
 
-    Trials make a checkpoint and go on elsewhere. It holds until the machine restarts; a later call may bring the time
-    forward. Nothing is shut down. Run it as the agent's user, or as root.
+    Trials make a checkpoint and go on elsewhere. It holds until the machine restarts, or until --cancel; a later call
+    may bring the time forward. Nothing is shut down. Run it as the agent's user, or as root.
     """
     try:
         # Where the master is, the agent knows; here it does not matter.
         anywhere = {"master_url": "http://localhost"}
         file = joined_config(config_file, None, os.environ)
         place = work_dir or load_options(file, anywhere, os.environ).options.work_dir
-        goes = parse_time(at, datetime.now(UTC))
+        if cancel:
+            typer.echo("This machine stays" if withdraw(place) else "Nothing was announced here")
+            return
+        goes = parse_time(at or "", datetime.now(UTC))
         announce(place, Leaving(at=goes, reason=reason))
     except InvalidConfig as error:
         for problem in error.problems:

@@ -16,7 +16,7 @@ from datetime import datetime
 
 import stamina
 
-from agent_bootstrap.agent.announcement import announced
+from agent_bootstrap.agent.announcement import announced, withdraw
 from agent_bootstrap.agent.container_dir import ContainerDirs
 from agent_bootstrap.agent.container_set import ContainerSet
 from agent_bootstrap.agent.credential import load_or_create
@@ -29,7 +29,7 @@ from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
 from agent_bootstrap.agent.session import RefusedForGood, Session
 from agent_bootstrap.agent.slots import find_hardware
-from agent_bootstrap.protocol import Channel, ChannelClosed, Leaving
+from agent_bootstrap.protocol import Channel, ChannelClosed, Leaving, Staying
 from windlass.base.clock import Clock, SystemClock
 from windlass.base.errors import InvalidConfig, PermissionDenied
 
@@ -130,11 +130,26 @@ class Agent:
             await self._link.send(leaving)
 
     async def _watch_announcements(self) -> None:
+        was_announced = self._machine.leaving is not None
         while True:
             await asyncio.sleep(LOOK_S)
             leaving = await asyncio.to_thread(announced, self._options.work_dir)
             if leaving is not None:
                 await self.leave(leaving.at, leaving.reason)
+            elif was_announced:
+                await self._stay()
+            was_announced = leaving is not None
+
+    async def _stay(self) -> None:
+        """What an operator announced was taken back."""
+        log.info("this machine does not go after all")
+        self._machine.leaving = None
+        with suppress(ChannelClosed):  # then the next Hello says nothing of it
+            await self._link.send(Staying())
+
+    def _withdraw(self) -> None:
+        with suppress(OSError):
+            withdraw(self._options.work_dir)
 
     async def _prepare(self) -> Runtime:
         options = self._options
@@ -227,6 +242,7 @@ class Agent:
                 epoch=self._epoch,
                 logins=self._logins,
                 shut_down=self._shut_down,
+                stay=self._withdraw,
             )
             await session.greet()
         except BaseException:

@@ -25,6 +25,7 @@ from agent_bootstrap.protocol import (
     Shutdown,
     SignalContainer,
     StartContainer,
+    Stay,
     Welcome,
 )
 from windlass.base.errors import InvalidArgument
@@ -52,6 +53,7 @@ class Session:
         epoch: EpochMemory,
         logins: Logins,
         shut_down: Callable[[str], None],
+        stay: Callable[[], None],
     ) -> None:
         self.channel = channel
         self._machine = machine
@@ -59,6 +61,7 @@ class Session:
         self._epoch = epoch
         self._logins = logins
         self._shut_down = shut_down
+        self._stay = stay
         self._node: Node
 
     async def greet(self) -> None:
@@ -154,6 +157,8 @@ class Session:
                     container.shipper.acknowledge(offset)
             case LoginReply():
                 self._logins.tell(message)
+            case Stay():
+                self._stay()
             case Shutdown(reason=reason):
                 self._shut_down(reason)
             case _:

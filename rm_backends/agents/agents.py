@@ -82,6 +82,8 @@ class Agent:
     cordoned: bool = False
     leaving: Leaving | None = None
     """When and why its machine goes: it gets nothing more, and its work was asked to leave."""
+    leaving_is_its_own: bool = False
+    """The agent said so, and may take it back; else its provider did."""
     ends_at: float | None = None
     """When it will go, as it or its provider said: what could not use it until then is not placed there."""
     holds: dict[str, Hold] = field(default_factory=dict)

@@ -310,6 +310,7 @@ class AgentsBackend:
     async def enable_agent(self, agent_id: str, *, by: Actor) -> AgentView:
         """Raises NotFound, as the next two."""
         await self._registry.set_service(agent_id, enabled=True, draining=False)
+        self._registry.stay(agent_id, tell=True)
         log.info("agent %s enabled by %s", agent_id, by)
         return self.agent(agent_id)
 

@@ -21,6 +21,7 @@ from agent_bootstrap.protocol import (
     LoginReply,
     LoginRequest,
     Refused,
+    Staying,
 )
 from rm_backends.agents.agents import Agent
 from rm_backends.agents.connection import Connection
@@ -207,7 +208,9 @@ class Gateway:
                 case Heartbeat():
                     self._registry.heartbeat(agent, message)
                 case Leaving():
-                    self._registry.leave(agent.id, message)
+                    self._registry.leave(agent.id, message, its_own=True)
+                case Staying():
+                    self._registry.stay(agent.id)
                 case LogBatch() if self._registry.expects(agent, message):
                     connection.keep_log(message)
                 case LogBatch(container_id=container_id, next_offset=offset):

@@ -16,6 +16,7 @@ from agent_bootstrap.protocol import (
     LogBatch,
     LoginRequest,
     Refused,
+    Stay,
     Welcome,
 )
 from rm_backends.agents.admission import Neighbours, place_refusal
@@ -295,8 +296,10 @@ class Registry:
             agent.cordoned = False
             pool.touch()
 
-    def leave(self, agent_id: str, leaving: Leaving) -> None:
+    def leave(self, agent_id: str, leaving: Leaving, *, its_own: bool = False) -> None:
         """Its machine goes: nothing more is placed there, and all that it runs is asked to leave until then.
+
+        `its_own`: the agent said so.
 
         May be repeated, also for an agent that has not connected yet; a later time than the first is ignored.
         """
@@ -310,8 +313,23 @@ class Registry:
             at = leaving.at.isoformat(timespec="seconds")
             log.warning("agent %s leaves at %s: %s", agent_id, at, leaving.reason)
             agent.leaving = leaving
+            agent.leaving_is_its_own = its_own
             pool.touch()
         pool.assignments.ask_to_leave(agent, agent.leaving)
+
+    def stay(self, agent_id: str, *, tell: bool = False) -> None:
+        """What the agent said of its leaving does not count any more. What was asked to leave still does.
+
+        `tell`: an operator says so, and the agent is to forget it. What a provider said stays.
+        """
+        pool, agent = self.get(agent_id)
+        if agent.leaving is None or not agent.leaving_is_its_own:
+            return
+        log.info("agent %s stays", agent_id)
+        agent.leaving = None
+        pool.touch()
+        if tell and agent.link is not None:
+            agent.link.send(Stay(epoch=self._welcome.epoch))
 
     async def _change(self, agent_id: str, change: Callable[[Agent], AgentRecord]) -> None:
         """Save what an operator says of an agent, then act on it."""
@@ -410,8 +428,10 @@ class Registry:
         agent.link = link
         link.send(self._welcome.model_copy(update=welcome))
         pool.assignments.carry_out(agent, plan)
+        if agent.leaving_is_its_own and hello.leaving is None:
+            agent.leaving = None  # taken back while it was away
         if (leaving := hello.leaving or agent.leaving) is not None:
-            self.leave(agent.id, leaving)
+            self.leave(agent.id, leaving, its_own=hello.leaving is not None)
         pool.touch()
 
     def _note(self, agent: Agent) -> None:

@@ -37,6 +37,7 @@ from agent_bootstrap.protocol import (
     Slot,
     SlotKind,
     StartContainer,
+    Staying,
     Welcome,
 )
 from windlass.base.clock import Clock
@@ -202,6 +203,11 @@ class FakeAgent:
         """Its machine goes."""
         self.leaving = leaving
         self._say(leaving)
+
+    def stay(self) -> None:
+        """Its machine does not go after all."""
+        self.leaving = None
+        self._say(Staying())
 
     def ask(self, request: LoginRequest) -> None:
         """It is about to pull an image."""

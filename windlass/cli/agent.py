@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -104,7 +105,7 @@ def list_agents(
     rows = [_row(agent) for agent in agents]
     if everyone:
         headers.append(REFUSED)
-        rows = [*([*row, ""] for row in rows), *map(_refused_row, refused)]
+        rows = [*([*row, ""] for row in rows), *(_refused_row(agent, headers) for agent in refused)]
     print_rows(headers, rows, as_csv=as_csv)
 
 
@@ -230,18 +231,17 @@ def _row(agent: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _refused_row(agent: dict[str, Any]) -> list[Any]:
+def _refused_row(agent: dict[str, Any], headers: Sequence[str]) -> list[Any]:
     """One that the master does not take. Nothing it says of itself is verified."""
     times = int(agent.get("times") or 1)
     often = f" ({times} times since {local_time(agent.get('firstAt'))})" if times > 1 else ""
-    return [
-        agent.get("id") or "(unnamed)",
-        local_time(agent.get("lastAt")),
-        agent.get("pool"),
-        *("", "", ""),
-        "refused",
-        *("", ""),
-        agent.get("address"),
-        agent.get("version"),
-        f"{agent.get('reason')}{often}",
-    ]
+    cells = {
+        "Agent": agent.get("id") or "(unnamed)",
+        "Registered": local_time(agent.get("lastAt")),
+        "Pool": agent.get("pool"),
+        "State": "refused",
+        "Address": agent.get("address"),
+        "Version": agent.get("version"),
+        REFUSED: f"{agent.get('reason')}{often}",
+    }
+    return [cells.get(header, "") for header in headers]

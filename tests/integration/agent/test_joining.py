@@ -197,6 +197,47 @@ def test_an_agent_that_leaves_waits_for_its_tasks_or_kills_them(
     assert not home.work_dir.exists()
 
 
+def test_the_line_that_an_administrator_is_given_works_and_is_listed_masked(
+    cluster: RealCluster, home: AgentHome
+) -> None:
+    def master(*words: str, user: str = "admin") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [WINDLASS, "-m", cluster.url, "master", "join-token", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=home.environ | cluster.login_as(user),
+        )
+
+    made = master("create", "gpu", "--uses", "2", "--valid", "2h", "--description", "rack 7")
+    assert made.returncode == 0, made.stderr
+    assert "for 2 agents of pool gpu, until" in made.stderr
+    program, group, *line = made.stdout.split()
+    assert (program, group, line[:2]) == ("windlass", "agent", ["join", cluster.url])
+    done = home.run(*line, "--user", "--agent-id", "given", "--no-service")
+    assert done.returncode == 0, done.stderr
+    listed = master("list")
+    secret = line[3].rpartition("_")[2]
+    assert secret not in listed.stdout
+    (row,) = [text for text in listed.stdout.splitlines() if "rack 7" in text]
+    assert "usable" in row
+    assert "1 of 2" in row
+    token_id = row.split()[0]
+    revoked = master("revoke", token_id)
+    assert "agents joined with it: given" in revoked.stderr
+    again = AgentHome(home.home / "again").run(*line, "--user", "--agent-id", "x", "--no-service")
+    assert "revoked at" in again.stderr
+    assert master("create", "gpu", "--token-only").stdout.startswith("wjt_")
+    for words, said in (
+        (("create", "nope"), "the pools are: default, gpu"),
+        (("create", "gpu", "--uses", "0"), "neither a number of agents nor any"),
+        (("create", "gpu", "--valid", "soon"), "is not a duration"),
+        (("revoke", "nope"), "join token 'nope' not found"),
+    ):
+        assert said in master(*words).stderr, words
+    assert "only administrators" in master("list", user="determined").stderr
+
+
 def test_the_list_of_agents_shows_refused_ones_to_administrators(
     cluster: RealCluster, admin: Client, home: AgentHome
 ) -> None:

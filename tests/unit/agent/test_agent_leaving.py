@@ -16,7 +16,16 @@ from agent_bootstrap.agent.cli import app
 from agent_bootstrap.agent.daemon import Agent
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.memory_channel import channel_pair
-from agent_bootstrap.protocol import Channel, Heartbeat, Hello, Leaving, Message, Welcome
+from agent_bootstrap.protocol import (
+    Channel,
+    Heartbeat,
+    Hello,
+    Leaving,
+    Message,
+    Stay,
+    Staying,
+    Welcome,
+)
 
 GOES = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -97,6 +106,34 @@ async def test_an_operator_says_it_on_the_machine_and_the_next_agent_knows(
     hello = await (await masters.get()).receive()
     assert isinstance(hello, Hello)
     assert hello.leaving == Leaving(at=GOES - timedelta(hours=1), reason="maintenance")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_it_is_taken_back_on_the_machine_or_by_an_administrator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon, "LOOK_S", 0.01)
+    work_dir = tmp_path / "work"
+    agent, masters = an_agent(work_dir)
+    running = asyncio.create_task(agent.run())
+    master = await masters.get()
+    await master.receive()
+    await master.send(Welcome(epoch=1, master_id="m", cluster_id="c"))
+    assert drain(work_dir, "--cancel").stdout == "Nothing was announced here\n"
+    for by in ("cancel", "stay"):
+        drain(work_dir, "--at", "2026-01-01T12:00Z")
+        assert isinstance(await _next_but_heartbeats(master), Leaving)
+        if by == "cancel":
+            assert drain(work_dir, "--cancel").stdout == "This machine stays\n"
+        else:
+            await master.send(Stay(epoch=1))
+        assert await _next_but_heartbeats(master) == Staying()
+        assert announcement.announced(work_dir) is None
+    await master.close()
+    hello = await (await masters.get()).receive()
+    assert isinstance(hello, Hello)
+    assert hello.leaving is None
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 

@@ -7,12 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agent_bootstrap.protocol import KillContainer, Leaving, StartContainer
+from agent_bootstrap.protocol import KillContainer, Leaving, StartContainer, Stay
 from master.core.scheduler import decide as real_decide
 from master.core.scheduler.types import LEAVE_S
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import Decide
 from rm_backends.base import ContainerPhase, FailureKind, ReleaseAsked, RestoreRecord
+from tests.fakes.actors import ADMIN
 from tests.fakes.agents_world import (
     AgentsWorld,
     agents_world,
@@ -426,6 +427,35 @@ def test_a_machine_that_goes_asks_its_work_to_leave_by_then_and_gets_no_more() -
         await world.add_agent("a2")
         await world.master.granted("task-2.1")
         assert asked(world, "task-2.1") == []
+
+    play(scenario)
+
+
+def test_it_is_taken_back_by_the_agent_or_an_administrator_unless_a_provider_said_it() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        agent = await world.add_agent("a1")
+        for by in ("agent", "enable", "away"):
+            agent.announce(SPOT)
+            await world.settle(60)
+            assert world.backend.agent("a1").leaves_at == GOES, by
+            if by == "agent":
+                agent.stay()
+            elif by == "enable":
+                await world.backend.enable_agent("a1", by=ADMIN)
+                assert world.backend.agent("a1").leaves_at is None
+                await agent.until(lambda: bool(sent_to(agent, Stay)))
+                agent.leaving = None
+            else:
+                agent.leaving = None
+                await agent.drop()
+            await world.settle(60)
+            assert world.backend.agent("a1").leaves_at is None, by
+        await world.run_allocation(allocation(1))
+        world.backend.leave("a1", GOES.timestamp(), "spot notice")
+        await world.backend.enable_agent("a1", by=ADMIN)
+        agent.stay()
+        await world.settle(60)
+        assert world.backend.agent("a1").leaves_at == GOES
 
     play(scenario)
 

@@ -22,6 +22,9 @@ CONNECT_S = 15.0
 SILENCE_S = 600.0
 """A command that says nothing for this long is given up; installing packages says little."""
 MAX_OUTPUT = 1024 * 1024
+_SUDO = ("sudo", "-n", "--")
+_SUDO_ASKS = ("sudo", "-k", "-S", "-p", "", "--")
+"""Asks each time, whatever it remembers."""
 SSH_DIR = Path("~/.ssh")
 GLOBAL_KNOWN_HOSTS = Path("/etc/ssh/ssh_known_hosts")
 
@@ -63,8 +66,7 @@ class Machine:
         """Raises HostError."""
         self._password = access.sudo_password
         self._clients: list[paramiko.SSHClient] = []
-        self.sudo = False
-        """Run what is asked for as root."""
+        self._sudo: tuple[str, ...] = ()
         try:
             way = None
             jump = access.jump or _own_configuration(host.name).get("proxyjump")
@@ -77,18 +79,31 @@ class Machine:
 
     def run(self, script: str, *words: str, given: bytes = b"") -> Done:
         """Run a script of the shell with these words as $1, $2, ... Raises HostError if the connection is lost."""
-        command = shlex.join(["sh", "-c", script, "sh", *words])
-        if self.sudo and self._password is not None:
-            command = f"sudo -S -p '' -- {command}"
-            given = self._password.encode() + b"\n" + given
-        elif self.sudo:
-            command = f"sudo -n -- {command}"
+        command = shlex.join([*self._sudo, "sh", "-c", script, "sh", *words])
+        if self._sudo == _SUDO_ASKS:
+            given = (self._password or "").encode() + b"\n" + given
         try:
             return self._run(command, given)
         except TimeoutError:
             raise HostError(f"no answer for {SILENCE_S:g} s") from None
         except (OSError, EOFError, paramiko.SSHException) as error:
             raise HostError(f"the connection was lost: {_text(error)}") from None
+
+    def become_root(self) -> None:
+        """Run all that follows as root. Raises HostError.
+
+        A password is sent only where sudo does ask for it: else it would be the first line of what the command reads.
+        """
+        done = Done(code=1, out="", err="")
+        for way in (_SUDO, _SUDO_ASKS) if self._password is not None else (_SUDO,):
+            self._sudo = way
+            done = self.run("id -u")
+            if done.code == 0 and done.out.strip() == "0":
+                return
+        self._sudo = ()
+        raise HostError(
+            f"{done.last_line}: give --ask-sudo-pass, log in as root, or install for the user alone with --user"
+        )
 
     def close(self) -> None:
         for client in reversed(self._clients):

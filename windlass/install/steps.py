@@ -239,12 +239,7 @@ class _Run:
         if user or machine.run("id -u").out.strip() == "0":
             return
         self._at(Step.ROOT)
-        machine.sudo = True
-        done = machine.run("id -u")
-        if done.code != 0 or done.out.strip() != "0":
-            raise HostError(
-                f"{done.last_line}: give --ask-sudo-pass, log in as root, or install for the user alone with --user"
-            )
+        machine.become_root()
 
     def _join(self, machine: Machine, plan: Plan, prefix: str) -> Mapping[str, Any]:
         settings = [w for k, v in self.host.settings.items() for w in ("--set", f"{k}={v}")]

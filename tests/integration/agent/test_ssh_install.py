@@ -15,6 +15,8 @@ import pytest
 
 from tests.real_cluster import WINDLASS, RealCluster, eventually
 from tests.sshd import MISSING, SSHD, Sshd, make_key
+from windlass.install.hosts import parse_host
+from windlass.install.ssh import Access, HostError, Machine
 from windlass.sdk.client import Client
 from windlass.sdk.session import Session
 
@@ -270,6 +272,56 @@ def test_what_cannot_be_meant_is_told_before_anything_is_done(lab: Lab) -> None:
     assert "--identity /no/such/key: there is no such file" in done.stderr
     done = lab.run("install", "x", "--wheels", "/no/such")
     assert "there is no such folder" in done.stderr
+
+
+SUDO = """\
+reads=no
+while [ "$1" != "--" ]; do
+  case "$1" in -S) reads=yes ;; -p) shift ;; esac
+  shift
+done
+shift
+if [ {asks} = yes ]; then
+  if [ $reads = no ]; then echo "sudo: a password is required" >&2; exit 1; fi
+  read -r password
+  if [ "$password" != secret ]; then echo "sudo: 1 incorrect password attempt" >&2; exit 1; fi
+fi
+FAKE_ROOT=yes exec "$@"
+"""
+
+
+@pytest.mark.parametrize(
+    ("asks", "password", "said"),
+    [
+        ("no", None, ""),
+        ("no", "secret", ""),
+        ("yes", "secret", ""),
+        ("yes", None, "a password is required: give --ask-sudo-pass"),
+        ("yes", "wrong", "incorrect password"),
+    ],
+)
+def test_a_password_for_sudo_reaches_sudo_and_nobody_else(
+    tmp_path: Path, asks: str, password: str | None, said: str
+) -> None:
+    key = make_key(tmp_path / "key")
+    machine = Sshd(tmp_path / "m", key)
+    machine.home.program("sudo", SUDO.format(asks=asks))
+    machine.home.program("id", '[ -n "$FAKE_ROOT" ] && echo 0 || echo 1000')
+    known = tmp_path / "known_hosts"
+    known.write_text(machine.known_host)
+    access = Access(identity=key, known_hosts=known, sudo_password=password)
+    machine.start()
+    try:
+        with Machine(parse_host(machine.spec), access) as connected:
+            if said:
+                with pytest.raises(HostError, match=said):
+                    connected.become_root()
+                return
+            connected.become_root()
+            done = connected.run('echo "$FAKE_ROOT $1"; cat', "word", given=b"token")
+        assert done.out == "yes word\ntoken"
+    finally:
+        machine.end()
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime, StartRefused
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
-from agent_bootstrap.container_options import ContainerOptions, OsUser, RegistryLogin
+from agent_bootstrap.container_options import ContainerOptions, Device, OsUser, RegistryLogin
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, Login, SlotKind
 from tests.fakes.image_tools import BARE, NET, PASSWORD, PRIVATE, USER, ImageTools, image_tools
 from tests.jails import open_way_to
@@ -214,6 +214,16 @@ async def test_an_image_without_python_is_told(tmp_path: Path, tools: ImageTools
     ended = await node.runtime.wait(place)
     assert ended.failure is ExitFailure.TASK_ERROR
     assert "the image has no python3" in ended.message
+
+
+@pytest.mark.parametrize("path", ["/etc/shadow", "/dev/../etc", "/dev", "relative", "/dev/fd"])
+async def test_a_device_is_no_way_around_the_rules_for_mounts(
+    tmp_path: Path, tools: ImageTools, path: str
+) -> None:
+    node = Node1(tmp_path, tools)
+    refused = await node.refusal(devices=(Device(host_path=path, container_path="/dev/x"),))
+    assert str(refused).startswith(f"resources.devices: {path} is not in /dev: mount files")
+    assert node.pulls == 0
 
 
 async def test_a_login_is_used_and_leaves_no_trace(tmp_path: Path, tools: ImageTools) -> None:

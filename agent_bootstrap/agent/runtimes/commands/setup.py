@@ -32,9 +32,10 @@ from agent_bootstrap.agent.runtimes.image_task import (
     prepare_image_task,
     start_folder,
 )
+from agent_bootstrap.agent.runtimes.mount_list import is_in
 from agent_bootstrap.agent.runtimes.setup import NO_IMAGE, LoginOf
 from agent_bootstrap.agent.runtimes.task_lines import Say, lines_of
-from agent_bootstrap.bind_rules import HostPaths, problem_of
+from agent_bootstrap.bind_rules import HostPaths, problem_of, resolved
 from agent_bootstrap.privilege_rules import Privileges
 from agent_bootstrap.protocol import ContainerSpec, IsolationKind, Login, SlotKind
 from windlass.base.files import write_atomic
@@ -80,6 +81,7 @@ class CommandSetup:
         self, place: ContainerDir, spec: ContainerSpec, node: Node, killed: asyncio.Event
     ) -> None:
         say = lines_of(place)
+        _require_devices(spec)
         for line in _without_effect(spec, self._tool):
             say(line, "WARNING")
         wanted = await asyncio.to_thread(self._found, spec)
@@ -262,6 +264,16 @@ def _gpus(spec: ContainerSpec, node: Node) -> Gpus:
         nvidia=tuple(gpu.uuid for gpu in mine if gpu.kind is SlotKind.CUDA),
         amd=tuple(gpu.uuid for gpu in mine if gpu.kind is SlotKind.ROCM),
     )
+
+
+def _require_devices(spec: ContainerSpec) -> None:
+    """These programs mount whatever they are told: devices must not be a way around the rules for mounts."""
+    for device in spec.options.devices:
+        found = resolved(device.host_path)
+        if not is_in(found, "/dev") or found == "/dev":
+            raise user_error(
+                f"resources.devices: {device.host_path} is not in /dev: mount files and folders by bind_mounts"
+            )
 
 
 def _without_effect(spec: ContainerSpec, tool: Tool) -> Iterator[str]:

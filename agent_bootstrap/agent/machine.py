@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 
 from agent_bootstrap.agent.environment import Node
@@ -16,6 +17,7 @@ from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.slots import Hardware
 from agent_bootstrap.bounds import MAX_NOTES
 from agent_bootstrap.protocol import ContainerReport, Heartbeat, Hello, Leaving, Welcome
+from agent_bootstrap.supervisor.contact import FILE as CONTACT
 from windlass.base.errors import InvalidArgument
 from windlass.base.packages import VERSION
 from windlass.base.processes import boot_id
@@ -59,6 +61,11 @@ class Machine:
 
     def heartbeat(self) -> Heartbeat:
         return Heartbeat(disk_free_bytes=self._disk_free(), notes=self._notes())
+
+    def note_contact(self) -> None:
+        """For supervisors, which end their tasks without it where `orphan_ttl` says so."""
+        with suppress(OSError):
+            (self.options.work_dir / CONTACT).touch(mode=0o600)
 
     def node(self, welcome: Welcome) -> Node:
         """What tasks are told of this machine and of the cluster that has welcomed it."""

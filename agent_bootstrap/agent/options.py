@@ -8,6 +8,7 @@ import re
 import socket
 import stat
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -29,6 +30,7 @@ from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.bounds import MAX_LABELS, MAX_SLOTS, Id, Moment, Name
 from agent_bootstrap.privilege_rules import Privileges
 from agent_bootstrap.protocol import LABEL_PATTERN
+from windlass.base.durations import Duration
 from windlass.base.errors import InvalidArgument, InvalidConfig
 from windlass.base.no_effect import NoEffect
 from windlass.base.python_name import python_name
@@ -66,6 +68,9 @@ def _fingerprints(words: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(map(parse_fingerprint, words))
     except InvalidArgument as error:
         raise ValueError(error.message) from None
+
+
+SHORTEST_ORPHAN_TTL = timedelta(minutes=1)
 
 
 class TlsOptions(BaseModel):
@@ -133,6 +138,12 @@ def _labels(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
+def _long_enough(value: timedelta) -> timedelta:
+    if value < SHORTEST_ORPHAN_TTL:
+        raise ValueError("must be 1m or more: the agent speaks to its master every few seconds")
+    return value
+
+
 class AgentOptions(BaseModel):
     """One agent."""
 
@@ -171,6 +182,8 @@ class AgentOptions(BaseModel):
     isolation: Literal["auto", "bubblewrap", "namespace", "directory"] = "auto"
     """How tasks are contained: by bubblewrap, by namespaces of our own, or not at all (directory). auto: the first that
     works here."""
+    orphan_ttl: Annotated[Duration, AfterValidator(_long_enough)] | None = None
+    """End tasks after this long without contact to the master, of this agent or the next one: 2h. None: never."""
     python: Annotated[str, AfterValidator(python_name)] = ""
     """The Python of tasks that choose none: an interpreter, or a virtualenv. Empty: the agent's own."""
     prologue: tuple[str, ...] = ()

@@ -126,6 +126,7 @@ class Session:
         while True:
             await asyncio.sleep(HEARTBEAT_S)
             await self.channel.send(self._machine.heartbeat())
+            self._machine.note_contact()
 
     async def _listen(self) -> None:
         while True:

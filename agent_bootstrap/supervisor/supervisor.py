@@ -31,6 +31,7 @@ if __name__ == "__main__":
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from agent_bootstrap.supervisor import cgroup
+from agent_bootstrap.supervisor.contact import Contact
 from agent_bootstrap.supervisor.kernel import PR_SET_CHILD_SUBREAPER, prctl
 from agent_bootstrap.supervisor.launch import become_first
 from agent_bootstrap.supervisor.output import LineSplitter, OutputFile
@@ -114,8 +115,11 @@ def open_pipe(spec: dict[str, Any], name: str) -> tuple[int, int]:
 
 
 class Supervisor:
-    def __init__(self, directory: str, lifeline: int | None) -> None:
+    def __init__(
+        self, directory: str, lifeline: int | None, orphan_ttl_s: float | None = None
+    ) -> None:
         self._dir = directory
+        self._orphan_ttl_s = orphan_ttl_s
         self._lifeline = lifeline
         self._top = 0
         """The process started here: bubblewrap, or task_init.py."""
@@ -149,8 +153,12 @@ class Supervisor:
         self._output = OutputFile(self._path("output.log"))
         self._watch_lifeline()
         self._start(spec)
+        contact = Contact(self._dir, self._orphan_ttl_s)
         while self._status is None:
-            self._step(None)
+            self._step(contact.pause_s)
+            if contact.is_lost() and not self._killed:
+                self._message = contact.sentence()
+                self._kill()
         self._kill_strays()
         self._drain()
         if spec.get("cgroup"):
@@ -422,4 +430,5 @@ def keep_only_the_lifeline() -> int | None:
 if __name__ == "__main__":
     os.umask(0o077)
     os.chdir("/")
-    Supervisor(sys.argv[1], keep_only_the_lifeline()).run()
+    ttl = os.environ.pop("WINDLASS_ORPHAN_TTL_S", "")
+    Supervisor(sys.argv[1], keep_only_the_lifeline(), float(ttl) if ttl else None).run()

@@ -14,7 +14,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from agent_bootstrap.agent.container_dir import ContainerDir
@@ -97,8 +97,10 @@ class ProcessRuntime:
         *,
         instance_id: str | None = None,
         lifeline_fd: int | None = None,
+        orphan_ttl: timedelta | None = None,
     ) -> None:
         self._setup = setup
+        self._orphan_ttl = orphan_ttl
         self._instance_id = instance_id
         self._lifeline_fd = lifeline_fd
         self._supervised: dict[Path, _Supervised] = {}
@@ -208,6 +210,8 @@ class ProcessRuntime:
         environment = {"PATH": os.environ.get("PATH", DEFAULT_PATH)}
         if self._instance_id is not None:
             environment["WINDLASS_INSTANCE_ID"] = self._instance_id
+        if self._orphan_ttl is not None:
+            environment["WINDLASS_ORPHAN_TTL_S"] = str(self._orphan_ttl.total_seconds())
         read_end, write_end = os.pipe()
         errors = os.open(
             place.path / "supervisor.err", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600

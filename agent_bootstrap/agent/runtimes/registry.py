@@ -138,4 +138,5 @@ def open_runtime(
         factory(setup),
         instance_id=setup.options.instance_id,
         lifeline_fd=setup.lifeline_fd,
+        orphan_ttl=setup.options.orphan_ttl,
     )

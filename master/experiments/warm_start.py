@@ -5,8 +5,9 @@ from __future__ import annotations
 from sqlalchemy import select
 
 from master.core.expconf import ExperimentConfig
+from master.experiments.state import Phase
 from master.store.store import Store
-from master.store.tables import Checkpoint
+from master.store.tables import Checkpoint, Experiment
 from windlass.base.errors import InvalidConfig
 
 COMPLETED = "COMPLETED"
@@ -41,6 +42,7 @@ class WarmStart:
         )
         if not checkpoints:
             raise _invalid("source_trial_id", f"trial {trial_id} has no checkpoint")
+        await self._require_kept(checkpoints[0], "source_trial_id")
         return checkpoints[0].uuid
 
     async def _require(self, uuid: str) -> None:
@@ -50,6 +52,14 @@ class WarmStart:
         if found.state != COMPLETED:
             state = found.state.lower().replace("_", " ")
             raise _invalid("source_checkpoint_uuid", f"checkpoint {uuid} is {state}")
+        await self._require_kept(found, "source_checkpoint_uuid")
+
+    async def _require_kept(self, checkpoint: Checkpoint, key: str) -> None:
+        state = await self._store.read_one(
+            select(Experiment.state).where(Experiment.id == checkpoint.experiment_id)
+        )
+        if state == Phase.DELETING:
+            raise _invalid(key, f"the experiment of checkpoint {checkpoint.uuid} is being deleted")
 
 
 def _invalid(key: str, problem: str) -> InvalidConfig:

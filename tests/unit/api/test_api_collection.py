@@ -14,7 +14,7 @@ from sqlalchemy import select
 from master.allocations.machine import AllocationState
 from master.logs.rows import LogQuery
 from master.store import tables
-from tests.fakes.api_world import SINGLE, ApiWorld
+from tests.fakes.api_world import SINGLE, ApiWorld, api_world
 
 FILES: Mapping[str, str] = {"a.txt": "12345", "dir/b.txt": "1", "metadata.json": "{}"}
 
@@ -313,6 +313,9 @@ async def test_an_experiment_whose_files_stay_is_delete_failed_and_may_be_tried_
     await world.ok("DELETE", at.url)
     assert (await world.ok("GET", at.url))["experiment"]["state"] == "STATE_DELETING"
     assert "already being deleted" in await world.refused(400, "DELETE", at.url)
+    started = SINGLE.replace("searcher: {", "searcher: {source_checkpoint_uuid: one, ")
+    refusal = await world.refused(400, "POST", "/api/v1/experiments", {"config": started})
+    assert "the experiment of checkpoint one is being deleted" in refusal
     for attempt in range(3):
         await world.collected(attempts=attempt)
         world.clock.advance(600)
@@ -399,3 +402,18 @@ async def test_storage_of_a_users_own_is_collected_by_a_task_on_an_agent(
     assert await at.states() == {"one": "DELETED", "two": "COMPLETED"}
     shown = await world.ok("GET", f"/api/v1/tasks/{spec.task_id}")
     assert shown["task"]["taskType"] == "TASK_TYPE_CHECKPOINT_GC"
+
+
+async def test_on_postgresql(tmp_path: Path, postgres_url: str) -> None:
+    async with api_world(tmp_path, db_url=postgres_url) as world:
+        await world.login()
+        at = await training(world, tmp_path)
+        await at.save("best", 1, 0.1)
+        await at.save("undefined", 2, "NaN")
+        await at.save("latest", 3, 0.5)
+        await at.finish()
+        assert at.there() == {"best", "latest"}
+        await world.ok("DELETE", at.url)
+        await world.collected()
+        assert at.there() == set()
+        await world.refused(404, "GET", at.url)

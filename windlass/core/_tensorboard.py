@@ -94,9 +94,11 @@ class TensorboardSync:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._closing:
+        closing = False
+        while not closing:
             self._wake.wait()
             self._wake.clear()
+            closing = self._closing  # before the last look, which then sees everything
             try:
                 self._files.sync()
             except (WindlassError, OSError, ValueError) as problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,44 @@ def test_tensorboard_files_are_stored_when_they_change(storage: Storage, tmp_pat
     (files.directory / "run" / "events").write_text("22")
     files.sync(mangler=lambda path, rank: path.with_name(f"{path.name}#{rank}"))
     assert storage.files(folder) == {"run/": 0, "run/events#0": 2}
+
+
+def test_files_that_are_written_while_others_are_stored_are_not_forgotten(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = TensorboardFiles(storage, ("cluster", 3, 9), "allocation", 2)
+    files.directory.mkdir(parents=True)
+    (files.directory / "first").write_text("1")
+    original, busy, go_on = storage.upload_file, threading.Event(), threading.Event()
+
+    def slow(source: Path, folder: str, name: str) -> None:
+        busy.set()
+        assert go_on.wait(30)
+        original(source, folder, name)
+
+    monkeypatch.setattr(storage, "upload_file", slow)
+    sync = TensorboardSync(files)
+    sync.start()
+    sync.look()
+    assert busy.wait(30)
+    (files.directory / "second").write_text("22")
+    monkeypatch.setattr(sync, "_thread", Released(sync._thread, go_on))
+    sync.close()
+    stored = storage.files("cluster/tensorboard/experiment/3/trial/9")
+    assert stored == {"first": 1, "second": 2}
+
+
+class Released:
+    """A thread that may go on when somebody waits for its end."""
+
+    def __init__(self, thread: threading.Thread, go_on: threading.Event) -> None:
+        self.ident = thread.ident
+        self._thread = thread
+        self._go_on = go_on
+
+    def join(self) -> None:
+        self._go_on.set()
+        self._thread.join()
 
 
 def test_tensorboard_files_that_cannot_be_stored_do_not_end_training(

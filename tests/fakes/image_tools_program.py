@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The program of `image_tools`: by its name apptainer, singularity or enroot. Standard library only."""
 
+import grp
 import json
 import os
 import pwd
@@ -168,7 +169,8 @@ def accounts(rootfs: str) -> dict:
     with open(os.path.join(rootfs, "etc/passwd")) as file:
         names = file.read()
     line = f"{user.pw_name}:x:{user.pw_uid}:{user.pw_gid}::{user.pw_dir}:{user.pw_shell}\n"
-    return {"passwd": names + line, "group": f"{user.pw_name}:x:{user.pw_gid}:\n"}
+    group = grp.getgrgid(user.pw_gid).gr_name
+    return {"passwd": names + line, "group": f"{group}:x:{user.pw_gid}:\n"}
 
 
 def filled(text: str) -> int:

@@ -190,7 +190,7 @@ class RealCluster:
         self._agents[agent_id] = subprocess.Popen(
             [
                 *via,
-                *(WINDLASS, "agent", "run", "--master", f"http://{host}:{self.port}"),
+                *(WINDLASS, "agent", "run", "--master", self.url.replace("127.0.0.1", host)),
                 *("--pool", pool, "--config-file", str(config)),
                 *("--agent-id", agent_id, "--join-token-file", str(token)),
                 *("--work-dir", str(self.folder / agent_id), "--artificial-slots", str(slots)),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from test_published_client import COMPAT, CONFIG, MODEL, det
+from test_published_client import COMPAT, CONFIG, MODEL, PUBLISHED_PYTHON, det
 
 from tests.real_cluster import RealCluster, eventually
 from windlass.base.errors import NotFound
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     folder = tmp_path_factory.mktemp("checkpoints")
     with RealCluster(folder, {"resource_pools": [{"pool_name": "default"}]}) as cluster:
-        cluster.start_agent("node", slots=2)
+        cluster.start_agent("node", slots=2, options=PUBLISHED_PYTHON)
         yield cluster
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from test_published_client import COMPAT, CONFIG, MODEL
+from test_published_client import COMPAT, CONFIG, MODEL, PUBLISHED_PYTHON
 
 from tests.real_cluster import RealCluster
 
@@ -212,7 +212,7 @@ ok | user logout
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     folder = tmp_path_factory.mktemp("walk")
     with RealCluster(folder, {"resource_pools": [{"pool_name": "default"}]}) as cluster:
-        cluster.start_agent("node", slots=2)
+        cluster.start_agent("node", slots=2, options=PUBLISHED_PYTHON)
         yield cluster
 
 

@@ -17,15 +17,17 @@ from tests.real_cluster import RealCluster, eventually
 
 ROOT = Path(__file__).parents[2]
 COMPAT = ROOT / ".compat" / "bin"
+PUBLISHED_PYTHON = {"python": str(COMPAT / "python")}
+"""In agent.yaml: what tasks that choose no Python use."""
 MODEL = Path(__file__).parent / "core_api"
-CONFIG = f"""
+CONFIG = """
 name: published
-entrypoint: {COMPAT / "python"} train.py
-searcher: {{name: single, metric: val_loss, max_length: {{batches: 12}}}}
-hyperparameters: {{scale: 3.0}}
-resources: {{slots_per_trial: 1}}
+entrypoint: python3 train.py
+searcher: {name: single, metric: val_loss, max_length: {batches: 12}}
+hyperparameters: {scale: 3.0}
+resources: {slots_per_trial: 1}
 max_restarts: 0
-checkpoint_storage: {{save_trial_latest: 2}}
+checkpoint_storage: {save_trial_latest: 2}
 """
 
 pytestmark = pytest.mark.skipif(
@@ -37,7 +39,7 @@ pytestmark = pytest.mark.skipif(
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     folder = tmp_path_factory.mktemp("published")
     with RealCluster(folder, {"resource_pools": [{"pool_name": "default"}]}) as cluster:
-        cluster.start_agent("node", slots=2)
+        cluster.start_agent("node", slots=2, options=PUBLISHED_PYTHON)
         yield cluster
 
 

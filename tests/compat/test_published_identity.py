@@ -16,13 +16,15 @@ from windlass.sdk.session import Session
 from windlass.sdk.wire import Json
 
 COMPAT = Path(__file__).parents[2] / ".compat" / "bin"
+PUBLISHED_PYTHON = {"python": str(COMPAT / "python")}
+"""In agent.yaml: what tasks that choose no Python use."""
 MODEL = Path(__file__).parent / "core_api"
-CONFIG = f"""
+CONFIG = """
 name: of several users
-entrypoint: {COMPAT / "python"} train.py
-searcher: {{name: single, metric: val_loss}}
-hyperparameters: {{scale: 3.0}}
-resources: {{slots_per_trial: 1}}
+entrypoint: python3 train.py
+searcher: {name: single, metric: val_loss}
+hyperparameters: {scale: 3.0}
+resources: {slots_per_trial: 1}
 max_restarts: 0
 """
 ANN = (
@@ -51,7 +53,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     folder = tmp_path_factory.mktemp("identity")
     pool = {"pool_name": "default", "require_isolation": False}
     with RealCluster(folder, {"resource_pools": [pool]}) as cluster:
-        cluster.start_agent("node", slots=2)
+        cluster.start_agent("node", slots=2, options=PUBLISHED_PYTHON)
         (agent,) = eventually("the agent is there", lambda: cluster.get("/api/v1/agents")["agents"])
         if agent["isolation"] not in (IsolationKind.BUBBLEWRAP, IsolationKind.NAMESPACES):
             pytest.skip("no namespaces here: tasks run as the agent")

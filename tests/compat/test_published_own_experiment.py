@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from test_published_client import COMPAT
+from test_published_client import COMPAT, PUBLISHED_PYTHON
 
 from tests.real_cluster import RealCluster
 
@@ -15,11 +15,11 @@ pytestmark = pytest.mark.skipif(
     not (COMPAT / "det").exists(), reason="the published client is not installed: run make test"
 )
 MODEL = Path(__file__).parent / "own_experiment"
-CONFIG = f"""
+CONFIG = """
 name: own
-entrypoint: {COMPAT / "python"} train.py
-searcher: {{name: single, metric: loss, max_length: 1}}
-resources: {{slots_per_trial: 1}}
+entrypoint: python3 train.py
+searcher: {name: single, metric: loss, max_length: 1}
+resources: {slots_per_trial: 1}
 max_restarts: 0
 preemption_timeout: 1
 """
@@ -29,7 +29,7 @@ preemption_timeout: 1
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     folder = tmp_path_factory.mktemp("own")
     with RealCluster(folder, {"resource_pools": [{"pool_name": "default"}]}) as cluster:
-        cluster.start_agent("node", slots=1)
+        cluster.start_agent("node", slots=1, options=PUBLISHED_PYTHON)
         yield cluster
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from tests.real_cluster import RealCluster, eventually
 from tests.stores import read_rows
 
 MODEL = Path(__file__).parent / "model"
+TESTS = Path(__file__).parents[2]
+CORE_API = TESTS / "compat/core_api"
+PUBLISHED = TESTS.parent / f".compat/lib/python3.{sys.version_info.minor}/site-packages"
 SINGLE = {"name": "single", "metric": "loss"}
 
 
@@ -74,6 +78,34 @@ def test_a_search_outlives_its_agent_its_master_and_a_pause(
         assert said == list(range(1, 7)), "no line is lost, and none is there twice"
         assert "as 65530 False" in cluster.logs_of(int(trial["id"]))
     eventually("no container is left", lambda: not podman.run("ps", "--all", "--quiet"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(not PUBLISHED.exists(), reason="the published client is not installed")
+def test_the_published_core_api_is_preempted_and_resumes(cluster: RealCluster) -> None:
+    """Its package is mounted: the image has a Python of the same version and nothing else."""
+    given = config(
+        hyperparameters={"scale": 1.0},
+        searcher={**SINGLE, "metric": "val_loss"},
+        bind_mounts=[{"host_path": str(PUBLISHED), "container_path": "/mnt/published"}],
+        environment={
+            "image": IMAGE,
+            "environment_variables": ["PYTHONPATH=/mnt/published"],
+        },
+    )
+    experiment = cluster.submit(given, CORE_API)
+    trial = eventually("a trial", lambda: cluster.trials(experiment))[0]["id"]
+    eventually("it trains", lambda: "step 3 of" in cluster.logs_of(int(trial)))
+    cluster.client.act(experiment, "pause")
+    paused = "STATE_PAUSED"
+    eventually("it is paused", lambda: cluster.experiment(experiment)["state"] == paused)
+    cluster.client.act(experiment, "activate")
+    assert cluster.wait(experiment, patience_s=200)["state"] == "STATE_COMPLETED"
+    log = cluster.logs_of(int(trial))
+    said = [int(n) for n in re.findall(r"step (\d+) of 12", log)]
+    assert said == list(range(1, 13)), "no step is lost, and none is done twice"
+    assert "resumed at step" in log
 
 
 SENTENCES = [

@@ -23,6 +23,8 @@ from windlass.base.tls.fingerprints import fingerprint_of
 from windlass.base.tls.presented import presented_chain
 
 COMPAT = Path(__file__).parents[3] / ".compat" / "bin"
+PUBLISHED_PYTHON = {"python": str(COMPAT / "python")}
+"""In agent.yaml: what tasks that choose no Python use."""
 PUBLISHED_TRIAL = Path(__file__).parents[2] / "compat" / "core_api"
 GATED_TRIAL = Path(__file__).parents[1] / "stopping" / "model"
 DET = str(Path(sys.executable).with_name("det"))
@@ -52,7 +54,7 @@ def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Private]:
     pools = [{"pool_name": "default"}, embedded_pool(max_instances=1)]
     config = {"resource_pools": pools, "security": {"tls": files}}
     with RealCluster(folder / "cluster", config, trust=authority.root) as cluster:
-        cluster.start_agent("node", slots=2)
+        cluster.start_agent("node", slots=2, options=PUBLISHED_PYTHON)
         yield Private(cluster, authority, gates)
 
 
@@ -70,7 +72,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     fingerprint = _printed(cluster, "certificate").decode().strip()
     cluster.agent_options = ("--cert-fingerprint", fingerprint)
     with cluster:
-        cluster.start_agent("node", slots=2)
+        cluster.start_agent("node", slots=2, options=PUBLISHED_PYTHON)
         yield cluster
 
 
@@ -97,7 +99,7 @@ def _gated(gates: Path) -> dict[str, Any]:
 def _published_config() -> dict[str, Any]:
     return {
         "name": "published",
-        "entrypoint": f"{COMPAT / 'python'} train.py",
+        "entrypoint": "python3 train.py",
         "searcher": {"name": "single", "metric": "val_loss"},
         "hyperparameters": {"scale": 3.0},
         "max_restarts": 0,

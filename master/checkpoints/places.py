@@ -2,7 +2,7 @@
 
 The configuration of an experiment names its storage, and its author would have the master go there: into any directory
 of the master's machine, or any bucket that the machine may use. So the master goes only to what master.yaml names, and
-to buckets for which the configuration has keys of its own. Everything else is reached from a task of the experiment's
+to buckets at their provider's address for which the configuration has keys of its own. Everything else is reached from a task of the experiment's
 owner, with the owner's rights.
 """
 
@@ -22,12 +22,11 @@ from agent_bootstrap.container_options import OsUser
 from master.allocations.mounts import below_host_folder, host_folder
 from master.core.expconf.references import PoolSecrets
 from master.core.expconf.storage import CheckpointStorage
+from master.experiments.storage_checks import may_try
 from windlass.base.json_types import JsonMapping
 from windlass.storage.worker import RunAs
 
 _STORAGE: TypeAdapter[CheckpointStorage] = TypeAdapter(CheckpointStorage)
-_BUCKET_KEYS = ("type", "bucket", "container", "endpoint_url", "account_url", "prefix")
-_OWN_KEYS = ("access_key", "secret_key", "connection_string", "credential")
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -56,12 +55,9 @@ class Places:
         return FolderHere(root, PurePosixPath(below_host_folder(theirs)).parts)
 
     def bucket(self, storage: JsonMapping) -> bool:
-        """Whether it is a bucket that the master may use."""
-        if storage.get("type") in ("shared_fs", "directory", None):
-            return False
-        if any(storage.get(key) for key in _OWN_KEYS):
-            return True
-        return all(storage.get(key) == self.cluster.get(key) for key in _BUCKET_KEYS)
+        """Whether it is a bucket that the master may use: by the rule of checks at submission."""
+        section = self.resolved(storage)
+        return _read(section) is not None and may_try(section, self.resolved(self.cluster))
 
     def resolved(self, storage: JsonMapping) -> dict[str, Any]:
         """With the secrets of now, as `open_storage` wants it."""

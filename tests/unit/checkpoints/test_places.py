@@ -1,0 +1,53 @@
+"""Which storages the master goes to for a download or a deletion: it is no deputy of whoever names one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from master.checkpoints.places import Places
+from master.core.expconf.references import PoolSecrets
+
+OURS = {"type": "gcs", "bucket": "ours"}
+KEYS = {"access_key": "k", "secret_key": "s"}
+S3 = {"type": "s3", "bucket": "theirs"}
+AZURE = {"type": "azure", "container": "c"}
+
+
+@pytest.mark.parametrize(
+    ("storage", "may"),
+    [
+        (OURS, True),
+        (OURS | {"save_trial_best": 3}, True),
+        (S3 | KEYS, True),
+        (S3, False),
+        ({"type": "gcs", "bucket": "another"}, False),
+        # With the rights of the master's machine, under a key that means nothing there.
+        ({"type": "gcs", "bucket": "another", **KEYS}, False),
+        (
+            AZURE | {"account_url": "https://another.blob.core.windows.net", "secret_key": "s"},
+            False,
+        ),
+        (S3 | {"access_key": "${master.yaml:checkpoint_storage.access_key}"}, False),
+        # Services that only the master reaches.
+        (S3 | KEYS | {"endpoint_url": "http://169.254.169.254"}, False),
+        (S3 | KEYS | {"endpoint_url": "http://127.0.0.1:9200"}, False),
+        (AZURE | {"account_url": "http://127.0.0.1:8080", "credential": "k"}, False),
+        ({"type": "shared_fs", "host_path": "/", **KEYS}, False),
+        ({"type": "nothing", **KEYS}, False),
+        ({}, False),
+    ],
+)
+def test_the_master_goes_to_no_bucket_of_a_users_choice(
+    storage: dict[str, Any], may: bool
+) -> None:
+    secrets = PoolSecrets({"${master.yaml:checkpoint_storage.access_key}": None})
+    assert Places(cluster=OURS, secrets=secrets).bucket(storage) is may
+
+
+def test_the_clusters_own_server_is_one_it_goes_to() -> None:
+    cluster = S3 | KEYS | {"endpoint_url": "http://minio.lan:9000"}
+    places = Places(cluster=cluster)
+    assert places.bucket(cluster)
+    assert places.bucket(cluster | {"bucket": "another", "access_key": "theirs"})

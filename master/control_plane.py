@@ -166,6 +166,7 @@ def build(parts: Parts) -> ControlPlane:
             experiments=experiments,
             clock=parts.clock,
             secrets=parts.cluster_tasks.storage_secrets,
+            cluster_id=parts.cluster_id,
         ),
         metadata=metadata,
         checkpoints=CheckpointService(

@@ -1,9 +1,9 @@
 """Which storage the master itself may touch, and as whom.
 
 The configuration of an experiment names its storage, and its author would have the master go there: into any directory
-of the master's machine, or any bucket that the machine may use. So the master goes only to what master.yaml names, and
-to buckets at their provider's address for which the configuration has keys of its own. Everything else is reached from a task of the experiment's
-owner, with the owner's rights.
+of the master's machine, any bucket that the machine may use, any service that it reaches. So the master goes only to
+what master.yaml names, and to buckets at their provider's own address with keys of the configuration. Everything else
+is reached from a task of the experiment's owner, with the owner's rights.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -38,6 +39,8 @@ from windlass.base.errors import Conflict, InvalidArgument, NotFound
 
 log = structlog.get_logger(__name__)
 
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointReport:
@@ -72,8 +75,11 @@ class ReportService:
         experiments: ExperimentService,
         clock: Clock,
         secrets: PoolSecrets,
+        cluster_id: str,
     ) -> None:
+        """`cluster_id`: the folder of TensorBoard files in every storage."""
         self._store = store
+        self._cluster_id = cluster_id
         self._secrets = secrets
         self._experiments = experiments
         self._clock = clock
@@ -117,16 +123,17 @@ class ReportService:
         request_id = live.trials.request_id(trial_id)
         await live.apply(lambda s, e: machine.runner_state_reported(s, e, request_id, text))
 
-    async def storage_id(self, config: Mapping[str, object] | None) -> int | None:
-        """The id of a checkpoint storage config; the same config has the same id.
+    async def storage_id(
+        self, config: Mapping[str, object] | None, *, owner_id: int | None
+    ) -> int | None:
+        """The id of a checkpoint storage config; the same config of the same user has the same id.
 
         It comes with the master's own secrets, as its task was given it; it is stored without.
         """
         if not config:
             return None
         config = self._secrets.storage_referring(config)
-        text = orjson.dumps(config, option=orjson.OPT_SORT_KEYS)
-        digest = hashlib.sha256(text).hexdigest()
+        digest = _storage_digest(config, owner_id)
         known = await self._storage_row(digest)
         if known is not None:
             return known
@@ -146,6 +153,7 @@ class ReportService:
     async def checkpoint(self, report: CheckpointReport) -> None:
         """Record a checkpoint. A repeat is fine; Conflict for one that another task has reported."""
         steps = report.steps
+        self._require_plain_name(report.uuid)
         await self._require_own(report)
         task = await self._store.read_one(
             select(tables.Task).where(tables.Task.id == report.task_id)
@@ -154,6 +162,7 @@ class ReportService:
             raise NotFound("task", report.task_id)
         if task.type != "TRIAL" or task.trial_id is None:
             raise InvalidArgument(f"task {report.task_id} is not a trial: it has no checkpoints")
+        report = await self._with_own_storage(report, task.owner_id)
         live = self._experiments.live_of_trial(task.trial_id)
         if live is None:
             await self._late_checkpoint(report, task)
@@ -182,6 +191,13 @@ class ReportService:
 
         await live.apply(step)
 
+    def _require_plain_name(self, uuid: str) -> None:
+        """It names a folder of the storage, which is deleted with it: one of its own, beside all others."""
+        if not _PLAIN_NAME.fullmatch(uuid) or uuid == self._cluster_id:
+            raise InvalidArgument(
+                f"uuid: {uuid[:80]!r} cannot be the name of a checkpoint: use a new UUID"
+            )
+
     async def _require_own(self, report: CheckpointReport) -> None:
         checkpoint = tables.Checkpoint
         task_id = await self._store.read_one(
@@ -191,6 +207,29 @@ class ReportService:
             raise Conflict(
                 f"checkpoint {report.uuid} belongs to task {task_id}: report a new one with a uuid of its own"
             )
+
+    async def _with_own_storage(
+        self, report: CheckpointReport, owner_id: int | None
+    ) -> CheckpointReport:
+        """The keys of a storage are its user's: nobody else's checkpoints are read and deleted with them.
+
+        One that a release without owners (0.1) has written down is nobody's: the experiment's own storage counts.
+        """
+        if report.storage_id is None:
+            return report
+        backend = tables.StorageBackend
+        row = await self._store.read_one(select(backend).where(backend.id == report.storage_id))
+        if row is not None and row.config_hash == _storage_digest(row.config, owner_id):
+            return report
+        if (
+            row is not None
+            and row.config_hash == hashlib.sha256(_canonical(row.config)).hexdigest()
+        ):
+            return replace(report, storage_id=None)
+        raise InvalidArgument(
+            f"storageId: {report.storage_id} is no storage of the task's owner: use the id that the start of the "
+            "run has returned"
+        )
 
     async def _late_checkpoint(self, report: CheckpointReport, task: tables.Task) -> None:
         """The experiment is over: keep the record, it is on the storage anyway."""
@@ -243,6 +282,14 @@ class ReportService:
         if row is None:
             raise NotFound("trial", trial_id)
         return row
+
+
+def _storage_digest(config: Mapping[str, object], owner_id: int | None) -> str:
+    return hashlib.sha256(b"%d\0" % (owner_id or 0) + _canonical(config)).hexdigest()
+
+
+def _canonical(config: Mapping[str, object]) -> bytes:
+    return orjson.dumps(config, option=orjson.OPT_SORT_KEYS)
 
 
 def _checkpoint_row(

@@ -37,8 +37,11 @@ class StartRun(Body):
 @router.post("/api/v1/runs/start")
 @permit(Action.REPORT, IN_BODY)
 async def start(body: StartRun, principal: Caller, api: TheApi) -> Reply[StartedRunReply]:
-    require(api, principal, Action.REPORT, await trial_target(api, body.run_id))
-    storage_id = await api.services.reports.storage_id(body.checkpoint_storage)
+    target = await trial_target(api, body.run_id)
+    require(api, principal, Action.REPORT, target)
+    storage_id = await api.services.reports.storage_id(
+        body.checkpoint_storage, owner_id=target.owner_id
+    )
     return reply({} if storage_id is None else {"storageId": storage_id})
 
 

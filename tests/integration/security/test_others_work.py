@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from master.logs.ingest import MAX_LINE_BYTES
@@ -34,6 +36,57 @@ async def test_a_task_does_not_report_for_another_by_naming_its_own_allocation(
         response = await world.call("POST", "/api/v1/checkpoints", forged, token=token)
         assert response.status_code in status, response.text
     await world.refused(404, "GET", "/api/v1/checkpoints/forged")
+
+
+async def test_checkpoints_are_not_put_into_the_storage_of_somebody_else(there: Populated) -> None:
+    """Its owner's keys would read and delete there for whoever names its number."""
+    world = there.world
+    storage = {"type": "s3", "bucket": "b", "access_key": "k", "secret_key": "s"}
+    numbers = []
+    await world.add_agent("node-2")
+    body = {"config": SINGLE, "activate": True, "modelDefinition": []}
+    theirs = await world.ok("POST", "/api/v1/experiments", body, token=there.other)
+    experiment = int(theirs["experiment"]["id"])
+    run = await world.run_of(experiment)
+    for trial, token in ((there.trial, there.owner), (world.trial_id(experiment), there.other)):
+        started = {"runId": trial, "checkpointStorage": storage}
+        reply = await world.ok("POST", "/api/v1/runs/start", started, token=token)
+        numbers.append(reply["storageId"])
+    mine, own = numbers
+    assert mine != own
+    report = {"uuid": "private", "taskId": run.task_id, "metadata": {"steps_completed": 1}}
+    for number in (mine, 1_000):
+        forged = report | {"storageId": number}
+        problem = await world.refused(400, "POST", "/api/v1/checkpoints", forged, token=there.other)
+        assert f"storageId: {number} is no storage of the task's owner" in problem
+    await world.ok("POST", "/api/v1/checkpoints", report | {"storageId": own}, token=there.other)
+    shown = await world.ok("GET", "/api/v1/checkpoints/private")
+    assert shown["checkpoint"]["storageId"] == own
+
+
+async def test_a_storage_of_an_older_release_is_nobodys(there: Populated) -> None:
+    world = there.world
+    config = {"type": "s3", "bucket": "b", "access_key": "k", "secret_key": "s"}
+    text = orjson.dumps(config, option=orjson.OPT_SORT_KEYS)
+    uow = UnitOfWork()
+    row = {"id": 77, "config_hash": hashlib.sha256(text).hexdigest(), "config": config}
+    uow.insert(tables.StorageBackend, row)
+    await world.services.store.commit(uow)
+    report = {"uuid": "late", "taskId": there.run.task_id, "metadata": {"steps_completed": 1}}
+    await world.ok("POST", "/api/v1/checkpoints", report | {"storageId": 77}, token=there.owner)
+    shown = await world.ok("GET", "/api/v1/checkpoints/late")
+    assert shown["checkpoint"]["storageId"] is None
+
+
+@pytest.mark.parametrize("name", ["ckpt-1/code", "..", ".", "/etc", "a\nb", "CLUSTER", "-rf"])
+async def test_a_checkpoint_is_a_folder_of_its_own(there: Populated, name: str) -> None:
+    """Its files are deleted with it: not those of a folder that is there for others."""
+    world = there.world
+    told = await world.ok("GET", "/api/v1/master")
+    uuid = told["clusterId"] if name == "CLUSTER" else name
+    report = {"uuid": uuid, "taskId": there.run.task_id, "metadata": {"steps_completed": 1}}
+    problem = await world.refused(400, "POST", "/api/v1/checkpoints", report, token=there.owner)
+    assert "cannot be the name of a checkpoint" in problem
 
 
 async def test_a_route_for_commands_finds_only_commands(there: Populated) -> None:

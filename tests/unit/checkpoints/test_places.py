@@ -39,9 +39,7 @@ AZURE = {"type": "azure", "container": "c"}
         ({}, False),
     ],
 )
-def test_the_master_goes_to_no_bucket_of_a_users_choice(
-    storage: dict[str, Any], may: bool
-) -> None:
+def test_the_master_goes_to_no_bucket_of_a_users_choice(storage: dict[str, Any], may: bool) -> None:
     secrets = PoolSecrets({"${master.yaml:checkpoint_storage.access_key}": None})
     assert Places(cluster=OURS, secrets=secrets).bucket(storage) is may
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from platformdirs import user_data_path
 
@@ -12,17 +13,20 @@ from master.data_folder import DEFAULT_CONFIG, SECRET, default_folder
 from master.security_checks import security_checks
 from windlass.base.checks import Check, Status
 from windlass.base.errors import InvalidConfig
+from windlass.deploy.local.folder import ClusterFolder
+from windlass.deploy.local.options import Remembered
 
 NAME = "master: data folder"
 
 
 def checks() -> list[Check]:
-    folder, config_file = _folder(), _config_file()
+    folder = _folder()
+    config_file, overrides = _configuration(folder)
     found = [check_folder(folder)]
     if not (folder / SECRET).is_file() or not os.access(folder, os.R_OK | os.X_OK):
         return found
     try:
-        config = load(config_file)
+        config = load(config_file, overrides=overrides)
     except InvalidConfig as error:
         advice = "windlass master config names every problem"
         problem = f"{config_file or 'master.yaml'}: {error.problems[0]}"
@@ -39,11 +43,15 @@ def _folder() -> Path:
     return local if is_local else default_folder()
 
 
-def _config_file() -> Path | None:
-    given = os.environ.get("DET_CONFIG_FILE")
-    if given or DEFAULT_CONFIG.exists():
-        return Path(given or DEFAULT_CONFIG)
-    return None
+def _configuration(folder: Path) -> tuple[Path | None, dict[str, Any]]:
+    """The file of a master, and what its command line lays over it where `det deploy local` starts it."""
+    if given := os.environ.get("DET_CONFIG_FILE"):
+        return Path(given), {}
+    cluster = ClusterFolder(folder.parent)
+    if folder == cluster.master and cluster.state_file.exists() and cluster.master_yaml.exists():
+        options = Remembered.read(cluster).options
+        return cluster.master_yaml, {"host": options.host, "port": options.port}
+    return (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None), {}
 
 
 def check_folder(folder: Path) -> Check:

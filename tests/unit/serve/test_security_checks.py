@@ -21,6 +21,8 @@ from master.checks import checks
 from master.config import MasterConfig, load
 from windlass.base.checks import Check, Status
 from windlass.cli.main import app
+from windlass.deploy.local.folder import ClusterFolder
+from windlass.deploy.local.options import Options, Remembered
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 OK, WARNING, FAILED = Status.OK, Status.WARNING, Status.FAILED
@@ -162,6 +164,23 @@ def test_the_table_is_of_the_folder_that_is_named(
     table = CliRunner().invoke(app, ["doctor", *options])
     assert table.exit_code == 1
     assert f"chmod 600 {folder / 'secret'}" in table.stdout
+
+
+def test_of_a_local_cluster_the_options_of_its_start_count(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WINDLASS_DATA_DIR", str(folder))
+    monkeypatch.delenv("DET_CONFIG_FILE", raising=False)
+    cluster = ClusterFolder(folder.parent)
+    cluster.master_yaml.touch(0o600)
+    options = Options(host="0.0.0.0", port=8090)  # noqa: S104
+    Remembered(url="http://127.0.0.1:8090", options=options).write(cluster)
+    listening = next(c for c in checks() if c.name.endswith("listening"))
+    assert listening.status is WARNING
+    assert listening.found.startswith("0.0.0.0 port 8090 without TLS")
+    cluster.master_yaml.write_text("security: {tls: {self_signed: true}}\n")
+    listening = next(c for c in checks() if c.name.endswith("listening"))
+    assert listening.found == "0.0.0.0 port 8090 with TLS"
 
 
 def test_a_broken_master_yaml_and_an_unused_folder(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import re
 import shutil
 import sys
 from dataclasses import dataclass
@@ -176,8 +177,15 @@ def _make_plain(command: Command) -> None:
     """The help of a command and of all below it."""
     if isinstance(command, TyperCommand | TyperGroup):
         command.rich_markup_mode = None
+        # In a list of commands: else a sentence that is too long for its line is cut.
+        command.short_help = command.short_help or _first_sentence(command.help or "")
     for below in getattr(command, "commands", {}).values():
         _make_plain(below)
+
+
+def _first_sentence(text: str) -> str:
+    paragraph = " ".join(text.split("\n\n")[0].split())
+    return re.split(r"(?<=\.)\s", paragraph)[0]
 
 
 def _is_wide() -> bool:

@@ -61,6 +61,7 @@ class DetGroup(RootGroup):
             help="List and drain single GPUs and other slots.",
             aliases=("s",),
         ),
+        "task": LazyCommand(module="windlass.cli.task", help="Show the logs of tasks."),
         "trial": LazyCommand(
             module="windlass.cli.trial", help="Show trials and their logs.", aliases=("t",)
         ),

@@ -457,3 +457,17 @@ def test_help_cuts_nothing_where_there_is_no_wide_terminal(cluster: ScriptedMast
     assert "~/.local/share/windlass/local" in said
     assert "…" not in said
     assert "│" not in said
+
+
+def test_no_line_of_a_list_of_commands_is_cut() -> None:
+    for group in ([], ["deploy", "local"], ["agent"], ["master"]):
+        shown = CliRunner().invoke(app, [*group, "--help"]).stdout
+        assert "Commands:" in shown
+        assert "..." not in shown.split("Commands:")[1], group
+
+
+def test_the_log_of_any_task_is_shown_by_its_id(cluster: ScriptedMaster) -> None:
+    task = "7.0d9c6ab6-9b0a-4b4e-8d2c-0b6f2f9f3a11"
+    line = {"result": {"id": "1", "message": "Deleted checkpoint 1\n"}}
+    cluster.on("GET", f"/api/v1/tasks/{task}/logs", line)
+    assert det(cluster, "task", "logs", task).stdout == "Deleted checkpoint 1\n"

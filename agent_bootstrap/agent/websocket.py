@@ -100,7 +100,8 @@ async def connect(options: AgentOptions, credential: str) -> WebSocketChannel:
             ]
             raise PermissionDenied(
                 f"the master refuses agent {options.agent_id} for pool {options.resource_pool} "
-                f"(HTTP {status}{': ' if said else ''}{said}): check the join token"
+                f"(HTTP {status}{': ' if said else ''}{said}): its join token is not valid for that pool, and its "
+                "credential is of no agent there: check the join token"
             ) from None
         raise ChannelClosed(f"the master answered HTTP {status}") from None
     except (OSError, TimeoutError, InvalidHandshake, CertificateRefused) as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
-from starlette.responses import PlainTextResponse
 from starlette.websockets import WebSocketState
 
 from agent_bootstrap.frames import read_frame
@@ -77,7 +76,8 @@ async def agents(socket: WebSocket, api: TheApi, pool: str = "", agent_id: str =
             pool=pool, agent_id=agent_id, token=token, peer=peer, credential=credential
         )
         if refused:  # before anything of it is read
-            await socket.send_denial_response(PlainTextResponse(refused, status_code=403))
+            # Not a reply with the reason: uvicorn logs an error after each. The agent knows what this one means.
+            await socket.close()  # HTTP 403
             return
         await socket.accept()
         note_known(socket.scope)

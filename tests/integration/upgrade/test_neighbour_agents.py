@@ -155,14 +155,21 @@ async def test_the_agents_own_log_says_why_it_ends(
     assert "update Windlass on the master" in end.reason
 
 
-async def test_a_stranger_is_told_why_it_is_not_let_in(master: Served, tmp_path: Path) -> None:
+async def test_a_stranger_is_told_why_it_is_not_let_in(
+    master: Served, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     options = parse_options({"master_url": master.url, "agent_id": "x", "join_token": "wrong"})
     end = await Agent(
         options.model_copy(update={"work_dir": tmp_path / "w", "artificial_slots": 1}),
         connect=lambda credential: connect(options, credential),
     ).run()
-    assert "the join token is not valid for pool 'default'" in end.reason
+    assert (
+        "its join token is not valid for that pool, and its credential is of no agent" in end.reason
+    )
+    (listed,) = (await master.world.ok("GET", "/api/v1/windlass/refused-agents"))["refused"]
+    assert "the join token is not valid for pool 'default'" in listed["reason"]
     assert end.code == 1
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_the_frames_of_0_1_0_are_as_they_were() -> None:

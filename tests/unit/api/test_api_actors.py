@@ -12,6 +12,7 @@ import pytest
 
 from master.api.application import ROUTES
 from master.api.routing import ApiRoute
+from master.auth.issued_tokens import IssuedTokens
 from master.auth.permissions import Action
 from master.auth.service import AuthService
 from master.checkpoints.service import CheckpointService
@@ -26,7 +27,7 @@ from tests.fakes.api_world import SINGLE, ApiWorld
 
 SERVICES = (
     *(AuthService, ExperimentMetadata, ExperimentService, InteractiveService),
-    *(JobService, ReportService, Router, CheckpointService),
+    *(JobService, ReportService, Router, CheckpointService, IssuedTokens),
 )
 _BULK = "POST /api/v1/projects/{project_id}/experiments/"
 
@@ -52,6 +53,7 @@ class Here:
             "agent_id": "node-1",
             "slot_id": 0,
             "label": "new",
+            "token_id": "none",
             "checkpoint_uuid": "c",
         }
         return path.format(**ids)

@@ -29,6 +29,8 @@ OPEN = {
     "/api/v1/master",
     "/api/v1/auth/login",
     "/agents",
+    "/api/v1/windlass/join",
+    "/api/v1/windlass/join/leave",
 }
 """The only paths that answer without a token of a user or a task. Agents show their own."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from fnmatch import translate
 from functools import lru_cache
 
@@ -46,25 +46,31 @@ def _matches(name: str, pattern: tuple[str, ...]) -> bool:
         if not is_directory:
             return False
         pattern = pattern[:-1]
-    return _parts_match(tuple(name.rstrip("/").split("/")), pattern, is_directory)
+    return _parts_match(name.rstrip("/").split("/"), pattern)
 
 
-def _parts_match(parts: tuple[str, ...], pattern: tuple[str, ...], is_directory: bool) -> bool:
-    if not pattern:
-        return not parts
-    first, rest = pattern[0], pattern[1:]
-    if first == "**":
-        if _parts_match(parts, rest, is_directory):
-            return True
-        return (
-            bool(parts) and not _hidden(parts[0]) and _parts_match(parts[1:], pattern, is_directory)
-        )
-    return (
-        bool(parts)
-        and (not _hidden(parts[0]) or _hidden(first))
-        and _regex(first).match(parts[0]) is not None
-        and _parts_match(parts[1:], rest, is_directory)
-    )
+def _parts_match(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """All ways of reading the pattern at once: a user's `**/**/**/x` takes no more than parts times pattern."""
+    at = _with_nothing_for_stars({0}, pattern)
+    for part in parts:
+        after: set[int] = set()
+        for place in at - {len(pattern)}:
+            glob = pattern[place]
+            if glob == "**":
+                after.update(() if _hidden(part) else (place,))
+            elif (not _hidden(part) or _hidden(glob)) and _regex(glob).match(part):
+                after.add(place + 1)
+        at = _with_nothing_for_stars(after, pattern)
+    return len(pattern) in at
+
+
+def _with_nothing_for_stars(places: set[int], pattern: Sequence[str]) -> set[int]:
+    found = set(places)
+    for place in places:
+        while place < len(pattern) and pattern[place] == "**":
+            place += 1
+            found.add(place)
+    return found
 
 
 def _hidden(part: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from windlass.storage.problems import Place
 if TYPE_CHECKING:
     from obstore.store import S3Config, S3CredentialProvider, S3Store
 
+_HOST_NAME = re.compile(r"[A-Za-z0-9-]+")
 DEFAULT_REGION = "us-east-1"
 _NATIVE = (
     "AWS_ACCESS_KEY_ID",
@@ -102,8 +104,10 @@ def _region_of(bucket: str, patience: Patience) -> str:
 
 def _public_url(bucket: str, region: str) -> str:
     domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-    if "." in bucket:  # no certificate fits such a host name
-        return f"https://s3.{region}.{domain}/{bucket}"
+    if not _HOST_NAME.fullmatch(
+        bucket
+    ):  # with a dot: no certificate fits; with more: it would be another host
+        return f"https://s3.{region}.{domain}/{quoted(bucket)}"
     return f"https://{bucket}.s3.{region}.{domain}"
 
 

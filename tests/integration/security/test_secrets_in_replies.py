@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from master.store.tables import Command, Experiment, StorageBackend
 from tests.fakes.populated_world import Populated, populated_world, routes, running_command
 
 OWN = "own-canary"
+AUTH = base64.b64encode(b"me:own").decode()
 CLUSTER = "cluster-canary"
 CONFIG = f"""
 # a comment may say it, too: {OWN}-comment
@@ -33,7 +35,7 @@ environment:
   registry_auth:
     username: me
     password: {OWN}-password
-    auth: {OWN}-auth
+    auth: {AUTH}
     identitytoken: {OWN}-identity
     registrytoken: {OWN}-registry
   pod_spec: {{spec: {{containers: [{{name: c, env: [{{name: P, value: {OWN}-pod}}]}}]}}}}
@@ -104,7 +106,7 @@ def holding(found: dict[str, str], canary: str) -> dict[str, list[str]]:
 
 async def test_no_reply_shows_another_user_a_secret(there: Populated) -> None:
     found = await answers(there, there.other)
-    assert holding(found, OWN) == {}
+    assert holding(found, OWN) == holding(found, AUTH) == {}
     assert holding(found, CLUSTER) == {}
     shown = json.loads(found[f"/api/v1/experiments/{there.experiment}"])["experiment"]
     environment = shown["config"]["environment"]
@@ -121,7 +123,7 @@ async def test_a_task_of_another_user_is_another_user(there: Populated) -> None:
     await world.add_agent("node-2")
     theirs = await running_command(world, there.other)
     found = await answers(there, world.task_token(theirs))
-    assert holding(found, OWN) == {}
+    assert holding(found, OWN) == holding(found, AUTH) == {}
 
 
 @pytest.mark.parametrize("who", ["owner", "admin", "task"])
@@ -131,8 +133,9 @@ async def test_owner_and_administrator_see_all_that_was_submitted(
     token = there.world.task_token(there.run) if who == "task" else getattr(there, who)
     found = await answers(there, token)
     experiment = found[f"/api/v1/experiments/{there.experiment}"]
-    for kind in ("comment", "url", "sas", "access", "cpu", "cuda", "password", "auth", "pachyderm"):
+    for kind in ("comment", "url", "sas", "access", "cpu", "cuda", "password", "pachyderm"):
         assert f"{OWN}-{kind}" in experiment, kind
+    assert AUTH in experiment
     assert f"{OWN}-command" in found[f"/api/v1/commands/{there.command}"]
 
 

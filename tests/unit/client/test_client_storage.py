@@ -6,6 +6,7 @@ import glob
 import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from windlass.storage import list_files, open_storage, progress_lines
 from windlass.storage.azure_account import Account, account_of
 from windlass.storage.globs import matching
 from windlass.storage.object_transfers import MOST_PARTS, PART, part_size
-from windlass.storage.s3 import _credentials
+from windlass.storage.s3 import _credentials, _public_url
 
 KEYS = {"access_key": "k", "secret_key": "s"}
 
@@ -160,6 +161,19 @@ def test_globs_name_what_pythons_do(
         }
     else:
         assert matching(everything, patterns) == expected
+
+
+@pytest.mark.parametrize("bucket", ["127.0.0.1:8443/?", "me@internal/", "internal#"])
+def test_the_name_of_a_bucket_is_no_host(bucket: str) -> None:
+    assert urlsplit(_public_url(bucket, "us-east-1")).netloc == "s3.us-east-1.amazonaws.com"
+
+
+def test_a_glob_of_many_stars_has_an_end() -> None:
+    """It is matched beside the master: a few such must not keep all deletions from going on."""
+    name = "/".join(["a"] * 40)
+    assert matching([name], ["**/" * 30 + "b"]) == set()
+    assert matching([name], ["**/a/" * 15 + "**/b"]) == set()
+    assert matching([name], ["**/a/" * 15 + "a"]) == {name}
 
 
 @pytest.mark.parametrize("pattern", ["../x", "/etc/*", "a/../b", "", "."])

@@ -22,6 +22,7 @@ from windlass.cli.output import print_json, print_rows
 from windlass.sdk.client import Client
 from windlass.sdk.credentials import TokenCache, master_url, open_session
 from windlass.sdk.session import Session
+from windlass.sdk.wire import MasterUnreachable
 
 OLDEST_PYTHON = (3, 11)
 EXTRAS = ("master", "agent")
@@ -132,12 +133,10 @@ def check_master(settings: Settings) -> Iterator[Check]:
             yield _version_check(info.get("windlass_version"), str(info.get("version")), url)
             yield check_login(session, settings.user)
     except WindlassError as error:
-        yield Check(
-            name="master",
-            status=Status.FAILED,
-            found=error.message,
-            advice="start one (det deploy local cluster-up), or set its URL with -m or DET_MASTER",
-        )
+        way_out = "set its URL with -m or DET_MASTER"
+        if isinstance(error, MasterUnreachable):
+            way_out = f"start one (det deploy local cluster-up), or {way_out}"
+        yield Check(name="master", status=Status.FAILED, found=error.message, advice=way_out)
 
 
 def check_login(session: Session, user: str | None) -> Check:

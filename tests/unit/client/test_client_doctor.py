@@ -62,6 +62,16 @@ def test_a_failed_check_is_exit_code_1_with_the_way_out() -> None:
     assert by_name(det(url, "--json"))["master"]["status"] == "failed"
 
 
+def test_a_master_that_refuses_need_not_be_started(cluster: ScriptedMaster) -> None:
+    problem = {
+        "error": {"code": 3, "reason": "invalid_argument", "error": "this port speaks HTTPS"}
+    }
+    cluster.on("GET", "/info", lambda _: (400, problem))
+    found = by_name(det(cluster.url, "--json"))["master"]
+    assert found["status"] == "failed"
+    assert found["advice"] == "set its URL with -m or DET_MASTER"
+
+
 def test_the_login_may_be_missing_or_expired(cluster: ScriptedMaster) -> None:
     missing = by_name(det(cluster.url, "--json"))["login"]
     assert (missing["status"], missing["found"]) == ("warning", "not logged in")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import NamedTuple
@@ -21,6 +22,8 @@ from windlass.storage.worker import Order
 
 AT_ONCE = 8
 """Each is a process that reads as fast as its client takes."""
+OF_ONE_USER = 4
+"""Of these: whoever takes slowly keeps nobody else from taking."""
 _C, _E, _B = tables.Checkpoint, tables.Experiment, tables.StorageBackend
 
 
@@ -42,11 +45,16 @@ class Downloads:
         self._store = store
         self._places = places
         self._workers = WorkerProcesses()
-        self._running = 0
+        self._running: Counter[int | None] = Counter()
+        """By user."""
 
     @asynccontextmanager
-    async def archive(self, uuid: str, format_: Format, *, owns: bool) -> AsyncIterator[Archive]:
-        """`owns`: whether the reader may do with the experiment what its owner may; others get what anybody may read.
+    async def archive(
+        self, uuid: str, format_: Format, *, owns: bool, by: int | None
+    ) -> AsyncIterator[Archive]:
+        """`by`: the reader.
+
+        `owns`: whether the reader may do with the experiment what its owner may; others get what anybody may read.
 
         Raises NotFound, Conflict for one that is not in storage or that the master cannot reach, TooManyDownloads.
         """
@@ -66,9 +74,11 @@ class Downloads:
                 f"checkpoint {uuid} is in storage of its owner's own ({_described(storage)}), which the master does "
                 "not read: download it where that storage can be reached, with --mode direct"
             )
-        if self._running >= AT_ONCE:
+        if self._running[by] >= OF_ONE_USER or self._running.total() >= AT_ONCE:
+            yours = f", {self._running[by]} of them yours"
             raise TooManyDownloads(
-                f"{AT_ONCE} downloads are running through the master: try again in a while, or use --mode direct"
+                f"{self._running.total()} downloads are running through the master{yours}: try again in a while, "
+                "or use --mode direct"
             )
         order = Order(
             do="archive",
@@ -77,12 +87,13 @@ class Downloads:
             format=format_,
             run_as=run_as,
         )
-        self._running += 1
+        self._running[by] += 1
         try:
             async with self._workers.archive(order, here) as archive:
                 yield archive
         finally:
-            self._running -= 1
+            self._running[by] -= 1
+            self._running += Counter()  # without those that have none
 
     async def _require(self, uuid: str) -> _Found:
         found = await self._store.read_one(

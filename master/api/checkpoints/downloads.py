@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid as uuids
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
 from email.message import Message
+from functools import partial
 from typing import Annotated, NamedTuple
 
 import structlog
@@ -12,14 +14,14 @@ from fastapi import APIRouter, Header, HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from master.api.access import Visible
+from master.api.access import Caller, Visible
 from master.api.errors import Stopping, error_response, status_of
 from master.api.held import Closing, WhileWanted
 from master.api.permits import VISIBLE, permit
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.auth.permissions import Action
-from master.checkpoints.downloads import Downloads
+from master.checkpoints.workers import Archive
 from windlass.base.errors import InvalidArgument, NotFound, WindlassError
 from windlass.storage.archives import Format
 
@@ -60,6 +62,7 @@ _BYTES = {"schema": {"type": "string", "format": "binary"}}
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def download(
     checkpoint_uuid: str,
+    principal: Caller,
     visible: Visible,
     api: TheApi,
     accept: Annotated[str, Header()] = "*/*",
@@ -72,7 +75,16 @@ async def download(
         raise
     owns = visible.shows_secrets_of(row.experiment_owner)
     return ArchiveReply(
-        api.services.downloads, checkpoint_uuid, kind, owns=owns, closing=api.closing
+        partial(
+            api.services.downloads.archive,
+            checkpoint_uuid,
+            kind.format,
+            owns=owns,
+            by=principal.user_id,
+        ),
+        checkpoint_uuid,
+        kind,
+        closing=api.closing,
     )
 
 
@@ -97,15 +109,18 @@ class ArchiveReply(Response):
     """Nobody is sent an archive that looks whole and is not: one that is cut short ends the connection."""
 
     def __init__(
-        self, downloads: Downloads, uuid: str, kind: Kind, *, owns: bool, closing: Closing
+        self,
+        opened: Callable[[], AbstractAsyncContextManager[Archive]],
+        uuid: str,
+        kind: Kind,
+        *,
+        closing: Closing,
     ) -> None:
         self.status_code = 200
         self.background = None
         self.body = b""
-        self._downloads = downloads
+        self._opened = opened
         self._uuid = uuid
-        self._kind = kind
-        self._owns = owns
         self._closing = closing
         name = Message()
         name.add_header("Content-Disposition", "attachment", filename=f"{uuid}.{kind.suffix}")
@@ -120,9 +135,7 @@ class ArchiveReply(Response):
             with suppress(Stopping):
                 async with (
                     WhileWanted(receive, self._closing),
-                    self._downloads.archive(
-                        self._uuid, self._kind.format, owns=self._owns
-                    ) as archive,
+                    self._opened() as archive,
                 ):
                     start = {"type": "http.response.start", "status": 200}
                     await send({**start, "headers": self.raw_headers})

@@ -121,11 +121,11 @@ async def test_what_its_owner_keeps_private_others_are_not_given(
 
 
 async def test_there_is_a_bound_on_downloads_at_once(world: ApiWorld, saved: Path) -> None:
-    world.services.downloads._running = 8
+    world.services.downloads._running[99] = 8
     assert "--mode direct" in await world.refused(429, "GET", f"/checkpoints/{UUID}")
-    world.services.downloads._running = 0
+    world.services.downloads._running.clear()
     assert (await world.call("GET", f"/checkpoints/{UUID}")).status_code == 200
-    assert world.services.downloads._running == 0
+    assert world.services.downloads._running.total() == 0
 
 
 async def test_a_client_that_goes_away_ends_the_work(
@@ -174,4 +174,4 @@ async def test_a_client_that_goes_away_ends_the_work(
     assert begun.is_set()
     assert all(message.get("more_body", True) for message in sent[1:] if isinstance(message, dict))
     assert [worker.returncode is not None for worker in workers] == [True]
-    assert downloads._running == 0
+    assert downloads._running.total() == 0

@@ -89,6 +89,8 @@ def parse_time(text: str, now: datetime) -> datetime:
 
     `now` has a zone. Raises InvalidArgument.
     """
+    if not text:
+        raise InvalidArgument("--at is missing: when does the machine go? For example --at 18:00")
     try:
         if len(text) <= len("18:00"):
             clock = time.fromisoformat(text)

@@ -177,12 +177,18 @@ def test_a_time_is_the_machines_unless_it_has_a_zone(said: str, meant: str) -> N
     assert announcement.parse_time(said, now) == datetime.fromisoformat(meant)
 
 
-@pytest.mark.parametrize("said", ["", "6pm", "25:00", "tomorrow", "18:00:99", "9999-12-31T23:59"])
+@pytest.mark.parametrize("said", ["6pm", "25:00", "tomorrow", "18:00:99", "9999-12-31T23:59"])
 def test_a_time_that_is_none_is_said(said: str, tmp_path: Path) -> None:
     told = drain(tmp_path, "--at", said)
     assert told.exit_code == 2
     assert told.stderr.startswith(f'error: --at: "{said}" is ')
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_time_that_is_not_given_is_asked_for(tmp_path: Path) -> None:
+    told = drain(tmp_path)
+    assert told.exit_code == 2
+    assert told.stderr.startswith("error: --at is missing")
 
 
 def test_a_work_dir_that_is_not_there_is_said(tmp_path: Path) -> None:

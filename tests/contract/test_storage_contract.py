@@ -191,9 +191,10 @@ def test_a_folder_is_a_plain_relative_path(storage: Storage, folder: str, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_ten_thousand_files(storage: Storage, tmp_path: Path) -> None:
+def test_ten_thousand_files(storage: Storage, section: dict[str, Any], tmp_path: Path) -> None:
+    count = 1_000 if section["type"] == "azure" else 10_000  # Azurite deletes 30 in a second
     source = tmp_path / "many"
-    for number in range(10_000):
+    for number in range(count):
         path = source / f"part {number % 100}" / f"{number} ü.bin"
         if number < 100:
             path.parent.mkdir(parents=True)
@@ -203,7 +204,7 @@ def test_ten_thousand_files(storage: Storage, tmp_path: Path) -> None:
     storage.download("u", tmp_path / "copy")
     assert tree(tmp_path / "copy") == tree(source)
     left = storage.delete("u", ["part 1*"])
-    assert sum(not name.endswith("/") for name in left) == 10_000 - 11 * 100
+    assert sum(not name.endswith("/") for name in left) == count - 11 * count // 100
     assert storage.delete("u") == {}
     with pytest.raises(CheckpointNotFound):
         storage.files("u")
@@ -211,7 +212,8 @@ def test_ten_thousand_files(storage: Storage, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("section", ["directory", "s3", "azure"], indirect=True)
+# moto copies the whole object for each range of it.
+@pytest.mark.parametrize("section", ["directory", "gcs", "azure"], indirect=True)
 def test_a_sparse_file_of_two_gigabytes(storage: Storage, tmp_path: Path) -> None:
     source, size = tmp_path / "sparse", 2 * 10**9 + 1
     source.mkdir()

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windlass.base.errors import NotFound, StorageError
+from windlass.base.errors import NotFound, StorageError, StorageUnreachable
 from windlass.storage import local_files, object_transfers
 from windlass.storage.base import (
     EVERYTHING,
@@ -38,6 +38,7 @@ LISTED_AT_ONCE = 1_000
 SMALL_AT_ONCE = 16
 LARGE_AT_ONCE = 2
 DELETED_AT_ONCE = 1_000
+DELETE_TRIES = 3
 DELETE_ROUNDS = 3
 """A listing may be older than what somebody has just written."""
 
@@ -184,11 +185,16 @@ class ObjectStorage(Storage):
 
         for start in range(0, len(keys), DELETED_AT_ONCE):
             some = keys[start : start + DELETED_AT_ONCE]
-            try:
-                with told(self._bucket.place):
-                    obstore.delete(self._bucket.store, some)
-            except MissingObject:  # somebody else was faster; the next listing says what is left
-                continue
+            for left in reversed(range(DELETE_TRIES)):
+                try:
+                    with told(self._bucket.place):
+                        obstore.delete(self._bucket.store, some)
+                    break
+                except MissingObject:  # somebody was faster; the next listing says what is left
+                    break
+                except StorageUnreachable:  # obstore does not send a batch again
+                    if left == 0:
+                        raise
 
     def _mark(self, key: str) -> None:
         import obstore

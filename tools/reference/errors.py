@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import master.api.application  # noqa: F401 - loads what routes may raise
+import master.app  # noqa: F401 - loads all of the master, whatever was imported before
 from master.api.errors import STATUS_OF_CODE, status_of
 from windlass.base.errors import WindlassError
 

@@ -373,7 +373,7 @@ def test_keys_without_effect_are_told_where_they_stand(tmp_path: Path) -> None:
     observability: {enable_prometheus: true}
     enable_cors: null
     security: {ssh: {key_type: ED25519}}
-    task_container_defaults: {dtrain_network_interface: eth0, work_dir: /w, image: x}
+    task_container_defaults: {work_dir: /w, image: x}
     resource_pools:
       - {pool_name: default, task_container_defaults: {nccl_port_range: "1:2"}}
       - {pool_name: b, fall_back_to: [default], budget: {usd_per_month: 5, usd_per_hour: 1}}
@@ -387,7 +387,6 @@ def test_keys_without_effect_are_told_where_they_stand(tmp_path: Path) -> None:
         "resource_pools[1].fall_back_to",
         "resource_pools[1].budget.usd_per_month",
         "__internal.audit_logging_enabled",
-        "task_container_defaults.dtrain_network_interface",
         "resource_pools[0].task_container_defaults.nccl_port_range",
     ]
 

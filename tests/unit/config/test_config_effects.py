@@ -36,6 +36,7 @@ STORAGE = read_by(
     "container connection_string account_url credential",
 )
 STORAGE["type"] = "master:type"
+STORAGE |= read_by("master/checkpoints:*", "save_experiment_best save_trial_best save_trial_latest")
 SCHEDULER = {
     "type": "master/core/scheduler:type",
     "fitting_policy": "master/core/scheduler:fitting_policy",

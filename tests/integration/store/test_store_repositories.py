@@ -64,7 +64,9 @@ async def test_a_spent_join_token_is_kept_until_it_has_expired(store: Store) -> 
     record = AgentRecord(
         agent_id="m-0", pool="gpu", slots=1, first_seen=now, credential_hash="of m-0"
     )
-    use = JoinUse(token_id="launch-1", agent_id="m-0", credential_hash="of m-0", expires=now)
+    use = JoinUse(
+        token_id="launch-1", agent_id="m-0", credential_hash="of m-0", expires=now, at=now
+    )
     await repository.save(record, use)
     await repository.save(record)
     await repository.remove("m-0")

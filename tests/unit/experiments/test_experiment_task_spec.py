@@ -15,6 +15,7 @@ from agent_bootstrap.container_options import (
     ProxyPort,
     RegistryLogin,
 )
+from agent_bootstrap.privilege_rules import Privileges
 from agent_bootstrap.protocol import Login
 from master.allocations.cluster_tasks import ClusterTasks
 from master.core.expconf import ClusterDefaults
@@ -76,7 +77,9 @@ environment:
 async def test_a_runtime_is_told_what_the_configuration_asks_for_and_no_secret(
     tmp_path: Path, clock: ManualClock
 ) -> None:
-    cluster = await ScriptedCluster.start(tmp_path, clock)
+    allowed = Privileges(capabilities=("IPC_LOCK",), devices=("/dev/infiniband",))
+    tasks = ClusterTasks(privileges={"default": allowed})
+    cluster = await ScriptedCluster.start(tmp_path, clock, cluster_tasks=tasks)
     try:
         await cluster.create(OPTIONS)
         await cluster.grant()
@@ -92,6 +95,7 @@ async def test_a_runtime_is_told_what_the_configuration_asks_for_and_no_secret(
             network="bridge",
             ports=(ProxyPort(port=8265, tcp=True),),
             os_user=None,
+            privileges=allowed,
             checkpoints=CheckpointFolder(
                 host_path="/ckpt", experiment_id=1, trial_id=cluster.trial.id
             ),

@@ -212,7 +212,7 @@ for path in (
         "/proc/sys/vm/drop_caches",
     ),
     *("/proc/sys/kernel/modprobe", "/dev/new", "/run/new", "/var/new"),
-    *(f"{sys.prefix}/new", f"{sys.base_prefix}/new", f"{FACTS.get('checkout', '/')}/new"),
+    *(f"{sys.prefix}/new", f"{sys.base_prefix}/new", f"{FACTS.get('checkout', '/')}/windlass/new"),
 ):
     attack(f"write {path}", write(path))
 attack(

@@ -168,6 +168,7 @@ def test_the_printed_line_makes_the_published_client_trust_it(machine: Machine) 
     assert b"determined" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_cluster_may_go_back_to_plain_http(machine: Machine) -> None:
     machine.deploy("agent-up", "--agent-name", "c")
     machine.up("--restart", "--no-tls")
@@ -200,6 +201,7 @@ def test_another_cluster_on_the_same_port_is_told_of_the_first(machine: Machine)
     assert "choose another --port" in said
 
 
+@pytest.mark.slow
 def test_work_goes_on_after_a_reboot(machine: Machine, experiment: str) -> None:
     """Everything is gone at once, the tasks too."""
     services = machine.local.services.all()

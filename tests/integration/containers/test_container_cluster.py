@@ -117,6 +117,7 @@ SENTENCES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("changes", "entrypoint", "says"), SENTENCES)
 def test_what_went_wrong_is_one_sentence_on_the_trial(
     changes: dict[str, Any], entrypoint: str, says: str, cluster: RealCluster

@@ -13,21 +13,66 @@ AUX_PLACES = 100
 
 
 class Market(StrEnum):
+    """How capacity is sold. In the order in which the planner prefers them at an equal price."""
+
     RESERVED = "reserved"
+    """Paid for anyway."""
+    CAPACITY_BLOCK = "capacity_block"
+    """Reserved for a time: its machines end when it does."""
     SPOT = "spot"
+    """May be taken back by the provider at any time."""
     ON_DEMAND = "on_demand"
+    QUEUED = "queued"
+    """Accepted now, and delivered when the provider or the batch system has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class OfferKey:
-    """What capacity memory is keyed by."""
+    """Names one offer, and the provider that sells it."""
 
     provider: str
-    """The name of the provider section: `<pool>` or `<pool>#<index>`, or an account shared by pools."""
+    """The name of the provider: one account, region or site. Several pools may buy from it."""
     region: str = ""
     zone: str = ""
     instance_type: str = ""
     market: Market = Market.ON_DEMAND
+    reservation: str = ""
+    """The id of what is reserved; empty for capacity that everybody may buy."""
+    placement: str = ""
+    """The group of machines that are close to each other; empty: anywhere in the zone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The offers that an answer of a provider is true for: those that agree in every part that is given.
+
+    A stock-out is about one type, zone and market; a quota about a family in a region; a wrong password about all
+    that the provider sells.
+    """
+
+    provider: str
+    region: str | None = None
+    family: str | None = None
+    instance_type: str | None = None
+    zone: str | None = None
+    market: Market | None = None
+    reservation: str | None = None
+    placement: str | None = None
+    image: str | None = None
+
+    def covers(self, offer: Offer) -> bool:
+        key = offer.key
+        return (
+            self.provider == key.provider
+            and self.region in (None, key.region)
+            and self.family in (None, offer.family)
+            and self.instance_type in (None, key.instance_type)
+            and self.zone in (None, key.zone)
+            and self.market in (None, key.market)
+            and self.reservation in (None, key.reservation)
+            and self.placement in (None, key.placement)
+            and self.image in (None, offer.image)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +90,25 @@ class Offer:
     """Its machines end then: a capacity block."""
     lifetime_s: float | None = None
     """Its machines end so long after they are ready: the walltime of a batch job."""
+    queue_deadline_s: float = 300.0
+    """After this long without a machine, a launch that was accepted is given up."""
+    starts_at: float | None = None
+    """When a launch made now would probably be delivered; None: at once."""
+    family: str = ""
+    """What quotas are counted by: a part of the instance type."""
+    gpu_model: str = ""
+    gpu_memory_mib: int | None = None
+    """Of one GPU; None: unknown."""
+    cpus: float | None = None
+    """None: unknown."""
+    memory_mib: int | None = None
+    """None: unknown."""
+    network_gbps: float | None = None
+    """None: unknown."""
+    image: str = ""
+    """What its machines boot."""
+    interruptions_per_hour: float = 0.0
+    """How often the provider takes one of its machines back."""
 
     def end_of(self, ready_at: float) -> float | None:
         """When a machine ends that is ready at that time; None: when we end it."""
@@ -52,6 +116,26 @@ class Offer:
         if self.lifetime_s is not None:
             ends.append(ready_at + self.lifetime_s)
         return min(ends, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirements:
+    """What a request asks of its machines beside slots. The default asks for nothing."""
+
+    gpu_models: frozenset[str] = frozenset()
+    """One of these; empty: any."""
+    min_gpu_memory_mib: int = 0
+    markets: frozenset[Market] = frozenset()
+    """One of these; empty: any."""
+    max_usd_per_hour: float | None = None
+    """For all its machines together."""
+    placement_group: bool = False
+    """Several machines must be close to each other."""
+    may_fall_back: bool = True
+    """It may run in another pool, if its own falls back to others."""
+
+
+NO_REQUIREMENTS = Requirements()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +151,9 @@ class Gang:
     blocked_agents: frozenset[str] = frozenset()
     least_s: float = 0.0
     """A machine that ends sooner than so long after it is ready is of no use to it."""
+    user: str = ""
+    """Whose it is: budgets and costs are counted by."""
+    requires: Requirements = NO_REQUIREMENTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,21 +9,13 @@ the fleet, start all loops, run the effects that a crash may have cut off, and o
 from __future__ import annotations
 
 import asyncio
-import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 
 import structlog
 from sqlalchemy import select
 
-from agent_bootstrap.bind_rules import HostPaths
-from agent_bootstrap.container_options import SHARED_MODE, OsUser
-from agent_bootstrap.privilege_rules import Privileges
-from master.allocations.cluster_tasks import ClusterTasks
-from master.allocations.mounts import host_folder
-from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.unique_ports import UniquePorts
 from master.api.services import ClusterInfo, Services
@@ -35,12 +27,9 @@ from master.checkpoints.downloads import Downloads
 from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.config import MasterConfig, ResolvedPool
 from master.control_plane import Parts, build
-from master.core.expconf import ClusterDefaults
-from master.core.expconf.container_defaults import TaskContainerDefaults
-from master.core.expconf.images import image_files
-from master.core.expconf.references import PoolSecrets, take_secrets
 from master.core.scheduler import decide
 from master.data_folder import exposures
+from master.elastic_pools import EmbeddedProviders, ProviderFactory, pool_settings
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
 from master.recovery.background_check import BackgroundCheck
@@ -54,18 +43,14 @@ from master.store.blobs import BlobStore
 from master.store.fleet_repository import FleetRepository
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
+from master.task_settings import TaskSettings
 from master.tls.serving import ServedTls
-from provisioner.providers.base import LaunchIntent, Provider
-from provisioner.providers.embedded import EmbeddedProvider, InstanceType
 from provisioner.reconciler import Provisioner
-from provisioner.types import PoolSettings
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
-from rm_backends.ports import JoinGrant, JoinKind
 from rm_backends.router import Router
 from windlass import DETERMINED_VERSION, __version__
 from windlass.base.clock import Clock, SystemClock
-from windlass.base.errors import InvalidConfig
 from windlass.base.ids import Ids
 from windlass.base.loop import Loop
 
@@ -76,11 +61,6 @@ TICK_S = 1.0
 HOUSEKEEPING_S = 3600.0
 LAST_LINES_S = 5.0
 """How long a master that stops tries to store what it still has to say in task logs."""
-JOIN_WITHIN = timedelta(hours=1)
-"""How long after its boot a machine may join for the first time."""
-
-ProviderFactory = Callable[[ResolvedPool, str], Provider]
-"""(pool, cluster id) -> where its machines come from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,97 +287,22 @@ class Master:
 
     def _parts(self, lines: MasterLines, auth: AuthService, cluster_id: str) -> Parts:
         options = self._options
-        defaults, _ = next(iter(self._task_defaults().values()))
+        settings = TaskSettings(options.config, options.data_dir)
         return Parts(
             logs=self._logs,
             cluster_id=cluster_id,
-            storage=defaults.checkpoint_storage,
+            storage=settings.storage,
             deleter=options.deleter,
             store=self._store,
             blobs=BlobStore(options.data_dir / "blobs", inline=options.inline_store),
             clock=options.clock,
             ids=options.ids,
             secret=self.secret,
-            policy=self._policy(),
+            policy=settings.policy(),
             task_log=lines,
             ports=UniquePorts(options.config.reserved_ports),
-            cluster_tasks=self._cluster_tasks(auth),
+            cluster_tasks=settings.cluster_tasks(auth.agent_user),
         )
-
-    def _policy(self) -> ClusterPolicy:
-        config = self._options.config
-        return ClusterPolicy(
-            defaults={pool: defaults for pool, (defaults, _) in self._task_defaults().items()},
-            default_compute_pool=config.default_compute_pool,
-            default_aux_pool=config.default_aux_pool,
-            launch_error=config.launch_error,
-            max_lost_runs=config.max_lost_runs,
-        )
-
-    def _cluster_tasks(self, auth: AuthService) -> ClusterTasks:
-        config = self._options.config
-        default = config.security.default_task
-        defaults = {pool.name: pool.containers() for pool in config.pools()}
-        return ClusterTasks(
-            defaults=defaults,
-            secrets={pool: secrets for pool, (_, secrets) in self._task_defaults().items()},
-            default_user=None if default is None else OsUser(**default.model_dump()),
-            linked=auth.agent_user,
-            host_paths={
-                name: self._host_paths(containers) for name, containers in defaults.items()
-            },
-            privileges={
-                name: self._privileges(containers) for name, containers in defaults.items()
-            },
-        )
-
-    def _host_paths(self, containers: TaskContainerDefaults) -> HostPaths:
-        config, data_dir = self._options.config, self._options.data_dir
-        storage = config.checkpoint_storage
-        folder = str(self._own_storage()) if storage is None else host_folder(storage)
-        return HostPaths(
-            allowed=config.allowed_host_paths,
-            forbidden=(str(data_dir.absolute()),),
-            cluster=(
-                *((folder,) if folder else ()),
-                *(mount.host_path for mount in containers.bind_mounts),
-                *(path for _, path in image_files(containers.image)),
-            ),
-        )
-
-    def _privileges(self, containers: TaskContainerDefaults) -> Privileges:
-        config = self._options.config
-        own = (device.host_path for device in containers.devices)
-        return Privileges(
-            capabilities=(*config.allowed_capabilities, *containers.add_capabilities),
-            devices=(*config.allowed_devices, *own),
-        )
-
-    def _own_storage(self) -> Path:
-        """Where checkpoints go if the configuration does not say. Tasks see nothing of the folder around it."""
-        return (self._options.data_dir / "checkpoints").resolve()
-
-    def _task_defaults(self) -> Mapping[str, tuple[ClusterDefaults, PoolSecrets]]:
-        """By pool: what lies under users' configurations, and the secrets that it only refers to."""
-        config = self._options.config
-        if config.checkpoint_storage is not None:
-            storage = config.checkpoint_storage.model_dump(mode="json", exclude_none=True)
-        else:
-            folder = self._own_storage()
-            folder.mkdir(exist_ok=True)
-            if stat.S_IMODE(folder.stat().st_mode) != SHARED_MODE:
-                folder.chmod(SHARED_MODE)
-            storage = {"type": "shared_fs", "host_path": str(folder)}
-        return {
-            pool.name: take_secrets(
-                ClusterDefaults(
-                    task_container_defaults=pool.task_container_defaults,
-                    checkpoint_storage=storage,
-                    priority=pool.scheduler.default_priority,
-                )
-            )
-            for pool in config.pools()
-        }
 
     def _provisioner(
         self, agents: AgentsBackend, info: ClusterInfo, epoch: int
@@ -406,9 +311,9 @@ class Master:
         elastic = [p for p in options.config.pools() if p.is_elastic]
         if not elastic:
             return None
-        make = options.provider or self._embedded
+        make = options.provider or self._embedded_providers()
         return Provisioner(
-            pools=[_pool_settings(p) for p in elastic],
+            pools=[pool_settings(p) for p in elastic],
             providers={p.name: make(p, info.cluster_id) for p in elastic},
             host=agents,
             store=FleetRepository(self._store),
@@ -419,31 +324,15 @@ class Master:
             interval_s=options.provision_every_s,
         )
 
-    def _embedded(self, pool: ResolvedPool, cluster_id: str) -> Provider:
+    def _embedded_providers(self) -> ProviderFactory:
         options = self._options
-        return EmbeddedProvider(
-            pool=pool.name,
-            root=instances_folder(options.data_dir) / pool.name,
-            cluster_id=cluster_id,
-            clock=options.clock,
-            types=_instance_types(pool),
+        return EmbeddedProviders(
+            data_dir=options.data_dir,
             master_url=options.master_url,
-            join_token=self._launch_token,
             master_cert=None if options.tls is None else options.tls.files.cert.absolute(),
+            join_tokens=JoinTokenSigner(self.secret),
+            clock=options.clock,
         )
-
-    def _launch_token(self, intent: LaunchIntent, names: Sequence[str]) -> str:
-        """What the machines of one launch join with: each once, as itself, and not for long."""
-        boot = timedelta(seconds=intent.offer.boot_s)
-        grant = JoinGrant(
-            kind=JoinKind.LAUNCH,
-            pool=intent.pool,
-            id=intent.intent_id,
-            names=frozenset(names),
-            agents=intent.count,
-            expires=self._options.clock.now() + boot + JOIN_WITHIN,
-        )
-        return JoinTokenSigner(self.secret).made_for(grant)
 
     def _join_tokens(self) -> IssuedTokens:
         options = self._options
@@ -492,33 +381,6 @@ def _database_files(options: MasterOptions) -> Sequence[Path]:
     return () if files is None or options.inline_store else (files.state, files.logs)
 
 
-def instances_folder(data_dir: Path) -> Path:
-    """Where embedded pools keep their instances, a folder per pool."""
-    return data_dir / "instances"
-
-
-async def end_embedded_instances(data_dir: Path) -> int:
-    """End every instance that embedded pools of this data folder still have; how many there were.
-
-    For a cluster that is taken down for good: its master must not run.
-    """
-    ended = 0
-    for folder in sorted(instances_folder(data_dir).glob("*")):
-        names = [instance.name for instance in folder.iterdir() if instance.is_dir()]
-        provider = EmbeddedProvider(
-            pool=folder.name,
-            root=folder,
-            cluster_id="",
-            clock=SystemClock(),
-            types=(),
-            master_url="",
-            join_token=lambda *_: "",
-        )
-        await provider.terminate(names)
-        ended += len(names)
-    return ended
-
-
 def _pool_options(pool: ResolvedPool) -> PoolOptions:
     return PoolOptions(
         name=pool.name,
@@ -529,35 +391,4 @@ def _pool_options(pool: ResolvedPool) -> PoolOptions:
         kind=pool.providers[0].type if pool.is_elastic else "static",
         description=pool.description,
         require_isolation=pool.require_isolation,
-    )
-
-
-def _instance_types(pool: ResolvedPool) -> list[InstanceType]:
-    """One for each provider section. Raises InvalidConfig if two have the same name."""
-    types = [
-        InstanceType(
-            name=section.instance_type or f"embedded-{section.slots_per_instance}",
-            slots=section.slots_per_instance,
-            usd_per_hour=section.usd_per_hour,
-            boot_s=section.boot_time.total_seconds(),
-            available=section.available,
-        )
-        for section in pool.providers
-    ]
-    if len({type_.name for type_ in types}) < len(types):
-        raise InvalidConfig(
-            [f"resource_pools: the providers of pool {pool.name} need different instance_type"],
-            what="master configuration",
-        )
-    return types
-
-
-def _pool_settings(pool: ResolvedPool) -> PoolSettings:
-    return PoolSettings(
-        pool=pool.name,
-        min_instances=pool.min_instances,
-        max_instances=pool.max_instances,
-        max_idle_s=pool.max_idle_s,
-        aux_places=pool.max_aux_containers_per_agent,
-        usd_per_hour_limit=pool.usd_per_hour_limit,
     )

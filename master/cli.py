@@ -193,8 +193,8 @@ def end_instances(data_dir: DataDirOption = None) -> None:
     """Terminate all instances that the embedded pools of a stopped master still have, and their tasks."""
     import asyncio
 
-    from master.app import end_embedded_instances
     from master.data_folder import held, of_a_master
+    from master.elastic_pools import end_embedded_instances
 
     try:
         with held(of_a_master(_data_dir(data_dir))) as folder:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agent_bootstrap.protocol import Channel, ChannelClosed, ContainerSpec
-from master.app import JOIN_WITHIN, MasterOptions
+from master.app import MasterOptions
 from master.auth.join_tokens import SECRET_BYTES, JoinTokenSigner
 from master.config import MasterConfig
+from master.elastic_pools import JOIN_WITHIN
 from master.experiments.creation import NewExperiment
 from master.recovery.identity import FolderState, Identity, write_identity
 from provisioner.providers.simulated import SimulatedInstance, SimulatedProvider

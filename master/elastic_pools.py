@@ -1,0 +1,119 @@
+"""Pools whose machines come and go: their sections of master.yaml as the provisioner and its providers take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from master.auth.join_tokens import JoinTokenSigner
+from master.config import ResolvedPool
+from provisioner.providers.base import LaunchIntent, Provider
+from provisioner.providers.embedded import EmbeddedProvider, InstanceType
+from provisioner.types import PoolSettings
+from rm_backends.ports import JoinGrant, JoinKind
+from windlass.base.clock import Clock, SystemClock
+from windlass.base.errors import InvalidConfig
+
+JOIN_WITHIN = timedelta(hours=1)
+"""How long after its boot a machine may join for the first time."""
+
+ProviderFactory = Callable[[ResolvedPool, str], Provider]
+"""(pool, cluster id) -> where its machines come from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedProviders:
+    """A `ProviderFactory`: machines that are processes on the master's own."""
+
+    data_dir: Path
+    master_url: str
+    """Where the machines reach this master."""
+    master_cert: Path | None
+    """A file with the certificate that it shows; None: plain HTTP."""
+    join_tokens: JoinTokenSigner
+    clock: Clock
+
+    def __call__(self, pool: ResolvedPool, cluster_id: str) -> Provider:
+        return EmbeddedProvider(
+            pool=pool.name,
+            root=instances_folder(self.data_dir) / pool.name,
+            cluster_id=cluster_id,
+            clock=self.clock,
+            types=_instance_types(pool),
+            master_url=self.master_url,
+            join_token=self._launch_token,
+            master_cert=self.master_cert,
+        )
+
+    def _launch_token(self, intent: LaunchIntent, names: Sequence[str]) -> str:
+        """What the machines of one launch join with: each once, as itself, and not for long."""
+        boot = timedelta(seconds=intent.offer.boot_s)
+        grant = JoinGrant(
+            kind=JoinKind.LAUNCH,
+            pool=intent.pool,
+            id=intent.intent_id,
+            names=frozenset(names),
+            agents=intent.count,
+            expires=self.clock.now() + boot + JOIN_WITHIN,
+        )
+        return self.join_tokens.made_for(grant)
+
+
+def pool_settings(pool: ResolvedPool) -> PoolSettings:
+    return PoolSettings(
+        pool=pool.name,
+        min_instances=pool.min_instances,
+        max_instances=pool.max_instances,
+        max_idle_s=pool.max_idle_s,
+        aux_places=pool.max_aux_containers_per_agent,
+        usd_per_hour_limit=pool.usd_per_hour_limit,
+    )
+
+
+def instances_folder(data_dir: Path) -> Path:
+    """Where embedded pools keep their instances, a folder per pool."""
+    return data_dir / "instances"
+
+
+async def end_embedded_instances(data_dir: Path) -> int:
+    """End every instance that embedded pools of this data folder still have; how many there were.
+
+    For a cluster that is taken down for good: its master must not run.
+    """
+    ended = 0
+    for folder in sorted(instances_folder(data_dir).glob("*")):
+        names = [instance.name for instance in folder.iterdir() if instance.is_dir()]
+        provider = EmbeddedProvider(
+            pool=folder.name,
+            root=folder,
+            cluster_id="",
+            clock=SystemClock(),
+            types=(),
+            master_url="",
+            join_token=lambda *_: "",
+        )
+        await provider.terminate(names)
+        ended += len(names)
+    return ended
+
+
+def _instance_types(pool: ResolvedPool) -> list[InstanceType]:
+    """One for each provider section. Raises InvalidConfig if two have the same name."""
+    types = [
+        InstanceType(
+            name=section.instance_type or f"embedded-{section.slots_per_instance}",
+            slots=section.slots_per_instance,
+            usd_per_hour=section.usd_per_hour,
+            boot_s=section.boot_time.total_seconds(),
+            available=section.available,
+        )
+        for section in pool.providers
+    ]
+    if len({type_.name for type_ in types}) < len(types):
+        raise InvalidConfig(
+            [f"resource_pools: the providers of pool {pool.name} need different instance_type"],
+            what="master configuration",
+        )
+    return types

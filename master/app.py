@@ -45,6 +45,7 @@ from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from master.task_settings import TaskSettings
 from master.tls.serving import ServedTls
+from master.workspaces.agent_users import AgentUsers
 from provisioner.reconciler import Provisioner
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
@@ -102,6 +103,7 @@ class Master:
         self._logs = logs
         self._ready = asyncio.Event()
         self._services: Services | None = None
+        self._agent_users = AgentUsers()
         self.secret = folder.secret
 
     @classmethod
@@ -177,6 +179,7 @@ class Master:
         )
         await auth.ensure_users(self._first_password)
         info = await self._cluster_info()
+        await self._agent_users.load(self._store)
         plane = build(self._parts(lines, auth, info.cluster_id))
         allocations = plane.allocations
         auth.register_allocation_tokens(allocations)
@@ -301,7 +304,7 @@ class Master:
             policy=settings.policy(),
             task_log=lines,
             ports=UniquePorts(options.config.reserved_ports),
-            cluster_tasks=settings.cluster_tasks(auth.agent_user),
+            cluster_tasks=settings.cluster_tasks(auth.agent_user, self._agent_users.of),
         )
 
     def _provisioner(

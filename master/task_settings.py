@@ -11,6 +11,7 @@ from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.container_options import SHARED_MODE, OsUser
 from agent_bootstrap.privilege_rules import Privileges
 from master.allocations.cluster_tasks import ClusterTasks
+from master.allocations.identities import WorkspaceUser
 from master.allocations.mounts import host_folder
 from master.allocations.policy import ClusterPolicy
 from master.config import MasterConfig
@@ -46,8 +47,12 @@ class TaskSettings:
             max_lost_runs=config.max_lost_runs,
         )
 
-    def cluster_tasks(self, linked: Callable[[int], OsUser | None]) -> ClusterTasks:
-        """`linked`: whom an administrator linked a user (by id) to."""
+    def cluster_tasks(
+        self,
+        linked: Callable[[int], OsUser | None],
+        of_workspace: Callable[[int], WorkspaceUser | None],
+    ) -> ClusterTasks:
+        """Whom an administrator linked a user (by id) to, and what a workspace (by id) says."""
         default = self._config.security.default_task
         containers = {pool.name: pool.containers() for pool in self._config.pools()}
         return ClusterTasks(
@@ -55,6 +60,7 @@ class TaskSettings:
             secrets={pool: secrets for pool, (_, secrets) in self._defaults.items()},
             default_user=None if default is None else OsUser(**default.model_dump()),
             linked=linked,
+            of_workspace=of_workspace,
             host_paths={pool: self._host_paths(given) for pool, given in containers.items()},
             privileges={pool: self._privileges(given) for pool, given in containers.items()},
         )

@@ -17,6 +17,7 @@ from agent_bootstrap.container_options import (
 )
 from agent_bootstrap.privilege_rules import Privileges
 from agent_bootstrap.protocol import Login
+from master.allocations.identities import Owner, WorkspaceUser, merged
 from master.allocations.machine import AllocationState
 from master.allocations.registry_login import registry_login
 from master.allocations.task_environment import TaskConfig, has_peers, slot_kind, startup_hook
@@ -39,20 +40,21 @@ def no_link(_: int) -> OsUser | None:
     return None
 
 
-def first_named(*sources: OsUser | None) -> OsUser | None:
-    """Who says it first, the strongest source first. Root runs nothing unless one of them names it."""
-    return next((source for source in sources if source is not None), None)
+def says_nothing(_: int) -> WorkspaceUser | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterTasks:
-    """From master.yaml, but for whom users are linked to."""
+    """From master.yaml, but for whom users are linked to and what workspaces say."""
 
     defaults: Mapping[str, TaskContainerDefaults] = field(default_factory=dict)
     default_user: OsUser | None = None
     """`security.default_task`; None: it is not written."""
     linked: Callable[[int], OsUser | None] = no_link
     """Whom an administrator linked a user (by id) to."""
+    of_workspace: Callable[[int], WorkspaceUser | None] = says_nothing
+    """What a workspace (by id) says of whom its tasks run as."""
     host_paths: Mapping[str, HostPaths] = field(default_factory=dict)
     """By pool: what its tasks may mount."""
     privileges: Mapping[str, Privileges] = field(default_factory=dict)
@@ -60,12 +62,14 @@ class ClusterTasks:
     secrets: Mapping[str, PoolSecrets] = field(default_factory=dict)
     """By pool: what references in the configurations of its tasks stand for."""
 
-    def os_user(self, owner_id: int) -> OsUser | None:
-        """Whom the tasks of a user run as. None: nobody said, and the agent takes somebody without rights."""
-        return first_named(self.linked(owner_id), self.default_user)
+    def os_user(self, owner: Owner) -> OsUser | None:
+        """Whom the tasks of an owner run as. None: nobody said, and the agent takes somebody without rights."""
+        return merged(
+            self.of_workspace(owner.workspace_id), self.linked(owner.user_id), self.default_user
+        )
 
-    def runs_as_root(self, owner_id: int) -> bool:
-        who = self.os_user(owner_id)
+    def runs_as_root(self, owner: Owner) -> bool:
+        who = self.os_user(owner)
         return who is not None and who.uid == 0
 
     def host_paths_of(self, pool: str) -> HostPaths:
@@ -108,7 +112,7 @@ class ClusterTasks:
         return {name: value for name, value in values.items() if value}
 
     def options(
-        self, config: TaskConfig, allocation: AllocationState, owner_id: int
+        self, config: TaskConfig, allocation: AllocationState, owner: Owner
     ) -> ContainerOptions:
         """In `config` the image, devices and capabilities of the pool are merged already."""
         where, resources = config.environment, config.resources
@@ -131,7 +135,7 @@ class ClusterTasks:
             limits=_limits(resources.limits),
             python=where.python or "",
             prologue=where.prologue,
-            os_user=self.os_user(owner_id),
+            os_user=self.os_user(owner),
             host_paths=self.host_paths_of(allocation.pool),
             privileges=self.privileges_of(allocation.pool),
         )

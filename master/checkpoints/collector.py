@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 from sqlalchemy import select
 
+from master.allocations.identities import Owner
 from master.allocations.task_messages import TaskLog
 from master.checkpoints.experiment_rows import ExperimentRows
 from master.checkpoints.on_agents import OnAgents
@@ -154,7 +155,7 @@ class Collector:
                 "id": row.task_id,
                 "type": "CHECKPOINT_GC",
                 "job_id": row.task_id,
-                "owner_id": owner,
+                "owner_id": owner.user_id,
                 "experiment_id": row.experiment_id,
                 "trial_id": None,
                 "created_at": row.asked_at,
@@ -164,10 +165,13 @@ class Collector:
         await self._store.commit(uow)
         return True
 
-    async def _owner(self, experiment_id: int) -> int:
-        experiment = tables.Experiment
+    async def _owner(self, experiment_id: int) -> Owner:
+        experiment, project = tables.Experiment, tables.Project
         owner = await self._store.read_one(
-            select(experiment.owner_id).where(experiment.id == experiment_id)
+            select(experiment.owner_id, project.workspace_id)
+            .join(project, project.id == experiment.project_id)
+            .where(experiment.id == experiment_id),
+            Owner,
         )
         if owner is None:
             raise NotFound("experiment", experiment_id)

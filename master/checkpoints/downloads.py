@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from sqlalchemy import select
 
+from master.allocations.identities import Owner
 from master.checkpoints.places import Places, sees_any
 from master.checkpoints.planning import STORED
 from master.checkpoints.workers import Archive, WorkerProcesses
@@ -24,7 +25,12 @@ AT_ONCE = 8
 """Each is a process that reads as fast as its client takes."""
 OF_ONE_USER = 4
 """Of these: whoever takes slowly keeps nobody else from taking."""
-_C, _E, _B = tables.Checkpoint, tables.Experiment, tables.StorageBackend
+_C, _E, _B, _P = (
+    tables.Checkpoint,
+    tables.Experiment,
+    tables.StorageBackend,
+    tables.Project,
+)
 
 
 class TooManyDownloads(WindlassError):
@@ -37,7 +43,7 @@ class _Found(NamedTuple):
     state: str
     own: JsonObject
     config: JsonObject | None
-    owner_id: int
+    owner: Owner
 
 
 class Downloads:
@@ -68,7 +74,7 @@ class Downloads:
                     f"the files of checkpoint {uuid} are not at {'/'.join((here.root, *here.below))} on the master: "
                     "download it where that storage is mounted, with --mode direct"
                 )
-            run_as = self._places.run_as(found.owner_id) if owns else self._places.stranger()
+            run_as = self._places.run_as(found.owner) if owns else self._places.stranger()
         elif not self._places.bucket(storage):
             raise Conflict(
                 f"checkpoint {uuid} is in storage of its owner's own ({_described(storage)}), which the master does "
@@ -97,12 +103,13 @@ class Downloads:
 
     async def _require(self, uuid: str) -> _Found:
         found = await self._store.read_one(
-            select(_C.state, _E.config, _B.config, _E.owner_id)
+            select(_C.state, _E.config, _B.config, _E.owner_id, _P.workspace_id)
             .join(_E, _E.id == _C.experiment_id)
+            .join(_P, _P.id == _E.project_id)
             .outerjoin(_B, _B.id == _C.storage_id)
             .where(_C.uuid == uuid),
-            lambda state, config, stored, owner: _Found(
-                state, config["checkpoint_storage"], stored, owner
+            lambda state, config, stored, *owner: _Found(
+                state, config["checkpoint_storage"], stored, Owner(*owner)
             ),
         )
         if found is None:

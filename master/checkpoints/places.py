@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 
 from agent_bootstrap.agent.identity import UNPRIVILEGED
 from agent_bootstrap.container_options import OsUser
+from master.allocations.identities import Owner
 from master.allocations.mounts import below_host_folder, host_folder
 from master.core.expconf.references import PoolSecrets
 from master.core.expconf.storage import CheckpointStorage
@@ -43,8 +44,8 @@ class Places:
     cluster: JsonMapping
     """The `checkpoint_storage` of master.yaml, or the default one."""
     secrets: PoolSecrets = field(default_factory=PoolSecrets)
-    os_user: Callable[[int], OsUser | None] = lambda _: None
-    """Whom the tasks of a user run as; None: nobody said."""
+    os_user: Callable[[Owner], OsUser | None] = lambda _: None
+    """Whom the tasks of an owner run as; None: nobody said."""
 
     def folder(self, storage: JsonMapping) -> FolderHere | None:
         """Where a storage lies on this machine, if it is the cluster's own directory."""
@@ -63,11 +64,11 @@ class Places:
         """With the secrets of now, as `open_storage` wants it."""
         return self.secrets.resolved(storage)
 
-    def run_as(self, owner_id: int) -> RunAs | None:
-        """Whose rights a worker takes that touches files of a user's experiment. None: those of this process."""
+    def run_as(self, owner: Owner) -> RunAs | None:
+        """Whose rights a worker takes that touches files of an owner's experiment. None: those of this process."""
         if os.geteuid() != 0:
             return None
-        who = self.os_user(owner_id) or UNPRIVILEGED
+        who = self.os_user(owner) or UNPRIVILEGED
         return RunAs(uid=who.uid, gid=who.gid)
 
     def stranger(self) -> RunAs | None:

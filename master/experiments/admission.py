@@ -12,6 +12,7 @@ import structlog
 
 from master.allocations.abilities import having, runs_image
 from master.allocations.cluster_tasks import ClusterTasks
+from master.allocations.identities import Owner
 from master.allocations.mounts import mount_problems, privilege_problems, storage_problems
 from master.allocations.policy import ClusterPolicy
 from master.core.expconf import ExperimentConfig, complete, parse
@@ -65,8 +66,8 @@ class Admission:
         self._clock = clock
         self._ids = ids
 
-    def check(self, text: str, *, owner_id: int) -> Checked:
-        """Parse, complete and test an experiment config of this user against this cluster. Blocks."""
+    def check(self, text: str, *, owner: Owner) -> Checked:
+        """Parse, complete and test an experiment config of this owner against this cluster. Blocks."""
         name = f"Experiment ({self._ids.uuid()[:8]})"
         seed = int(self._clock.now().timestamp()) % 2**31
         raw = parse(text)
@@ -77,7 +78,7 @@ class Admission:
         )
         pool = self._policy.pool_of(wanted, aux=aux, what="experiment configuration")
         config = complete(raw, defaults=self._policy.defaults[pool], seed=seed, name=name)
-        self._require_mounts(config, pool, owner_id)
+        self._require_mounts(config, pool, owner)
         settings = run_settings(config, pool)
         search = search_of(config)
         check_limits(search)
@@ -119,9 +120,9 @@ class Admission:
         if not runs_in_image and (able is None or not able.trial_classes):
             yield needs_package(entrypoint)
 
-    def _require_mounts(self, config: ExperimentConfig, pool: str, owner_id: int) -> None:
+    def _require_mounts(self, config: ExperimentConfig, pool: str, owner: Owner) -> None:
         rules = self._cluster.host_paths_of(pool)
-        as_root = self._cluster.runs_as_root(owner_id)
+        as_root = self._cluster.runs_as_root(owner)
         problems = (
             *mount_problems(config, rules, as_root=as_root),
             *privilege_problems(config, self._cluster.privileges_of(pool)),

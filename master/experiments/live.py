@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from agent_bootstrap.protocol import Login
+from master.allocations.identities import Owner
 from master.allocations.machine import AllocationState
 from master.allocations.ports import AllocationStep
 from master.allocations.service import AllocationService
@@ -94,6 +95,10 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
     @property
     def job_id(self) -> str:
         return self.state.job_id
+
+    @property
+    def owner(self) -> Owner:
+        return Owner(self.state.owner_id, self.workspace_id)
 
     @property
     def ended_at(self) -> datetime | None:

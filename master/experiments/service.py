@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import select
 
 from master.allocations.cluster_tasks import ClusterTasks
+from master.allocations.identities import Owner
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLog
@@ -84,9 +85,13 @@ class ExperimentService:
         )
         self.roots = LiveExperiments(allocations=allocations, clock=clock)
 
-    async def check(self, text: str, *, by: Actor) -> Checked:
+    async def check(self, text: str, *, by: Actor, project_id: int = 1) -> Checked:
         """Parse, complete and test an experiment config against this cluster. Creates nothing."""
-        checked = await in_parsing_thread(self._admission.check, text, owner_id=by.user_id)
+        owner = Owner(by.user_id, await self._workspace_of(project_id))
+        return await self._check(text, owner)
+
+    async def _check(self, text: str, owner: Owner) -> Checked:
+        checked = await in_parsing_thread(self._admission.check, text, owner=owner)
         section = checked.config.checkpoint_storage.model_dump(mode="json", exclude_none=True)
         await self.storage_checks.require(self._cluster.storage_secrets.resolved(section))
         return replace(checked, config=await self._warm_start.resolve(checked.config))
@@ -96,14 +101,9 @@ class ExperimentService:
 
         It belongs to `by`.
         """
-        checked = await self.check(new.config, by=by)
+        workspace_id = await self._workspace_of(new.project_id)
+        checked = await self._check(new.config, Owner(by.user_id, workspace_id))
         blob, listing = await self._context(new)
-        project = tables.Project
-        workspace_id = await self._store.read_one(
-            select(project.workspace_id).where(project.id == new.project_id)
-        )
-        if workspace_id is None:
-            raise NotFound("project", new.project_id)
         state = ExperimentState(
             id=self._store.next_id(tables.Experiment),
             job_id=self._ids.uuid(),
@@ -132,6 +132,15 @@ class ExperimentService:
             warnings=checked.warnings,
             config_warnings=checked.config_warnings,
         )
+
+    async def _workspace_of(self, project_id: int) -> int:
+        project = tables.Project
+        workspace_id = await self._store.read_one(
+            select(project.workspace_id).where(project.id == project_id)
+        )
+        if workspace_id is None:
+            raise NotFound("project", project_id)
+        return workspace_id
 
     async def _context(self, new: NewExperiment) -> tuple[str | None, Listing]:
         """The blob of the model definition and what is in it. Raises NotFound for an unknown `blob_of`."""

@@ -39,7 +39,7 @@ class TaskSpecs:
         self, live: LiveExperiment, trial: TrialState, allocation: AllocationState, token: str
     ) -> LaunchSpec:
         config = self.cluster.resolved(live.config, allocation.pool)
-        options = self.cluster.options(config, allocation, live.state.owner_id)
+        options = self.cluster.options(config, allocation, live.owner)
         environment = {
             **common(allocation, token, task_type="TRIAL", user=live.owner_name),
             **_trial(live, trial, config),

@@ -73,6 +73,8 @@ class Workspace(SQLModel, table=True):
     user_id: Mapped[int]
     immutable: Mapped[bool] = Field(default=False)
     archived: Mapped[bool] = Field(default=False)
+    agent_user_group: Mapped[Any] = json_column(nullable=True)
+    """As `master.allocations.identities.WorkspaceUser` reads it: any of its fields may be missing."""
 
 
 class Project(SQLModel, table=True):

@@ -58,7 +58,7 @@ class LaunchSpecs:
         self, state: TaskState, config: TaskConfig, allocation: AllocationState
     ) -> ContainerOptions:
         """With the ports of its kind's services before those that its user asked for."""
-        options = self.cluster.options(config, allocation, state.owner_id)
+        options = self.cluster.options(config, allocation, state.owner)
         services = tuple(
             ProxyPort(
                 port=allocation.ports[service.variable],
@@ -74,6 +74,6 @@ class LaunchSpecs:
         configured = state.config.work_dir
         if configured is None:
             return WORK_DIR
-        if (who := self.cluster.os_user(state.owner_id)) is not None:
+        if (who := self.cluster.os_user(state.owner)) is not None:
             configured = configured.replace(AGENT_USER, who.user)
         return configured.replace("$DET_USER", owner_name)

@@ -9,6 +9,7 @@ from functools import partial
 import structlog
 
 from master.allocations.abilities import having
+from master.allocations.identities import Owner
 from master.allocations.mounts import mount_problems, privilege_problems
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
@@ -103,9 +104,11 @@ class InteractiveService:
 
         Raises InvalidConfig, and Unsatisfiable for what could never run unless the cluster accepts that.
         """
-        return await in_parsing_thread(self._check, new, self._ids.uuid(), by.user_id)
+        return await in_parsing_thread(
+            self._check, new, self._ids.uuid(), Owner(by.user_id, new.workspace_id)
+        )
 
-    def _check(self, new: NewTask, id_: str, owner_id: int) -> Checked:
+    def _check(self, new: NewTask, id_: str, owner: Owner) -> Checked:
         kind = KINDS[new.type]
         pool = self._pool_of(kind, new.config.get("resources"))
         description = f"{kind.noun.capitalize()} ({id_[:8]})"
@@ -114,7 +117,7 @@ class InteractiveService:
         )
         resources = config.resources.model_copy(update={"resource_pool": pool})
         config = _with_work_dir(config.model_copy(update={"resources": resources}), new)
-        self._require_mounts(kind, config, pool, owner_id)
+        self._require_mounts(kind, config, pool, owner)
         return Checked(
             id=id_,
             config=config,
@@ -129,8 +132,8 @@ class InteractiveService:
             ),
         )
 
-    def _require_mounts(self, kind: TaskKind, config: TaskConfig, pool: str, owner_id: int) -> None:
-        rules, as_root = self._cluster.host_paths_of(pool), self._cluster.runs_as_root(owner_id)
+    def _require_mounts(self, kind: TaskKind, config: TaskConfig, pool: str, owner: Owner) -> None:
+        rules, as_root = self._cluster.host_paths_of(pool), self._cluster.runs_as_root(owner)
         problems = (
             *mount_problems(config, rules, as_root=as_root),
             *privilege_problems(config, self._cluster.privileges_of(pool)),

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
+from master.allocations.identities import Owner
 from master.allocations.machine import AllocationState
 from master.core.jobs import JobType
 from master.tasks.kinds import KINDS, TaskConfig, TaskKind
@@ -51,6 +52,10 @@ class TaskState:
     ended_at: datetime | None = None
     allocation: AllocationState | None = None
     """The current allocation, or the last one."""
+
+    @property
+    def owner(self) -> Owner:
+        return Owner(self.owner_id, self.workspace_id)
 
     @property
     def kind(self) -> TaskKind:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -128,6 +131,23 @@ def test_a_trial_goes_on_as_another_user_from_the_checkpoints_of_the_one_before(
     }
     assert [by_step[step] for step in sorted(by_step)] == [0, 65530, 41003]
     assert storage.stat().st_mode & 0o7777 == 0o1777
+
+
+def test_tasks_of_a_workspace_run_as_it_says_and_otherwise_as_their_owner(
+    cluster: RealCluster,
+) -> None:
+    link(cluster, BOB)
+    cluster.kill_master()
+    with closing(sqlite3.connect(cluster.data_dir / "windlass.db")) as database, database:
+        lab = json.dumps({"gid": 41009, "group": "lab"})
+        database.execute("UPDATE workspace SET agent_user_group = ? WHERE id = 1", (lab,))
+    cluster.start_master()
+    assert "uid=41003(bob) gid=41009(lab)" in det(cluster, "cmd", "run", "id")
+    shown = det(cluster, "workspace", "describe", "Uncategorized")
+    assert "41009" in shown
+    assert "lab" in shown
+    link(cluster, {})
+    assert "uid=65530(task) gid=41009(lab)" in det(cluster, "cmd", "run", "id")
 
 
 def activate_as(cluster: RealCluster, experiment: int, who: Json) -> None:

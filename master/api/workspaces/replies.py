@@ -10,6 +10,15 @@ from master.api.values import Timestamp
 from windlass.base.json_types import JsonObject
 
 
+class AgentUserGroup(TypedDict):
+    """Null: the workspace leaves it to the link of a task's owner, and to the cluster."""
+
+    agentUid: int | None
+    agentUser: str | None
+    agentGid: int | None
+    agentGroup: str | None
+
+
 class Workspace(TypedDict):
     id: int
     name: str
@@ -23,7 +32,7 @@ class Workspace(TypedDict):
     pinnedAt: Timestamp | None
     state: WorkspaceState
     errorMessage: str
-    agentUserGroup: JsonObject | None
+    agentUserGroup: AgentUserGroup | None
     checkpointStorageConfig: JsonObject | None
 
 

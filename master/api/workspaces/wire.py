@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from master.allocations.identities import WorkspaceUser
 from master.api.enums import WorkspaceState
 from master.api.values import time
-from master.api.workspaces.replies import Project, Workspace
+from master.api.workspaces.replies import AgentUserGroup, Project, Workspace
 from master.workspaces.queries import ProjectRow, WorkspaceRow
 
 
@@ -22,8 +23,20 @@ def workspace(row: WorkspaceRow) -> Workspace:
         "pinnedAt": None,
         "state": WorkspaceState.UNSPECIFIED,
         "errorMessage": "",
-        "agentUserGroup": None,
+        "agentUserGroup": _agent_user(row.workspace.agent_user_group),
         "checkpointStorageConfig": None,
+    }
+
+
+def _agent_user(stored: object) -> AgentUserGroup | None:
+    if stored is None:
+        return None
+    who = WorkspaceUser.model_validate(stored)
+    return {
+        "agentUid": who.uid,
+        "agentUser": who.user,
+        "agentGid": who.gid,
+        "agentGroup": who.group,
     }
 
 

@@ -12,9 +12,15 @@ import pytest
 from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.container_options import OsUser
 from agent_bootstrap.privilege_rules import Privileges
-from master.allocations.cluster_tasks import ClusterTasks, first_named
+from master.allocations.cluster_tasks import ClusterTasks
+from master.allocations.identities import Owner, WorkspaceUser, merged
+from master.allocations.machine import AllocationState
 from master.core.jobs import JobType
+from master.experiments.creation import NewExperiment
+from master.store import tables
+from master.store.unit_of_work import UnitOfWork
 from master.tasks.service import NewTask
+from master.workspaces.agent_users import AgentUsers
 from tests.fakes.actors import ADMIN, DETERMINED
 from tests.fakes.scripted_cluster import ScriptedCluster
 from windlass.base.clock import ManualClock
@@ -29,6 +35,11 @@ searcher: {{name: single, metric: loss}}
 checkpoint_storage: {storage}
 bind_mounts: {mounts}
 """
+
+
+LAB: dict[str, Any] = {"gid": 500, "group": "lab"}
+SLEEP = "entrypoint: sleep 1\nsearcher: {name: single, metric: loss}\n"
+IN_HOME = {"entrypoint": ["true"], "work_dir": "/home/$AGENT_USER"}
 
 
 def admin_is(who: OsUser | None) -> Callable[[int], OsUser | None]:
@@ -50,14 +61,84 @@ def test_the_link_is_stronger_than_the_clusters_default(
     linked: OsUser | None, default: OsUser | None, runs_as: OsUser | None
 ) -> None:
     tasks = ClusterTasks(default_user=default, linked=admin_is(linked))
-    assert tasks.os_user(ADMIN.user_id) == runs_as
-    assert tasks.runs_as_root(ADMIN.user_id) is (runs_as == ROOT)
-    assert tasks.os_user(DETERMINED.user_id) == default
+    assert tasks.os_user(Owner(ADMIN.user_id, 1)) == runs_as
+    assert tasks.runs_as_root(Owner(ADMIN.user_id, 1)) is (runs_as == ROOT)
+    assert tasks.os_user(Owner(DETERMINED.user_id, 1)) == default
 
 
-def test_nobody_said_is_not_root() -> None:
-    assert first_named() is None
-    assert first_named(None, None, ANN, ROOT) == ANN
+@pytest.mark.parametrize(
+    ("workspace", "others", "runs_as"),
+    [
+        ({}, (ANN, NOBODY), ANN),
+        (LAB, (ANN, NOBODY), ANN.model_copy(update=LAB)),
+        (LAB, (None, NOBODY), NOBODY.model_copy(update=LAB)),
+        ({"uid": 7, "user": "eve"} | LAB, (ANN,), OsUser(uid=7, user="eve", **LAB)),
+        ({"uid": 0}, (ANN,), ANN.model_copy(update={"uid": 0})),
+        # What nobody says is of a user without rights, never of root.
+        (LAB, (None, None), OsUser(uid=65530, user="task", **LAB)),
+        (LAB, (), OsUser(uid=65530, user="task", **LAB)),
+        ({}, (None, None), None),
+    ],
+)
+def test_a_workspace_is_stronger_than_the_link_field_by_field(
+    workspace: dict[str, Any], others: tuple[OsUser | None, ...], runs_as: OsUser | None
+) -> None:
+    assert merged(WorkspaceUser(**workspace), *others) == runs_as
+    assert merged(None, *others) == next((who for who in others if who), None)
+
+
+async def test_the_workspace_of_a_task_counts_for_every_kind_and_after_a_restart(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    users = AgentUsers()
+    tasks = ClusterTasks(linked=admin_is(ANN), of_workspace=users.of)
+    expected = ANN.model_copy(update={"gid": 500, "group": "lab"})
+    async with cluster_with(tmp_path, clock, tasks) as cluster:
+        lab = {"id": 2, "name": "lab", "user_id": 1, "agent_user_group": LAB}
+        uow = UnitOfWork()
+        uow.insert(tables.Workspace, lab)
+        uow.insert(tables.Project, {"id": 2, "workspace_id": 2, "name": "p", "user_id": 1})
+        await cluster.store.commit(uow)
+        new = NewExperiment(config=SLEEP, project_id=2)
+        await cluster.experiments.create(new, by=ADMIN)
+        launched = await cluster.commands.launch(
+            NewTask(type=JobType.COMMAND, config=IN_HOME, workspace_id=2), by=ADMIN
+        )
+        elsewhere = await launch(cluster, **IN_HOME)
+    async with cluster_with(tmp_path, clock, tasks) as cluster:
+        await users.load(cluster.store)
+        await cluster.grant()
+        for id_ in (launched.id, elsewhere.id):
+            await cluster.grant(of=running(cluster, id_))
+        ran_as = {spec.task_id: spec.options.os_user for spec in cluster.rm.specs.values()}
+        assert ran_as.pop(elsewhere.id) == ANN
+        assert set(ran_as) == {launched.id, cluster.trial.task_id}
+        assert set(ran_as.values()) == {expected}
+
+
+async def test_who_may_be_root_in_a_workspace_is_held_to_the_clusters_own_paths(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    rules = HostPaths(cluster=("/ckpt",))
+    tasks = ClusterTasks(
+        of_workspace=lambda id_: WorkspaceUser(uid=0) if id_ == 1 else None,
+        host_paths={"default": rules},
+    )
+    async with cluster_with(tmp_path, clock, tasks) as cluster:
+        config = {"entrypoint": ["true"], "bind_mounts": mount("/data")}
+        with pytest.raises(InvalidConfig, match="runs as root, only /ckpt"):
+            await cluster.commands.check(NewTask(type=JobType.COMMAND, config=config), by=ADMIN)
+        with pytest.raises(InvalidConfig, match="runs as root, only /ckpt"):
+            await cluster.create(SLEEP + f"bind_mounts: {mount('/data')}")
+        elsewhere = NewTask(type=JobType.COMMAND, config=config, workspace_id=2)
+        assert (await cluster.commands.check(elsewhere, by=ADMIN)).pool == "default"
+
+
+def running(cluster: ScriptedCluster, task_id: str) -> AllocationState:
+    live = cluster.commands.live(task_id)
+    assert live is not None
+    assert live.state.open_allocation is not None
+    return live.state.open_allocation
 
 
 @asynccontextmanager

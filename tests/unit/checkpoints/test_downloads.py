@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from master.allocations.identities import Owner
 from master.checkpoints.downloads import AT_ONCE, OF_ONE_USER, Downloads, TooManyDownloads, _Found
 from master.checkpoints.places import Places
 
@@ -23,7 +24,7 @@ class Packing(Downloads):
         self._workers: Any = _Workers()
 
     async def _require(self, uuid: str) -> _Found:
-        return _Found("COMPLETED", OURS, None, 1)
+        return _Found("COMPLETED", OURS, None, Owner(1, 1))
 
 
 class _Workers:

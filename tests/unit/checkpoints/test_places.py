@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
+from agent_bootstrap.container_options import OsUser
+from master.allocations.cluster_tasks import ClusterTasks
+from master.allocations.identities import Owner, WorkspaceUser
 from master.checkpoints.places import Places
 from master.core.expconf.references import PoolSecrets
+from windlass.storage.worker import RunAs
 
 OURS = {"type": "gcs", "bucket": "ours"}
 KEYS = {"access_key": "k", "secret_key": "s"}
@@ -49,3 +53,19 @@ def test_the_clusters_own_server_is_one_it_goes_to() -> None:
     places = Places(cluster=cluster)
     assert places.bucket(cluster)
     assert places.bucket(cluster | {"bucket": "another", "access_key": "theirs"})
+
+
+def test_files_are_touched_with_the_rights_of_whom_the_owners_tasks_run_as(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    cluster = ClusterTasks(
+        default_user=OsUser(uid=1000, gid=1000, user="ann", group="ann"),
+        of_workspace=lambda id_: WorkspaceUser(gid=500) if id_ == 2 else None,
+    )
+    places = Places(cluster=OURS, os_user=cluster.os_user)
+    assert places.run_as(Owner(1, 2)) == RunAs(uid=1000, gid=500)
+    assert places.run_as(Owner(1, 1)) == RunAs(uid=1000, gid=1000)
+    assert places.stranger() == RunAs(uid=65530, gid=65530)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert places.run_as(Owner(1, 2)) is None

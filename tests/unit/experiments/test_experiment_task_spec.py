@@ -18,6 +18,7 @@ from agent_bootstrap.container_options import (
 from agent_bootstrap.privilege_rules import Privileges
 from agent_bootstrap.protocol import Login
 from master.allocations.cluster_tasks import ClusterTasks
+from master.allocations.identities import Owner
 from master.core.expconf import ClusterDefaults
 from master.core.expconf.command import complete_command
 from master.core.expconf.container_defaults import TaskContainerDefaults
@@ -122,17 +123,17 @@ async def test_the_cluster_says_what_the_configuration_leaves_out(
         tasks = ClusterTasks(
             defaults=defaults, default_user=OsUser(uid=7, gid=8, user="u", group="g")
         )
-        alone = tasks.options(config, given, owner_id=1)
+        alone = tasks.options(config, given, Owner(1, 1))
         assert (alone.shm_bytes, alone.network, alone.os_user) == (
             1024,
             "team-net",
             OsUser(uid=7, gid=8, user="u", group="g"),
         )
         gang = replace(given, containers=given.containers * 2)
-        assert tasks.options(config, gang, owner_id=1).network == "host", (
+        assert tasks.options(config, gang, Owner(1, 1)).network == "host", (
             "its parts meet at their nodes"
         )
-        assert ClusterTasks().options(config, given, owner_id=1).shm_bytes == 4 * 2**30
+        assert ClusterTasks().options(config, given, Owner(1, 1)).shm_bytes == 4 * 2**30
     finally:
         await cluster.crash()
 

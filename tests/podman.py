@@ -60,7 +60,11 @@ class Podman:
         words = ["system", "service", "--time", "0", f"unix://{self.socket}"]
         with (self.folder / "service.log").open("ab") as log:
             return subprocess.Popen(
-                [*self._command(), *words], env=self.environment, stdout=log, stderr=log
+                [*self._command(), *words],
+                cwd=self.folder,  # conmon leaves files there
+                env=self.environment,
+                stdout=log,
+                stderr=log,
             )
 
     @property

@@ -34,7 +34,14 @@ from agent_bootstrap.supervisor import cgroup
 from agent_bootstrap.supervisor.contact import Contact
 from agent_bootstrap.supervisor.kernel import PR_SET_CHILD_SUBREAPER, prctl
 from agent_bootstrap.supervisor.launch import become_first
+from agent_bootstrap.supervisor.memory_watch import MemoryWatch
 from agent_bootstrap.supervisor.output import LineSplitter, OutputFile
+from agent_bootstrap.supervisor.process_tree import (
+    boot_id,
+    children,
+    named_descendant,
+    start_time,
+)
 from agent_bootstrap.supervisor.protocol import KILL_SIGNAL, RELAYED
 
 F_SETPIPE_SZ = 1031
@@ -50,54 +57,6 @@ MAX_FDS = 1 << 16
 MAX_TOLD_BYTES = 1 << 16
 MAX_MESSAGE = 500
 """The exit record has a fixed size."""
-
-
-def start_time(pid: int) -> int:
-    """Clock ticks after boot, field 22 of stat: with the pid it names a process for ever."""
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return int(file.read().rpartition(b")")[2].split()[19])
-
-
-def boot_id() -> str:
-    with open("/proc/sys/kernel/random/boot_id") as file:
-        return file.read().strip()
-
-
-def children(pid: int) -> list[int]:
-    """Direct children, by the kernel's list, or by looking at every process where it has none."""
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children") as file:
-            return [int(word) for word in file.read().split()]
-    except FileNotFoundError:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit() and parent(name) == pid]
-
-
-def parent(pid: str) -> int:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except OSError:
-        return -1
-
-
-def named_descendant(pid: int, program: bytes) -> int:
-    """The first process below `pid`, breadth first, whose last argument is that program; 0: none."""
-    generation = [pid]
-    while generation:
-        for one in generation:
-            with contextlib.suppress(OSError), open(f"/proc/{one}/cmdline", "rb") as file:
-                if file.read().rstrip(b"\0").endswith(program):
-                    return one
-        generation = [child for one in generation for child in children_of(one)]
-    return 0
-
-
-def children_of(pid: int) -> list[int]:
-    """None of one that has ended meanwhile."""
-    try:
-        return children(pid)
-    except OSError:
-        return []
 
 
 def signal_quietly(pid: int, signum: int) -> None:
@@ -154,11 +113,15 @@ class Supervisor:
         self._watch_lifeline()
         self._start(spec)
         contact = Contact(self._dir, self._orphan_ttl_s)
+        memory = MemoryWatch(self._top, spec.get("watched_bytes", 0))
         while self._status is None:
-            self._step(contact.pause_s)
-            if contact.is_lost() and not self._killed:
-                self._message = contact.sentence()
-                self._kill()
+            self._step(soonest(contact.pause_s, memory.pause_s))
+            if self._killed:
+                continue
+            if contact.is_lost():
+                self._kill(contact.sentence())
+            elif memory.is_over():
+                self._kill(cgroup.out_of_memory(spec["memory_bytes"]))
         self._kill_strays()
         self._drain()
         if spec.get("cgroup"):
@@ -342,9 +305,10 @@ class Supervisor:
         else:
             self._held.append(signum)
 
-    def _kill(self) -> None:
+    def _kill(self, message: str = "") -> None:
         if self._status is None:
             self._killed = True
+            self._message = message or self._message
             # Only an engine ends a container of its own; everything else ends with its first process.
             signal_quietly(self._top, KILL_SIGNAL if self._way == "engine" else signal.SIGKILL)
 
@@ -406,6 +370,11 @@ class Supervisor:
         for name in ("spec.json", "spec.claimed.json"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path(name))
+
+
+def soonest(*pauses_s: float | None) -> float | None:
+    """None: no time is set."""
+    return min((pause for pause in pauses_s if pause is not None), default=None)
 
 
 def tell_agent() -> None:

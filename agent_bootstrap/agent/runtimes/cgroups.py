@@ -53,7 +53,8 @@ class Cgroups:
 def limited(
     place: ContainerDir, limits: Limits, cgroups: Cgroups, *, own_user: bool
 ) -> dict[str, Any]:
-    """Keys of the specification. What the machine cannot do is said in the task's log. Raises OSError."""
+    """Keys of the specification. Without a group the supervisor watches the memory; what then has no effect is said in
+    the task's log. Raises OSError."""
     group = cgroups.make(place.path.name, limits)
     if group is None and (names := without_effect(limits, own_user=own_user)):
         text = (
@@ -64,6 +65,7 @@ def limited(
         "limits": task_limits(limits, own_user=own_user),
         "cgroup": None if group is None else str(group),
         "memory_bytes": limits.memory_bytes or 0,
+        "watched_bytes": limits.memory_bytes or 0 if group is None else 0,
     }
 
 

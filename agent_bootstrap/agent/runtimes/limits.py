@@ -15,7 +15,7 @@ def task_limits(limits: Limits, *, own_user: bool) -> dict[str, int]:
     """Resource limits by name. No core files: the machine's handler for them runs outside, as root.
 
     `own_user`: the task is alone in its user namespace. Elsewhere NPROC counts what others run as the same user, and a
-    small number would stop them. Memory has none here: RLIMIT_AS counts what CUDA only reserves.
+    small number would stop them. Memory has none here: see `supervisor.memory_watch`.
     """
     wanted = limits.pids if own_user else None
     return {"CORE": 0, "NPROC": min(wanted or MAX_PIDS, _most_processes())}
@@ -23,7 +23,7 @@ def task_limits(limits: Limits, *, own_user: bool) -> dict[str, int]:
 
 def without_effect(limits: Limits, *, own_user: bool) -> list[str]:
     """Those that need a cgroup."""
-    values = {"cpus": limits.cpus, "memory": limits.memory_bytes}
+    values: dict[str, float | None] = {"cpus": limits.cpus}
     values |= {} if own_user else {"pids": limits.pids}
     return [name for name, value in values.items() if value is not None]
 

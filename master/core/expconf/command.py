@@ -85,7 +85,7 @@ class CommandResources(Section):
     shm_size: ShmSize | None = None
     """Bytes of a private /dev/shm, or a size such as "64MiB". Agents without namespaces cannot, and say so."""
     limits: TaskLimits = TaskLimits()
-    """What it may use at most, where its agent has cgroups."""
+    """What it may use at most."""
     is_single_node: Annotated[bool, AfterValidator(_single_node)] = True
     """false is refused."""
     native_parallel: Annotated[bool, NATIVE_PARALLEL] = False

@@ -75,7 +75,7 @@ class TaskContainerDefaults(Section):
     bind_mounts: Items[BindMount] = ()
     """Directories of the agent's machine in the task."""
     limits: TaskLimits = TaskLimits()
-    """What each container may use at most, where its agent has cgroups."""
+    """What each container may use at most."""
     python: Annotated[str, AfterValidator(python_name)] | None = None
     """The Python of processes; see `environment.python` of an experiment."""
     prologue: Items[str] = ()

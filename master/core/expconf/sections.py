@@ -42,7 +42,7 @@ class Resources(Section):
     shm_size: ShmSize | None = None
     """Bytes of a private /dev/shm, or a size such as "64MiB". Agents without namespaces cannot, and say so."""
     limits: TaskLimits = TaskLimits()
-    """What each container may use at most, where its agent has cgroups."""
+    """What each container may use at most."""
     is_single_node: bool | None = None
     """All slots of a trial on one agent."""
     native_parallel: Annotated[bool, NATIVE_PARALLEL] = False

@@ -74,6 +74,7 @@ def test_limits_are_written_before_the_task_enters(tmp_path: Path) -> None:
     keys = limited(ContainerDir(tmp_path / "c-1"), limits, groups, own_user=True)
     group = tmp_path / "cg" / "c-1"
     assert (keys["cgroup"], keys["memory_bytes"]) == (str(group), 2**30)
+    assert keys["watched_bytes"] == 0, "the kernel watches it"
     files = {path.name: path.read_text() for path in group.iterdir()}
     assert files == {
         "pids.max": "100",
@@ -101,9 +102,10 @@ def test_what_has_no_effect_is_said_in_the_tasks_log(tmp_path: Path) -> None:
     keys = limited(place, limits, Cgroups(absent="this machine has no cgroup v2"), own_user=False)
     assert keys["cgroup"] is None
     assert place.output.read_text().endswith(
-        "WARNING: resources.limits: cpus, memory, pids without effect on this machine: this machine "
+        "WARNING: resources.limits: cpus, pids without effect on this machine: this machine "
         "has no cgroup v2\n"
     )
+    assert keys["watched_bytes"] == 1, "its supervisor watches the memory instead"
     place.output.unlink()
     limited(place, Limits(), Cgroups(), own_user=False)
     assert not place.output.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import os
 import shutil
 import signal
@@ -17,9 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import settings
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from agent_bootstrap.log_setup import QUIET
 from master.store.database import parse_url
 from master.store.store import Store
 from tests.podman import Podman, running_podman
@@ -63,6 +66,39 @@ def only_this_machine() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", _connect_locally)
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def loggers_are_not_kept() -> Iterator[None]:
+    """A logger that keeps what it was first used with would be of one test for all that follow."""
+    configure = structlog.configure
+
+    def without_cache(**settings: Any) -> None:
+        configure(**{**settings, "cache_logger_on_first_use": False})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(structlog, "configure", without_cache)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def logging_of_before() -> Iterator[None]:
+    """A command that a test runs in this process sets up logging for all of it, onto streams that end with the test."""
+    root, before, was_configured = (
+        logging.getLogger(),
+        structlog.get_config(),
+        structlog.is_configured(),
+    )
+    loggers = [root, *map(logging.getLogger, QUIET)]
+    levels, handlers = [logger.level for logger in loggers], root.handlers[:]
+    yield
+    if was_configured:
+        structlog.configure(**before)
+    else:
+        structlog.reset_defaults()
+    root.handlers = handlers
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")

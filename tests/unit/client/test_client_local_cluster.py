@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -53,12 +54,13 @@ elif words[:2] == ["master", "run"]:
             pass
     os.makedirs(option("--data-dir"), exist_ok=True)
     open(option("--data-dir") + "/secret", "w").close()
-    print(json.dumps(words), flush=True)
+    print(json.dumps([os.getpid(), *words]), flush=True)
     http.server.HTTPServer(("127.0.0.1", int(option("--port"))), Info).serve_forever()
 else:
     token = open(option("--join-token-file")).read().strip()
     settings = [os.environ.get(n) for n in ("DET_ARTIFICIAL_SLOTS", "DET_SLOT_TYPE")]
-    print(json.dumps([token, option("--agent-id"), option("--master"), *settings]), flush=True)
+    said = [token, option("--agent-id"), option("--master"), *settings]
+    print(json.dumps([os.getpid(), *said]), flush=True)
     signal.pause()
 '''
 
@@ -81,11 +83,17 @@ def options() -> Options:
 
 
 def said_by(local: LocalCluster, name: str) -> list[str]:
-    """The first line that a stand-in has printed in its last start."""
+    """What the stand-in that runs now has printed; those before it wrote to the same log."""
+    process = local.services.of(name).process
+    assert process is not None
     log = local.folder.log(name)
-    while not log.exists() or not log.read_text().endswith("\n"):
-        pass
-    return list(json.loads(log.read_text().splitlines()[-1]))
+    while True:
+        text = log.read_text() if log.exists() else ""
+        for line in text[: text.rfind("\n") + 1].splitlines():
+            pid, *said = json.loads(line)
+            if pid == process.pid:
+                return said
+        time.sleep(0.01)
 
 
 def kill(record: ProcessRecord | None) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
+from agent_bootstrap.log_setup import set_up_logging
 from master import loop_watch
 from master.loop_watch import WatchedLoop
 from tests.real_cluster import RealCluster
@@ -71,6 +73,14 @@ def test_the_log_says_what_held_the_loop(capsys: pytest.CaptureFixture[str]) -> 
     assert "the event loop was held" in out
     assert "cpu_ms=60" in out
     assert "busy" in out
+
+
+@pytest.mark.parametrize("time_", ["first", "second"])
+def test_what_a_test_sets_up_of_logging_ends_with_it(time_: str) -> None:
+    assert not structlog.is_configured(), time_
+    set_up_logging("debug", color=False)
+    loop_watch.log.warning("kept by the logger")
+    assert "bind" not in vars(loop_watch.log)
 
 
 def test_a_test_cluster_finds_it_in_the_log(tmp_path: Path) -> None:

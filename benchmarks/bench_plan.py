@@ -14,9 +14,10 @@ import random
 import statistics
 import time
 
-from provisioner.capacity import BlockKind, CapacityMemory
+from provisioner.capacity import CapacityMemory
 from provisioner.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
 from provisioner.planner import plan
+from provisioner.refusals import BlockKind, scope_of
 from provisioner.types import Gang, Market, Node, Offer, OfferKey, PoolDemand, PoolSettings
 
 TYPES = [
@@ -112,7 +113,9 @@ def make_input(gangs: int, shapes: int, nodes: int, seed: int = 1) -> PlanInput:
             )
     memory = CapacityMemory()
     for offer in rng.sample(offers, 12):
-        memory = memory.refused(offer.key, BlockKind.CAPACITY, "none left", now=NOW)
+        memory = memory.refused(
+            scope_of(BlockKind.CAPACITY, offer), BlockKind.CAPACITY, "none left", now=NOW
+        )
     waiting = make_gangs(rng, gangs, shapes, [node.agent_id for node in seen])
     pool = PoolInput(
         settings=PoolSettings(pool="gpu", max_instances=200_000, max_idle_s=300.0),

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from math import inf
 
 from provisioner.demand import GangClass, nodes_needed
+from provisioner.plan_types import Phase, PoolInput
 from provisioner.types import AUX_PLACES, Gang
 
 
@@ -200,3 +201,42 @@ class Bins:
                 node.aux -= len(ids)
                 node.give(ids, 0)
                 self.claimed.add(ids, (node,))
+
+
+def bins_of(pool: PoolInput, now: float) -> list[Bin]:
+    """Nodes that can take work, and machines that will."""
+    machines = {machine.name: machine for machine in pool.machines}
+    bins = []
+    for node in pool.demand.nodes:
+        machine = machines.get(node.agent_id)
+        if not node.schedulable or (machine is not None and machine.phase is not Phase.UP):
+            continue
+        claims = machine.claims if machine is not None else ()
+        ends_at = node.ends_at or (machine.ends_at if machine is not None else None)
+        bins.append(
+            Bin(
+                node.agent_id,
+                slots=node.slots,
+                free=node.free_slots,
+                aux=node.free_aux,
+                left_s=inf if ends_at is None else ends_at - now,
+                old_claims=claims,
+            )
+        )
+    for machine in pool.machines:
+        if machine.phase is Phase.COMING:
+            bins.append(
+                Bin(
+                    machine.name,
+                    slots=machine.offer.slots,
+                    free=machine.offer.slots,
+                    aux=pool.settings.aux_places,
+                    coming=True,
+                    ready_in_s=machine.ready_in_s,
+                    left_s=inf
+                    if machine.ends_at is None
+                    else machine.ends_at - now - machine.ready_in_s,
+                    old_claims=machine.claims,
+                )
+            )
+    return bins

@@ -1,25 +1,22 @@
-"""What past calls taught us about each offer: stock-outs, refusals, boot times, boots that never came.
+"""What past calls taught us: refusals and what they are true for, boot times, boots that never came.
 
-Shared by all pools, keyed by offer, persisted. A block is forgotten only by a success of that same key: the success
-of another zone says nothing about this one. When a block ends, one launch at a time probes the offer until one
-succeeds, so that five hundred waiting gangs do not become five hundred failing calls.
-
-The waits (2 minutes, times 1.5, up to 20 minutes) were measured on spot traces: a longer cap costs real waiting,
-a shorter first wait costs failing calls.
+Shared by all pools and persisted, one row per key. A key is a `Scope`: an offer is blocked while any scope that covers
+it is. A block is forgotten when an offer that it covers is launched, or by hand, never because something else went
+well: the success of another zone says nothing about this one. When a block ends, one launch at a time probes what it
+covers until one succeeds, so that five hundred waiting gangs do not become five hundred failing calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Any
+from math import inf
 
-from provisioner.types import Offer, OfferKey
-from windlass.base.strict_json import StrictJson
+from provisioner.refusals import BACKOFFS, BlockKind, scope_of
+from provisioner.types import Offer, Scope
 
 QUARANTINE_AFTER = 3
-"""Boots that fail in a row before the offer is quarantined."""
+"""Boots that fail in a row before their type and image are quarantined."""
 BOOT_DEADLINE_FACTOR = 3.0
 EWMA_WEIGHT = 0.2
 MAD_TO_P90 = 1.6
@@ -28,125 +25,150 @@ PRIOR_DEVIATION = 0.25
 """How far off, as a share, an offer's own boot estimate is believed to be before anything was learned."""
 
 
-class BlockKind(StrEnum):
-    CAPACITY = "capacity"
-    QUOTA = "quota"
-    AUTH = "auth"
-    UNKNOWN = "unknown"
-    BOOT = "boot"
-    """Quarantine: its instances do not come up."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A refusal, and when what it is true for is tried again."""
 
+    scope: Scope
+    kind: BlockKind
+    message: str
+    """What the provider said, verbatim."""
+    until: float
+    """In the past: the next launch is a probe."""
+    backoff_s: float = 0.0
+    quota: str = ""
+    """The name of the quota that is used up."""
+    number: float | None = None
+    """The limit that it sets."""
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    first_s: float
-    factor: float
-    cap_s: float
+    def is_shut(self, now: float) -> bool:
+        return now < self.until
 
-    def after(self, last_s: float) -> float:
-        return min(self.cap_s, last_s * self.factor) if last_s else self.first_s
-
-
-BACKOFFS: Mapping[BlockKind, Backoff] = {
-    BlockKind.CAPACITY: Backoff(120.0, 1.5, 1200.0),
-    BlockKind.QUOTA: Backoff(600.0, 1.5, 3600.0),
-    BlockKind.AUTH: Backoff(60.0, 1.5, 1200.0),
-    BlockKind.UNKNOWN: Backoff(120.0, 1.0, 120.0),
-    BlockKind.BOOT: Backoff(1800.0, 1.0, 1800.0),
-}
+    @property
+    def is_persistent(self) -> bool:
+        """A wrong configuration is looked at anew after a restart: it may have been corrected."""
+        return self.until < inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfferMemory:
-    """What is known about one offer."""
+class Boots:
+    """How machines come up: of one type, image and market; failures also of each zone."""
 
-    kind: BlockKind | None = None
-    """Why it was blocked last; None after a success."""
-    message: str = ""
-    """What the provider said, verbatim."""
-    blocked_until: float = 0.0
-    backoff_s: float = 0.0
-    failed_boots: int = 0
+    failed: int = 0
     """In a row."""
-    boot_mean_s: float | None = None
-    boot_deviation_s: float = 0.0
-
-    def is_blocked(self, now: float) -> bool:
-        return now < self.blocked_until
-
-    @property
-    def needs_launch_probe(self) -> bool:
-        """It was refused and nothing has succeeded since: one call at a time."""
-        return self.kind is not None
-
-    @property
-    def needs_boot_probe(self) -> bool:
-        """It was quarantined and nothing has come up since: one booting instance at a time."""
-        return self.failed_boots >= QUARANTINE_AFTER
+    mean_s: float | None = None
+    deviation_s: float = 0.0
 
 
-_UNKNOWN_OFFER = OfferMemory()
+_NO_BOOTS = Boots()
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityMemory:
     """Immutable: every lesson makes a new memory, so that a failed commit forgets nothing and learns nothing."""
 
-    offers: Mapping[OfferKey, OfferMemory] = field(default_factory=dict)
+    blocks: Mapping[Scope, Block] = field(default_factory=dict)
+    boots: Mapping[Scope, Boots] = field(default_factory=dict)
+    _parts: frozenset[tuple[str, ...]] = field(init=False, repr=False, compare=False)
+    """Which parts of a scope the blocks give: few combinations, so an offer is looked up once for each."""
 
-    def of(self, key: OfferKey) -> OfferMemory:
-        return self.offers.get(key, _UNKNOWN_OFFER)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_parts", frozenset(map(_given_parts, self.blocks)))
+
+    def covering(self, offer: Offer) -> Iterator[Block]:
+        """Every block that the offer falls under, shut or waiting for a probe."""
+        for parts in self._parts:
+            block = self.blocks.get(_projected(offer, parts))
+            if block is not None:
+                yield block
+
+    def of(self, offer: Offer) -> Block | None:
+        """The block that keeps the offer shut longest; of equal ones that with the widest scope."""
+        return max(
+            self.covering(offer),
+            key=lambda block: (block.until, -len(_given_parts(block.scope)), block.kind),
+            default=None,
+        )
+
+    def is_shut(self, offer: Offer, now: float) -> bool:
+        return any(block.is_shut(now) for block in self.covering(offer))
 
     def refused(
-        self, key: OfferKey, kind: BlockKind, message: str, *, now: float
+        self,
+        scope: Scope,
+        kind: BlockKind,
+        message: str,
+        *,
+        now: float,
+        quota: str = "",
+        number: float | None = None,
+        until: float | None = None,
     ) -> CapacityMemory:
-        """A launch was refused. Answers to calls that were already under way do not lengthen a block."""
-        old = self.of(key)
-        if old.is_blocked(now) and old.kind is kind:
-            return self._with(key, replace(old, message=message))
-        wait = BACKOFFS[kind].after(old.backoff_s if old.kind is kind else 0.0)
-        return self._with(
-            key,
-            replace(
-                old,
+        """A launch was refused for everything in `scope`. `until`: the provider said when that ends.
+
+        Answers to calls that were already under way do not lengthen a block.
+        """
+        old = self.blocks.get(scope)
+        if old is not None and old.is_shut(now) and old.kind is kind and until is None:
+            news = replace(old, message=message, quota=quota, number=number)
+            return self._with_block(news)
+        again = old is not None and old.kind is kind
+        wait = BACKOFFS[kind].after(old.backoff_s if old is not None and again else 0.0)
+        ends = now + wait if until is None else until
+        return self._with_block(
+            Block(
+                scope=scope,
                 kind=kind,
                 message=message,
+                until=ends if old is None else max(old.until, ends),
                 backoff_s=wait,
-                blocked_until=max(old.blocked_until, now + wait),
-            ),
+                quota=quota,
+                number=number,
+            )
         )
 
-    def launched(self, key: OfferKey) -> CapacityMemory:
-        """A launch succeeded: the offer has capacity. A quarantine is only ended by a boot."""
-        old = self.of(key)
-        if old.kind is None or old.kind is BlockKind.BOOT:
-            return self
-        return self._with(
-            key, replace(old, kind=None, message="", backoff_s=0.0, blocked_until=0.0)
-        )
+    def launched(self, offer: Offer) -> CapacityMemory:
+        """A launch succeeded: whatever covers the offer is not true any more. A quarantine is only ended by a boot."""
+        proven_wrong = {b.scope for b in self.covering(offer) if b.kind is not BlockKind.BOOT}
+        return self._without(proven_wrong)
+
+    def cleared(self, scope: Scope) -> CapacityMemory:
+        """Somebody says: try again now. Forgets every block and quarantine that an offer in `scope` may fall under."""
+        boots = {
+            key: replace(known, failed=0) if known.failed and _overlap(key, scope) else known
+            for key, known in self.boots.items()
+        }
+        return replace(self, boots=boots)._without({b for b in self.blocks if _overlap(b, scope)})
 
     def booted(self, offer: Offer, took_s: float) -> CapacityMemory:
         """An agent came up `took_s` seconds after the call."""
-        old = self.of(offer.key)
         mean, deviation = self._boot_stats(offer)
         error = took_s - mean
-        learned = replace(
-            old,
-            failed_boots=0,
-            boot_mean_s=mean + EWMA_WEIGHT * error,
-            boot_deviation_s=deviation + EWMA_WEIGHT * (abs(error) - deviation),
+        learned = Boots(
+            mean_s=mean + EWMA_WEIGHT * error,
+            deviation_s=deviation + EWMA_WEIGHT * (abs(error) - deviation),
         )
-        if old.kind is BlockKind.BOOT:
-            learned = replace(learned, kind=None, message="", backoff_s=0.0, blocked_until=0.0)
-        return self._with(offer.key, learned)
+        wide, here = scope_of(BlockKind.BOOT, offer), _boots_here(offer)
+        boots = {scope: known for scope, known in self.boots.items() if scope != here}
+        ended = {b.scope for b in self.covering(offer) if b.kind is BlockKind.BOOT}
+        return replace(self, boots={**boots, wide: learned})._without(ended)
 
-    def boot_failed(self, key: OfferKey, message: str, *, now: float) -> CapacityMemory:
-        """An instance never became an agent. The third in a row quarantines the offer."""
-        old = self.of(key)
-        counted = self._with(key, replace(old, failed_boots=old.failed_boots + 1))
-        if old.failed_boots + 1 < QUARANTINE_AFTER:
-            return counted
-        return counted.refused(key, BlockKind.BOOT, message, now=now)
+    def boot_failed(self, offer: Offer, message: str, *, now: float) -> CapacityMemory:
+        """A machine never became an agent. The third in a row quarantines the offer.
+
+        If some of the three failed in another zone, the fault is not the zone's: type and image are quarantined.
+        """
+        memory, failed = self, {}
+        for scope in (_boots_here(offer), scope_of(BlockKind.BOOT, offer)):
+            known = self.boots.get(scope, _NO_BOOTS)
+            failed[scope] = known.failed + 1
+            memory = memory._with_boots(scope, replace(known, failed=known.failed + 1))
+        (here, failed_here), (wide, failed_anywhere) = failed.items()
+        if failed_here >= QUARANTINE_AFTER:
+            memory = memory.refused(here, BlockKind.BOOT, message, now=now)
+        if failed_anywhere >= QUARANTINE_AFTER and failed_anywhere > failed_here:
+            memory = memory.refused(wide, BlockKind.BOOT, message, now=now)
+        return memory
 
     def boot_p50_s(self, offer: Offer) -> float:
         return self._boot_stats(offer)[0]
@@ -158,32 +180,56 @@ class CapacityMemory:
     def boot_deadline_s(self, offer: Offer) -> float:
         return max(offer.boot_deadline_s, BOOT_DEADLINE_FACTOR * self.boot_p90_s(offer))
 
-    def to_document(self) -> list[dict[str, Any]]:
-        return [
-            {"key": _KEYS.dump(key), **_MEMORY.dump(entry)} for key, entry in self.offers.items()
-        ]
-
-    @classmethod
-    def from_document(cls, document: list[dict[str, Any]]) -> CapacityMemory:
-        what = "the memory of an offer"
-        return cls(
-            {
-                _KEYS.load(entry["key"], what): _MEMORY.load(
-                    {name: value for name, value in entry.items() if name != "key"}, what
-                )
-                for entry in document
-            }
-        )
-
     def _boot_stats(self, offer: Offer) -> tuple[float, float]:
-        known = self.of(offer.key)
-        if known.boot_mean_s is None:
+        known = self.boots.get(scope_of(BlockKind.BOOT, offer), _NO_BOOTS)
+        if known.mean_s is None:
             return offer.boot_s, offer.boot_s * PRIOR_DEVIATION
-        return known.boot_mean_s, known.boot_deviation_s
+        return known.mean_s, known.deviation_s
 
-    def _with(self, key: OfferKey, entry: OfferMemory) -> CapacityMemory:
-        return CapacityMemory({**self.offers, key: entry})
+    def _with_block(self, block: Block) -> CapacityMemory:
+        return replace(self, blocks={**self.blocks, block.scope: block})
+
+    def _with_boots(self, scope: Scope, boots: Boots) -> CapacityMemory:
+        return replace(self, boots={**self.boots, scope: boots})
+
+    def _without(self, scopes: set[Scope]) -> CapacityMemory:
+        if not scopes:
+            return self
+        return replace(self, blocks={k: b for k, b in self.blocks.items() if k not in scopes})
 
 
-_KEYS: StrictJson[OfferKey] = StrictJson(OfferKey)
-_MEMORY: StrictJson[OfferMemory] = StrictJson(OfferMemory)
+def _boots_here(offer: Offer) -> Scope:
+    """What failed boots are counted by, beside their type and image in all zones."""
+    return replace(Scope.of(offer.key), image=offer.image)
+
+
+_OPTIONAL_PARTS = (
+    "region",
+    "family",
+    "instance_type",
+    "zone",
+    "market",
+    "reservation",
+    "placement",
+    "image",
+)
+_OF_OFFER = frozenset({"family", "image"})
+"""Parts of a scope that an offer says beside its key."""
+
+
+def _given_parts(scope: Scope) -> tuple[str, ...]:
+    return tuple(part for part in _OPTIONAL_PARTS if getattr(scope, part) is not None)
+
+
+def _projected(offer: Offer, parts: tuple[str, ...]) -> Scope:
+    """The one scope that gives exactly these parts and covers the offer."""
+    given = {part: getattr(offer if part in _OF_OFFER else offer.key, part) for part in parts}
+    return Scope(provider=offer.key.provider, **given)
+
+
+def _overlap(one: Scope, other: Scope) -> bool:
+    """Whether one offer could fall under both."""
+    return one.provider == other.provider and all(
+        None in (mine := getattr(one, part), yours := getattr(other, part)) or mine == yours
+        for part in _OPTIONAL_PARTS
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from provisioner.capacity import CapacityMemory
+from provisioner import capacity_rows
 from provisioner.fleet import (
     instance_document,
     instance_from_document,
@@ -51,7 +51,7 @@ def unsaved(old: FleetState, new: FleetState) -> Unsaved:
     memory = None
     if (new.memory, new.ledger, new.ended_lost) != old_memory:
         memory = {
-            "offers": new.memory.to_document(),
+            "offers": list(capacity_rows.to_rows(new.memory).values()),
             "ledger": asdict(new.ledger),
             "ended_lost": list(new.ended_lost),
         }
@@ -76,7 +76,7 @@ def restored(empty: FleetState, documents: FleetDocuments) -> FleetState:
         empty,
         intents={intent.id: intent for intent in intents if intent is not None},
         instances={record.id: record for record in instances},
-        memory=CapacityMemory.from_document(memory.get("offers", [])),
+        memory=capacity_rows.from_rows(memory.get("offers", [])),
         ledger=_LEDGER.load(memory.get("ledger", {}), "the ledger of costs"),
         ended_lost=tuple(memory.get("ended_lost", ())),
     )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
+from math import inf
 
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.explain import count
-from provisioner.capacity import BlockKind, CapacityMemory
+from provisioner.capacity import CapacityMemory
 from provisioner.demand import nodes_needed
 from provisioner.plan_types import Machine
+from provisioner.refusals import BlockKind
 from provisioner.types import Offer, OfferKey, PoolSettings
 
 MOST_NAMES = 4
@@ -124,21 +126,23 @@ def nearest_fit(slots: int, single_agent: bool, sizes: Sequence[int]) -> int:
 
 
 def _blocked(offers: Sequence[Offer], memory: CapacityMemory, now: float) -> Reason:
-    known = [(memory.of(offer.key), offer) for offer in offers]
-    known.sort(key=lambda pair: (pair[0].blocked_until, pair[1].key))
-    waiting = [(entry, offer) for entry, offer in known if entry.is_blocked(now)]
-    if len(waiting) < len(known):
-        entry, offer = next(pair for pair in known if not pair[0].is_blocked(now))
-        return Reason(
-            kind=ReasonKind.NO_CAPACITY,
-            text=f"{offer_name(offer)} is retried after: {entry.message or entry.kind}",
-            retry_at=now,
-        )
-    retry_at = waiting[0][0].blocked_until
-    parts = [f"{offer_name(offer)}: {entry.message or entry.kind}" for entry, offer in waiting]
+    """For a gang all of whose offers are shut, or being probed."""
+    known = [(block, offer) for offer in offers if (block := memory.of(offer)) is not None]
+    known.sort(key=lambda pair: (pair[0].until, pair[1].key))
+    for block, offer in known:
+        if not block.is_shut(now):
+            return Reason(
+                kind=ReasonKind.NO_CAPACITY,
+                text=f"{offer_name(offer)} is retried after: {block.message or block.kind}",
+                retry_at=now,
+            )
+    retry_at = known[0][0].until
+    parts = [f"{offer_name(offer)}: {block.message or block.kind}" for block, offer in known]
     kind = ReasonKind.NO_CAPACITY
-    if all(entry.kind is BlockKind.QUOTA for entry, _ in waiting):
+    if all(block.kind is BlockKind.QUOTA for block, _ in known):
         kind = ReasonKind.QUOTA
+    if retry_at == inf:
+        return Reason(kind=kind, text=_listed(parts, "; "))
     at = datetime.fromtimestamp(retry_at, UTC).strftime("%H:%M:%S")
     return Reason(
         kind=kind, text=f"{_listed(parts, '; ')}; retrying at {at} UTC", retry_at=retry_at

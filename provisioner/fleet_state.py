@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from provisioner.capacity import BlockKind, CapacityMemory
+from provisioner.capacity import CapacityMemory
 from provisioner.fleet import InstanceRecord, IntentRecord
 from provisioner.prices import Ledger
 from provisioner.providers.base import FoundInstance
+from provisioner.refusals import BlockKind
 from provisioner.types import Node, Offer, PoolSettings
 
 

@@ -13,39 +13,34 @@ Work is done on classes of equal gangs with counts, so ten thousand gangs cost l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from math import inf
 
 from master.core.reasons import Reason
 from provisioner import explain
-from provisioner.bins import Bin, Bins
+from provisioner.bins import Bin, Bins, bins_of
 from provisioner.demand import GangClass, gang_classes, nodes_needed
+from provisioner.idle import idle_terminations
+from provisioner.limits import Limits
+from provisioner.open_offers import MAX_INDEPENDENT_GROUP, OpenOffers
+from provisioner.outlook import availability
 from provisioner.plan_types import Launch, Phase, Plan, PlanInput, PoolInput, Termination
 from provisioner.prices import usd_per_slot_hour
 from provisioner.purchase import Purchase, cheapest_by_size, next_purchase, slot_share
-from provisioner.types import (
-    BootingNode,
-    LaunchableNode,
-    Offer,
-    OfferKey,
-    PoolAvailability,
-)
-
-MAX_INDEPENDENT_GROUP = 8
-"""Machines per launch when they do not belong to one gang: one refused call costs at most so many at once."""
+from provisioner.types import Offer, OfferKey, PoolAvailability
 
 
 def plan(state: PlanInput) -> Plan:
     """Plan all pools on one snapshot. Same input, same plan."""
-    market = _Market(state)
+    open_offers = OpenOffers(state)
     launches: list[Launch] = []
     terminations: list[Termination] = []
     reasons: dict[str, Reason] = {}
     availabilities: list[PoolAvailability] = []
     claims: dict[str, tuple[str, ...]] = {}
     for pool in state.pools:
-        planned = _PoolPlan(pool, market, state.now)
+        planned = _PoolPlan(pool, open_offers, state.now)
         planned.run()
         launches += planned.launches
         terminations += planned.terminations
@@ -61,72 +56,25 @@ def plan(state: PlanInput) -> Plan:
     )
 
 
-class _Market:
-    """What may be bought now, over all pools: blocked offers, and how many probes each recovering offer may have."""
-
-    def __init__(self, state: PlanInput) -> None:
-        self.now = state.now
-        self.memory = state.memory
-        self.version = 0
-        """Changes whenever an offer closes."""
-        asking: dict[OfferKey, set[str]] = {}
-        booting: dict[OfferKey, int] = {}
-        for pool in state.pools:
-            for machine in pool.machines:
-                key = machine.offer.key
-                if machine.asking:
-                    asking.setdefault(key, set()).add(machine.group)
-                if machine.phase is Phase.COMING:
-                    booting[key] = booting.get(key, 0) + 1
-        self._probed = {
-            key
-            for key, known in state.memory.offers.items()
-            if (known.needs_launch_probe and asking.get(key))
-            or (known.needs_boot_probe and booting.get(key))
-        }
-
-    def is_open(self, offer: Offer) -> bool:
-        return not self.memory.of(offer.key).is_blocked(self.now) and offer.key not in self._probed
-
-    def most(self, offer: Offer) -> int | None:
-        """How many machines that belong together in no gang one purchase may have; None: as many as wanted.
-
-        Not None means that the offer is being probed: one purchase, then it is closed until the answer is known.
-        """
-        known = self.memory.of(offer.key)
-        if known.needs_boot_probe:
-            return 1
-        return MAX_INDEPENDENT_GROUP if known.needs_launch_probe else None
-
-    def bought(self, offer: Offer) -> None:
-        if self.most(offer) is not None:
-            self._probed.add(offer.key)
-            self.version += 1
-
-
 class _PoolPlan:
     """The working state of planning one pool. Lives for one call of `plan`."""
 
-    def __init__(self, pool: PoolInput, market: _Market, now: float) -> None:
+    def __init__(self, pool: PoolInput, open_offers: OpenOffers, now: float) -> None:
         self.pool = pool
-        self.market = market
+        self.open_offers = open_offers
         self.now = now
         self.launches: list[Launch] = []
         self.terminations: list[Termination] = []
         self.reasons: dict[str, Reason] = {}
         self._machines = {machine.name: machine for machine in pool.machines}
-        bins = _bins(pool, now)
+        bins = bins_of(pool, now)
         self._bins = Bins(bins)
         self._offers_end = any(offer.end_of(now) is not None for offer in pool.offers)
         self._timed = self._offers_end or any(node.left_s < inf for node in bins)
-        settings = pool.settings
-        self._places = max(0, settings.max_instances - len(pool.machines))
-        spent = sum(machine.offer.usd_per_hour for machine in pool.machines)
-        limit = settings.usd_per_hour_limit
+        self._limits = Limits(pool)
         self._open: dict[float, list[Offer]] = {}
         """By how long they must last."""
         self._open_version = -1
-        self._usd_left = float("inf") if limit is None else max(0.0, limit - spent)
 
     def run(self) -> None:
         gangs = self.pool.demand.gangs
@@ -145,7 +93,8 @@ class _PoolPlan:
             self._buy_aux(waiting)
             self._keep_minimum()
         self._explain(classes)
-        self._end_idle()
+        claimed = {node.name for node in self._bins.all if node.claims}
+        self.terminations = list(idle_terminations(self.pool, claimed))
 
     def claims(self) -> dict[str, tuple[str, ...]]:
         return {
@@ -156,13 +105,13 @@ class _PoolPlan:
 
     def _open_offers(self, least_s: float = 0.0) -> list[Offer]:
         """Of each size the cheapest offer that is not blocked and lasts so long; largest first."""
-        if self._open_version != self.market.version:
-            self._open_version = self.market.version
+        if self._open_version != self.open_offers.version:
+            self._open_version = self.open_offers.version
             self._open = {}
         if not self._offers_end:
             least_s = 0.0
         if least_s not in self._open:
-            able = [o for o in self._lasting(least_s) if self.market.is_open(o)]
+            able = self.open_offers.only_open(self._lasting(least_s))
             self._open[least_s] = cheapest_by_size(able)
         return self._open[least_s]
 
@@ -173,18 +122,12 @@ class _PoolPlan:
         return [offer for offer in self.pool.offers if self._lasts_s(offer) >= least_s]
 
     def _lasts_s(self, offer: Offer) -> float:
-        ready_at = self.now + self.market.memory.boot_p50_s(offer)
+        ready_at = self.now + self.open_offers.memory.boot_p50_s(offer)
         end = offer.end_of(ready_at)
         return inf if end is None else end - ready_at
 
     def _buyable(self, least_s: float = 0.0) -> list[Offer]:
-        return [offer for offer in self._open_offers(least_s) if self._affordable(offer)]
-
-    def _affordable(self, offer: Offer) -> int:
-        """How many more of that offer the pool's limits allow."""
-        if offer.usd_per_hour <= 0 or self._usd_left == float("inf"):
-            return self._places
-        return min(self._places, int((self._usd_left + 1e-9) // offer.usd_per_hour))
+        return [offer for offer in self._open_offers(least_s) if self._limits.affordable(offer)]
 
     def _buy(
         self, offer: Offer, groups: Sequence[tuple[tuple[str, ...], ...]], ids: Iterable[str]
@@ -193,9 +136,8 @@ class _PoolPlan:
         pool = self.pool.settings.pool
         self.launches += [Launch(pool=pool, offer=offer, claims=claims) for claims in groups]
         machines = sum(map(len, groups))
-        self._places -= machines
-        self._usd_left -= offer.usd_per_hour * machines
-        self.market.bought(offer)
+        self._limits.bought(offer, machines)
+        self.open_offers.bought(offer)
         self.reasons.update(dict.fromkeys(ids, explain.asking_now(offer, len(groups[0]))))
 
     def _buy_over_nodes(self, gangs: GangClass) -> None:
@@ -207,8 +149,8 @@ class _PoolPlan:
             if choice is None:
                 return
             offer, bins, missing = choice
-            times = 1 if bins else min(gangs.left, self._affordable(offer) // missing)
-            if self.market.most(offer) is not None:
+            times = 1 if bins else min(gangs.left, self._limits.affordable(offer) // missing)
+            if self.open_offers.most(offer) is not None:
                 times = 1
             ids = gangs.take(times)
             if bins:
@@ -227,7 +169,7 @@ class _PoolPlan:
             free = whole.get(offer.slots, [])
             missing = max(1, count - len(free))
             bins = free[len(free) - (count - missing) :] if count > missing else []
-            if missing > self._affordable(offer):
+            if missing > self._limits.affordable(offer):
                 continue
             cost = missing * offer.usd_per_hour
             if best is None or (cost, missing) < best[:2]:
@@ -248,8 +190,8 @@ class _PoolPlan:
         offers = self._buyable(least_s)
         share = {slots: slot_share(slots, offers) for slots in counts}
         while offers and (purchase := next_purchase(counts, offers, share)):
-            bought = min(purchase.count, self._affordable(purchase.offer))
-            most = self.market.most(purchase.offer)
+            bought = min(purchase.count, self._limits.affordable(purchase.offer))
+            most = self.open_offers.most(purchase.offer)
             bought = bought if most is None else min(bought, most)
             self._buy_filled(purchase, bought, by_slots)
             for slots, fits in purchase.filling.items():
@@ -291,8 +233,8 @@ class _PoolPlan:
                     self._ride(number, machine, ids)
                     place[2] -= len(ids)
             while gang_class.left and (offer := self._cheapest_machine(gang_class.least_s)):
-                most = self.market.most(offer) or MAX_INDEPENDENT_GROUP
-                count = min(-(-gang_class.left // places), self._affordable(offer), most)
+                most = self.open_offers.most(offer) or MAX_INDEPENDENT_GROUP
+                count = min(-(-gang_class.left // places), self._limits.affordable(offer), most)
                 machines = tuple(tuple(gang_class.take(places)) for _ in range(count))
                 self._buy(offer, [machines], chain.from_iterable(machines))
 
@@ -319,38 +261,10 @@ class _PoolPlan:
             )
             if offer is None:
                 return
-            most = self.market.most(offer) or MAX_INDEPENDENT_GROUP
-            count = min(missing, self._affordable(offer), most)
+            most = self.open_offers.most(offer) or MAX_INDEPENDENT_GROUP
+            count = min(missing, self._limits.affordable(offer), most)
             self._buy(offer, [((),) * count], ())
             missing -= count
-
-    def _end_idle(self) -> None:
-        """Idle long enough, claimed by nobody in this plan, not needed for the minimum; the dearest per slot first.
-
-        Above max_instances (the limit was lowered) idle nodes go at once.
-        """
-        settings = self.pool.settings
-        claimed = {node.name for node in self._bins.all if node.claims}
-        kept = [machine for machine in self.pool.machines if machine.phase is not Phase.OUT]
-        spare = len(kept) - settings.min_instances
-        above = len(kept) - settings.max_instances
-        idle = [m for m in kept if m.idle_s is not None and m.name not in claimed]
-        idle.sort(key=lambda m: (-usd_per_slot_hour(m.offer), -(m.idle_s or 0.0), m.name))
-        for machine in idle:
-            if spare <= 0:
-                return
-            idle_s = machine.idle_s or 0.0
-            if above > 0:
-                why = f"more instances than max_instances ({settings.max_instances})"
-            elif idle_s >= settings.max_idle_s:
-                why = f"idle for {idle_s:.0f} s (limit {settings.max_idle_s:.0f} s)"
-            else:
-                continue
-            self.terminations.append(
-                Termination(pool=settings.pool, instance_id=machine.name, why=why)
-            )
-            spare -= 1
-            above -= 1
 
     def _explain(self, classes: Sequence[GangClass]) -> None:
         texts: dict[tuple[str, ...], Reason] = {}
@@ -363,104 +277,50 @@ class _PoolPlan:
                 coming = [self._machines[node.name] for node in bins if node.coming]
                 reason = texts[names] = explain.claimed(names, coming)
             self.reasons[request_id] = reason
-        open_keys = frozenset(o.key for o in self.pool.offers if self.market.is_open(o))
+        open_keys = frozenset(o.key for o in self.open_offers.only_open(self.pool.offers))
         for gang_class in classes:
             if not gang_class.left:
                 continue
-            lasting = self._lasting(gang_class.least_s)
-            reason = explain.unserved(
-                gang_class.slots,
-                gang_class.single_agent,
-                pool=self.pool.settings,
-                offers=lasting or self.pool.offers,
-                memory=self.market.memory,
-                open_keys=open_keys,
-                hold=self.pool.hold,
-                places_left=self._places,
-                now=self.now,
-            )
-            if self.pool.offers and not lasting:
-                reason = explain.ends_too_soon(gang_class.least_s)
+            reason = self._unserved(gang_class, open_keys)
             self.reasons.update(dict.fromkeys(gang_class.remaining_ids(), reason))
 
-    def availability(self) -> PoolAvailability:
-        """What is coming; and what could come, machines bought in this very plan counted among it."""
-        booting = tuple(
-            BootingNode(
-                instance_id=m.name, slots=m.offer.slots, ready_in_s=m.ready_in_s, ends_at=m.ends_at
-            )
-            for m in self.pool.machines
-            if m.phase is Phase.COMING
-        )
-        return PoolAvailability(
-            pool=self.pool.settings.pool,
-            booting=booting,
-            launchable=tuple(self._launchable()),
-            reasons=self.reasons,
-            ends_at={m.name: m.ends_at for m in self.pool.machines if m.ends_at is not None},
+    def _unserved(self, gangs: GangClass, open_keys: Collection[OfferKey]) -> Reason:
+        lasting = self._lasting(gangs.least_s)
+        if self.pool.offers and not lasting:
+            return explain.ends_too_soon(gangs.least_s)
+        return explain.unserved(
+            gangs.slots,
+            gangs.single_agent,
+            pool=self.pool.settings,
+            offers=lasting,
+            memory=self.open_offers.memory,
+            open_keys=open_keys,
+            hold=self.pool.hold,
+            places_left=self._limits.places,
+            now=self.now,
         )
 
-    def _launchable(self) -> Iterator[LaunchableNode]:
-        bought: dict[OfferKey, tuple[Offer, int]] = {}
-        for launch in self.launches:
-            known = bought.get(launch.offer.key, (launch.offer, 0))
-            bought[launch.offer.key] = (launch.offer, known[1] + launch.count)
-        could = [(offer, self._still(offer)) for offer in self._open_offers()]
-        for offer, count in [*bought.values(), *could]:
-            if count > 0:
-                ready_in_s = self.market.memory.boot_p50_s(offer)
-                yield LaunchableNode(
-                    slots=offer.slots,
-                    count=count,
-                    ready_in_s=ready_in_s,
-                    ends_at=offer.end_of(self.now + ready_in_s),
-                )
+    def availability(self) -> PoolAvailability:
+        return availability(
+            self.pool,
+            self.reasons,
+            self.launches,
+            self._open_offers(),
+            self._still,
+            self.open_offers.memory,
+            self.now,
+        )
 
     def _still(self, offer: Offer) -> int:
         """How many of that offer could be bought after this plan."""
         if self.pool.hold is not None:
             return 0
-        most = self.market.most(offer)
-        return self._affordable(offer) if most is None else min(self._affordable(offer), most)
-
-
-def _bins(pool: PoolInput, now: float) -> list[Bin]:
-    """Nodes that can take work, and machines that will."""
-    machines = {machine.name: machine for machine in pool.machines}
-    bins = []
-    for node in pool.demand.nodes:
-        machine = machines.get(node.agent_id)
-        if not node.schedulable or (machine is not None and machine.phase is not Phase.UP):
-            continue
-        claims = machine.claims if machine is not None else ()
-        ends_at = node.ends_at or (machine.ends_at if machine is not None else None)
-        bins.append(
-            Bin(
-                node.agent_id,
-                slots=node.slots,
-                free=node.free_slots,
-                aux=node.free_aux,
-                left_s=inf if ends_at is None else ends_at - now,
-                old_claims=claims,
-            )
+        most = self.open_offers.most(offer)
+        return (
+            self._limits.affordable(offer)
+            if most is None
+            else min(self._limits.affordable(offer), most)
         )
-    for machine in pool.machines:
-        if machine.phase is Phase.COMING:
-            bins.append(
-                Bin(
-                    machine.name,
-                    slots=machine.offer.slots,
-                    free=machine.offer.slots,
-                    aux=pool.settings.aux_places,
-                    coming=True,
-                    ready_in_s=machine.ready_in_s,
-                    left_s=inf
-                    if machine.ends_at is None
-                    else machine.ends_at - now - machine.ready_in_s,
-                    old_claims=machine.claims,
-                )
-            )
-    return bins
 
 
 def _take(classes: Sequence[GangClass], count: int) -> list[str]:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from provisioner.capacity import BlockKind
 from provisioner.fleet import (
     UNHEALTHY_WINDOW_S,
     EndKind,
@@ -43,6 +42,7 @@ from provisioner.fleet_state import (
 )
 from provisioner.plan_types import Plan
 from provisioner.providers.base import FoundInstance, FoundState
+from provisioner.refusals import BlockKind, scope_of
 from provisioner.types import Offer
 
 RETRY_FIRST_S = 1.0
@@ -183,7 +183,7 @@ class ReconcilePass:
                 return
             self._intents[intent.id] = replace(known, state=IntentState.ANSWERED)
             intent = known
-        self._memory = self._memory.launched(intent.offer.key)
+        self._memory = self._memory.launched(intent.offer)
         created_at = intent.created_at if intent.called_at is None else intent.called_at
         for number, instance_id in enumerate(instance_ids):
             if instance_id not in self._instances:
@@ -202,16 +202,8 @@ class ReconcilePass:
         if known is None or known.is_finished:
             return
         self._intents[intent.id] = replace(known, state=IntentState.FAILED, message=message)
-        keys = {intent.offer.key}
-        if kind is BlockKind.AUTH:  # the account is the problem, not one zone of it
-            keys |= {
-                offer.key
-                for setup in self._setups.values()
-                for offer in setup.offers
-                if offer.key.provider == intent.offer.key.provider
-            }
-        for key in sorted(keys):
-            self._memory = self._memory.refused(key, kind, message, now=self._now)
+        scope = scope_of(kind, intent.offer)
+        self._memory = self._memory.refused(scope, kind, message, now=self._now)
 
     def _unanswered(self, intent: IntentRecord, message: str) -> None:
         known = self._intents.get(intent.id)
@@ -261,7 +253,7 @@ class ReconcilePass:
         if was_booting and timed and new.state is InstanceState.READY:
             self._memory = self._memory.booted(record.offer, self._now - record.created_at)
         if was_booting and new.state is InstanceState.GONE:
-            self._memory = self._memory.boot_failed(record.offer.key, new.reason, now=self._now)
+            self._memory = self._memory.boot_failed(record.offer, new.reason, now=self._now)
         self._instances[record.id] = new
 
     def apply(self, plan: Plan, new_id: Callable[[], str]) -> None:
@@ -315,7 +307,7 @@ class ReconcilePass:
                 lost_left -= 1
                 self._ended_lost = (*self._ended_lost, self._now)
             if wish.kind is EndKind.BOOT:
-                self._memory = self._memory.boot_failed(record.offer.key, wish.why, now=self._now)
+                self._memory = self._memory.boot_failed(record.offer, wish.why, now=self._now)
         self._frozen = f"{held} silent instances are kept: too many at once" if held else ""
         return ended
 

@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from provisioner.capacity import BlockKind
 from provisioner.documents import forget_finished, restored, unsaved
 from provisioner.fleet import EndKind, InstanceRecord, InstanceState, IntentRecord, Wish
 from provisioner.fleet_state import (
@@ -34,6 +33,7 @@ from provisioner.planner import plan
 from provisioner.ports import FleetStore, NodeHost
 from provisioner.providers.base import LaunchIntent, Provider
 from provisioner.reconcile_pass import ReconcilePass
+from provisioner.refusals import BlockKind
 from provisioner.snapshot import (
     asked_to_end,
     blocked_offers,
@@ -166,7 +166,8 @@ class Provisioner:
         return instance_views(self._state, self._now())
 
     def blocked_offers(self) -> Sequence[BlockedOffer]:
-        return blocked_offers(self._state, self._now())
+        offers = (offer for setup in self._setups.values() for offer in setup.offers)
+        return blocked_offers(self._state, offers, self._now())
 
     def cost(self) -> CostView:
         return cost_view(self._state, self._now())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -18,7 +18,7 @@ from provisioner.fleet import (
 from provisioner.fleet_state import Agents, FleetState, PoolSetup
 from provisioner.plan_types import Machine, Phase, PlanInput, PoolInput
 from provisioner.prices import usd_for
-from provisioner.types import BlockedOffer, CostView, InstanceView, PoolDemand
+from provisioner.types import BlockedOffer, CostView, InstanceView, Offer, PoolDemand
 
 CLAIM_SETTLE_S = 10.0
 """After its agent connected, a machine stays claimed for so long: time for the scheduler to place the gangs."""
@@ -188,12 +188,18 @@ def _remark(state: FleetState, record: InstanceRecord, now: float) -> str:
     return record.reason
 
 
-def blocked_offers(state: FleetState, now: float) -> list[BlockedOffer]:
-    return [
-        BlockedOffer(offer=key, reason=entry.message, until=entry.blocked_until)
-        for key, entry in state.memory.offers.items()
-        if entry.is_blocked(now)
-    ]
+def blocked_offers(state: FleetState, offers: Iterable[Offer], now: float) -> list[BlockedOffer]:
+    """Those of `offers` that a refusal covers, each once."""
+    blocked = {}
+    for offer in offers:
+        block = state.memory.of(offer)
+        if block is not None and block.is_shut(now):
+            blocked[offer.key] = BlockedOffer(
+                offer=offer.key,
+                reason=block.message,
+                until=None if block.until == inf else block.until,
+            )
+    return list(blocked.values())
 
 
 def cost_view(state: FleetState, now: float) -> CostView:

@@ -60,6 +60,19 @@ class Scope:
     placement: str | None = None
     image: str | None = None
 
+    @classmethod
+    def of(cls, key: OfferKey) -> Scope:
+        """That offer alone."""
+        return cls(
+            provider=key.provider,
+            region=key.region,
+            instance_type=key.instance_type,
+            zone=key.zone,
+            market=key.market,
+            reservation=key.reservation,
+            placement=key.placement,
+        )
+
     def covers(self, offer: Offer) -> bool:
         key = offer.key
         return (
@@ -267,7 +280,8 @@ class BlockedOffer:
     offer: OfferKey
     reason: str
     """What the provider said."""
-    until: float
+    until: float | None
+    """None: until its configuration is changed, or somebody asks to try it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

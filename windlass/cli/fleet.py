@@ -68,7 +68,8 @@ def list_instances(
     print_rows(headers, [_row(instance) for instance in instances], as_csv=as_csv)
     for blocked in fleet.get("blockedOffers") or []:
         type_ = blocked["offer"]["instanceType"]
-        notice(f"No {type_} until {local_time(blocked['until'])}: {blocked['reason']}")
+        until = f" until {local_time(blocked['until'])}" if blocked["until"] else ""
+        notice(f"No {type_}{until}: {blocked['reason']}")
     _say_if_simulated(instances)
 
 

@@ -47,7 +47,8 @@ class BlockedOffer(TypedDict):
     offer: Offer
     reason: str
     """What the provider said when it refused the last launch."""
-    until: Timestamp
+    until: Timestamp | None
+    """None: until its configuration is changed, or somebody asks to try it again."""
 
 
 class FleetReply(FleetCost):

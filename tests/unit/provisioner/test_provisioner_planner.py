@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from master.core.reasons import ReasonKind
-from provisioner.capacity import BlockKind, CapacityMemory
+from provisioner.capacity import CapacityMemory
 from provisioner.demand import nodes_needed
 from provisioner.explain import nearest_fit
 from provisioner.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
 from provisioner.planner import plan
+from provisioner.refusals import BlockKind, scope_of
 from provisioner.types import Gang, Node, Offer, PoolDemand, PoolSettings
 from tests.fakes.fleet_world import a_gang, an_offer
 
@@ -215,7 +216,7 @@ def test_a_gang_is_bought_whole_or_not_at_all() -> None:
 def block(*offers: Offer, kind: BlockKind = BlockKind.CAPACITY, at: float = NOW) -> CapacityMemory:
     memory = CapacityMemory()
     for offer in offers:
-        memory = memory.refused(offer.key, kind, f"nothing in {offer.key.zone}", now=at)
+        memory = memory.refused(scope_of(kind, offer), kind, f"nothing in {offer.key.zone}", now=at)
     return memory
 
 
@@ -240,7 +241,8 @@ def test_blocked_everywhere_names_offers_and_the_next_try(
     got = plan_of(pool(gangs(4)), memory=memory).reasons["g0"]
     assert got.kind is reason
     assert "nothing in a" in got.text
-    assert got.retry_at == memory.of(FOUR.key).blocked_until
+    (shut,) = memory.covering(FOUR)
+    assert got.retry_at == shut.until
 
 
 def test_after_a_block_one_probe_for_all_pools_and_only_one() -> None:

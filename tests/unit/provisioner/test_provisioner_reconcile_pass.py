@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from provisioner.capacity import BlockKind
 from provisioner.documents import forget_finished, unsaved
 from provisioner.fleet import InstanceState, IntentRecord, IntentState
 from provisioner.fleet_state import (
@@ -20,8 +19,9 @@ from provisioner.fleet_state import (
 )
 from provisioner.providers.base import FoundInstance, FoundState
 from provisioner.reconcile_pass import ReconcilePass
+from provisioner.refusals import BlockKind
 from provisioner.snapshot import called, due_launches
-from provisioner.types import PoolSettings
+from provisioner.types import PoolSettings, Scope
 from tests.fakes.fleet_world import CLUSTER, an_offer
 
 OFFER = an_offer()
@@ -126,19 +126,19 @@ def test_a_launch_without_any_answer_is_given_up_only_when_a_later_list_shows_no
     assert failed_list.intents["i"].state is IntentState.CALLED
     given_up = after(state, 160.0, looked(155.0))
     assert given_up.intents["i"].state is IntentState.FAILED
-    assert given_up.memory.of(OFFER.key).message == "no answer: time-out"
+    assert [block.message for block in given_up.memory.covering(OFFER)] == ["no answer: time-out"]
 
 
 def test_a_refused_account_blocks_all_its_offers_and_a_stock_out_only_its_own() -> None:
     refused = after(
         asked(), 1.0, LaunchRefused(intent=INTENT, kind=BlockKind.AUTH, message="expired")
     )
-    assert refused.memory.of(OTHER.key).is_blocked(2.0)
+    assert refused.memory.is_shut(OTHER, 2.0)
     empty = after(
         asked(), 1.0, LaunchRefused(intent=INTENT, kind=BlockKind.CAPACITY, message="none")
     )
-    assert empty.memory.of(OFFER.key).is_blocked(2.0)
-    assert not empty.memory.of(OTHER.key).is_blocked(2.0)
+    assert empty.memory.is_shut(OFFER, 2.0)
+    assert not empty.memory.is_shut(OTHER, 2.0)
 
 
 def test_a_machine_is_written_off_only_after_everybody_was_told() -> None:
@@ -160,7 +160,8 @@ def test_a_machine_is_written_off_only_after_everybody_was_told() -> None:
 def test_dying_at_boot_counts_as_a_failed_boot() -> None:
     state = forget_finished(after(asked(), 5.0, Launched(intent=INTENT, instance_ids=("m0", "m1"))))
     ended = [replace(found(m, FoundState.ENDED), detail="no disk") for m in ("m0", "m1")]
-    assert after(state, 9.0, looked(8.0, *ended)).memory.of(OFFER.key).failed_boots == 2
+    boots = after(state, 9.0, looked(8.0, *ended)).memory.boots.values()
+    assert {known.failed for known in boots} == {2}
 
 
 def test_a_turn_without_news_has_nothing_to_commit() -> None:
@@ -175,8 +176,8 @@ def test_a_turn_without_news_has_nothing_to_commit() -> None:
 
 def test_a_launch_that_succeeds_reopens_its_offer() -> None:
     state = asked()
-    memory = state.memory.refused(OFFER.key, BlockKind.CAPACITY, "none", now=0.0)
+    memory = state.memory.refused(Scope.of(OFFER.key), BlockKind.CAPACITY, "none", now=0.0)
     state = after(
         replace(state, memory=memory), 5.0, Launched(intent=INTENT, instance_ids=("m0", "m1"))
     )
-    assert not state.memory.of(OFFER.key).needs_launch_probe
+    assert state.memory.of(OFFER) is None

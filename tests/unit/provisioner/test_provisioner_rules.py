@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from master.core.reasons import ReasonKind
-from provisioner.capacity import CapacityMemory
+from provisioner.capacity_rows import from_rows
 from provisioner.fleet import LOST_AFTER_S, ORPHAN_GRACE_S
 from provisioner.providers.base import FoundInstance, LaunchIntent, LaunchResult
 from provisioner.providers.simulated import SimulatedProvider
@@ -446,7 +446,7 @@ def test_a_machine_that_boots_while_no_master_is_there_is_not_a_failed_boot() ->
         await world.until(lambda: "a" in world.host.placed)
         assert world.living() == [machine]
         assert "terminate" not in world.cloud.calls
-        learned = CapacityMemory.from_document(((await world.store.load()).memory or {})["offers"])
+        learned = from_rows(((await world.store.load()).memory or {})["offers"])
         (offer,) = world.cloud.offers()
         assert learned.boot_p50_s(offer) == offer.boot_s
 

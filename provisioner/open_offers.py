@@ -1,0 +1,66 @@
+"""Which offers may be bought now, over all pools: none that a block covers, and recovering ones one probe at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from provisioner.capacity import Block, CapacityMemory
+from provisioner.plan_types import Phase, PlanInput
+from provisioner.refusals import BlockKind
+from provisioner.types import Offer, OfferKey, Scope
+
+MAX_INDEPENDENT_GROUP = 8
+"""Machines per launch when they do not belong to one gang: one refused call costs at most so many at once."""
+
+
+class OpenOffers:
+    """What memory allows at one instant. Changes only by what the plan itself buys."""
+
+    def __init__(self, state: PlanInput) -> None:
+        self.now = state.now
+        self.memory: CapacityMemory = state.memory
+        self.version = 0
+        """Changes whenever an offer closes."""
+        self._covering: dict[OfferKey, tuple[Block, ...]] = {}
+        self._probed: set[Scope] = set()
+        """Keys whose probe is under way."""
+        for pool in state.pools:
+            for machine in pool.machines:
+                if machine.phase is Phase.COMING:
+                    self._probed.update(
+                        block.scope
+                        for block in self._blocks(machine.offer)
+                        if machine.asking or block.kind is BlockKind.BOOT
+                    )
+
+    def is_open(self, offer: Offer) -> bool:
+        return not any(
+            block.is_shut(self.now) or block.scope in self._probed for block in self._blocks(offer)
+        )
+
+    def only_open(self, offers: Iterable[Offer]) -> list[Offer]:
+        return [offer for offer in offers if self.is_open(offer)]
+
+    def most(self, offer: Offer) -> int | None:
+        """How many machines that belong together in no gang one purchase may have; None: as many as wanted.
+
+        Not None means that the offer is being probed: one purchase, then it is closed until the answer is known.
+        """
+        blocks = self._blocks(offer)
+        if not blocks:
+            return None
+        boots = any(block.kind is BlockKind.BOOT for block in blocks)
+        return 1 if boots else MAX_INDEPENDENT_GROUP
+
+    def bought(self, offer: Offer) -> None:
+        """A launch of it is in the plan."""
+        blocks = self._blocks(offer)
+        if blocks:
+            self._probed.update(block.scope for block in blocks)
+            self.version += 1
+
+    def _blocks(self, offer: Offer) -> tuple[Block, ...]:
+        known = self._covering.get(offer.key)
+        if known is None:
+            known = self._covering[offer.key] = tuple(self.memory.covering(offer))
+        return known

@@ -29,7 +29,7 @@ from master.config import MasterConfig, ResolvedPool
 from master.control_plane import Parts, build
 from master.core.scheduler import decide
 from master.data_folder import exposures
-from master.elastic_pools import EmbeddedProviders, ProviderFactory, pool_settings
+from master.elastic_pools import EmbeddedProviders, ProviderFactory, pool_settings, uses_prices
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
 from master.recovery.background_check import BackgroundCheck
@@ -46,6 +46,7 @@ from master.store.unit_of_work import UnitOfWork
 from master.task_settings import TaskSettings
 from master.tls.serving import ServedTls
 from master.workspaces.agent_users import AgentUsers
+from provisioner.price_book import PriceBook, open_book
 from provisioner.reconciler import Provisioner
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
@@ -335,7 +336,17 @@ class Master:
             master_cert=None if options.tls is None else options.tls.files.cert.absolute(),
             join_tokens=JoinTokenSigner(self.secret),
             clock=options.clock,
+            prices=self._prices(),
         )
+
+    def _prices(self) -> PriceBook:
+        """Raises InvalidConfig if the table in the data folder is malformed."""
+        config, today = self._options.config.prices, self._options.clock.now().date()
+        book = open_book(self._options.data_dir, config.rules())
+        if any(uses_prices(pool, book) for pool in self._options.config.pools()):
+            for warning in book.warnings(today, config.stale_after):
+                log.warning(warning)
+        return book
 
     def _join_tokens(self) -> IssuedTokens:
         options = self._options

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 import yaml
 
+from master import prices_cli
 from master.data_folder import DEFAULT_CONFIG
 from windlass.base.errors import WindlassError
 
@@ -20,6 +21,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.add_typer(prices_cli.app, name="prices")
 
 ConfigOption = Annotated[
     Path | None,

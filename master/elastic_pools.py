@@ -9,6 +9,8 @@ from pathlib import Path
 
 from master.auth.join_tokens import JoinTokenSigner
 from master.config import ResolvedPool
+from master.config.providers import ProviderSection
+from provisioner.price_book import PriceBook
 from provisioner.providers.base import LaunchIntent, Provider
 from provisioner.providers.embedded import EmbeddedProvider, InstanceType
 from provisioner.types import PoolSettings
@@ -34,6 +36,7 @@ class EmbeddedProviders:
     """A file with the certificate that it shows; None: plain HTTP."""
     join_tokens: JoinTokenSigner
     clock: Clock
+    prices: PriceBook
 
     def __call__(self, pool: ResolvedPool, cluster_id: str) -> Provider:
         return EmbeddedProvider(
@@ -41,7 +44,7 @@ class EmbeddedProviders:
             root=instances_folder(self.data_dir) / pool.name,
             cluster_id=cluster_id,
             clock=self.clock,
-            types=_instance_types(pool),
+            types=_instance_types(pool, self.prices),
             master_url=self.master_url,
             join_token=self._launch_token,
             master_cert=self.master_cert,
@@ -99,13 +102,13 @@ async def end_embedded_instances(data_dir: Path) -> int:
     return ended
 
 
-def _instance_types(pool: ResolvedPool) -> list[InstanceType]:
+def _instance_types(pool: ResolvedPool, prices: PriceBook) -> list[InstanceType]:
     """One for each provider section. Raises InvalidConfig if two have the same name."""
     types = [
         InstanceType(
             name=section.instance_type or f"embedded-{section.slots_per_instance}",
             slots=section.slots_per_instance,
-            usd_per_hour=section.usd_per_hour,
+            usd_per_hour=_usd_per_hour(section, prices),
             boot_s=section.boot_time.total_seconds(),
             available=section.available,
         )
@@ -117,3 +120,23 @@ def _instance_types(pool: ResolvedPool) -> list[InstanceType]:
             what="master configuration",
         )
     return types
+
+
+def _usd_per_hour(section: ProviderSection, prices: PriceBook) -> float:
+    """What an embedded instance pretends to cost: as configured, else as the machine that it is named after."""
+    if section.usd_per_hour is not None:
+        return section.usd_per_hour
+    found = prices.find(section.instance_type or "")
+    if found is None:
+        return 0.0
+    cloud, _ = found
+    region = prices.reference_region(cloud)
+    return prices.price(cloud, region, section.instance_type or "").usd_per_hour
+
+
+def uses_prices(pool: ResolvedPool, prices: PriceBook) -> bool:
+    """Whether anything of the pool costs what the price book says."""
+    return any(
+        section.usd_per_hour is None and prices.find(section.instance_type or "") is not None
+        for section in pool.providers
+    )

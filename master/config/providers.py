@@ -47,8 +47,9 @@ class EmbeddedSection(Section):
     """More instances of it at once are refused, as a cloud does that is out of stock. Unset: no limit."""
     boot_time: NonNegativeDuration = timedelta(seconds=2)
     """How long an instance pretends to boot before its agent starts."""
-    usd_per_hour: Annotated[Number, Field(ge=0)] = 0.0
-    """What each pretends to cost."""
+    usd_per_hour: Annotated[Number, Field(ge=0)] | None = None
+    """What each pretends to cost. None: the price of `instance_type` in the price book if a cloud sells that,
+    else 0."""
     min_instances: NonNegative | None = None
     """As in the pool."""
     max_instances: Positive | None = None

@@ -96,6 +96,12 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "max_lost_runs": "master/experiments:max_lost_runs",
         "feature_switches": "master/api:feature_switches",
         "reserved_ports": "master:reserved_ports",
+        "prices.discount": "provisioner:discount",
+        "prices.stale_after": "master:stale_after",
+        **below(
+            "prices.overrides",
+            read_by("provisioner:*", "cloud region instance_type market usd_per_hour discount"),
+        ),
         **below("checkpoint_storage", STORAGE),
         "task_container_defaults": "master:task_container_defaults",
         "resource_manager.type": ONE_VALUE,

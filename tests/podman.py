@@ -22,6 +22,11 @@ BARE = "localhost/windlass-bare:1"
 """Without Python."""
 START_LIMIT_S = 30.0
 PYTHON = Path("/usr/bin/python3")
+LOADED_LATER = (
+    "libgcc_s.so.1",  # when a thread ends
+    # What extensions of Python packages name, those too that were built on older systems.
+    *("libstdc++.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,16 +195,17 @@ def _add_python(archive: tarfile.TarFile) -> None:
     link = tarfile.TarInfo("usr/bin/python3")
     link.type, link.linkname = tarfile.SYMTYPE, real.name
     archive.addfile(link)
-    library = Path("/usr/lib") / real.name
+    own = Path("/usr/lib") / real.name
     skipped = {"test", "__pycache__", "idlelib", "tkinter", "ensurepip", "dist-packages", "lib2to3"}
 
     def wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
         return None if skipped & set(Path(member.name).parts) else member
 
-    archive.add(library, f"usr/lib/{real.name}", filter=wanted)
-    for unwinder in Path("/lib").glob("*/libgcc_s.so.1"):  # loaded when a thread ends
-        archive.add(unwinder.resolve(), str(unwinder).lstrip("/"))
-    for extension in (library / "lib-dynload").glob("*.so"):
+    archive.add(own, f"usr/lib/{real.name}", filter=wanted)
+    for name in LOADED_LATER:
+        for library in Path("/lib").glob(f"*/{name}"):
+            archive.add(library.resolve(), str(library).lstrip("/"))
+    for extension in (own / "lib-dynload").glob("*.so"):
         _add_libraries(archive, extension)
 
 

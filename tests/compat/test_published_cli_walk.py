@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from test_published_client import COMPAT, CONFIG, MODEL, PUBLISHED_PYTHON
+from test_published_client import CONFIG, MODEL, PUBLISHED_PYTHON
 
+from tests.published import needs_published, published
 from tests.real_cluster import RealCluster
 
-pytestmark = pytest.mark.skipif(
-    not (COMPAT / "det").exists(), reason="the published client is not installed: run make test"
-)
-SCRIPT = Path(__file__).with_name("published_cli.py")
+pytestmark = needs_published
 MISSING = "is not implemented in this version of Windlass"
 
 # Each line: what is expected of the words after `det`. `ok`: it succeeds. `missing`: it fails with the sentence of
@@ -214,21 +208,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     with RealCluster(folder, {"resource_pools": [{"pool_name": "default"}]}) as cluster:
         cluster.start_agent("node", slots=2, options=PUBLISHED_PYTHON)
         yield cluster
-
-
-def published(cluster: RealCluster, mode: str, **options: Any) -> subprocess.Popen[str]:
-    """As an administrator, with a home of its own."""
-    home = cluster.folder / "home"
-    home.mkdir(exist_ok=True)
-    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "DET_MASTER": cluster.url}
-    return subprocess.Popen(
-        [COMPAT / "python", SCRIPT, mode],
-        env={**environment, **cluster.login_as("admin")},
-        cwd=home,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
 
 
 @pytest.fixture(scope="module")

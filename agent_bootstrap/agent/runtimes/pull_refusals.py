@@ -10,6 +10,8 @@ from agent_bootstrap.protocol import ExitFailure
 FULL_DISK = ("no space left", "disk quota exceeded")
 REFUSED = ("unauthorized", "authentication required", "denied", "forbidden", "invalid username")
 UNKNOWN = ("not found", "manifest unknown", "does not exist", "no such image", "name unknown")
+LASTING = (*REFUSED, *UNKNOWN, *FULL_DISK)
+"""A pull that is tried again at once would end the same."""
 
 
 def pull_refused(reference: str, problem: str, *, with_login: bool) -> StartRefused:

@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.podman import BARE, IMAGE, Podman
+from tests.published import PublishedDet, needs_published
 from tests.real_cluster import RealCluster, eventually
 from tests.stores import read_rows
+
+pytestmark = [pytest.mark.slow, needs_published]
 
 MODEL = Path(__file__).parent / "model"
 TESTS = Path(__file__).parents[2]
@@ -23,10 +27,20 @@ SINGLE = {"name": "single", "metric": "loss"}
 
 @pytest.fixture(scope="module")
 def cluster(podman: Podman, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    options = {"container_runtime": "podman", "container_socket": str(podman.socket)}
     with RealCluster(tmp_path_factory.mktemp("containers"), {}) as cluster:
-        cluster.start_agent("node", slots=2, options=options)
+        start_node(cluster, podman)
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def det(cluster: RealCluster) -> Iterator[PublishedDet]:
+    with PublishedDet(cluster) as det:
+        yield det
+
+
+def start_node(cluster: RealCluster, podman: Podman) -> None:
+    options = {"container_runtime": "podman", "container_socket": str(podman.socket)}
+    cluster.start_agent("node", slots=4, options=options)
 
 
 def config(image: str = IMAGE, **changes: Any) -> dict[str, Any]:
@@ -40,6 +54,13 @@ def config(image: str = IMAGE, **changes: Any) -> dict[str, Any]:
     }
 
 
+def resume(det: PublishedDet, cluster: RealCluster, experiment: int) -> None:
+    paused = "STATE_PAUSED"
+    eventually("it is paused", lambda: cluster.experiment(experiment)["state"] == paused)
+    eventually("its trials have left", lambda: not cluster.client.agents()[0]["containers"])
+    det("experiment", "activate", str(experiment))
+
+
 def steps(cluster: RealCluster, experiment: int) -> int:
     return sum(int(trial.get("totalBatchesProcessed") or 0) for trial in cluster.trials(experiment))
 
@@ -48,13 +69,15 @@ def epochs_said(cluster: RealCluster, trial_id: int) -> list[int]:
     return [int(n) for n in re.findall(r"epoch (\d+)\n", cluster.logs_of(trial_id))]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_search_outlives_its_agent_its_master_and_a_pause(
-    cluster: RealCluster, podman: Podman
+    cluster: RealCluster, det: PublishedDet, podman: Podman, tmp_path: Path
 ) -> None:
-    search = {"name": "random", "metric": "loss", "max_trials": 4, "max_concurrent_trials": 2}
-    experiment = cluster.submit(config(searcher=search), MODEL)
+    search = {"name": "random", "metric": "loss", "max_trials": 8, "max_concurrent_trials": 4}
+    written = tmp_path / "config.yaml"
+    written.write_text(yaml.safe_dump(config(searcher=search)))
+    said = det("experiment", "create", str(written), str(MODEL))
+    experiment = int(said.split("Created experiment ")[1].split()[0])
     eventually("epochs are reported", lambda: steps(cluster, experiment) >= 2)
     names = podman.run("ps", "--format", "{{.Names}}").splitlines()
     assert names
@@ -62,15 +85,13 @@ def test_a_search_outlives_its_agent_its_master_and_a_pause(
     cluster.kill_agent("node")
     cluster.kill_master()
     cluster.start_master()
-    options = {"container_runtime": "podman", "container_socket": str(podman.socket)}
-    cluster.start_agent("node", slots=2, options=options)
-    session = cluster.client.session
-    session.post(f"/api/v1/experiments/{experiment}/pause", {})
-    paused = "STATE_PAUSED"
-    eventually("it is paused", lambda: cluster.experiment(experiment)["state"] == paused)
-    session.post(f"/api/v1/experiments/{experiment}/activate", {})
+    start_node(cluster, podman)
+    det("experiment", "pause", str(experiment))
+    resume(det, cluster, experiment)
     assert cluster.wait(experiment, patience_s=200)["state"] == "STATE_COMPLETED"
     rows = read_rows(cluster.data_dir / "windlass.db", "trial", "id")
+    assert len(rows) == 8
+    assert sum(row["run_id"] > 1 for row in rows) >= 2, "some were preempted and resumed"
     bad = [cluster.logs_of(row["id"]) for row in rows if row["restarts"]]
     assert bad == [], "our failures are not the user's"
     for trial in cluster.trials(experiment):
@@ -80,10 +101,10 @@ def test_a_search_outlives_its_agent_its_master_and_a_pause(
     eventually("no container is left", lambda: not podman.run("ps", "--all", "--quiet"))
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(not PUBLISHED.exists(), reason="the published client is not installed")
-def test_the_published_core_api_is_preempted_and_resumes(cluster: RealCluster) -> None:
+def test_the_published_core_api_is_preempted_and_resumes(
+    cluster: RealCluster, det: PublishedDet
+) -> None:
     """Its package is mounted: the image has a Python of the same version and nothing else."""
     given = config(
         hyperparameters={"scale": 1.0},
@@ -96,11 +117,11 @@ def test_the_published_core_api_is_preempted_and_resumes(cluster: RealCluster) -
     )
     experiment = cluster.submit(given, CORE_API)
     trial = eventually("a trial", lambda: cluster.trials(experiment))[0]["id"]
-    eventually("it trains", lambda: "step 3 of" in cluster.logs_of(int(trial)))
-    cluster.client.act(experiment, "pause")
-    paused = "STATE_PAUSED"
-    eventually("it is paused", lambda: cluster.experiment(experiment)["state"] == paused)
-    cluster.client.act(experiment, "activate")
+    trains = re.compile("step 2 of|Traceback")
+    eventually("it trains", lambda: trains.search(cluster.logs_of(int(trial))))
+    cluster.client.act(experiment, "pause")  # at once: it trains for two seconds
+    assert "Traceback" not in cluster.logs_of(int(trial)), cluster.logs_of(int(trial))
+    resume(det, cluster, experiment)
     assert cluster.wait(experiment, patience_s=200)["state"] == "STATE_COMPLETED"
     log = cluster.logs_of(int(trial))
     said = [int(n) for n in re.findall(r"step (\d+) of 12", log)]
@@ -108,39 +129,22 @@ def test_the_published_core_api_is_preempted_and_resumes(cluster: RealCluster) -
     assert "resumed at step" in log
 
 
-SENTENCES = [
-    pytest.param(
-        {"image": "localhost/nothing:1"}, "", "image localhost/nothing:1 ", id="missing image"
-    ),
-    pytest.param({"image": BARE}, "", "the image has no python3 in its PATH", id="no python"),
-    pytest.param({}, "exec sh -c 'exit 7'", "exit code: 7", id="its own failure"),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("changes", "entrypoint", "says"), SENTENCES)
+@pytest.mark.parametrize(
+    ("image", "entrypoint", "says"),
+    [
+        pytest.param(BARE, "true", "the image has no python3 in its PATH", id="no python"),
+        pytest.param(IMAGE, "exec sh -c 'exit 7'", "exit code: 7", id="its own failure"),
+    ],
+)
 def test_what_went_wrong_is_one_sentence_on_the_trial(
-    changes: dict[str, Any], entrypoint: str, says: str, cluster: RealCluster
+    image: str, entrypoint: str, says: str, cluster: RealCluster
 ) -> None:
-    given = config(environment={"image": IMAGE, **changes})
-    if entrypoint:
-        given["entrypoint"] = entrypoint
-    experiment = cluster.submit(given, MODEL)
+    experiment = cluster.submit(config(image, entrypoint=entrypoint), MODEL)
     assert cluster.wait(experiment)["state"] == "STATE_ERROR"
     lines = cluster.logs_of(int(cluster.trials(experiment)[0]["id"])).splitlines()
     told = [line for line in lines if says in line]
     assert told, lines
     assert "Traceback" not in "".join(lines)
-
-
-def test_a_container_that_ignores_term_is_killed(cluster: RealCluster, podman: Podman) -> None:
-    stubborn = config(entrypoint="trap '' TERM; echo deaf; while :; do sleep 0.1; done")
-    experiment = cluster.submit(stubborn, MODEL)
-    trial = eventually("a trial", lambda: cluster.trials(experiment))[0]["id"]
-    eventually("it runs", lambda: "deaf" in cluster.logs_of(int(trial)))
-    cluster.client.session.post(f"/api/v1/experiments/{experiment}/kill", {})
-    assert cluster.wait(experiment)["state"] == "STATE_CANCELED"
-    eventually("no container is left", lambda: not podman.run("ps", "--all", "--quiet"))
 
 
 def test_the_agent_says_what_runs_its_tasks(cluster: RealCluster) -> None:

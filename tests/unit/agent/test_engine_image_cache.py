@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from agent_bootstrap.agent.runtimes.base import StartRefused
+from agent_bootstrap.agent.runtimes.engine.connection import Engine
 from agent_bootstrap.agent.runtimes.engine.image_names import (
     image_name,
     registry_of,
     same_registry,
 )
 from agent_bootstrap.agent.runtimes.engine.image_record import ImageRecord
-from agent_bootstrap.agent.runtimes.engine.images import _usable
+from agent_bootstrap.agent.runtimes.engine.images import Images, _usable
 from agent_bootstrap.agent.runtimes.engine.progress import PullProgress
 from agent_bootstrap.agent.runtimes.pull_refusals import pull_refused
 from agent_bootstrap.protocol import ExitFailure, Login
@@ -120,3 +122,21 @@ def test_the_longest_unused_of_ours_go_first_and_none_that_is_in_use(
     assert again.leaving(sizes, {"busy"}, 0) == ["new", "old"], "remembered"
     assert again.accounts("old") == {"/etc/passwd": "x"}
     assert again.accounts("new") is None
+
+
+def test_a_pull_that_fills_the_disk_is_not_tried_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def full(self: Images, reference: str, *_: object) -> str:
+        tried.append(reference)
+        return "write /layer: no space left on device"
+
+    monkeypatch.setattr(Images, "_pull_once", full)
+    monkeypatch.setattr(Images, "_remove_unused", lambda self, keep_bytes: False)
+    engine = Engine(kind="podman", version="4", api_version="1.41", socket="/none")
+    images = Images(engine, ImageRecord(tmp_path, limit_bytes=0))
+    with pytest.raises(StartRefused, match="the disk of the agent's machine is full"):
+        images.pull("reg.example/net:1", None, lambda *_: None, threading.Event())
+    assert tried == ["reg.example/net:1"]

@@ -22,8 +22,7 @@ from agent_bootstrap.agent.runtimes.engine.image_record import ImageRecord
 from agent_bootstrap.agent.runtimes.engine.progress import PullProgress
 from agent_bootstrap.agent.runtimes.pull_refusals import (
     FULL_DISK,
-    REFUSED,
-    UNKNOWN,
+    LASTING,
     pull_refused,
     says,
 )
@@ -79,7 +78,7 @@ class Images:
                 return
             if says(problem, FULL_DISK) and self._remove_unused(keep_bytes=0):
                 say("The disk is full: removed images that no task uses, and pull again")
-            elif says(problem, (*REFUSED, *UNKNOWN)) or given_up.wait(AGAIN_S * 2**attempt):
+            elif says(problem, LASTING) or given_up.wait(AGAIN_S * 2**attempt):
                 break
         raise pull_refused(reference, problem, with_login=auth is not None)
 

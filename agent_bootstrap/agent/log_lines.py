@@ -37,7 +37,10 @@ class Lines:
 
 
 def read_lines(path: Path, offset: int, *, complete: bool) -> Lines:
-    """At most 1000 lines from byte `offset` on. `complete`: nobody writes any more, a torn last line is skipped."""
+    """At most 1000 lines from byte `offset` on. `complete`: nobody writes any more, a torn last line is skipped.
+
+    A master that was restored from a backup wants lines again that are gone: zeros, which are skipped.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -46,6 +49,8 @@ def read_lines(path: Path, offset: int, *, complete: bool) -> Lines:
         data = os.pread(descriptor, MAX_BATCH_BYTES, offset)
     finally:
         os.close(descriptor)
+    if gone := len(data) - len(data.lstrip(b"\0")):
+        return Lines((), offset + gone)
     records = data.split(b"\n")
     torn = records.pop()
     taken = records[:MAX_BATCH_LINES]

@@ -70,6 +70,7 @@ def _fingerprints(words: tuple[str, ...]) -> tuple[str, ...]:
         raise ValueError(error.message) from None
 
 
+LEAST_TASK_LOG_GIB = 1 / 64
 SHORTEST_ORPHAN_TTL = timedelta(minutes=1)
 
 
@@ -184,6 +185,9 @@ class AgentOptions(BaseModel):
     works here."""
     orphan_ttl: Annotated[Duration, AfterValidator(_long_enough)] | None = None
     """End tasks after this long without contact to the master, of this agent or the next one: 2h. None: never."""
+    task_log_gib: float | None = Field(default=1.0, ge=LEAST_TASK_LOG_GIB)
+    """How much of the disk the output of one task takes at most. What the master has is freed; if the rest reaches
+    this, its middle is dropped, and the log says so. None: no bound."""
     python: Annotated[str, AfterValidator(python_name)] = ""
     """The Python of tasks that choose none: an interpreter, or a virtualenv. Empty: the agent's own."""
     prologue: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 2
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 36, 38, 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 SECCOMP_MODE_FILTER = 2
+FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
 SYS_LANDLOCK_CREATE_RULESET, SYS_LANDLOCK_RESTRICT_SELF = 444, 446
 """The same on every architecture, as all calls newer than 2019."""
 
@@ -76,6 +77,13 @@ def pivot_root(new: str, old: str) -> None:
 
 def unshare(flags: int) -> None:
     check(libc.unshare(flags), "unshare")
+
+
+def punch_hole(fd: int, offset: int, length: int) -> None:
+    """Give that part of a file back to its file system; it reads as zeros. Raises OSError, also where it cannot be."""
+    mode = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
+    span = (ctypes.c_int64(offset), ctypes.c_int64(length))
+    check(libc.fallocate64(fd, mode, *span), "fallocate")
 
 
 def prctl(option: int, value: int, third: int = 0) -> None:

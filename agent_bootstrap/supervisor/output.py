@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
-
 MAX_LINE_BYTES = 8191
 """Longer lines are cut: what readers of task logs have always been given."""
 
@@ -45,27 +42,3 @@ class LineSplitter:
 
 def cut(line: bytes) -> list[bytes]:
     return [line[i : i + MAX_LINE_BYTES] for i in range(0, len(line), MAX_LINE_BYTES)] or [b""]
-
-
-class OutputFile:
-    """Appends whole frames; output that a full disk refuses is counted, and the loss noted when it can be."""
-
-    def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._lost = 0
-        self._torn = False
-
-    def write(self, data: bytes) -> None:
-        if self._lost:
-            note = f"{self._lost} bytes of output were lost: they could not be written to disk"
-            start = b"\n" if self._torn else b""
-            data = start + b"%d e %b\n" % (time.time_ns() // 1000, note.encode()) + data
-        view = memoryview(data)
-        try:
-            while view:
-                view = view[os.write(self._fd, view) :]
-        except OSError:
-            self._lost += len(view)
-            self._torn = self._torn or len(view) < len(data)
-        else:
-            self._lost, self._torn = 0, False

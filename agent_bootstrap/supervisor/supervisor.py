@@ -35,7 +35,8 @@ from agent_bootstrap.supervisor.contact import Contact
 from agent_bootstrap.supervisor.kernel import PR_SET_CHILD_SUBREAPER, prctl
 from agent_bootstrap.supervisor.launch import become_first
 from agent_bootstrap.supervisor.memory_watch import MemoryWatch
-from agent_bootstrap.supervisor.output import LineSplitter, OutputFile
+from agent_bootstrap.supervisor.output import LineSplitter
+from agent_bootstrap.supervisor.output_file import OutputFile
 from agent_bootstrap.supervisor.process_tree import (
     boot_id,
     children,
@@ -75,9 +76,15 @@ def open_pipe(spec: dict[str, Any], name: str) -> tuple[int, int]:
 
 class Supervisor:
     def __init__(
-        self, directory: str, lifeline: int | None, orphan_ttl_s: float | None = None
+        self,
+        directory: str,
+        lifeline: int | None,
+        *,
+        orphan_ttl_s: float | None = None,
+        log_bytes: int | None = None,
     ) -> None:
         self._dir = directory
+        self._log_bytes = log_bytes
         self._orphan_ttl_s = orphan_ttl_s
         self._lifeline = lifeline
         self._top = 0
@@ -109,13 +116,18 @@ class Supervisor:
         if spec is None:
             return
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        self._output = OutputFile(self._path("output.log"))
+        self._output = OutputFile(
+            self._path("output.log"),
+            limit_bytes=self._log_bytes,
+            shipped=self._path("shipped"),
+        )
         self._watch_lifeline()
         self._start(spec)
         contact = Contact(self._dir, self._orphan_ttl_s)
         memory = MemoryWatch(self._top, spec.get("watched_bytes", 0))
         while self._status is None:
-            self._step(soonest(contact.pause_s, memory.pause_s))
+            self._step(soonest(contact.pause_s, memory.pause_s, self._output.pause_s))
+            self._output.flush()
             if self._killed:
                 continue
             if contact.is_lost():
@@ -124,6 +136,7 @@ class Supervisor:
                 self._kill(cgroup.out_of_memory(spec["memory_bytes"]))
         self._kill_strays()
         self._drain()
+        self._output.flush(last=True)
         if spec.get("cgroup"):
             self._leave_cgroup(spec["cgroup"], spec["memory_bytes"])
         self._record_exit()
@@ -400,4 +413,10 @@ if __name__ == "__main__":
     os.umask(0o077)
     os.chdir("/")
     ttl = os.environ.pop("WINDLASS_ORPHAN_TTL_S", "")
-    Supervisor(sys.argv[1], keep_only_the_lifeline(), float(ttl) if ttl else None).run()
+    log_bytes = os.environ.pop("WINDLASS_TASK_LOG_BYTES", "")
+    Supervisor(
+        sys.argv[1],
+        keep_only_the_lifeline(),
+        orphan_ttl_s=float(ttl) if ttl else None,
+        log_bytes=int(log_bytes) if log_bytes else None,
+    ).run()

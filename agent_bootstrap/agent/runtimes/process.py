@@ -98,9 +98,11 @@ class ProcessRuntime:
         instance_id: str | None = None,
         lifeline_fd: int | None = None,
         orphan_ttl: timedelta | None = None,
+        log_bytes: int | None = None,
     ) -> None:
         self._setup = setup
         self._orphan_ttl = orphan_ttl
+        self._log_bytes = log_bytes
         self._instance_id = instance_id
         self._lifeline_fd = lifeline_fd
         self._supervised: dict[Path, _Supervised] = {}
@@ -212,6 +214,8 @@ class ProcessRuntime:
             environment["WINDLASS_INSTANCE_ID"] = self._instance_id
         if self._orphan_ttl is not None:
             environment["WINDLASS_ORPHAN_TTL_S"] = str(self._orphan_ttl.total_seconds())
+        if self._log_bytes is not None:
+            environment["WINDLASS_TASK_LOG_BYTES"] = str(self._log_bytes)
         read_end, write_end = os.pipe()
         errors = os.open(
             place.path / "supervisor.err", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600

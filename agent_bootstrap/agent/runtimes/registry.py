@@ -134,9 +134,12 @@ def open_runtime(
             [f'container_runtime: "{name}" is not available, write one of: {names}'],
             what="agent options",
         )
+    options = setup.options
+    gib = options.task_log_gib
     return ProcessRuntime(
         factory(setup),
-        instance_id=setup.options.instance_id,
+        instance_id=options.instance_id,
         lifeline_fd=setup.lifeline_fd,
-        orphan_ttl=setup.options.orphan_ttl,
+        orphan_ttl=options.orphan_ttl,
+        log_bytes=None if gib is None else int(gib * 2**30),
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent_bootstrap.agent.log_lines import parse_record, read_lines
 from agent_bootstrap.bounds import MAX_BATCH_LINES
-from agent_bootstrap.supervisor.output import MAX_LINE_BYTES, LineSplitter, OutputFile
+from agent_bootstrap.supervisor.output import MAX_LINE_BYTES, LineSplitter
 
 chunks = st.lists(st.binary(max_size=60) | st.sampled_from([b"\n", b"\r", b"\r\n", b"a\r", b"\nb"]))
 
@@ -96,11 +96,12 @@ def test_torn_records_are_skipped(torn: bytes) -> None:
     assert parse_record(torn) is None
 
 
-def test_a_full_disk_costs_lines_and_says_how_much(tmp_path: Path) -> None:
+def test_what_was_given_back_to_the_disk_is_skipped(tmp_path: Path) -> None:
+    """A master that was restored from a backup asks for it."""
     path = tmp_path / "output.log"
-    output = OutputFile("/dev/full")
-    output.write(b"1 o lost\n")
-    output._fd = OutputFile(str(path))._fd
-    output.write(b"2 o kept\n")
-    notes = [entry.log for entry in read_lines(path, 0, complete=True).entries]
-    assert notes == ["9 bytes of output were lost: they could not be written to disk", "kept"]
+    path.write_bytes(bytes(300_000) + b"5 o next\n")
+    first = read_lines(path, 0, complete=False)
+    assert (first.entries, first.next_offset) == ((), 256 * 1024)
+    second = read_lines(path, first.next_offset, complete=False)
+    assert (second.entries, second.next_offset) == ((), 300_000)
+    assert [x.log for x in read_lines(path, 300_000, complete=False).entries] == ["next"]

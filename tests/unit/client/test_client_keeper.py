@@ -13,6 +13,7 @@ import pytest
 from windlass.base.processes import send, wait_gone
 from windlass.deploy.local import keeper
 from windlass.deploy.local.folder import ClusterFolder
+from windlass.deploy.local.processes import start_detached
 from windlass.deploy.local.records import ServiceSpec
 from windlass.deploy.local.services import Condition, Service, Services
 
@@ -57,6 +58,35 @@ def test_what_is_killed_comes_back(services: Services, tmp_path: Path) -> None:
     assert again.process != first.process
     assert again.keeper == first.keeper
     assert again.ended == "killed by SIGKILL"
+
+
+KILLED_AT_THE_GATE = """
+import os, sys
+from pathlib import Path
+from windlass.deploy.local import keeper
+note = keeper.Keeper._note
+def kill_first(self, state):
+    note(self, state)
+    if state.process is not None and state.restarts == 0:
+        os.kill(state.process.pid, 9)
+        os.waitid(os.P_PID, state.process.pid, os.WEXITED | os.WNOWAIT)
+keeper.Keeper._note = kill_first
+keeper.Keeper(Path(sys.argv[1]), "it").run()
+"""
+
+
+def test_what_is_killed_before_its_first_line_comes_back(
+    services: Services, tmp_path: Path
+) -> None:
+    made = spec(tmp_path, SLEEP)
+    for folder in (tmp_path / "services", made.log.parent):
+        folder.mkdir()
+    made.write(tmp_path / "services")
+    command = [sys.executable, "-c", KILLED_AT_THE_GATE, str(tmp_path / "services")]
+    start_detached("it", command, made.log, os.environ)
+    again = until(services, lambda s: s.restarts == 1 and s.condition is Condition.RUNNING)
+    assert again.ended == "killed by SIGKILL"
+    assert made.log.read_text() == ""
 
 
 def test_what_ends_by_itself_comes_back_too(services: Services, tmp_path: Path) -> None:

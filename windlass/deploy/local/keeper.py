@@ -96,7 +96,8 @@ class Keeper:
             _become(self._spec, gate)
         os.close(gate)
         self._note(replace(self._state, process=record_of(self._spec.name, pid)))
-        os.write(opener, b"\n")
+        with suppress(BrokenPipeError):  # something has killed it already: it is found ended
+            os.write(opener, b"\n")
         os.close(opener)
         return pid
 

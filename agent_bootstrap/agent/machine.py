@@ -16,7 +16,15 @@ from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.slots import Hardware
 from agent_bootstrap.bounds import MAX_NOTES
-from agent_bootstrap.protocol import ContainerReport, Heartbeat, Hello, Leaving, Welcome
+from agent_bootstrap.container_options import Limits
+from agent_bootstrap.protocol import (
+    ContainerReport,
+    ContainerSpec,
+    Heartbeat,
+    Hello,
+    Leaving,
+    Welcome,
+)
 from agent_bootstrap.supervisor.contact import FILE as CONTACT
 from windlass.base.errors import InvalidArgument
 from windlass.base.packages import VERSION
@@ -66,6 +74,17 @@ class Machine:
         """For supervisors, which end their tasks without it where `orphan_ttl` says so."""
         with suppress(OSError):
             (self.options.work_dir / CONTACT).touch(mode=0o600)
+
+    def with_default_limits(self, spec: ContainerSpec) -> ContainerSpec:
+        """The task's own limits, and the agent's where it has none."""
+        default, own = self.options.default_limits, spec.options.limits
+        limits = Limits(
+            cpus=own.cpus or default.cpus,
+            memory_bytes=own.memory_bytes or default.memory,
+            pids=own.pids or default.pids,
+        )
+        options = spec.options.model_copy(update={"limits": limits})
+        return spec.model_copy(update={"options": options})
 
     def node(self, welcome: Welcome) -> Node:
         """What tasks are told of this machine and of the cluster that has welcomed it."""

@@ -30,7 +30,7 @@ from windlass.base.errors import InvalidConfig
 
 PREFIX = "DET_"
 MASTER_VARIABLE = "DET_MASTER"
-_NOT_VARIABLES = ("security", "log")
+_NOT_VARIABLES = ("security", "log", "default_limits")
 """Sections. Of `security.tls` each key has a variable of its own."""
 _TLS_PREFIX = f"{PREFIX}SECURITY_TLS_"
 

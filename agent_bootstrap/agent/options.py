@@ -34,6 +34,7 @@ from windlass.base.durations import Duration
 from windlass.base.errors import InvalidArgument, InvalidConfig
 from windlass.base.no_effect import NoEffect
 from windlass.base.python_name import python_name
+from windlass.base.sizes import Size
 from windlass.base.tls.fingerprints import parse_fingerprint
 
 IGNORED_KEYS = frozenset(
@@ -119,6 +120,19 @@ class LogOptions(BaseModel):
     """Colours on a terminal."""
 
 
+class DefaultLimits(BaseModel):
+    """Of each task whose `resources.limits` does not say otherwise. None: no limit."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cpus: float | None = Field(default=None, gt=0)
+    """Processors, in parts too: 1.5."""
+    memory: Size | None = None
+    """Bytes, or a size such as "64GiB". A task that needs more is killed."""
+    pids: int | None = Field(default=None, gt=0)
+    """Processes and threads."""
+
+
 def default_work_dir() -> Path:
     if os.geteuid() == 0:
         return Path("/var/lib/windlass/agent")
@@ -185,6 +199,8 @@ class AgentOptions(BaseModel):
     works here."""
     orphan_ttl: Annotated[Duration, AfterValidator(_long_enough)] | None = None
     """End tasks after this long without contact to the master, of this agent or the next one: 2h. None: never."""
+    default_limits: DefaultLimits = DefaultLimits()
+    """What each task may use at most, where its own `resources.limits` does not say."""
     task_log_gib: float | None = Field(default=1.0, ge=LEAST_TASK_LOG_GIB)
     """How much of the disk the output of one task takes at most. What the master has is freed; if the rest reaches
     this, its middle is dropped, and the log says so. None: no bound."""

@@ -144,7 +144,7 @@ class Session:
         containers = self._containers
         match message:
             case StartContainer(spec=spec):
-                containers.start(spec, self._node)
+                containers.start(self._machine.with_default_limits(spec), self._node)
             case KillContainer():
                 containers.kill(message)
             case SignalContainer(container_id=container_id, signal=signum):

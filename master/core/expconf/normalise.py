@@ -6,15 +6,13 @@ is the same as once.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from master.core.expconf.log_policies import without_duplicates
+from windlass.base.sizes import parse_size
 
 DEVICE_TYPES = ("cpu", "cuda", "rocm")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:i?b)?", re.IGNORECASE)
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
 def normalise(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,14 +33,6 @@ def normalise_container_defaults(document: Mapping[str, Any]) -> dict[str, Any]:
     _each(result, "limits", _limits)
     _each(result, "log_policies", _log_policies)
     return dict(result)
-
-
-def parse_size(text: str) -> int | None:
-    """Bytes of "64MiB", "64mb", "1.5g" or "1024": powers of 1024 in any spelling. None if it is no size."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        return None
-    return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
 
 
 def _each(document: dict[str, Any], key: str, change: Callable[[Any], Any]) -> None:

@@ -9,9 +9,14 @@ from typer.testing import CliRunner
 
 from agent_bootstrap.agent import cli
 from agent_bootstrap.agent.daemon import AgentEnd
+from agent_bootstrap.agent.machine import Machine
 from agent_bootstrap.agent.option_layers import load_options
 from agent_bootstrap.agent.options import AgentOptions, parse_options
+from agent_bootstrap.agent.slots import Hardware
 from agent_bootstrap.agent.websocket import agents_url
+from agent_bootstrap.container_options import ContainerOptions, Limits
+from agent_bootstrap.protocol import ContainerSpec
+from tests.fakes.fake_runtime import FakeRuntime
 from windlass.base.errors import InvalidConfig
 
 
@@ -214,3 +219,41 @@ def test_a_host_of_a_higher_layer_replaces_the_url_below(tmp_path: Path) -> None
     assert (
         load_options(path, {"master_url": "http://flag:3"}, environ).options.url == "http://flag:3"
     )
+
+
+@pytest.mark.parametrize(
+    ("own", "given"),
+    [
+        ({}, Limits(cpus=1.5, memory_bytes=64 * 2**30, pids=None)),
+        (
+            {"cpus": 8, "pids": 10, "memory_bytes": 2**30},
+            Limits(cpus=8, memory_bytes=2**30, pids=10),
+        ),
+    ],
+)
+def test_limits_of_the_agent_count_where_a_task_has_none(
+    own: dict[str, object], given: Limits
+) -> None:
+    options = parse_options(
+        {"master_host": "m", "default_limits": {"cpus": 1.5, "memory": "64GiB"}}
+    )
+    machine = Machine(options, Hardware(), FakeRuntime())
+    spec = ContainerSpec(
+        container_id="c",
+        allocation_id="a",
+        task_id="t",
+        task_type="TRIAL",
+        entrypoint=("x",),
+        environment={},
+        options=ContainerOptions(image="i", limits=Limits.model_validate(own)),
+    )
+    asked = machine.with_default_limits(spec)
+    assert asked.options.limits == given
+    assert asked.model_copy(update={"options": spec.options}) == spec
+    assert asked.options.image == "i"
+
+
+@pytest.mark.parametrize("memory", ["64 giraffes", "0", -1])
+def test_a_default_limit_that_is_no_size_is_refused(memory: object) -> None:
+    with pytest.raises(InvalidConfig, match=r"default_limits\.memory: "):
+        parse_options({"master_host": "m", "default_limits": {"memory": memory}})

@@ -313,12 +313,13 @@ class Master:
     ) -> Provisioner | None:
         options = self._options
         elastic = [p for p in options.config.pools() if p.is_elastic]
-        if not elastic:
-            return None
         make = options.provider or self._embedded_providers()
+        providers = make(elastic, info.cluster_id)
+        if not providers:
+            return None
         return Provisioner(
             pools=[pool_settings(p) for p in elastic],
-            providers={p.name: make(p, info.cluster_id) for p in elastic},
+            providers=providers,
             host=agents,
             store=FleetRepository(self._store),
             clock=options.clock,

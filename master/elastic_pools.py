@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from master.auth.join_tokens import JoinTokenSigner
@@ -21,8 +21,8 @@ from windlass.base.errors import InvalidConfig
 JOIN_WITHIN = timedelta(hours=1)
 """How long after its boot a machine may join for the first time."""
 
-ProviderFactory = Callable[[ResolvedPool, str], Provider]
-"""(pool, cluster id) -> where its machines come from."""
+ProviderFactory = Callable[[Sequence[ResolvedPool], str], Sequence[Provider]]
+"""(elastic pools, cluster id) -> where their machines come from. A provider may serve several pools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,17 +38,26 @@ class EmbeddedProviders:
     clock: Clock
     prices: PriceBook
 
-    def __call__(self, pool: ResolvedPool, cluster_id: str) -> Provider:
-        return EmbeddedProvider(
-            pool=pool.name,
-            root=instances_folder(self.data_dir) / pool.name,
-            cluster_id=cluster_id,
-            clock=self.clock,
-            types=_instance_types(pool, self.prices),
-            master_url=self.master_url,
-            join_token=self._launch_token,
-            master_cert=self.master_cert,
-        )
+    def __call__(self, pools: Sequence[ResolvedPool], cluster_id: str) -> Sequence[Provider]:
+        """One for each site, and for each folder of a site that is not configured any more."""
+        sites = _sites(pools, self.prices)
+        root = instances_folder(self.data_dir)
+        left = {
+            folder.name for folder in root.glob("*") if folder.is_dir() and any(folder.iterdir())
+        }
+        return [
+            EmbeddedProvider(
+                name=site,
+                root=root / site,
+                cluster_id=cluster_id,
+                clock=self.clock,
+                types=sites.get(site, {}),
+                master_url=self.master_url,
+                join_token=self._launch_token,
+                master_cert=self.master_cert,
+            )
+            for site in sorted({*sites, *left})
+        ]
 
     def _launch_token(self, intent: LaunchIntent, names: Sequence[str]) -> str:
         """What the machines of one launch join with: each once, as itself, and not for long."""
@@ -59,7 +68,7 @@ class EmbeddedProviders:
             id=intent.intent_id,
             names=frozenset(names),
             agents=intent.count,
-            expires=self.clock.now() + boot + JOIN_WITHIN,
+            expires=datetime.fromtimestamp(intent.created_at, UTC) + boot + JOIN_WITHIN,
         )
         return self.join_tokens.made_for(grant)
 
@@ -89,37 +98,53 @@ async def end_embedded_instances(data_dir: Path) -> int:
     for folder in sorted(instances_folder(data_dir).glob("*")):
         names = [instance.name for instance in folder.iterdir() if instance.is_dir()]
         provider = EmbeddedProvider(
-            pool=folder.name,
+            name=folder.name,
             root=folder,
             cluster_id="",
             clock=SystemClock(),
-            types=(),
+            types={},
             master_url="",
             join_token=lambda *_: "",
         )
+        await provider.open()
         await provider.terminate(names)
+        await provider.close()
         ended += len(names)
     return ended
 
 
-def _instance_types(pool: ResolvedPool, prices: PriceBook) -> list[InstanceType]:
-    """One for each provider section. Raises InvalidConfig if two have the same name."""
-    types = [
-        InstanceType(
-            name=section.instance_type or f"embedded-{section.slots_per_instance}",
-            slots=section.slots_per_instance,
-            usd_per_hour=_usd_per_hour(section, prices),
-            boot_s=section.boot_time.total_seconds(),
-            available=section.available,
-        )
-        for section in pool.providers
-    ]
-    if len({type_.name for type_ in types}) < len(types):
-        raise InvalidConfig(
-            [f"resource_pools: the providers of pool {pool.name} need different instance_type"],
-            what="master configuration",
-        )
-    return types
+def _sites(
+    pools: Sequence[ResolvedPool], prices: PriceBook
+) -> dict[str, dict[str, list[InstanceType]]]:
+    """Site -> pool -> what it may buy there. Raises InvalidConfig if a site has two kinds of instance of one name."""
+    sites: dict[str, dict[str, list[InstanceType]]] = {}
+    problems = []
+    for pool in pools:
+        for section in pool.providers:
+            type_ = _instance_type(section, prices)
+            site = sites.setdefault(section.name or pool.name, {})
+            others = [other for kinds in site.values() for other in kinds]
+            if type_ in site.get(pool.name, ()) or any(
+                other.name == type_.name and other != type_ for other in others
+            ):
+                problems.append(
+                    f"resource_pools: the providers of pool {pool.name} need different instance_type, "
+                    f"or different names of sites ({section.name or pool.name} has {type_.name} already)"
+                )
+            site.setdefault(pool.name, []).append(type_)
+    if problems:
+        raise InvalidConfig(problems, what="master configuration")
+    return sites
+
+
+def _instance_type(section: ProviderSection, prices: PriceBook) -> InstanceType:
+    return InstanceType(
+        name=section.instance_type or f"embedded-{section.slots_per_instance}",
+        slots=section.slots_per_instance,
+        usd_per_hour=_usd_per_hour(section, prices),
+        boot_s=section.boot_time.total_seconds(),
+        available=section.available,
+    )
 
 
 def _usd_per_hour(section: ProviderSection, prices: PriceBook) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from math import inf
 
@@ -56,6 +56,7 @@ def unserved(
     offers: Sequence[Offer],
     memory: CapacityMemory,
     open_keys: Collection[OfferKey],
+    unseen: Mapping[OfferKey, str],
     hold: str | None,
     places_left: int,
     now: float,
@@ -79,7 +80,8 @@ def unserved(
         return Reason(kind=ReasonKind.NO_CAPACITY, text=hold)
     usable = [offer for offer in able if offer.key in open_keys]
     if not usable:
-        return _blocked(able, memory, now)
+        seen = [offer for offer in able if offer.key not in unseen]
+        return _blocked(seen, memory, now) if seen else _unseen(able, unseen)
     if not any((nodes_needed(slots, single_agent, o.slots) or 0) <= places_left for o in usable):
         return Reason(
             kind=ReasonKind.AT_LIMIT,
@@ -123,6 +125,12 @@ def nearest_fit(slots: int, single_agent: bool, sizes: Sequence[int]) -> int:
         if size:
             candidates |= {max(size, slots // size * size), -(-slots // size) * size}
     return min(candidates, key=lambda fit: (abs(fit - slots), fit))
+
+
+def _unseen(offers: Sequence[Offer], unseen: Mapping[OfferKey, str]) -> Reason:
+    """Nothing is bought where nobody knows what exists."""
+    why = dict.fromkeys(unseen[offer.key] for offer in offers)
+    return Reason(kind=ReasonKind.NO_CAPACITY, text=_listed([*why], "; "))
 
 
 def _blocked(offers: Sequence[Offer], memory: CapacityMemory, now: float) -> Reason:

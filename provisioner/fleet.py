@@ -100,6 +100,11 @@ class IntentRecord:
         return len(self.claims)
 
     @property
+    def provider(self) -> str:
+        """Who is called for it."""
+        return self.offer.key.provider
+
+    @property
     def is_finished(self) -> bool:
         return self.state in (IntentState.ANSWERED, IntentState.FAILED)
 
@@ -134,6 +139,11 @@ class InstanceRecord:
     terminate_since: float | None = None
     terminate_called_at: float | None = None
     terminate_acked_at: float | None = None
+
+    @property
+    def provider(self) -> str:
+        """Who is called for it."""
+        return self.offer.key.provider
 
     @property
     def is_alive(self) -> bool:

@@ -9,18 +9,46 @@ from typing import TypeAlias
 from provisioner.capacity import CapacityMemory
 from provisioner.fleet import InstanceRecord, IntentRecord
 from provisioner.prices import Ledger
-from provisioner.providers.base import FoundInstance
+from provisioner.providers.base import Inventory
 from provisioner.refusals import BlockKind
-from provisioner.types import Node, Offer, PoolSettings
+from provisioner.types import Node, Offer, OfferKey, PoolSettings, Scope
+
+LIST_GRACE_S = 60.0
+"""Of a provider that is not configured any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSetup:
-    """What one pool is made of."""
+    """What one pool is made of, at the instant of one pass."""
 
     settings: PoolSettings
-    offers: tuple[Offer, ...]
-    list_grace_s: float = 60.0
+    offers: tuple[Offer, ...] = ()
+    """Of all its providers."""
+    undecided: frozenset[str] = frozenset()
+    """Providers that do not know yet what they sell to it."""
+
+    def offer(self, key: OfferKey) -> Offer | None:
+        return next((offer for offer in self.offers if offer.key == key), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """What is configured and what is for sale, at the instant of one pass."""
+
+    pools: Mapping[str, PoolSetup]
+    list_grace_s: Mapping[str, float] = field(default_factory=dict)
+    """Provider -> how long a young machine may be missing from its lists."""
+
+    def grace_of(self, provider: str) -> float:
+        return self.list_grace_s.get(provider, LIST_GRACE_S)
+
+    def dearest_usd(self, slots: int) -> float:
+        """For a machine whose price nobody knows: never 0 if anything of its size has a price."""
+        prices = {offer.slots: 0.0 for setup in self.pools.values() for offer in setup.offers}
+        for setup in self.pools.values():
+            for offer in setup.offers:
+                prices[offer.slots] = max(prices[offer.slots], offer.usd_per_hour)
+        return prices.get(slots, max(prices.values(), default=0.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +65,8 @@ class FleetState:
     ledger: Ledger = field(default_factory=Ledger)
     ended_lost: tuple[float, ...] = ()
     """When instances were ended as lost, within the last window."""
-    unseen: Mapping[str, str] = field(default_factory=dict)
-    """Pool -> why its machines are unknown. Nothing is launched there; nothing is believed gone either."""
+    unseen: Mapping[Scope, str] = field(default_factory=dict)
+    """What could not be listed, and why. Nothing is launched there; nothing is believed gone either."""
     frozen: str = ""
     """Set while so many agents are silent that the fault is likelier ours: lost machines are kept."""
     closing: bool = False
@@ -47,11 +75,11 @@ class FleetState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """A list of one pool. `found` None: it failed, which says nothing about what exists."""
+    """A list of one provider. `found` None: it failed, which says nothing about what exists."""
 
-    pool: str
+    provider: str
     started_at: float
-    found: tuple[FoundInstance, ...] | None
+    found: Inventory | None
     error: str = ""
 
 

@@ -19,6 +19,13 @@ class OpenOffers:
     def __init__(self, state: PlanInput) -> None:
         self.now = state.now
         self.memory: CapacityMemory = state.memory
+        self.unseen = {
+            offer.key: why
+            for pool in (state.pools if state.unseen else ())
+            for offer in pool.offers
+            if (why := state.unseen_because(offer)) is not None
+        }
+        """Offers where it is not known what exists, and why."""
         self.version = 0
         """Changes whenever an offer closes."""
         self._covering: dict[OfferKey, tuple[Block, ...]] = {}
@@ -34,7 +41,7 @@ class OpenOffers:
                     )
 
     def is_open(self, offer: Offer) -> bool:
-        return not any(
+        return offer.key not in self.unseen and not any(
             block.is_shut(self.now) or block.scope in self._probed for block in self._blocks(offer)
         )
 

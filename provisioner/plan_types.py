@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from master.core.reasons import Reason
 from provisioner.capacity import CapacityMemory
-from provisioner.types import Offer, PoolAvailability, PoolDemand, PoolSettings
+from provisioner.types import Offer, PoolAvailability, PoolDemand, PoolSettings, Scope
 
 
 class Phase(StrEnum):
@@ -58,6 +58,11 @@ class PlanInput:
     now: float
     pools: tuple[PoolInput, ...]
     memory: CapacityMemory = field(default_factory=CapacityMemory)
+    unseen: Mapping[Scope, str] = field(default_factory=dict)
+    """Where it is not known what exists, and why: nothing is launched there."""
+
+    def unseen_because(self, offer: Offer) -> str | None:
+        return next((why for scope, why in self.unseen.items() if scope.covers(offer)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -295,6 +295,7 @@ class _PoolPlan:
             offers=lasting,
             memory=self.open_offers.memory,
             open_keys=open_keys,
+            unseen=self.open_offers.unseen,
             hold=self.pool.hold,
             places_left=self._limits.places,
             now=self.now,

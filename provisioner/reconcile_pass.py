@@ -30,20 +30,20 @@ from provisioner.fleet import (
 )
 from provisioner.fleet_state import (
     Agents,
+    Catalogue,
     Event,
     FleetState,
     Launched,
     LaunchRefused,
     LaunchUnanswered,
     Looked,
-    PoolSetup,
     TerminateAnswered,
     Told,
 )
 from provisioner.plan_types import Plan
 from provisioner.providers.base import FoundInstance, FoundState
 from provisioner.refusals import BlockKind, scope_of
-from provisioner.types import Offer
+from provisioner.types import Offer, Scope
 
 RETRY_FIRST_S = 1.0
 RETRY_CAP_S = 30.0
@@ -55,9 +55,9 @@ GIVE_UP_TRIES = 3
 class ReconcilePass:
     """A state being changed: collects the changes of one pass and freezes them at the end. For one call only."""
 
-    def __init__(self, state: FleetState, setups: Mapping[str, PoolSetup], now: float) -> None:
+    def __init__(self, state: FleetState, catalogue: Catalogue, now: float) -> None:
         self._state = state
-        self._setups = setups
+        self._catalogue = catalogue
         self._now = now
         self._intents = dict(state.intents)
         self._instances = dict(state.instances)
@@ -109,14 +109,21 @@ class ReconcilePass:
             self._step(record, agents)
 
     def _looked(self, look: Looked) -> None:
+        whole = Scope(provider=look.provider)
         if look.found is None:
-            self._unseen[look.pool] = f"the provider's machines cannot be listed: {look.error}"
+            self._unseen[whole] = f"the machines of {look.provider} cannot be listed: {look.error}"
             return
-        self._unseen.pop(look.pool, None)
+        for scope in [scope for scope in self._unseen if scope.provider == look.provider]:
+            del self._unseen[scope]
+        self._unseen |= {
+            replace(scope, provider=look.provider): f"{look.provider} cannot list them: {why}"
+            for scope, why in look.found.unseen.items()
+        }
         found = {
             instance.instance_id: instance
-            for instance in look.found
-            if instance.pool == look.pool and instance.cluster_id == self._state.cluster_id
+            for instance in look.found.instances
+            if instance.cluster_id == self._state.cluster_id
+            and instance.offer_key.provider == look.provider
         }
         self._settle_intents(look, found)
         for instance in found.values():
@@ -128,8 +135,13 @@ class ReconcilePass:
             if instance.leaves_at is not None and instance.state != FoundState.ENDED
         }
         for record in self._instances.values():
-            if record.pool == look.pool:
+            if record.provider != look.provider:
+                continue
+            if record.id in found or not self._is_unseen(record.offer):
                 self._seen[record.id] = _observed(look, found.get(record.id))
+
+    def _is_unseen(self, offer: Offer) -> bool:
+        return any(scope.covers(offer) for scope in self._unseen)
 
     def _settle_intents(self, look: Looked, found: Mapping[str, FoundInstance]) -> None:
         """A list may answer a launch whose reply was lost, or show that there is nothing to wait for."""
@@ -138,20 +150,24 @@ class ReconcilePass:
             if instance.state != FoundState.ENDED and instance.instance_id not in self._instances:
                 by_intent.setdefault(instance.intent_id, []).append(instance.instance_id)
         for intent in list(self._intents.values()):
-            if intent.pool != look.pool or intent.state is not IntentState.CALLED:
+            if intent.provider != look.provider or intent.state is not IntentState.CALLED:
                 continue
             ids = sorted(by_intent.get(intent.id, ()))
             if len(ids) >= intent.count:
                 self._launched(intent, tuple(ids))
-            elif not ids and self._is_hopeless(intent, look):
-                self._refused(intent, BlockKind.UNKNOWN, f"no answer: {intent.message}")
+            elif self._is_hopeless(intent, look):
+                # Part of a group is no group: what is there is nobody's, and ended like anything that is.
+                part = f" ({len(ids)} of {intent.count} exist)" if ids else ""
+                self._refused(intent, BlockKind.UNKNOWN, f"no answer: {intent.message}{part}")
 
     def _is_hopeless(self, intent: IntentRecord, look: Looked) -> bool:
         if intent.next_try_at == inf or look.started_at <= intent.last_reply_at:
             return False
+        if self._is_unseen(intent.offer):
+            return False
         age = self._now - intent.created_at
         if self._state.closing:
-            return age >= self._setups[intent.pool].list_grace_s
+            return age >= self._catalogue.grace_of(intent.provider)
         return intent.tries >= GIVE_UP_TRIES and age >= GIVE_UP_AFTER_S
 
     def _unknown(self, look: Looked, found: FoundInstance) -> None:
@@ -171,10 +187,19 @@ class ReconcilePass:
         )
 
     def _offer(self, found: FoundInstance) -> Offer:
-        for offer in self._setups[found.pool].offers:
-            if offer.key == found.offer_key:
-                return offer
-        return Offer(key=found.offer_key, slots=0, usd_per_hour=0.0, boot_s=0.0)
+        """What is for sale now, or else what its tags say; a price that nobody knows is the dearest of its size."""
+        setup = self._catalogue.pools.get(found.pool)
+        offer = setup.offer(found.offer_key) if setup is not None else None
+        if offer is not None:
+            return offer
+        slots = found.slots or 0
+        usd = found.usd_per_hour
+        return Offer(
+            key=found.offer_key,
+            slots=slots,
+            usd_per_hour=self._catalogue.dearest_usd(slots) if usd is None else usd,
+            boot_s=0.0,
+        )
 
     def _launched(self, intent: IntentRecord, instance_ids: Sequence[str]) -> None:
         known = self._intents.get(intent.id)
@@ -238,10 +263,9 @@ class ReconcilePass:
             connected=agents.is_connected(record.id),
             busy=agents.is_busy(record.id),
         )
-        setup = self._setups.get(record.pool)
         rules = Rules(
             boot_deadline_s=self._memory.boot_deadline_s(record.offer),
-            list_grace_s=setup.list_grace_s if setup else 60.0,
+            list_grace_s=self._catalogue.grace_of(record.provider),
             watching_since=self._state.watching_since,
         )
         stepped = step(record, seen, self._now, rules)

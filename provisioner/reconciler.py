@@ -9,31 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
 
+from provisioner.calls import Calls
 from provisioner.documents import forget_finished, restored, unsaved
 from provisioner.fleet import EndKind, InstanceRecord, InstanceState, IntentRecord, Wish
-from provisioner.fleet_state import (
-    Agents,
-    Event,
-    FleetState,
-    Launched,
-    LaunchRefused,
-    LaunchUnanswered,
-    Looked,
-    PoolSetup,
-    TerminateAnswered,
-    Told,
-)
+from provisioner.fleet_state import Agents, Catalogue, Event, FleetState, PoolSetup, Told
 from provisioner.plan_types import Plan, PlanInput
 from provisioner.planner import plan
 from provisioner.ports import FleetStore, NodeHost
 from provisioner.providers.base import LaunchIntent, Provider
 from provisioner.reconcile_pass import ReconcilePass
-from provisioner.refusals import BlockKind
 from provisioner.snapshot import (
     asked_to_end,
     blocked_offers,
@@ -45,26 +33,25 @@ from provisioner.snapshot import (
     plan_input,
     to_tell,
 )
-from provisioner.types import BlockedOffer, CostView, InstanceView, PoolCapacity, PoolSettings
+from provisioner.types import (
+    BlockedOffer,
+    CostView,
+    InstanceView,
+    PoolCapacity,
+    PoolSettings,
+    Scope,
+)
 from windlass.base.clock import Clock
-from windlass.base.errors import CapacityError, ProviderAuthError, QuotaError
 from windlass.base.ids import Ids
 from windlass.base.loop import Loop
 
 log = logging.getLogger(__name__)
 
-CALL_DEADLINE_S = 30.0
 DEBOUNCE_S = 0.2
 """After a wake the pass waits so long: a searcher's gangs arrive together and are bought together."""
 THREAD_FROM_GANGS = 2_000
 """Plans for more gangs than this may take 20 ms and leave the event loop."""
 NOT_LISTED_YET = "the provider's machines are being listed"
-
-_REFUSALS: Sequence[tuple[type[Exception], BlockKind]] = (
-    (CapacityError, BlockKind.CAPACITY),
-    (QuotaError, BlockKind.QUOTA),
-    (ProviderAuthError, BlockKind.AUTH),
-)
 
 
 class Provisioner:
@@ -74,7 +61,7 @@ class Provisioner:
         self,
         *,
         pools: Sequence[PoolSettings],
-        providers: Mapping[str, Provider],
+        providers: Iterable[Provider],
         host: NodeHost,
         store: FleetStore,
         clock: Clock,
@@ -83,35 +70,24 @@ class Provisioner:
         generation: int,
         interval_s: float = 2.0,
     ) -> None:
-        self._providers = providers
+        self._providers = {provider.name: provider for provider in providers}
         self._host = host
         self._store = store
         self._clock = clock
         self._ids = ids
         self._interval_s = interval_s
-        self._setups = {
-            settings.pool: PoolSetup(
-                settings=settings,
-                offers=tuple(providers[settings.pool].offers()),
-                list_grace_s=providers[settings.pool].list_grace_s,
-            )
-            for settings in pools
-        }
+        self._pools = {settings.pool: settings for settings in pools}
         self._state = FleetState(
             cluster_id=cluster_id,
             generation=generation,
-            unseen=dict.fromkeys(self._setups, NOT_LISTED_YET),
+            unseen={Scope(provider=name): NOT_LISTED_YET for name in self._providers},
         )
-        self._inbox: list[Event] = []
         self._connected: set[str] = set()
-        self._looking: set[str] = set()
-        self._looked_at: dict[str, float] = {}
         self._telling: set[str] = set()
         self._ends_everything = False
         self._closed = asyncio.Event()
         self._loop = Loop("provisioner", self.reconcile_pass, interval_s=interval_s)
-        self._calls: asyncio.TaskGroup | None = None
-        self._under_way = 0
+        self._calls = Calls(self._providers, clock, self._loop.wake)
         self._debounce: asyncio.TimerHandle | None = None
 
     async def load(self) -> None:
@@ -123,11 +99,11 @@ class Provisioner:
                 record.state is InstanceState.TERMINATING
             ):  # the host forgot; its agent may come back meanwhile
                 self._host.cordon(record.id)
-            if record.pool not in self._setups:
+            if record.provider not in self._providers:
                 log.error(
-                    "still billing: instance %s belongs to pool %s, which the configuration does not have",
+                    "still billing: instance %s is of provider %s, which the configuration does not have",
                     record.id,
-                    record.pool,
+                    record.provider,
                 )
 
     async def run(self) -> None:
@@ -155,7 +131,7 @@ class Provisioner:
 
     def capacity(self, pool: str) -> PoolCapacity:
         """What the pool could ever be, for refusing impossible work at submission."""
-        setup = self._setups[pool]
+        setup = self._setup(pool)
         return PoolCapacity(
             pool=pool,
             node_slots=tuple(sorted({offer.slots for offer in setup.offers})),
@@ -166,7 +142,7 @@ class Provisioner:
         return instance_views(self._state, self._now())
 
     def blocked_offers(self) -> Sequence[BlockedOffer]:
-        offers = (offer for setup in self._setups.values() for offer in setup.offers)
+        offers = (offer for setup in self._catalogue().pools.values() for offer in setup.offers)
         return blocked_offers(self._state, offers, self._now())
 
     def cost(self) -> CostView:
@@ -180,7 +156,7 @@ class Provisioner:
         self._state = replace(self._state, closing=True)
         self._ends_everything = terminate
         self._closed.clear()
-        if self._calls is not None:
+        if self._calls.is_running:
             self._loop.wake()
             await self._closed.wait()
             return
@@ -199,10 +175,9 @@ class Provisioner:
     async def owning_calls(self) -> AsyncIterator[None]:
         """While inside, turns may start calls; leaving waits for them, an exception cancels them."""
         try:
-            async with asyncio.TaskGroup() as self._calls:
+            async with self._calls.running():
                 yield
         finally:
-            self._calls = None
             if self._debounce is not None:
                 self._debounce.cancel()
                 self._debounce = None
@@ -210,17 +185,18 @@ class Provisioner:
     async def reconcile_pass(self) -> None:
         """Take in answers, plan, commit, act. `run` calls it; tests may, inside `owning_calls`."""
         now = self._now()
-        self._start_looks()
-        events = tuple(self._inbox)
+        self._calls.start_looks()
+        events = tuple(self._calls.inbox)
+        catalogue = self._catalogue()
         demand = self._host.demand()
         agents = Agents(
             nodes={node.agent_id: node for pool in demand for node in pool.nodes},
             connected=frozenset(self._connected),
         )
-        reconcile_pass = ReconcilePass(self._state, self._setups, now)
+        reconcile_pass = ReconcilePass(self._state, catalogue, now)
         reconcile_pass.absorb(events, agents)
         planned = await _plan(
-            plan_input(reconcile_pass.result(), demand, self._setups, agents, now)
+            plan_input(reconcile_pass.result(), demand, catalogue.pools, agents, now)
         )
         reconcile_pass.apply(planned, self._ids.uuid)
         ended = self._end(reconcile_pass, planned)
@@ -261,67 +237,49 @@ class Provisioner:
             raise
         # `shutdown` may have been called while the commit was under way.
         self._state = replace(forget_finished(new), closing=self._state.closing)
-        del self._inbox[:events]
+        del self._calls.inbox[:events]
 
     def _act(self, now: float) -> None:
         """Start every call that the committed state says is due."""
-        launches = due_launches(self._state, now)
+        is_open = self._calls.is_open
+        launches = [x for x in due_launches(self._state, now) if is_open(x.provider)]
         self._state = called(self._state, launches, now)
         for intent in launches:
-            self._start(self._launch(self._state.intents[intent.id]))
-        for pool, instance_ids in due_terminations(self._state, now).items():
+            self._calls.launch(self._state.intents[intent.id], self._request(intent))
+        for provider, instance_ids in due_terminations(self._state, now).items():
+            if not is_open(provider):
+                continue
             self._state = asked_to_end(self._state, instance_ids, now)
-            self._start(self._terminate(pool, tuple(instance_ids)))
+            self._calls.terminate(provider, instance_ids)
         for record in to_tell(self._state):
             if record.id not in self._telling:
                 self._telling.add(record.id)
-                self._start(self._tell(record))
-
-    def _start_looks(self) -> None:
-        now = self._clock.monotonic()
-        for pool in self._setups:
-            last = self._looked_at.get(pool)
-            due = last is None or now - last >= self._interval_s
-            if due and pool not in self._looking:
-                self._looking.add(pool)
-                self._looked_at[pool] = now
-                self._start(self._look(pool))
+                self._calls.start(self._tell(record))
 
     def _close_if_done(self) -> None:
         if not self._state.closing:
             return
         empty = not self._state.instances and not self._state.intents
-        if empty if self._ends_everything else self._under_way == 0:
+        if empty if self._ends_everything else self._calls.under_way == 0:
             self._closed.set()
 
-    def _start(self, call: Coroutine[Any, Any, Event]) -> None:
-        if self._calls is None:
-            call.close()
-            raise RuntimeError("a reconcile pass needs owning_calls() around it")
-        self._under_way += 1
-        self._calls.create_task(self._answered(call))
+    def _catalogue(self) -> Catalogue:
+        """What is for sale at this instant."""
+        return Catalogue(
+            pools={pool: self._setup(pool) for pool in self._pools},
+            list_grace_s={name: p.list_grace_s for name, p in self._providers.items()},
+        )
 
-    async def _answered(self, call: Coroutine[Any, Any, Event]) -> None:
-        try:
-            self._inbox.append(await call)
-        finally:
-            self._under_way -= 1
-        self._loop.wake()
+    def _setup(self, pool: str) -> PoolSetup:
+        sold = {name: provider.offers(pool) for name, provider in self._providers.items()}
+        return PoolSetup(
+            settings=self._pools[pool],
+            offers=tuple(offer for offers in sold.values() for offer in offers or ()),
+            undecided=frozenset(name for name, offers in sold.items() if offers is None),
+        )
 
-    async def _look(self, pool: str) -> Event:
-        started_at = self._now()
-        try:
-            async with asyncio.timeout(CALL_DEADLINE_S):
-                found = await self._providers[pool].list()
-        except Exception as error:  # noqa: BLE001 - a failing provider is an answer
-            log.warning("listing pool %s failed: %s", pool, _text(error))
-            return Looked(pool=pool, started_at=started_at, found=None, error=_text(error))
-        finally:
-            self._looking.discard(pool)
-        return Looked(pool=pool, started_at=started_at, found=tuple(found))
-
-    async def _launch(self, intent: IntentRecord) -> Event:
-        call = LaunchIntent(
+    def _request(self, intent: IntentRecord) -> LaunchIntent:
+        return LaunchIntent(
             intent_id=intent.id,
             token=intent.token,
             cluster_id=self._state.cluster_id,
@@ -329,30 +287,8 @@ class Provisioner:
             generation=intent.generation,
             offer=intent.offer,
             count=intent.count,
+            created_at=intent.created_at,
         )
-        try:
-            async with asyncio.timeout(CALL_DEADLINE_S):
-                result = await self._providers[intent.pool].launch(call)
-        except OSError as error:  # TimeoutError is one
-            log.warning("launch %s in pool %s unanswered: %s", intent.id, intent.pool, _text(error))
-            return LaunchUnanswered(intent=intent, message=_text(error))
-        except Exception as error:  # noqa: BLE001 - unknown errors block the offer, verbatim
-            log.warning("launch %s in pool %s refused: %s", intent.id, intent.pool, _text(error))
-            kind = next((k for t, k in _REFUSALS if isinstance(error, t)), BlockKind.UNKNOWN)
-            return LaunchRefused(intent=intent, kind=kind, message=_text(error))
-        log.info("launched %s in pool %s", ", ".join(result.instance_ids), intent.pool)
-        return Launched(intent=intent, instance_ids=result.instance_ids)
-
-    async def _terminate(self, pool: str, instance_ids: tuple[str, ...]) -> Event:
-        listed = ", ".join(instance_ids)
-        try:
-            async with asyncio.timeout(CALL_DEADLINE_S):
-                await self._providers[pool].terminate(instance_ids)
-        except Exception as error:  # noqa: BLE001 - asked again until it is confirmed
-            log.error("still billing: terminating %s failed: %s", listed, _text(error))
-            return TerminateAnswered(instance_ids=instance_ids, error=_text(error))
-        log.info("terminated %s in pool %s", listed, pool)
-        return TerminateAnswered(instance_ids=instance_ids)
 
     async def _tell(self, record: InstanceRecord) -> Event:
         try:
@@ -380,8 +316,3 @@ async def _plan(state: PlanInput) -> Plan:
     if sum(len(pool.demand.gangs) for pool in state.pools) < THREAD_FROM_GANGS:
         return plan(state)
     return await asyncio.to_thread(plan, state)
-
-
-def _text(error: BaseException) -> str:
-    """One line, never empty."""
-    return " ".join(str(error).split()) or type(error).__name__

@@ -29,23 +29,23 @@ SOON_S = 1.0
 def plan_input(
     state: FleetState,
     demand: Sequence[PoolDemand],
-    setups: Mapping[str, PoolSetup],
+    pools: Mapping[str, PoolSetup],
     agents: Agents,
     now: float,
 ) -> PlanInput:
     """One immutable snapshot for `plan`; pools without demand are planned for their minimum and idle nodes."""
     by_pool = {each.pool: each for each in demand}
-    pools = [
+    inputs = [
         PoolInput(
             settings=setup.settings,
             offers=setup.offers,
             demand=by_pool.get(pool, PoolDemand(pool=pool)),
             machines=tuple(_machines(state, pool, agents, now)),
-            hold="the provisioner is shutting down" if state.closing else state.unseen.get(pool),
+            hold="the provisioner is shutting down" if state.closing else None,
         )
-        for pool, setup in setups.items()
+        for pool, setup in pools.items()
     ]
-    return PlanInput(now=now, pools=tuple(pools), memory=state.memory)
+    return PlanInput(now=now, pools=tuple(inputs), memory=state.memory, unseen=state.unseen)
 
 
 def _machines(state: FleetState, pool: str, agents: Agents, now: float) -> Iterator[Machine]:
@@ -124,13 +124,13 @@ def called(state: FleetState, intents: Sequence[IntentRecord], now: float) -> Fl
 
 
 def due_terminations(state: FleetState, now: float) -> dict[str, list[str]]:
-    """Pool -> instances whose end is committed and must be asked for, first or again."""
+    """Provider -> instances whose end is committed and must be asked for, first or again."""
     due: dict[str, list[str]] = {}
     for record in state.instances.values():
         if record.state is InstanceState.TERMINATING:
             last = record.terminate_called_at
             if last is None or now - last >= TERMINATE_RETRY_S:
-                due.setdefault(record.pool, []).append(record.id)
+                due.setdefault(record.provider, []).append(record.id)
     return due
 
 

@@ -13,6 +13,7 @@ from windlass.base.no_effect import NoEffect
 
 PLANNED_PROVIDERS = ("aws", "gcp", "slurm", "hpc", "pbs")
 PROVIDERS = ("embedded",)
+SITE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
 def _positive(value: timedelta) -> timedelta:
@@ -39,6 +40,9 @@ class EmbeddedSection(Section):
 
     type: Literal["embedded"]
     """Others are refused."""
+    name: Annotated[str | None, Field(pattern=SITE_NAME)] = None
+    """Of the site that it belongs to, an account and region of its own. None: the pool's name. Sections of one site
+    are listed with one call, in whichever pools they are."""
     instance_type: str | None = None
     """The name of this kind of instance; a pool may have several sections, each with its own."""
     slots_per_instance: Positive = 1

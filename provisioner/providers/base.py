@@ -1,16 +1,16 @@
-"""What every source of machines can do. Four calls that can be repeated safely.
+"""What every source of machines can do. Calls that can be repeated safely.
 
 `tests/contract/test_contract_provider.py` says what they mean; every provider passes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from provisioner.types import Offer, OfferKey
+from provisioner.types import Offer, OfferKey, Scope
 
 
 class FoundState(StrEnum):
@@ -34,6 +34,8 @@ class LaunchIntent:
     generation: int
     offer: Offer
     count: int
+    created_at: float = 0.0
+    """When it was decided: the same in every repetition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,12 @@ class FoundInstance:
     generation: int
     created_at: float
     offer_key: OfferKey
+    slots: int | None = None
+    """As its tags say; None: they do not."""
+    usd_per_hour: float | None = None
+    """As its tags say; None: they do not."""
+    started_at: float | None = None
+    """When its bill began, where the provider says so."""
     leaves_at: float | None = None
     """The provider has announced that it takes the machine back then (spot notice, maintenance)."""
     leaves_because: str = ""
@@ -61,19 +69,50 @@ class FoundInstance:
     """For ENDED: why, or the last thing its console said."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What exists at a provider with our cluster's tag."""
+
+    instances: tuple[FoundInstance, ...] = ()
+    unseen: Mapping[Scope, str] = field(default_factory=dict)
+    """What could not be listed (a zone that does not answer), and why: unknown, not empty."""
+
+
 class Provider(Protocol):
-    """A source of machines for one pool, or one account shared by several."""
+    """A source of machines: one account in one region, or one site. Pools may buy from several, and share one."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Unique in the cluster; `OfferKey.provider` of all that it sells."""
+        ...
+
+    @property
+    def list_every_s(self) -> float:
+        """How often it may be asked for its list."""
+        ...
 
     @property
     def list_grace_s(self) -> float:
         """How long after its launch a living machine may be missing from `list`."""
         ...
 
-    def offers(self) -> Sequence[Offer]:
-        """What can be bought. Never blocks."""
+    def offers(self, pool: str) -> Sequence[Offer] | None:
+        """What that pool may buy, whether or not there is any now. Asked in every pass: never blocks.
+
+        A machine of an offer that is not among them any more is drained and ended. None: not known yet.
+        """
+        ...
+
+    async def open(self) -> None:
+        """Called until it succeeds, before any other call that waits. Raises what is wrong (credentials, network)."""
+        ...
+
+    async def run(self) -> None:
+        """Work in the background, after `open`, until cancelled; called again if it fails. May return at once."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections and threads. Machines stay."""
         ...
 
     async def launch(self, intent: LaunchIntent) -> LaunchResult:
@@ -84,8 +123,8 @@ class Provider(Protocol):
         """
         ...
 
-    async def list(self) -> Sequence[FoundInstance]:
-        """Every machine with our cluster's tag. Raises when it cannot see all of them: a partial list is no list."""
+    async def list(self) -> Inventory:
+        """Every machine with our cluster's tag. Raises when nothing can be said about any."""
         ...
 
     async def terminate(self, instance_ids: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,10 +32,16 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from provisioner.providers.base import FoundInstance, FoundState, LaunchIntent, LaunchResult
+from provisioner.providers.base import (
+    FoundInstance,
+    FoundState,
+    Inventory,
+    LaunchIntent,
+    LaunchResult,
+)
 from provisioner.types import Market, Offer, OfferKey
 from windlass.base.clock import Clock
-from windlass.base.errors import CapacityError
+from windlass.base.errors import CapacityError, ProviderError
 from windlass.base.files import write_atomic
 from windlass.base.processes import (
     ProcessName,
@@ -107,6 +113,8 @@ class _Instance(BaseModel):
     generation: int
     created_at: float
     offer_key: OfferKey
+    slots: int | None = None
+    usd_per_hour: float | None = None
 
 
 class _HostState(BaseModel):
@@ -118,53 +126,71 @@ class _HostState(BaseModel):
 
 
 class EmbeddedProvider:
-    """One pool's instances under one directory. Process and file work happens in threads."""
+    """One site: the instances under one directory. Process and file work happens in threads."""
 
+    list_every_s = 1.0
     list_grace_s = 0.0
 
     def __init__(
         self,
         *,
         root: Path,
-        pool: str,
+        name: str,
         cluster_id: str,
         clock: Clock,
-        types: Sequence[InstanceType],
+        types: Mapping[str, Sequence[InstanceType]],
         master_url: str,
         join_token: Callable[[LaunchIntent, Sequence[str]], str],
         host_argv: Sequence[str] = HOST_ARGV,
         master_cert: Path | None = None,
     ) -> None:
-        """`master_cert`: a file with the certificate that the master shows, for an https `master_url`."""
+        """`types`: what each pool may buy. `master_cert`: a file with the certificate that the master shows, for an
+        https `master_url`.
+        """
         self._root = root
-        self._pool = pool
+        self._name = name
         self._cluster_id = cluster_id
         self._clock = clock
         self._master_url = master_url
         self._join_token = join_token
         self._host_argv = tuple(host_argv)
         self._master_cert = master_cert
-        self._types = {type_.name: type_ for type_ in types}
-        self._offers = tuple(_offer(pool, type_) for type_ in types)
+        self._types = {type_.name: type_ for kinds in types.values() for type_ in kinds}
+        self._offers = {
+            pool: tuple(_offer(name, type_) for type_ in kinds) for pool, kinds in types.items()
+        }
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._ending: set[str] = set()
         # Threads of its own: ending hosts may take seconds each and must not starve anybody else.
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"embedded-{pool}")
+        self._threads: ThreadPoolExecutor | None = None
         # Between the directory and the process of a launch, `list` must not take the instance for dead.
         self._lock = threading.Lock()
 
     @property
     def name(self) -> str:
-        return self._pool
+        return self._name
 
-    def offers(self) -> Sequence[Offer]:
-        return self._offers
+    def offers(self, pool: str) -> Sequence[Offer] | None:
+        return self._offers.get(pool, ())
+
+    async def open(self) -> None:
+        self._threads = self._threads or ThreadPoolExecutor(
+            THREADS, thread_name_prefix=f"embedded-{self._name}"
+        )
+
+    async def run(self) -> None:
+        """Nothing goes on in the background."""
+
+    async def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+            self._threads = None
 
     async def launch(self, intent: LaunchIntent) -> LaunchResult:
         return await self._in_thread(lambda: self._launch(intent))
 
-    async def list(self) -> Sequence[FoundInstance]:
-        return await self._in_thread(self._list)
+    async def list(self) -> Inventory:
+        return Inventory(instances=await self._in_thread(self._list))
 
     async def terminate(self, instance_ids: Sequence[str]) -> None:
         await asyncio.gather(
@@ -172,6 +198,8 @@ class EmbeddedProvider:
         )
 
     async def _in_thread(self, call: Callable[[], _T]) -> _T:
+        if self._threads is None:
+            raise ProviderError(f"provider {self._name} is not open")
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     def _launch(self, intent: LaunchIntent) -> LaunchResult:
@@ -212,7 +240,7 @@ class EmbeddedProvider:
             return False
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         directory.mkdir(exist_ok=True, mode=0o700)
-        self._write_host_config(directory, instance_id, intent.offer, join_token)
+        self._write_host_config(directory, instance_id, intent, join_token)
         instance = _Instance(
             instance_id=instance_id,
             cluster_id=intent.cluster_id,
@@ -221,25 +249,27 @@ class EmbeddedProvider:
             generation=intent.generation,
             created_at=self._clock.now().timestamp(),
             offer_key=intent.offer.key,
+            slots=intent.offer.slots,
+            usd_per_hour=intent.offer.usd_per_hour,
         )
         write_atomic(tags, instance.model_dump_json().encode(), mode=0o644, durable=True)
         self._spawn(directory, instance_id)
         return True
 
     def _write_host_config(
-        self, directory: Path, instance_id: str, offer: Offer, join_token: str
+        self, directory: Path, instance_id: str, intent: LaunchIntent, join_token: str
     ) -> None:
         tls = {} if self._master_cert is None else {"master_cert": str(self._master_cert)}
         config: dict[str, Any] = {
             "instance_id": instance_id,
-            "boot_s": max(0.0, offer.boot_s - BOOT_ALLOWANCE_S),
+            "boot_s": max(0.0, intent.offer.boot_s - BOOT_ALLOWANCE_S),
             "agent": {
                 "master_url": self._master_url,
                 "agent_id": instance_id,
-                "resource_pool": self._pool,
+                "resource_pool": intent.pool,
                 "join_token": join_token,
                 "work_dir": str(directory / "agent"),
-                "artificial_slots": offer.slots,
+                "artificial_slots": intent.offer.slots,
                 "instance_id": instance_id,
                 "security": {"tls": tls},
             },
@@ -263,7 +293,7 @@ class EmbeddedProvider:
                 start_new_session=True,
             )
 
-    def _list(self) -> Sequence[FoundInstance]:
+    def _list(self) -> tuple[FoundInstance, ...]:
         found = []
         with self._lock:
             self._reap_forgotten()
@@ -281,7 +311,7 @@ class EmbeddedProvider:
                     self._drop_unfinished(directory)
                 elif instance.cluster_id == self._cluster_id:
                     found.append(self._found(instance))
-        return found
+        return tuple(found)
 
     def _reap_forgotten(self) -> None:
         """Children whose directory is gone were ended by somebody else: collect them once they are dead."""
@@ -307,7 +337,10 @@ class EmbeddedProvider:
             intent_id=instance.intent_id,
             generation=instance.generation,
             created_at=instance.created_at,
+            started_at=instance.created_at,
             offer_key=instance.offer_key,
+            slots=instance.slots,
+            usd_per_hour=instance.usd_per_hour,
             detail=detail,
         )
 
@@ -417,8 +450,10 @@ def _read(path: Path, model: type[_M]) -> _M | None:
         return None
 
 
-def _offer(pool: str, type_: InstanceType) -> Offer:
-    key = OfferKey(provider=pool, region=REGION, instance_type=type_.name, market=Market.ON_DEMAND)
+def _offer(provider: str, type_: InstanceType) -> Offer:
+    key = OfferKey(
+        provider=provider, region=REGION, instance_type=type_.name, market=Market.ON_DEMAND
+    )
     return Offer(
         key=key,
         slots=type_.slots,

@@ -7,12 +7,18 @@ Machines are entries in a dictionary; time is the injected clock. The plain meth
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from provisioner.prices import usd_for
-from provisioner.providers.base import FoundInstance, FoundState, LaunchIntent, LaunchResult
-from provisioner.types import Offer, OfferKey
+from provisioner.providers.base import (
+    FoundInstance,
+    FoundState,
+    Inventory,
+    LaunchIntent,
+    LaunchResult,
+)
+from provisioner.types import Offer, OfferKey, Scope
 from windlass.base.clock import Clock
 from windlass.base.errors import CapacityError, ProviderError
 
@@ -29,8 +35,13 @@ class Faults:
     unanswered: int = 0
     """So many launches are not carried out and answered with a time-out."""
     hang: set[str] = field(default_factory=set)
-    """Calls ("launch", "list", "terminate") that do not return until cancelled."""
+    """Calls ("open", "launch", "list", "terminate") that do not return until cancelled."""
     list_fails: bool = False
+    zones_unseen: set[str] = field(default_factory=set)
+    """Lists say nothing of these zones."""
+    open_fails: Exception | None = None
+    lies: bool = False
+    """Answers one machine too few, and lists machines that are not its own."""
     hide_young_s: float = 0.0
     """Lists omit machines younger than this."""
     terminate_failures: int = 0
@@ -55,23 +66,28 @@ class SimulatedProvider:
     def __init__(
         self,
         *,
-        offers: Sequence[Offer],
+        offers: Sequence[Offer] | Mapping[str, Sequence[Offer]],
         clock: Clock,
         cluster_id: str,
-        name: str = "simulated",
+        name: str | None = None,
+        list_every_s: float = 2.0,
         list_grace_s: float = 60.0,
         on_boot: Callable[[SimulatedInstance], None] | None = None,
         on_end: Callable[[SimulatedInstance], None] | None = None,
     ) -> None:
+        """`offers`: by pool, or for any pool that asks. The name is by default that in the offers."""
         self.faults = Faults()
         self.instances: dict[str, SimulatedInstance] = {}
         """Everything that ever was."""
         self.calls: list[str] = []
         """Names of the calls that arrived, in order."""
-        self._name = name
-        self._offers = tuple(offers)
+        self.sold = offers
+        """Changed by tests while the master runs."""
+        self.is_open = False
+        self._name = name or next(iter(self._all_offers())).key.provider
         self._clock = clock
         self._cluster_id = cluster_id
+        self._list_every_s = list_every_s
         self._list_grace_s = list_grace_s
         self._on_boot = on_boot
         self._on_end = on_end
@@ -86,27 +102,46 @@ class SimulatedProvider:
     def list_grace_s(self) -> float:
         return self._list_grace_s
 
-    def offers(self) -> Sequence[Offer]:
-        return self._offers
+    @property
+    def list_every_s(self) -> float:
+        return self._list_every_s
+
+    def offers(self, pool: str) -> Sequence[Offer] | None:
+        return self.sold.get(pool, ()) if isinstance(self.sold, Mapping) else self.sold
+
+    async def open(self) -> None:
+        await self._arrive("open")
+        if self.faults.open_fails is not None:
+            raise self.faults.open_fails
+        self.is_open = True
+
+    async def run(self) -> None:
+        """Nothing goes on in the background."""
+
+    async def close(self) -> None:
+        self.is_open = False
 
     async def launch(self, intent: LaunchIntent) -> LaunchResult:
         await self._arrive("launch")
-        result = self.launch_now(intent)
         loop = asyncio.get_running_loop()
         self._timers = {timer for timer in self._timers if timer.when() > loop.time()}
         self._timers.add(loop.call_later(intent.offer.boot_s, self.boot_due))
-        return result
+        return self.launch_now(intent)
 
-    async def list(self) -> Sequence[FoundInstance]:
+    async def list(self) -> Inventory:
         await self._arrive("list")
-        return self.list_now()
+        unseen = {
+            Scope(provider=self._name, zone=zone): "no answer" for zone in self.faults.zones_unseen
+        }
+        found = [x for x in self.list_now() if x.offer_key.zone not in self.faults.zones_unseen]
+        return Inventory(instances=tuple(found), unseen=unseen)
 
     async def terminate(self, instance_ids: Sequence[str]) -> None:
         await self._arrive("terminate")
         self.terminate_now(instance_ids)
 
-    def close(self) -> None:
-        """Drop the boot timers."""
+    def drop_timers(self) -> None:
+        """Nothing boots any more."""
         for timer in self._timers:
             timer.cancel()
 
@@ -123,6 +158,8 @@ class SimulatedProvider:
         if key in faults.stock_out:
             raise CapacityError(f"no {key.instance_type or 'machine'} left in {key.zone or 'here'}")
         result = self._make(intent)
+        if faults.lies:
+            return LaunchResult(instance_ids=result.instance_ids[:-1])
         if faults.lost_replies > 0:
             faults.lost_replies -= 1
             raise TimeoutError("reply lost")
@@ -133,11 +170,12 @@ class SimulatedProvider:
             raise ProviderError("list failed")
         now = self._now()
         oldest_hidden = now - self.faults.hide_young_s
-        return [
+        listed = [
             _found(instance)
             for instance in self.instances.values()
             if instance.ended_at is None and instance.created_at <= oldest_hidden
         ]
+        return [*listed, *map(_stranger, listed)] if self.faults.lies else listed
 
     def terminate_now(self, instance_ids: Iterable[str]) -> None:
         if self.faults.terminate_failures > 0:
@@ -199,6 +237,10 @@ class SimulatedProvider:
         self._tokens[intent.token] = LaunchResult(instance_ids=ids)
         return self._tokens[intent.token]
 
+    def _all_offers(self) -> Iterable[Offer]:
+        by_pool = self.sold.values() if isinstance(self.sold, Mapping) else [self.sold]
+        return (offer for offers in by_pool for offer in offers)
+
     async def _arrive(self, call: str) -> None:
         self.calls.append(call)
         await asyncio.sleep(0)
@@ -207,6 +249,12 @@ class SimulatedProvider:
 
     def _now(self) -> float:
         return self._clock.now().timestamp()
+
+
+def _stranger(found: FoundInstance) -> FoundInstance:
+    """Somebody else's machine, shown as if it were one of ours."""
+    key = replace(found.offer_key, provider="somebody-else")
+    return replace(found, instance_id=f"not-{found.instance_id}", offer_key=key)
 
 
 def _found(instance: SimulatedInstance) -> FoundInstance:
@@ -219,6 +267,9 @@ def _found(instance: SimulatedInstance) -> FoundInstance:
         intent_id=intent.intent_id,
         generation=intent.generation,
         created_at=instance.created_at,
+        started_at=instance.created_at,
+        slots=intent.offer.slots,
+        usd_per_hour=intent.offer.usd_per_hour,
         leaves_at=instance.leaves_at,
         leaves_because="spot notice" if instance.leaves_at is not None else "",
         offer_key=intent.offer.key,

@@ -12,7 +12,7 @@ import signal
 import stat
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +49,7 @@ TOKEN_A, TOKEN_B = uuid.uuid4().hex, uuid.uuid4().hex
 """Ids come from tokens and processes are found by ids: two test runs on one machine must not share any."""
 
 
-Make: TypeAlias = Callable[..., EmbeddedProvider]
+Make: TypeAlias = Callable[..., Awaitable[EmbeddedProvider]]
 
 
 class Given:
@@ -62,14 +62,14 @@ class Given:
 
     @property
     def offer(self) -> Offer:
-        return self.provider.offers()[0]
+        return (self.provider.offers("gpu") or ())[0]
 
     def intent(self, count: int = 1, token: str = TOKEN_A) -> LaunchIntent:
         return an_intent(self.offer, count, token=token, generation=7)
 
     async def living(self) -> dict[str, FoundInstance]:
         found = await self.provider.list()
-        return {x.instance_id: x for x in found if x.state is not FoundState.ENDED}
+        return {x.instance_id: x for x in found.instances if x.state is not FoundState.ENDED}
 
 
 GPU_2 = InstanceType(name="gpu-2", slots=2, usd_per_hour=3.0, boot_s=1.5)
@@ -80,10 +80,10 @@ def embedded(
 ) -> EmbeddedProvider:
     return EmbeddedProvider(
         root=root,
-        pool="gpu",
+        name="gpu",
         cluster_id=CLUSTER,
         clock=SystemClock(),
-        types=types,
+        types={"gpu": types},
         master_url="http://127.0.0.1:1",
         join_token=lambda *_: "join-me",
         host_argv=(sys.executable, "-P", "-c", program),
@@ -91,7 +91,7 @@ def embedded(
 
 
 def own_intent(provider: Provider, count: int = 1) -> LaunchIntent:
-    return an_intent(provider.offers()[0], count, token=TOKEN_A)
+    return an_intent((provider.offers("gpu") or ())[0], count, token=TOKEN_A)
 
 
 def host_pid(root: Path, instance_id: str) -> int:
@@ -123,8 +123,12 @@ async def ended(pid: int) -> None:
             await asyncio.sleep(0.02)
 
 
+async def listed(provider: Provider) -> Sequence[FoundInstance]:
+    return (await provider.list()).instances
+
+
 async def clear(provider: EmbeddedProvider) -> None:
-    await provider.terminate([found.instance_id for found in await provider.list()])
+    await provider.terminate([found.instance_id for found in await listed(provider)])
 
 
 @pytest.fixture
@@ -132,17 +136,19 @@ async def make(tmp_path: Path) -> AsyncIterator[Make]:
     """Makes embedded providers below `tmp_path`; whatever a test leaves running is ended."""
     made: list[EmbeddedProvider] = []
 
-    def one(
+    async def one(
         root: Path = tmp_path,
         program: str = STAND_IN,
         types: Sequence[InstanceType] = (GPU_2,),
     ) -> EmbeddedProvider:
         made.append(embedded(root, program, types))
+        await made[-1].open()
         return made[-1]
 
     yield one
     for provider in made:
         await clear(provider)
+        await provider.close()
     for token in (TOKEN_A, TOKEN_B):
         for number in range(3):
             sweep("WINDLASS_INSTANCE_ID", f"gpu-{token[:8]}-{number}")
@@ -155,9 +161,9 @@ async def given(request: pytest.FixtureRequest, make: Make) -> AsyncIterator[Giv
             offers=[an_offer(2, 3.0)], clock=SystemClock(), cluster_id=CLUSTER, list_grace_s=0.0
         )
         yield Given(cloud, cloud.kill)
-        cloud.close()
+        cloud.drop_timers()
         return
-    provider = make()
+    provider = await make()
 
     def kill(instance_id: str) -> None:
         with suppress(ProcessLookupError):
@@ -227,7 +233,7 @@ async def test_embedded_keeps_secrets_private_and_out_of_the_environment(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WINDLASS_DB_PASSWORD", "secret")
-    provider = make()
+    provider = await make()
     (instance_id,) = (await provider.launch(own_intent(provider))).instance_ids
     await ready(tmp_path, instance_id)
     directory = tmp_path / instance_id
@@ -245,7 +251,7 @@ async def test_embedded_keeps_secrets_private_and_out_of_the_environment(
 
 
 async def test_embedded_ids_come_from_the_token(make: Make) -> None:
-    provider = make()
+    provider = await make()
     result = await provider.launch(own_intent(provider, 2))
     assert result.instance_ids == tuple(f"gpu-{TOKEN_A[:8]}-{i}" for i in range(2))
 
@@ -253,27 +259,27 @@ async def test_embedded_ids_come_from_the_token(make: Make) -> None:
 async def test_embedded_a_restarted_master_finds_and_ends_what_it_started(
     make: Make, tmp_path: Path
 ) -> None:
-    before = make()
+    before = await make()
     intent = own_intent(before, 2)
     ids = (await before.launch(intent)).instance_ids
     await ready(tmp_path, *ids)
     hosts = [host_pid(tmp_path, id_) for id_ in ids]
-    after = make()
-    assert {x.instance_id: x.state for x in await after.list()} == dict.fromkeys(
+    after = await make()
+    assert {x.instance_id: x.state for x in await listed(after)} == dict.fromkeys(
         ids, FoundState.RUNNING
     )
     assert (await after.launch(intent)).instance_ids == ids
     assert [host_pid(tmp_path, id_) for id_ in ids] == hosts
     await after.terminate(ids)
     assert [start_time(pid) for pid in hosts] == [None, None]
-    assert not await after.list()
-    await before.list()
+    assert not await listed(after)
+    await listed(before)
 
 
 async def test_embedded_a_crash_between_directory_and_process_is_repaired(
     make: Make, tmp_path: Path
 ) -> None:
-    provider = make()
+    provider = await make()
     intent = own_intent(provider)
     (instance_id,) = (await provider.launch(intent)).instance_ids
     await ready(tmp_path, instance_id)
@@ -281,27 +287,27 @@ async def test_embedded_a_crash_between_directory_and_process_is_repaired(
     await provider.terminate([instance_id])
     (tmp_path / instance_id).mkdir()
     (tmp_path / instance_id / "instance.json").write_bytes(kept)
-    again = make()
+    again = await make()
     assert (await again.launch(intent)).instance_ids == (instance_id,)
     await ready(tmp_path, instance_id)
-    assert [x.state for x in await again.list()] == [FoundState.RUNNING]
+    assert [x.state for x in await listed(again)] == [FoundState.RUNNING]
 
 
 @pytest.mark.parametrize("change", ["{", "format"])
 async def test_embedded_an_instance_that_cannot_be_read_is_ended_and_kept(
     change: str, make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (instance_id,) = (await make().launch(own_intent(make()))).instance_ids
+    (instance_id,) = (await (await make()).launch(own_intent(await make()))).instance_ids
     await ready(tmp_path, instance_id)
     host, file = host_pid(tmp_path, instance_id), tmp_path / instance_id / "instance.json"
     newer = file.read_text().replace('"format":1', '"format":2')
     file.write_text(newer if change == "format" else change)
-    assert await make().list() == []
+    assert await listed(await make()) == ()
     await ended(host)
     kept = tmp_path / f".unreadable-{instance_id}"
     assert (kept / "host.json").exists()
     assert f"{file} cannot be read" in caplog.text
-    assert await make().list() == []
+    assert await listed(await make()) == ()
     assert kept.exists()
 
 
@@ -309,24 +315,24 @@ async def test_embedded_the_end_of_a_host_is_the_end_of_all_below_it(
     make: Make, tmp_path: Path
 ) -> None:
     """Its task left session and group; its environment still names it."""
-    provider = make()
+    provider = await make()
     (instance_id,) = (await provider.launch(own_intent(provider))).instance_ids
     await ready(tmp_path, instance_id)
     task = int((tmp_path / instance_id / "ready").read_text())
     host = host_pid(tmp_path, instance_id)
     os.kill(host, signal.SIGKILL)
     await ended(host)
-    (found,) = await provider.list()
+    (found,) = await listed(provider)
     assert found.state is FoundState.ENDED
     assert "its host process ended" in found.detail
     await ended(task)
     assert not marked_processes("WINDLASS_INSTANCE_ID", instance_id)
     assert not (tmp_path / instance_id).exists()
-    assert await provider.list() == []
+    assert await listed(provider) == ()
 
 
 async def test_embedded_terminate_leaves_no_process(make: Make, tmp_path: Path) -> None:
-    provider = make()
+    provider = await make()
     (instance_id,) = (await provider.launch(own_intent(provider))).instance_ids
     await ready(tmp_path, instance_id)
     await provider.terminate([instance_id])
@@ -337,10 +343,10 @@ async def test_embedded_terminate_leaves_no_process(make: Make, tmp_path: Path) 
 async def test_embedded_a_host_that_cannot_boot_ends_with_its_last_words(
     make: Make, tmp_path: Path
 ) -> None:
-    provider = make(program=DYING)
+    provider = await make(program=DYING)
     (instance_id,) = (await provider.launch(own_intent(provider))).instance_ids
     async with asyncio.timeout(30):
-        while not (found := [x for x in await provider.list() if x.state is FoundState.ENDED]):  # noqa: ASYNC110 - another process ends
+        while not (found := [x for x in await listed(provider) if x.state is FoundState.ENDED]):  # noqa: ASYNC110 - another process ends
             await asyncio.sleep(0.02)
     assert found[0].instance_id == instance_id
     assert "no disk" in found[0].detail
@@ -349,12 +355,12 @@ async def test_embedded_a_host_that_cannot_boot_ends_with_its_last_words(
 async def test_embedded_a_launch_that_fails_half_way_leaves_nothing(
     make: Make, tmp_path: Path
 ) -> None:
-    provider = make()
+    provider = await make()
     intent = own_intent(provider, 2)
     (tmp_path / f"gpu-{intent.token[:8]}-1").write_text("in the way")
     with pytest.raises(OSError, match="exists"):
         await provider.launch(intent)
-    assert await provider.list() == []
+    assert await listed(provider) == ()
     assert not marked_processes("WINDLASS_INSTANCE_ID", f"gpu-{intent.token[:8]}-0")
 
 
@@ -362,7 +368,7 @@ async def test_embedded_ends_a_host_whose_environment_is_not_readable_yet(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it is for a moment after its start: a sweep for its id does not find it."""
-    provider = make()
+    provider = await make()
     intent = own_intent(provider, 2)
     (tmp_path / f"gpu-{intent.token[:8]}-1").write_text("in the way")
     monkeypatch.setattr("provisioner.providers.embedded.sweep", lambda *_: None)
@@ -372,10 +378,10 @@ async def test_embedded_ends_a_host_whose_environment_is_not_readable_yet(
 
 
 async def test_embedded_shows_only_its_own_cluster(make: Make) -> None:
-    provider = make()
+    provider = await make()
     theirs = replace(own_intent(provider), cluster_id="theirs")
     ids = (await provider.launch(theirs)).instance_ids
-    assert await provider.list() == []
+    assert await listed(provider) == ()
     await provider.terminate(ids)
 
 
@@ -384,17 +390,17 @@ async def test_embedded_never_touches_what_is_not_below_its_root(
 ) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    provider = make(tmp_path / "root")
+    provider = await make(tmp_path / "root")
     await provider.launch(own_intent(provider))
     await provider.terminate(["../outside", ".", "..", "/tmp"])
     assert outside.exists()
-    assert len(await provider.list()) == 1
+    assert len(await listed(provider)) == 1
 
 
 async def test_embedded_offers_every_type_and_runs_out_of_stock(make: Make) -> None:
     scarce = InstanceType(name="scarce", slots=4, usd_per_hour=2.0, boot_s=1.5, available=1)
-    provider = make(types=(GPU_2, scarce))
-    plenty, rare = provider.offers()
+    provider = await make(types=(GPU_2, scarce))
+    plenty, rare = provider.offers("gpu") or ()
     assert [(o.key.instance_type, o.slots, o.usd_per_hour) for o in (plenty, rare)] == [
         ("gpu-2", 2, 3.0),
         ("scarce", 4, 2.0),

@@ -38,14 +38,17 @@ def an_offer(
     name: str | None = None,
     market: Market = Market.ON_DEMAND,
     boot_s: float = 60.0,
+    provider: str = "cloud",
+    **more: Any,
 ) -> Offer:
     return Offer(
         key=OfferKey(
-            provider="cloud", zone=zone, instance_type=name or f"gpu-{slots}", market=market
+            provider=provider, zone=zone, instance_type=name or f"gpu-{slots}", market=market
         ),
         slots=slots,
         usd_per_hour=usd_per_hour,
         boot_s=boot_s,
+        **more,
     )
 
 
@@ -234,15 +237,31 @@ class FleetWorld:
             on_boot=self._booted,
             on_end=self._ended,
         )
+        self.others: list[SimulatedProvider] = []
+        """More providers of the same pool."""
         self.generation = 0
         self.provisioner: Provisioner
         self._runner: asyncio.Task[None] | None = None
+
+    def add_provider(self, *offers: Offer, **more: Any) -> SimulatedProvider:
+        """Before `start`."""
+        self.others.append(
+            SimulatedProvider(
+                offers=offers,
+                clock=self.clock,
+                cluster_id=CLUSTER,
+                on_boot=self._booted,
+                on_end=self._ended,
+                **more,
+            )
+        )
+        return self.others[-1]
 
     async def start(self, provider: Provider | None = None) -> Provisioner:
         self.generation += 1
         self.provisioner = Provisioner(
             pools=[self.settings],
-            providers={self.settings.pool: provider or self.cloud},
+            providers=[*([provider] if provider else [self.cloud]), *self.others],
             host=self.host,
             store=self.store,
             clock=self.clock,
@@ -267,7 +286,7 @@ class FleetWorld:
 
     async def stop(self) -> None:
         await self.crash()
-        self.cloud.close()
+        self.cloud.drop_timers()
 
     async def want(self, *gangs: Gang) -> None:
         self.host.waiting |= {gang.request_id: gang for gang in gangs}
@@ -288,7 +307,8 @@ class FleetWorld:
         self.provisioner.note_agent(agent_id, True)
 
     def living(self) -> list[str]:
-        return [instance.id for instance in self.cloud.living()]
+        clouds = [self.cloud, *self.others]
+        return [instance.id for cloud in clouds for instance in cloud.living()]
 
     def states(self) -> list[str]:
         return sorted(view.state for view in self.provisioner.instances())

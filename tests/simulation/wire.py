@@ -8,7 +8,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from provisioner.providers.base import FoundInstance, LaunchIntent, LaunchResult
+from provisioner.providers.base import Inventory, LaunchIntent, LaunchResult
 from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import Offer
 from tests.simulation.invariants import Invariants
@@ -84,8 +84,21 @@ class WiredProvider:
     def list_grace_s(self) -> float:
         return self._wire.provider.list_grace_s
 
-    def offers(self) -> Sequence[Offer]:
-        return self._wire.provider.offers()
+    @property
+    def list_every_s(self) -> float:
+        return 1.0
+
+    def offers(self, pool: str) -> Sequence[Offer] | None:
+        return self._wire.provider.offers(pool)
+
+    async def open(self) -> None:
+        """It is there."""
+
+    async def run(self) -> None:
+        """Nothing goes on in the background."""
+
+    async def close(self) -> None:
+        """The world closes it."""
 
     async def launch(self, intent: LaunchIntent) -> LaunchResult:
         self._process.touch_outside()
@@ -95,7 +108,7 @@ class WiredProvider:
         self._wire.invariants.after_launch(self._process)
         return await answer
 
-    async def list(self) -> Sequence[FoundInstance]:
+    async def list(self) -> Inventory:
         self._process.touch_outside()
         return await self._wire.carry(self._wire.provider.list)
 

@@ -106,7 +106,7 @@ class World:
         """Each agent's end of its latest connection."""
         self.trace: list[str] = []
         self.provider = SimulatedProvider(
-            offers=OFFERS,
+            offers={ELASTIC: OFFERS},
             clock=self.clock,
             cluster_id="simulation",
             name=ELASTIC,
@@ -176,7 +176,7 @@ class World:
             clock=self.clock,
             ids=Ids.seeded(self.seed * 1_000 + self.generation),
             inline_store=True,
-            provider=lambda *_: self.wire.of(process),
+            provider=lambda *_: [self.wire.of(process)],
         )
 
     def accepted(self, trial_id: int, run_id: int) -> None:
@@ -211,7 +211,7 @@ class World:
         for agent in list(self.agents.values()):
             await agent.die()
         self.wire.close()
-        self.provider.close()
+        self.provider.drop_timers()
 
     # --- machines --------------------------------------------------------------------------------------------------
 

@@ -53,6 +53,7 @@ ELASTIC = {
 }
 PROVIDER = ELASTIC | {
     "type": ONE_VALUE,
+    "name": "master:name",
     "instance_type": "master:instance_type",
     "slots_per_instance": "master:slots_per_instance",
     "available": "master:available",

@@ -8,6 +8,7 @@ from provisioner.documents import forget_finished, unsaved
 from provisioner.fleet import InstanceState, IntentRecord, IntentState
 from provisioner.fleet_state import (
     Agents,
+    Catalogue,
     Event,
     FleetState,
     Launched,
@@ -17,7 +18,7 @@ from provisioner.fleet_state import (
     PoolSetup,
     Told,
 )
-from provisioner.providers.base import FoundInstance, FoundState
+from provisioner.providers.base import FoundInstance, FoundState, Inventory
 from provisioner.reconcile_pass import ReconcilePass
 from provisioner.refusals import BlockKind
 from provisioner.snapshot import called, due_launches
@@ -26,7 +27,9 @@ from tests.fakes.fleet_world import CLUSTER, an_offer
 
 OFFER = an_offer()
 OTHER = an_offer(zone="b")
-SETUPS = {"gpu": PoolSetup(settings=PoolSettings(pool="gpu"), offers=(OFFER, OTHER))}
+CATALOGUE = Catalogue(
+    pools={"gpu": PoolSetup(settings=PoolSettings(pool="gpu"), offers=(OFFER, OTHER))}
+)
 INTENT = IntentRecord(
     id="i",
     pool="gpu",
@@ -52,7 +55,7 @@ def found(instance_id: str, state: FoundState = FoundState.RUNNING) -> FoundInst
 
 
 def looked(at: float, *instances: FoundInstance) -> Looked:
-    return Looked(pool="gpu", started_at=at, found=instances)
+    return Looked(provider="cloud", started_at=at, found=Inventory(instances=instances))
 
 
 def asked(now: float = 0.0) -> FleetState:
@@ -62,7 +65,7 @@ def asked(now: float = 0.0) -> FleetState:
 
 
 def after(state: FleetState, now: float, *events: Event) -> FleetState:
-    reconcile_pass = ReconcilePass(state, SETUPS, now)
+    reconcile_pass = ReconcilePass(state, CATALOGUE, now)
     reconcile_pass.absorb(events, Agents())
     return reconcile_pass.result()
 
@@ -121,7 +124,7 @@ def test_a_launch_without_any_answer_is_given_up_only_when_a_later_list_shows_no
     under_way = after(called(state, [state.intents["i"]], 155.0), 160.0, looked(156.0))
     assert under_way.intents["i"].state is IntentState.CALLED
     failed_list = after(
-        state, 160.0, Looked(pool="gpu", started_at=155.0, found=None, error="down")
+        state, 160.0, Looked(provider="cloud", started_at=155.0, found=None, error="down")
     )
     assert failed_list.intents["i"].state is IntentState.CALLED
     given_up = after(state, 160.0, looked(155.0))

@@ -313,7 +313,16 @@ def _note(record: InstanceRecord, seen: Observation, now: float) -> InstanceReco
     elif seen.listing is not Listing.UNKNOWN:
         looks, missed = min(looks + 1, LOOKS_UNTIL_GONE), 0
         first = seen.looked_at if first is None else first
-    noted = replace(
+    known = (
+        record.idle_since,
+        record.silent_since,
+        record.looks,
+        record.missed_looks,
+        record.first_look_at,
+    )
+    if known == (idle_since, silent_since, looks, missed, first):
+        return record  # the same object: the commit sees that nothing changed
+    return replace(
         record,
         idle_since=idle_since,
         silent_since=silent_since,
@@ -321,7 +330,6 @@ def _note(record: InstanceRecord, seen: Observation, now: float) -> InstanceReco
         missed_looks=missed,
         first_look_at=first,
     )
-    return record if noted == record else noted  # identity tells the commit that nothing changed
 
 
 def _gone_because(

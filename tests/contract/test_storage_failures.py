@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from tests.fakes import azurite
 from tests.fakes.faulty_proxy import Fault, FaultyProxy, faulty_proxy
-from tests.fakes.s3_server import ACCESS_KEY, SECRET_KEY, s3_client, s3_server
+from tests.fakes.s3_server import ACCESS_KEY, SECRET_KEY, keys, s3_client, s3_server
 from windlass.base.errors import (
     StorageDenied,
     StorageError,
@@ -20,7 +21,15 @@ from windlass.base.errors import (
     StorageMissing,
     StorageUnreachable,
 )
-from windlass.storage import CHECKS, TRANSFERS, LocalStorage, Patience, Storage, open_storage
+from windlass.storage import (
+    CHECKS,
+    TRANSFERS,
+    LocalStorage,
+    Patience,
+    Storage,
+    open_storage,
+    require_usable,
+)
 from windlass.storage.object_transfers import PART, RANGE
 
 BUCKET = "bucket"
@@ -104,6 +113,18 @@ def test_a_server_that_is_away(tmp_path: Path) -> None:
         s3("http://127.0.0.1:1").files("u")
 
 
+@pytest.mark.parametrize("failing", ["PUT", "GET", "POST"])
+def test_a_check_that_got_no_answer_leaves_nothing_behind(
+    proxy: FaultyProxy, s3_url: str, failing: str
+) -> None:
+    storage = s3(proxy.url, prefix="checked")
+    proxy.times(2, Fault(500, "InternalError", done=True), failing)
+    with suppress(StorageUnreachable):
+        require_usable(storage)
+    assert proxy.fault(failing, "") is None, "it was not asked for"
+    assert [key for key in keys(s3_client(s3_url), BUCKET) if "checked" in key] == []
+
+
 def test_what_fails_for_a_moment_is_tried_again(
     proxy: FaultyProxy, model: Path, tmp_path: Path
 ) -> None:
@@ -158,28 +179,19 @@ def test_a_download_that_was_cut_goes_on_where_it_stopped(
 ) -> None:
     storage, target = s3(proxy.url), tmp_path / "copy"
     storage.upload(model, "u", ["large"])
-    ranges = [0]
-
-    def cut(method: str, path: str) -> Fault | None:
-        if method == "GET" and path.endswith("/large"):
-            ranges[0] += 1
-            return None if ranges[0] <= 2 else Fault(403, "AccessDenied")
-        return None
-
-    proxy.fault = cut
+    proxy.fault_from = lambda start: Fault(403, "AccessDenied") if start >= 2 * RANGE else None
     with pytest.raises(StorageDenied):
         storage.download("u", target)
     (part,) = target.iterdir()
     assert part.name.startswith(".")
-    have = part.stat().st_size
-    assert 0 < have < LARGE
-    proxy.fault = lambda method, path: None
+    assert part.stat().st_size == 2 * RANGE
+    proxy.fault_from = lambda start: None
     proxy.seen.clear()
     storage.download("u", target)
     assert [path.name for path in target.iterdir()] == ["large"]
     assert (target / "large").read_bytes() == (model / "large").read_bytes()
     asked = [path for method, path in proxy.seen if method == "GET" and path.endswith("/large")]
-    assert len(asked) == -(-LARGE // RANGE) - have // RANGE
+    assert len(asked) == -(-LARGE // RANGE) - 2
 
 
 def test_an_answer_that_is_cut_is_no_file(proxy: FaultyProxy, model: Path, tmp_path: Path) -> None:

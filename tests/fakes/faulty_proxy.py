@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,8 @@ class Fault:
 
     status: int
     code: str = ""
+    done: bool = False
+    """The storage did what it was asked for all the same."""
 
 
 @dataclass
@@ -25,6 +28,8 @@ class FaultyProxy:
     url: str = ""
     fault: Callable[[str, str], Fault | None] = lambda method, path: None
     """(method, path with query) -> None: pass it on."""
+    fault_from: Callable[[int], Fault | None] = lambda start: None
+    """The same of the first byte of a request for a range: several are asked for at once, in any order."""
     seen: list[tuple[str, str]] = field(default_factory=list)
 
     def times(self, count: int, fault: Fault, method: str = "") -> None:
@@ -50,7 +55,9 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.proxy.seen.append((self.command, self.path))
         fault = self.proxy.fault(self.command, self.path)
-        if fault is not None and fault.status:
+        if fault is None and (asked := re.match(r"bytes=(\d+)-", self.headers.get("Range") or "")):
+            fault = self.proxy.fault_from(int(asked[1]))
+        if fault is not None and fault.status and not fault.done:
             self._send(fault.status, f"<Error><Code>{fault.code}</Code></Error>".encode(), [])
             return
         parts = urlsplit(self.proxy.target)
@@ -61,6 +68,9 @@ class _Handler(BaseHTTPRequestHandler):
             data = answer.read()
         finally:
             connection.close()
+        if fault is not None and fault.done:
+            self._send(fault.status, f"<Error><Code>{fault.code}</Code></Error>".encode(), [])
+            return
         if fault is not None:
             self.close_connection = True
         self._send(answer.status, data, answer.getheaders(), cut=fault is not None)

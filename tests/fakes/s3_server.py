@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import boto3
+import httpx2
 from moto.server import ThreadedMotoServer
 
 ACCESS_KEY, SECRET_KEY = "AKEXAMPLE", "s3cr3t-of-tests"
@@ -15,14 +16,16 @@ ACCESS_KEY, SECRET_KEY = "AKEXAMPLE", "s3cr3t-of-tests"
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """Yields its URL."""
+    """Yields its URL. All servers of a process have the same buckets: they are gone with this one."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
     try:
-        yield f"http://{host}:{port}"
+        yield url
     finally:
+        httpx2.post(f"{url}/moto-api/reset")
         server.stop()
 
 

@@ -11,7 +11,6 @@ the first of them is opened. All calls block and may be made from several thread
 from windlass.storage.base import (
     EVERYTHING,
     CheckpointNotFound,
-    Progress,
     Selector,
     Storage,
     parents_of,
@@ -22,7 +21,7 @@ from windlass.storage.local_files import list_files
 from windlass.storage.opening import open_storage
 from windlass.storage.patience import CHECKS, TRANSFERS, Patience
 from windlass.storage.probe import require_usable
-from windlass.storage.progress import progress_lines
+from windlass.storage.progress import Progress, progress_lines
 
 __all__ = [
     "CHECKS",

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from windlass.base.errors import NotFound
+from windlass.base.errors import NotFound, StorageError
+from windlass.storage import local_files
+from windlass.storage.local_problems import told
+from windlass.storage.progress import Counter, Progress
 
-Progress: TypeAlias = Callable[[int, int], None]
-"""Is told the bytes done and the bytes in all, from any thread, one call at a time."""
+Sizes: TypeAlias = Mapping[str, int]
+"""By name of a file, or of a directory with a "/" at its end."""
+Done: TypeAlias = Callable[[int], None]
+"""Is told the bytes that were just moved, from any thread."""
 Selector: TypeAlias = Callable[[str], bool]
 """Is given the name of a file, or of a directory with a "/" at its end."""
 
@@ -21,6 +28,15 @@ EVERYTHING = ("**/*",)
 class CheckpointNotFound(NotFound):
     def __init__(self, folder: str) -> None:
         super().__init__("checkpoint", folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a folder has."""
+
+    sizes: Sizes
+    copy: Callable[[int, Sizes, Done], None]
+    """Write these files into an open directory, whose directories are made."""
 
 
 class Storage(ABC):
@@ -37,7 +53,6 @@ class Storage(ABC):
     def files(self, folder: str) -> dict[str, int]:
         """Name -> size of everything in it; directories with size 0."""
 
-    @abstractmethod
     def upload(
         self,
         source: Path,
@@ -47,8 +62,11 @@ class Storage(ABC):
         progress: Progress | None = None,
     ) -> None:
         """Store these files of `source` (None: all). Those that are there already are not sent again."""
+        folder_parts(folder)
+        with told(str(source)), local_files.opened(source) as origin:
+            sizes = _source_files(source, origin, names)
+            self._store(origin, folder, sizes, Counter(sum(sizes.values()), progress).add)
 
-    @abstractmethod
     def download(
         self,
         folder: str,
@@ -58,6 +76,27 @@ class Storage(ABC):
         progress: Progress | None = None,
     ) -> None:
         """Write these files (None: all) below `target`, which is made. Those that are there already are kept."""
+        folder_parts(folder)
+        with self._contents(folder) as found:
+            wanted = set(found.sizes if names is None else names)
+            if missing := wanted - found.sizes.keys():
+                raise StorageError(f"{self.where}/{folder}/{min(missing)}: no such file")
+            sizes = {name: found.sizes[name] for name in sorted(wanted)}
+            with told(str(target)):
+                target.mkdir(parents=True, exist_ok=True)
+                with local_files.opened(target) as destination:
+                    for name in sizes:
+                        if name.endswith("/"):
+                            local_files.make_directory(destination, name)
+                    found.copy(destination, sizes, Counter(sum(sizes.values()), progress).add)
+
+    @abstractmethod
+    def _store(self, origin: int, folder: str, sizes: Sizes, done: Done) -> None:
+        """Store these files of an open directory."""
+
+    @abstractmethod
+    def _contents(self, folder: str) -> AbstractContextManager[Contents]:
+        """Raises CheckpointNotFound."""
 
     @abstractmethod
     def read(self, folder: str, name: str) -> Iterator[bytes | memoryview]:
@@ -110,3 +149,21 @@ def parents_of(names: Iterable[str]) -> set[str]:
             found.add(parent)
             position = name.rfind("/", 0, position)
     return found
+
+
+def _source_files(source: Path, origin: int, names: Collection[str] | None) -> dict[str, int]:
+    """What an upload sends, with sizes. Raises StorageError for what cannot be sent: it would be missing later."""
+    sizes: dict[str, int] = {}
+    wanted = None if names is None else set(names)
+    for entry in local_files.walk(origin):
+        if wanted is not None and entry.name not in wanted:
+            continue
+        if not entry.readable:
+            raise StorageError(
+                f"{source / entry.name}: a link that leads out of {source}, or no regular file: it cannot be "
+                "stored; put the file itself there"
+            )
+        sizes[entry.name] = entry.size
+    if wanted is not None and (missing := wanted - sizes.keys()):
+        raise StorageError(f"{source / min(missing)}: no such file: it cannot be stored")
+    return sizes

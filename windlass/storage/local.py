@@ -14,14 +14,15 @@ from windlass.storage import local_files
 from windlass.storage.base import (
     EVERYTHING,
     CheckpointNotFound,
-    Progress,
+    Contents,
+    Done,
+    Sizes,
     Storage,
     folder_parts,
 )
 from windlass.storage.globs import matching
 from windlass.storage.local_problems import told
 from windlass.storage.parallel import run_all
-from windlass.storage.progress import Counter
 
 log = logging.getLogger("windlass.storage")
 
@@ -55,35 +56,18 @@ class LocalStorage(Storage):
             else:
                 log.warning("%s/%s/%s leads elsewhere: left out", self.where, folder, entry.name)
 
-    def upload(
-        self,
-        source: Path,
-        folder: str,
-        names: Collection[str] | None = None,
-        *,
-        progress: Progress | None = None,
-    ) -> None:
-        with told(str(source)), local_files.opened(source) as origin:
-            sizes = source_files(source, origin, names)
-            with self._opened(folder, make=True) as top:
-                _copy(origin, top, sizes, progress)
+    def _store(self, origin: int, folder: str, sizes: Sizes, done: Done) -> None:
+        with self._opened(folder, make=True) as top:
+            for name in sorted(sizes):
+                if name.endswith("/"):
+                    local_files.make_directory(top, name)
+            _copy(origin, top, sizes, done)
 
-    def download(
-        self,
-        folder: str,
-        target: Path,
-        names: Collection[str] | None = None,
-        *,
-        progress: Progress | None = None,
-    ) -> None:
+    @contextmanager
+    def _contents(self, folder: str) -> Iterator[Contents]:
         with self._existing(folder) as top:
             sizes = {e.name: e.size for e in self._entries(folder, top)}
-            if names is not None:
-                sizes = {name: sizes.get(name, 0) for name in names}
-            with told(str(target)):
-                target.mkdir(parents=True, exist_ok=True)
-                with local_files.opened(target) as destination:
-                    _copy(top, destination, sizes, progress)
+            yield Contents(sizes, partial(_copy, top))
 
     def read(self, folder: str, name: str) -> Iterator[bytes | memoryview]:
         folder_parts(name)
@@ -167,32 +151,10 @@ class LocalStorage(Storage):
                 yield top
 
 
-def source_files(source: Path, origin: int, names: Collection[str] | None) -> dict[str, int]:
-    """What an upload sends, with sizes. Raises StorageError for what cannot be sent: it would be missing later."""
-    sizes: dict[str, int] = {}
-    wanted = None if names is None else set(names)
-    for entry in local_files.walk(origin):
-        if wanted is not None and entry.name not in wanted:
-            continue
-        if not entry.readable:
-            raise StorageError(
-                f"{source / entry.name}: a link that leads out of {source}, or no regular file: it cannot be "
-                "stored; put the file itself there"
-            )
-        sizes[entry.name] = entry.size
-    if wanted is not None and (missing := wanted - sizes.keys()):
-        raise StorageError(f"{source / min(missing)}: no such file: it cannot be stored")
-    return sizes
-
-
-def _copy(source: int, target: int, sizes: dict[str, int], progress: Progress | None) -> None:
-    counter = Counter(sum(sizes.values()), progress)
-    for name in sorted(sizes):
-        if name.endswith("/"):
-            local_files.make_directory(target, name)
+def _copy(source: int, target: int, sizes: Sizes, done: Done) -> None:
     run_all(
         (
-            partial(local_files.copy_file, source, target, name, counter.add)
+            partial(local_files.copy_file, source, target, name, done)
             for name in sorted(sizes)
             if not name.endswith("/")
         ),

@@ -7,6 +7,7 @@ directories follow from the names of files.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -18,18 +19,18 @@ from windlass.storage import local_files, object_transfers
 from windlass.storage.base import (
     EVERYTHING,
     CheckpointNotFound,
-    Progress,
+    Contents,
+    Done,
+    Sizes,
     Storage,
     folder_parts,
     parents_of,
 )
 from windlass.storage.bucket import Bucket
 from windlass.storage.globs import matching
-from windlass.storage.local import source_files
 from windlass.storage.local_problems import told as local_told
 from windlass.storage.parallel import run_all
 from windlass.storage.problems import MissingObject, told
-from windlass.storage.progress import Counter
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -76,61 +77,33 @@ class ObjectStorage(Storage):
     def files(self, folder: str) -> dict[str, int]:
         return self._existing(folder).sizes()
 
-    def upload(
-        self,
-        source: Path,
-        folder: str,
-        names: Collection[str] | None = None,
-        *,
-        progress: Progress | None = None,
-    ) -> None:
-        folder_parts(folder)
-        with local_told(str(source)), local_files.opened(source) as origin:
-            sizes = source_files(source, origin, names)
-            for name in sizes:
-                _require_key(name)
-            there = self._listing(folder)
-            counter = Counter(sum(sizes.values()), progress)
-            key = self._bucket.key(folder)
+    def _store(self, origin: int, folder: str, sizes: Sizes, done: Done) -> None:
+        for name in sizes:
+            _require_key(name)
+        there = self._listing(folder)
+        key = self._bucket.key(folder)
 
-            def send(name: str) -> None:
-                stored = there.objects.get(name)
-                object_transfers.upload_file(
-                    self._bucket, f"{key}/{name}", origin, name, stored, counter.add
-                )
+        def send(name: str) -> None:
+            stored = there.objects.get(name)
+            object_transfers.upload_file(self._bucket, f"{key}/{name}", origin, name, stored, done)
 
-            _for_each_file(send, sizes)
-            for name in sorted(n for n in sizes if n.endswith("/")):
-                if name not in parents_of(sizes) and name not in there.markers:
-                    self._mark(f"{key}/{name}")
+        _for_each_file(send, sizes)
+        for name in sorted(n for n in sizes if n.endswith("/")):
+            if name not in parents_of(sizes) and name not in there.markers:
+                self._mark(f"{key}/{name}")
 
-    def download(
-        self,
-        folder: str,
-        target: Path,
-        names: Collection[str] | None = None,
-        *,
-        progress: Progress | None = None,
-    ) -> None:
+    @contextmanager
+    def _contents(self, folder: str) -> Iterator[Contents]:
         listing = self._existing(folder)
-        sizes = listing.sizes()
-        wanted = sizes if names is None else {name: sizes.get(name, -1) for name in names}
-        if missing := [name for name, size in wanted.items() if size < 0]:
-            raise StorageError(f"{self.where}/{folder}/{min(missing)}: no such file")
-        counter = Counter(sum(wanted.values()), progress)
-        with local_told(str(target)):
-            target.mkdir(parents=True, exist_ok=True)
-            with local_files.opened(target) as destination:
-                for name in sorted(wanted):
-                    if name.endswith("/"):
-                        local_files.make_directory(destination, name)
 
-                def fetch(name: str) -> None:
-                    object_transfers.download_file(
-                        self._bucket, listing.objects[name], destination, name, counter.add
-                    )
+        def copy(target: int, sizes: Sizes, done: Done) -> None:
+            def fetch(name: str) -> None:
+                stored = listing.objects[name]
+                object_transfers.download_file(self._bucket, stored, target, name, done)
 
-                _for_each_file(fetch, wanted)
+            _for_each_file(fetch, sizes)
+
+        yield Contents(listing.sizes(), copy)
 
     def read(self, folder: str, name: str) -> Iterator[bytes | memoryview]:
         folder_parts(folder)
@@ -262,7 +235,7 @@ class ObjectStorage(Storage):
         return found & names
 
 
-def _for_each_file(job: Callable[[str], None], sizes: Mapping[str, int]) -> None:
+def _for_each_file(job: Callable[[str], None], sizes: Sizes) -> None:
     """Small ones many at a time, large ones few: their parts are sent at the same time, and lie in memory."""
     files = sorted(name for name in sizes if not name.endswith("/"))
     small = [name for name in files if sizes[name] <= object_transfers.PART]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeAlias
 
-from windlass.storage.base import Progress
-
+Progress: TypeAlias = Callable[[int, int], None]
+"""Is told the bytes done and the bytes in all, from any thread, one call at a time."""
 LINE_EVERY_S = 10.0
 
 

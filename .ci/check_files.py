@@ -1,9 +1,13 @@
-"""Fail for files in the repository that do not belong there: binaries, and files over 500 KB that are not listed."""
+"""Fail for files in the repository that do not belong there: binaries, and files over 500 KB that are not listed.
+
+pytest imports the modules of tests by their names alone: two of one name cannot run together.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 LARGEST_BYTES = 500_000
@@ -20,13 +24,26 @@ def problem(path: Path) -> str | None:
     return None
 
 
+def same_names_of_tests(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    first: dict[str, Path] = {}
+    for path in paths:
+        if path.match("test_*.py"):
+            other = first.setdefault(path.stem, path)
+            if other is not path:
+                yield path, f"has the name of {other}"
+
+
 def main() -> int:
     listed = subprocess.run(["git", "ls-files", "-z"], check=True, capture_output=True, text=True)
     paths = [Path(name) for name in listed.stdout.split("\0") if name and name not in ALLOWED]
-    found = [(path, why) for path in paths if path.is_file() and (why := problem(path))]
-    for path, why in found:
+    paths = [path for path in paths if path.is_file()]
+    misplaced = [(path, why) for path in paths if (why := problem(path))]
+    for path, why in misplaced:
         print(f"{path} {why}: remove it, or list it with the reason in {sys.argv[0]}")
-    return 1 if found else 0
+    doubled = list(same_names_of_tests(paths))
+    for path, why in doubled:
+        print(f"{path} {why}: rename one of them")
+    return 1 if misplaced or doubled else 0
 
 
 if __name__ == "__main__":

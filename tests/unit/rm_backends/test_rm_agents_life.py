@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
-from agent_bootstrap.protocol import KillContainer, Leaving, StartContainer, Stay
-from master.core.scheduler import decide as real_decide
-from master.core.scheduler.types import LEAVE_S
-from rm_backends.agents.options import PoolOptions
-from rm_backends.agents.pool import Decide
-from rm_backends.base import ContainerPhase, FailureKind, ReleaseAsked, RestoreRecord
-from tests.fakes.actors import ADMIN
+from agent_bootstrap.protocol import KillContainer, StartContainer
+from rm_backends.base import ContainerPhase, FailureKind, RestoreRecord
 from tests.fakes.agents_world import (
     AgentsWorld,
-    agents_world,
     allocation,
     launch_spec,
+    play,
     sent_to,
 )
 from tests.fakes.fake_agent import run_for
-from tests.fakes.first_fit import first_fit
-from tests.fakes.virtual_time import run
 
 ID = "task-1.1"
-Scenario = Callable[[AgentsWorld], Awaitable[None]]
-
-
-def play(scenario: Scenario, *pools: PoolOptions, decide: Decide = first_fit) -> None:
-    async def main() -> None:
-        async with agents_world(*pools, decide=decide) as world:
-            await scenario(world)
-
-    run(main(), limit_s=24 * 3600)
 
 
 def test_an_agent_back_within_the_window_keeps_its_work() -> None:
@@ -398,170 +379,3 @@ def test_ranks_follow_the_size_of_the_parts() -> None:
         assert world.master.phases(ID).count(ContainerPhase.RUNNING) == 2
 
     play(scenario)
-
-
-GOES = datetime(2026, 1, 1, 12, tzinfo=UTC)
-SPOT = Leaving(at=GOES, reason="spot notice")
-
-
-def asked(world: AgentsWorld, allocation_id: str) -> list[ReleaseAsked]:
-    return [e for e in world.master.of(allocation_id) if isinstance(e, ReleaseAsked)]
-
-
-def test_a_machine_that_goes_asks_its_work_to_leave_by_then_and_gets_no_more() -> None:
-    async def scenario(world: AgentsWorld) -> None:
-        agent = await world.add_agent("a1")
-        await world.run_allocation(allocation(1))
-        agent.announce(SPOT)
-        await world.master.until(lambda: bool(asked(world, ID)))
-        (event,) = asked(world, ID)
-        assert event.deadline == GOES
-        assert event.reason == "agent a1 goes at 2026-01-01 12:00:00 UTC: spot notice"
-        await world.backend.request(allocation(2))
-        await world.settle(60)
-        assert world.master.grant_of("task-2.1") is None
-        assert world.backend.agent("a1").notes == (
-            "goes at 2026-01-01T12:00:00+00:00: spot notice",
-        )
-        assert world.backend.agent("a1").leaves_at == GOES
-        await world.add_agent("a2")
-        await world.master.granted("task-2.1")
-        assert asked(world, "task-2.1") == []
-
-    play(scenario)
-
-
-def test_it_is_taken_back_by_the_agent_or_an_administrator_unless_a_provider_said_it() -> None:
-    async def scenario(world: AgentsWorld) -> None:
-        agent = await world.add_agent("a1")
-        for by in ("agent", "enable", "away"):
-            agent.announce(SPOT)
-            await world.settle(60)
-            assert world.backend.agent("a1").leaves_at == GOES, by
-            if by == "agent":
-                agent.stay()
-            elif by == "enable":
-                await world.backend.enable_agent("a1", by=ADMIN)
-                assert world.backend.agent("a1").leaves_at is None
-                await agent.until(lambda: bool(sent_to(agent, Stay)))
-                agent.leaving = None
-            else:
-                agent.leaving = None
-                await agent.drop()
-            await world.settle(60)
-            assert world.backend.agent("a1").leaves_at is None, by
-        await world.run_allocation(allocation(1))
-        world.backend.leave("a1", GOES.timestamp(), "spot notice")
-        await world.backend.enable_agent("a1", by=ADMIN)
-        agent.stay()
-        await world.settle(60)
-        assert world.backend.agent("a1").leaves_at == GOES
-
-    play(scenario)
-
-
-def test_a_gang_with_one_agent_that_goes_is_asked_and_only_an_earlier_time_is_told_again() -> None:
-    async def scenario(world: AgentsWorld) -> None:
-        agent = await world.add_agent("a1")
-        await world.add_agent("a2")
-        await world.run_allocation(allocation(1, slots=8))
-        agent.announce(SPOT)
-        await agent.drop()
-        await world.settle(60)
-        agent.announce(Leaving(at=GOES + timedelta(hours=1), reason="later"))
-        agent.announce(Leaving(at=GOES - timedelta(hours=1), reason="sooner"))
-        await world.settle(60)
-        assert [e.deadline for e in asked(world, ID)] == [GOES, GOES - timedelta(hours=1)]
-
-    play(scenario)
-
-
-def test_a_new_master_hears_again_that_the_machine_goes() -> None:
-    async def scenario(world: AgentsWorld) -> None:
-        agent = await world.add_agent("a1")
-        grant = await world.run_allocation(allocation(1))
-        agent.announce(SPOT)
-        await world.settle(60)
-        before = len(asked(world, ID))
-        record = RestoreRecord(request=allocation(1), containers=grant.containers, started=True)
-        await world.restart([record])
-        await world.master.until(lambda: len(asked(world, ID)) > before)
-        await agent.lose_memory(boot_id="boot-2")
-        agent.leaving = None
-        await world.backend.request(allocation(2))
-        await world.master.granted("task-2.1")
-
-    play(scenario)
-
-
-def test_a_provider_may_say_so_before_the_agent_has_connected() -> None:
-    async def scenario(world: AgentsWorld) -> None:
-        world.backend.leave("i-1", GOES.timestamp(), "maintenance")
-        await world.add_agent("i-1", instance_id="i-1")
-        await world.backend.request(allocation(1))
-        await world.settle(60)
-        assert world.master.grant_of(ID) is None
-        assert "maintenance" in world.backend.agent("i-1").notes[0]
-        (demand,) = world.backend.demand()
-        assert not demand.nodes[0].schedulable
-
-    play(scenario, PoolOptions(name="default", dynamic=True))
-
-
-def test_an_agent_that_lost_its_connection_drains_and_a_static_one_then_leaves_the_list() -> None:
-    async def scenario(world: AgentsWorld) -> None:
-        agent = await world.add_agent("a1")
-        await world.add_agent("a2")
-        await agent.unplug()
-        await world.settle(20)
-        (seen, other) = world.backend.agents()
-        assert (seen.id, seen.draining, seen.connected) == ("a1", True, False)
-        assert not other.draining
-        await world.settle(10)
-        assert [view.id for view in world.backend.agents()] == ["a2"]
-        assert world.backend.agent("a1").id == "a1", "an operator may still enable or forget it"
-        agent.plug_in()
-        await agent.until(lambda: agent.connected)
-        assert [view.draining for view in world.backend.agents()] == [False, False]
-
-    play(scenario)
-
-
-def test_work_that_waits_beside_an_agent_that_leaves_is_told_so() -> None:
-    async def scenario(world: AgentsWorld) -> None:
-        agent = await world.add_agent("a1")
-        at = world.clock.now() + timedelta(minutes=10)
-        agent.announce(Leaving(at=at, reason="new disks"))
-        await world.backend.request(allocation(2))
-        await world.settle(60)
-        reason = world.backend.explain("task-2.1")
-        assert reason is not None
-        assert reason.text == (
-            "no agents in service in resource pool 'default' can hold 1 slot "
-            f"(a1 leaves at {at:%Y-%m-%d %H:%M:%S} UTC and gets no more work): "
-            "it starts when other agents connect or are enabled"
-        )
-
-    play(scenario)
-
-
-def test_work_is_asked_to_leave_before_its_agent_ends() -> None:
-    async def scenario(world: AgentsWorld) -> None:
-        ends = world.clock.now() + timedelta(hours=1)
-        await world.add_agent("a1", ends_at=ends)
-        await world.run_allocation(allocation(1))
-        assert world.backend.agent("a1").notes == (f"ends at {ends.isoformat(timespec='seconds')}",)
-        await world.settle(3600 - LEAVE_S - 60)
-        assert asked(world, ID) == []
-        await world.settle(120)
-        (event,) = asked(world, ID)
-        assert event.deadline == ends
-        assert event.reason == f"agent a1 ends at {ends:%Y-%m-%d %H:%M:%S} UTC"
-        await world.backend.request(allocation(2))
-        await world.settle(60)
-        assert world.master.grant_of("task-2.1") is None
-        reason = world.backend.explain("task-2.1")
-        assert reason is not None
-        assert "1 agent ends too soon for it (needs 10 min)" in reason.text
-
-    play(scenario, PoolOptions(name="default", dynamic=True), decide=real_decide)

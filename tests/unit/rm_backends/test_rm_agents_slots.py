@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -13,27 +12,22 @@ from master.core.reasons import ReasonKind
 from master.core.scheduler.types import AgentState, Decision, PoolState
 from rm_backends.agents.hello import carry_over
 from rm_backends.agents.options import PoolOptions
-from rm_backends.agents.pool import Decide
 from rm_backends.base import FailureKind, Granted, RestoreRecord
 from rm_backends.ports import AgentRecord, SlotService
 from tests.fakes.actors import ADMIN
-from tests.fakes.agents_world import AgentsWorld, agents_world, allocation, launch_spec, sent_to
+from tests.fakes.agents_world import (
+    AgentsWorld,
+    allocation,
+    launch_spec,
+    play,
+    sent_to,
+)
 from tests.fakes.fake_agent import run_for
 from tests.fakes.first_fit import first_fit
-from tests.fakes.virtual_time import run
 from windlass.base.errors import NotFound, StoreUnavailable
 
 ID = "task-1.1"
 CLOUD = PoolOptions(name="default", dynamic=True, kind="embedded")
-Scenario = Callable[[AgentsWorld], Awaitable[None]]
-
-
-def play(scenario: Scenario, *pools: PoolOptions, decide: Decide = first_fit) -> None:
-    async def main() -> None:
-        async with agents_world(*pools, decide=decide) as world:
-            await scenario(world)
-
-    run(main(), limit_s=24 * 3600)
 
 
 def agent_state(world: AgentsWorld) -> tuple[bool, bool]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +12,17 @@ from typing import Any, cast
 
 import orjson
 import pytest
+from command_cluster import (
+    exit_with,
+    grant,
+    launch,
+    life,
+    only,
+    run_id,
+    start,
+    stored,
+    wanted,
+)
 from sqlalchemy import func, select
 
 from agent_bootstrap.protocol import Login
@@ -24,19 +34,11 @@ from master.roots.live_roots import QUIET_S
 from master.store import tables
 from master.store.contexts import ContextFile
 from master.store.paging import Page
-from master.store.tables import Command
 from master.tasks.interactive_queries import InteractiveFilter, InteractiveQueries
 from master.tasks.kinds import KINDS, TaskKind
-from master.tasks.live import LiveTask
-from master.tasks.service import NewTask
 from master.tasks.state import TaskPhase, TaskState
 from rm_backends.base import (
-    Container,
-    ContainerExit,
-    ContainerPhase,
-    Granted,
     Lost,
-    ResourceChanged,
 )
 from tests.fakes.actors import ADMIN
 from tests.fakes.scripted_cluster import OWNER, ScriptedCluster
@@ -60,76 +62,11 @@ async def cluster(tmp_path: Path, clock: ManualClock) -> AsyncIterator[ScriptedC
         yield started
 
 
-@asynccontextmanager
-async def life(folder: Path, clock: ManualClock, **options: Any) -> AsyncIterator[ScriptedCluster]:
-    started = await ScriptedCluster.start(folder, clock, **options)
-    try:
-        yield started
-    finally:
-        await started.crash()
-
-
-def wanted(files: tuple[ContextFile, ...] = (), **config: Any) -> NewTask:
-    raw = {"entrypoint": ["echo", "hi"], **config}
-    return NewTask(type=JobType.COMMAND, config=raw, files=files)
-
-
-async def launch(cluster: ScriptedCluster, **config: Any) -> LiveTask:
-    launched = await cluster.commands.launch(wanted(**config), by=ADMIN)
-    live = cluster.commands.live(launched.id)
-    assert live is not None
-    return live
-
-
-def only(cluster: ScriptedCluster) -> LiveTask:
-    (live,) = cluster.commands.roots.job_roots()
-    return live
-
-
-def run_id(live: LiveTask) -> str:
-    assert live.state.allocation is not None
-    return live.state.allocation.id
-
-
-async def grant(cluster: ScriptedCluster, live: LiveTask) -> None:
-    id_ = run_id(live)
-    cluster.rm.granted.add(id_)
-    container = Container(container_id=f"{id_}-c", agent_id="a", rank=0, slot_ids=(0,))
-    await cluster.allocations.handle(Granted(allocation_id=id_, containers=(container,)))
-
-
-async def report(
-    cluster: ScriptedCluster,
-    live: LiveTask,
-    phase: ContainerPhase,
-    exit_: ContainerExit | None = None,
-) -> None:
-    id_ = run_id(live)
-    event = ResourceChanged(allocation_id=id_, container_id=f"{id_}-c", phase=phase, exit=exit_)
-    await cluster.allocations.handle(event)
-
-
-async def start(cluster: ScriptedCluster, **config: Any) -> LiveTask:
-    """A command that runs."""
-    live = await launch(cluster, **config)
-    await grant(cluster, live)
-    await report(cluster, live, ContainerPhase.RUNNING)
-    return live
-
-
-async def exit_with(cluster: ScriptedCluster, live: LiveTask, code: int) -> None:
-    await report(cluster, live, ContainerPhase.TERMINATED, ContainerExit(exit_code=code))
-
-
 async def rows(cluster: ScriptedCluster, *which: Any) -> int:
     found = 0
     for table in which:
         found += await cluster.store.read_one(select(func.count()).select_from(table)) or 0
     return found
-
-
-async def stored(cluster: ScriptedCluster, command_id: str) -> Command:
-    return (await InteractiveQueries(cluster.store).task(command_id, EVERYTHING)).task
 
 
 async def test_launching_asks_for_slots_once_all_of_it_is_written(
@@ -398,86 +335,6 @@ async def test_a_priority_that_is_none_is_refused(cluster: ScriptedCluster) -> N
         await cluster.commands.set_priority(live.state.id, 3, by=ADMIN)
     with pytest.raises(NotFound):
         await cluster.commands.set_priority("no-such", 3, by=ADMIN)
-
-
-async def test_a_restart_finds_every_command_where_it_was(
-    tmp_path: Path, clock: ManualClock
-) -> None:
-    async with life(tmp_path, clock) as cluster:
-        running, waiting = await start(cluster), await launch(cluster)
-        await waiting.change_job(SetPlace(Decimal("0.125"), 7), by=ADMIN)
-        over = await start(cluster)
-        await exit_with(cluster, over, 0)
-        before = {live.state.id: live.state for live in (running, waiting)}
-    async with life(tmp_path, clock) as cluster:
-        after = {live.state.id: live.state for live in cluster.commands.roots.job_roots()}
-        assert after == before
-        records = {record.request.task_id: record for record in cluster.rm.records}
-        assert set(records) == set(before)
-        assert records[running.state.id].started
-        assert not records[waiting.state.id].containers
-        job = records[waiting.state.id].request.job
-        assert (job.position, job.priority) == (Decimal("0.125"), 7)
-        assert cluster.rm.take() == [], "what runs goes on, what waits is queued by its record"
-        again = cluster.commands.live(running.state.id)
-        assert again is not None
-        assert cluster.allocations.owner_of(cluster.mint.hash(run_id(again))) is not None
-        await exit_with(cluster, again, 0)
-        assert again.state.exit_status == "success"
-
-
-async def test_a_restart_starts_what_was_granted_and_kills_what_was_to_be_killed(
-    tmp_path: Path, clock: ManualClock
-) -> None:
-    async with life(tmp_path, clock) as cluster:
-        granted, killed = await launch(cluster), await start(cluster)
-        await grant(cluster, granted)
-        await cluster.commands.kill(killed.state.id, by=replace(ADMIN, name="eve"))
-    async with life(tmp_path, clock) as cluster:
-        assert sorted(cluster.rm.take()) == [
-            ("kill", run_id(killed)),
-            ("start", run_id(granted)),
-        ]
-        again = cluster.commands.live(killed.state.id)
-        assert again is not None
-        await exit_with(cluster, again, 137)
-        assert again.state.exit_status == "killed by eve"
-
-
-async def test_a_restart_ends_the_pause_of_what_could_not_be_started(
-    tmp_path: Path, clock: ManualClock
-) -> None:
-    async with life(tmp_path, clock) as cluster:
-        live = await launch(cluster)
-        await grant(cluster, live)
-        await cluster.allocations.handle(Lost(allocation_id=run_id(live), reason="gone"))
-    async with life(tmp_path, clock) as cluster:
-        assert cluster.rm.take() == [("request", f"{live.state.id}.2")]
-        assert only(cluster).owner_name == "admin"
-
-
-@pytest.mark.parametrize("commit", [1, 2, 3])
-async def test_a_crash_after_any_commit_loses_nothing(
-    tmp_path: Path, clock: ManualClock, commit: int
-) -> None:
-    """From the launch to the first report: the next master finishes what the first one wrote."""
-
-    async def life_of_one(cluster: ScriptedCluster) -> None:
-        await start(cluster)
-
-    async with life(tmp_path, clock) as cluster:
-        await cluster.cut_after(commit, life_of_one(cluster))
-    async with life(tmp_path, clock) as cluster:
-        live = only(cluster)
-        (record,) = cluster.rm.records
-        assert record.request.allocation_id == run_id(live)
-        if not record.containers:
-            await grant(cluster, live)
-        if not record.started:
-            assert ("start", run_id(live)) in cluster.rm.take()
-            await report(cluster, live, ContainerPhase.RUNNING)
-        await exit_with(cluster, live, 0)
-        assert live.state.exit_status == "success"
 
 
 async def test_lists_show_commands_that_are_over_too(

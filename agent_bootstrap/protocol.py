@@ -67,6 +67,9 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
+MAX_MEMORY_MIB = 2**30
+
+
 class SlotKind(StrEnum):
     CUDA = "cuda"
     ROCM = "rocm"
@@ -81,6 +84,8 @@ class Slot(Message):
     kind: SlotKind
     brand: Name = ""
     uuid: Name = ""
+    memory_mib: int | None = Field(default=None, ge=0, le=MAX_MEMORY_MIB)
+    """Of a GPU; None: unknown."""
 
 
 class IsolationKind(StrEnum):

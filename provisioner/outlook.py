@@ -20,9 +20,15 @@ def availability(
     now: float,
 ) -> PoolAvailability:
     """Machines bought in this very plan count among those that could come. `still`: how many more of an offer."""
+    offers = {id(machine.offer): machine.offer for machine in pool.machines}
+    facts = {number: offer.facts for number, offer in offers.items()}
     booting = tuple(
         BootingNode(
-            instance_id=m.name, slots=m.offer.slots, ready_in_s=m.ready_in_s, ends_at=m.ends_at
+            instance_id=m.name,
+            slots=m.offer.slots,
+            ready_in_s=m.ready_in_s,
+            ends_at=m.ends_at,
+            facts=facts[id(m.offer)],
         )
         for m in pool.machines
         if m.phase is Phase.COMING
@@ -38,6 +44,7 @@ def availability(
         launchable=tuple(_launchable(counts, memory, now)),
         reasons=reasons,
         ends_at={m.name: m.ends_at for m in pool.machines if m.ends_at is not None},
+        facts={m.name: facts[id(m.offer)] for m in pool.machines if not m.asking},
     )
 
 
@@ -52,4 +59,5 @@ def _launchable(
                 count=count,
                 ready_in_s=ready_in_s,
                 ends_at=offer.end_of(now + ready_in_s),
+                facts=offer.facts,
             )

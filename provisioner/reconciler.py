@@ -136,6 +136,7 @@ class Provisioner:
             pool=pool,
             node_slots=tuple(sorted({offer.slots for offer in setup.offers})),
             max_instances=setup.settings.max_instances,
+            kinds=frozenset((offer.slots, offer.facts) for offer in setup.offers),
         )
 
     def instances(self) -> Sequence[InstanceView]:

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from master.core.machines import NO_FACTS as NO_FACTS
+from master.core.machines import NO_REQUIREMENTS as NO_REQUIREMENTS
+from master.core.machines import MachineFacts as MachineFacts
+from master.core.machines import Market as Market
+from master.core.machines import Requirements as Requirements
 from master.core.reasons import Reason
 
 AUX_PLACES = 100
 """Zero-slot tasks a node holds at once unless it says otherwise; the default of the agents."""
-
-
-class Market(StrEnum):
-    """How capacity is sold. In the order in which the planner prefers them at an equal price."""
-
-    RESERVED = "reserved"
-    """Paid for anyway."""
-    CAPACITY_BLOCK = "capacity_block"
-    """Reserved for a time: its machines end when it does."""
-    SPOT = "spot"
-    """May be taken back by the provider at any time."""
-    ON_DEMAND = "on_demand"
-    QUEUED = "queued"
-    """Accepted now, and delivered when the provider or the batch system has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -123,32 +113,25 @@ class Offer:
     interruptions_per_hour: float = 0.0
     """How often the provider takes one of its machines back."""
 
+    @property
+    def facts(self) -> MachineFacts:
+        """What one of its machines is for the requests that may run there."""
+        key = self.key
+        return MachineFacts(
+            gpu_model=self.gpu_model,
+            gpu_memory_mib=self.gpu_memory_mib,
+            market=key.market,
+            usd_per_hour=self.usd_per_hour,
+            place=f"{key.provider}/{key.region}/{key.zone}",
+            placement=key.placement,
+        )
+
     def end_of(self, ready_at: float) -> float | None:
         """When a machine ends that is ready at that time; None: when we end it."""
         ends = [] if self.ends_at is None else [self.ends_at]
         if self.lifetime_s is not None:
             ends.append(ready_at + self.lifetime_s)
         return min(ends, default=None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requirements:
-    """What a request asks of its machines beside slots. The default asks for nothing."""
-
-    gpu_models: frozenset[str] = frozenset()
-    """One of these; empty: any."""
-    min_gpu_memory_mib: int = 0
-    markets: frozenset[Market] = frozenset()
-    """One of these; empty: any."""
-    max_usd_per_hour: float | None = None
-    """For all its machines together."""
-    placement_group: bool = False
-    """Several machines must be close to each other."""
-    may_fall_back: bool = True
-    """It may run in another pool, if its own falls back to others."""
-
-
-NO_REQUIREMENTS = Requirements()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +150,8 @@ class Gang:
     user: str = ""
     """Whose it is: budgets and costs are counted by."""
     requires: Requirements = NO_REQUIREMENTS
+    run_time_s: float | None = None
+    """How long it will probably run, as known or learned; None: nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +171,7 @@ class Node:
     free_aux: int = AUX_PLACES
     """How many more zero-slot tasks it could hold."""
     ends_at: float | None = None
+    facts: MachineFacts = NO_FACTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +198,8 @@ class PoolAvailability:
     """request id -> reason, for gangs that the planner knows."""
     ends_at: Mapping[str, float] = field(default_factory=dict)
     """instance id -> when it will end, where its offer says so."""
+    facts: Mapping[str, MachineFacts] = field(default_factory=dict)
+    """instance id -> what it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +208,7 @@ class BootingNode:
     slots: int
     ready_in_s: float
     ends_at: float | None = None
+    facts: MachineFacts = NO_FACTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +217,7 @@ class LaunchableNode:
     count: int
     ready_in_s: float
     ends_at: float | None = None
+    facts: MachineFacts = NO_FACTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +228,8 @@ class PoolCapacity:
     node_slots: tuple[int, ...]
     """Slots of each distinct offer size, ascending."""
     max_instances: int
+    kinds: frozenset[tuple[int, MachineFacts]] = frozenset()
+    """Slots and facts of every machine that it may buy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

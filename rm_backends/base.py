@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from agent_bootstrap.container_options import ContainerOptions
+from master.core.machines import NO_REQUIREMENTS, Requirements
 from master.core.reasons import Reason
 from master.core.scheduler.types import Job
 
@@ -73,6 +74,8 @@ class AllocationRequest:
     preemption_timeout_s: float | None = None
     """How long it may take to checkpoint and leave; None: not said."""
     blocked_agents: frozenset[str] = frozenset()
+    requires: Requirements = NO_REQUIREMENTS
+    """What it asks of the machines beside slots."""
     launches_machines: bool = True
     """False: it waits for a machine that is there anyway."""
 

@@ -77,7 +77,9 @@ def _find(slot_type: str) -> Found:
 
 
 def _slot(gpu: Gpu) -> Slot:
-    return Slot(id=gpu.slot, kind=gpu.kind, brand=gpu.name, uuid=gpu.uuid)
+    return Slot(
+        id=gpu.slot, kind=gpu.kind, brand=gpu.name, uuid=gpu.uuid, memory_mib=gpu.memory_mib
+    )
 
 
 def _stable(options: AgentOptions, index: int) -> str:

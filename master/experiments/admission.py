@@ -149,6 +149,7 @@ class Admission:
             ),
             requested=now,
             single_agent=settings.single_node,
+            requires=settings.requires,
         )
 
 
@@ -171,6 +172,7 @@ def run_settings(
         slots_per_trial=resources.slots_per_trial,
         max_restarts=config.max_restarts,
         single_node=bool(resources.is_single_node),
+        requires=resources.requirements(),
         weight=resources.weight,
         max_slots=resources.max_slots,
         priority=resources.priority,

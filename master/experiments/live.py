@@ -196,6 +196,7 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
             job=self.job_order(),
             requested=state.requested_at,
             single_agent=self.state.settings.single_node,
+            requires=self.state.settings.requires,
             preemptible=state.preemptible,
             preemption_timeout_s=state.preemption_timeout_s,
         )

@@ -16,6 +16,7 @@ from enum import StrEnum
 
 from master.allocations.machine import AllocationState
 from master.core.expconf import ExperimentConfig
+from master.core.machines import NO_REQUIREMENTS, Requirements
 from master.core.persistent_map import PersistentMap
 from master.core.searcher.search import SearchState
 from master.core.searcher.types import ExitReason
@@ -102,6 +103,7 @@ class RunSettings:
     slots_per_trial: int
     max_restarts: int = 5
     single_node: bool = False
+    requires: Requirements = NO_REQUIREMENTS
     weight: float = 1.0
     max_slots: int | None = None
     priority: int | None = None

@@ -126,6 +126,7 @@ class LiveTask(Root[TaskState, datetime, Step]):
             requested=state.requested_at,
             single_agent=True,
             preemptible=False,
+            requires=self.state.config.resources.requirements(),
             launches_machines=self.state.kind.launches_machines,
         )
 

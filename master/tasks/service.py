@@ -193,6 +193,7 @@ class InteractiveService:
             requested=now,
             single_agent=True,
             preemptible=False,
+            requires=config.resources.requirements(),
         )
 
     async def kill(self, task_id: str, *, by: Actor) -> None:

@@ -10,12 +10,13 @@ Reconnecting agents keep their work and count as capacity, but get nothing new. 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import count, islice
 from typing import Protocol
 
 from agent_bootstrap.protocol import IsolationKind, Leaving, Message, Slot, SlotKind
+from master.core.machines import NO_FACTS, MachineFacts
 from master.core.scheduler.types import AgentState
 from rm_backends.ports import AgentRecord
 
@@ -96,6 +97,10 @@ class Agent:
     _kinds: dict[int, SlotKind] = field(default_factory=dict, init=False)
     slot_type: str = field(default="cpu", init=False)
     """Of its slots, as `kind_of` tells it."""
+    sold_as: MachineFacts = NO_FACTS
+    """What its machine was bought as."""
+    facts: MachineFacts = field(default=NO_FACTS, init=False)
+    """What it is for requests that ask for certain machines: as it was bought, else as its devices say."""
 
     @property
     def id(self) -> str:
@@ -177,7 +182,13 @@ class Agent:
         self.devices = devices
         self._kinds = {slot.id: slot.kind for slot in devices}
         self.slot_type = self.kind_of(self.slot_ids)
+        self.facts = _facts(self.sold_as, devices)
         self._free = None
+
+    def was_bought_as(self, facts: MachineFacts) -> None:
+        if facts != self.sold_as:
+            self.sold_as = facts
+            self.facts = _facts(facts, self.devices)
 
     def free_slot_ids(self) -> list[int]:
         """Of the slots in service, ascending."""
@@ -230,6 +241,7 @@ class Agent:
             schedulable=self.is_schedulable,
             slot_type=self.slot_type,
             ends_at=self.ends_at,
+            facts=self.facts,
         )
 
     def _taken(self) -> set[int]:
@@ -241,3 +253,15 @@ class Agent:
             self.used_slots += sign * len(hold.slot_ids)
         else:
             self.aux_running += sign
+
+
+def _facts(sold_as: MachineFacts, devices: Sequence[Slot]) -> MachineFacts:
+    gpus = [slot for slot in devices if slot.kind in (SlotKind.CUDA, SlotKind.ROCM)]
+    models = {gpu.brand for gpu in gpus}
+    memory = [gpu.memory_mib for gpu in gpus if gpu.memory_mib is not None]
+    known = len(memory) == len(gpus) > 0
+    return replace(
+        sold_as,
+        gpu_model=sold_as.gpu_model or (models.pop() if len(models) == 1 else ""),
+        gpu_memory_mib=sold_as.gpu_memory_mib or (min(memory) if known else None),
+    )

@@ -21,6 +21,7 @@ from agent_bootstrap.protocol import (
     StartContainer,
 )
 from master.core.scheduler.types import Placement
+from master.core.scheduler.unfit_agents import machines_for
 from rm_backends.agents.agents import Agent, Hold
 from rm_backends.agents.entries import PHASE_ORDER, Entry, Part, Stage
 from rm_backends.agents.messages import PHASES, container_spec, exit_of
@@ -69,6 +70,10 @@ class Assignments:
             if agent is None or agent_id in request.blocked_agents or not agent.can_hold(slots):
                 return False
             if slots == 0 < request.slots:
+                return False
+            if not request.requires.are_met_by(
+                agent.facts, machines_for(request.slots, agent.slot_count)
+            ):
                 return False
         return True
 

@@ -34,6 +34,7 @@ from rm_backends.base import (
 from rm_backends.limits import refusal
 from rm_backends.outbox import Outbox
 from rm_backends.ports import AgentStore, JoinTokens, LogSink, RegistryLogins, SlotService
+from rm_backends.requirements import unmet
 from rm_backends.views import (
     AgentKey,
     AgentView,
@@ -132,10 +133,20 @@ class AgentsBackend:
         pool = self._pool(request.pool)
         shape = pool.shape(request.blocked_agents)
         why = refusal(shape, request.slots, single_agent=request.single_agent)
+        if why is None and request.requires.is_picky:
+            why = self._unmet(pool, request)
         if why is not None:
             if request.single_agent and 0 < shape.largest < request.slots:
                 raise Unfulfillable(f"request unfulfillable: {why}")
             raise Unsatisfiable(why)
+
+    def _unmet(self, pool: Pool, request: AllocationRequest) -> str | None:
+        why = unmet(pool.name, request.requires, request.slots, pool.kinds(request.blocked_agents))
+        if why is not None:
+            return why
+        shape = pool.shape(request.blocked_agents, request.requires, request.slots)
+        why = refusal(shape, request.slots, single_agent=request.single_agent)
+        return None if why is None else f"{why} (counting only {request.requires.describe()})"
 
     def abilities(self, pool: str) -> Abilities | None:
         return abilities(self._pool(pool).agents.values())

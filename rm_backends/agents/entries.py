@@ -90,6 +90,7 @@ class Entry:
             single_agent=request.single_agent,
             preemptible=request.preemptible,
             blocked_agents=request.blocked_agents,
+            requires=request.requires,
             leave_s=min(LEAVE_S, LEAVE_S if timeout is None else timeout),
         )
         self.least_s = least_s(self.as_request)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from master.core.machines import NO_REQUIREMENTS, MachineFacts, Requirements
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.end_times import must_leave
 from master.core.scheduler.explain import count, names
@@ -21,6 +22,7 @@ from master.core.scheduler.types import (
     Start,
     Waiting,
 )
+from master.core.scheduler.unfit_agents import machines_for
 from provisioner.types import Gang, Node, PoolAvailability, PoolCapacity, PoolDemand
 from rm_backends.agents.agents import Agent, Presence
 from rm_backends.agents.assignments import Assignments
@@ -188,6 +190,9 @@ class Pool:
         for agent_id, ends_at in availability.ends_at.items():
             if (agent := self.agents.get(agent_id)) is not None and agent.ends_at is None:
                 agent.ends_at = ends_at
+        for agent_id, facts in availability.facts.items():
+            if (agent := self.agents.get(agent_id)) is not None:
+                agent.was_bought_as(facts)
         self._outlook_at = self._clock.monotonic()
         if self.waiting:
             self.touch()
@@ -239,16 +244,42 @@ class Pool:
         """Gangs and nodes as of the last decision: with newer nodes, gangs would be bought what just connected."""
         return self._demand or self._demand_now(set(self.agents))
 
-    def shape(self, blocked: frozenset[str] = frozenset()) -> PoolShape:
-        """The most this pool could ever be. Agents that are away count: they may come back."""
-        # A copy in one go: configs are checked in threads, while agents come and go here.
+    def kinds(self, blocked: frozenset[str] = frozenset()) -> set[tuple[int, MachineFacts]]:
+        """Slots and facts of every agent that this pool has or could have."""
         mine = [a for a in list(self.agents.values()) if a.id not in blocked]
+        capacity = self.capacity(self.name) if self.options.dynamic and self.capacity else None
+        bought = capacity.kinds if capacity is not None else frozenset()
+        return {(a.slot_count, a.facts) for a in mine} | bought
+
+    def shape(
+        self,
+        blocked: frozenset[str] = frozenset(),
+        requires: Requirements = NO_REQUIREMENTS,
+        slots: int = 0,
+    ) -> PoolShape:
+        """The most this pool could ever be. Agents that are away count: they may come back.
+
+        `requires`: counting only machines of which so many as hold `slots` are what is asked for.
+        """
+
+        def serves(size: int, facts: MachineFacts) -> bool:
+            return requires.are_met_by(facts, machines_for(slots, size))
+
+        # A copy in one go: configs are checked in threads, while agents come and go here.
+        mine = [
+            a
+            for a in list(self.agents.values())
+            if a.id not in blocked and (not requires.is_picky or serves(a.slot_count, a.facts))
+        ]
         capacity = self.capacity(self.name) if self.options.dynamic and self.capacity else None
         if capacity is None:
             return self._shape_of(mine)
         standing = self._shape_of([a for a in mine if a.record.instance_id is None])
         sizes = dict(standing.sizes)
-        for size in capacity.node_slots:
+        launched: Collection[int] = capacity.node_slots
+        if requires.is_picky:
+            launched = {size for size, facts in capacity.kinds if serves(size, facts)}
+        for size in launched:
             if size > 0 and capacity.max_instances > 0:
                 sizes[size] = sizes.get(size, 0) + capacity.max_instances
         return PoolShape(
@@ -310,6 +341,7 @@ class Pool:
                 ready_in_s=max(0.0, node.ready_in_s - age),
                 booting=True,
                 ends_at=node.ends_at,
+                facts=node.facts,
             )
             for node in self._availability.booting
             if node.instance_id not in self.agents
@@ -320,6 +352,7 @@ class Pool:
                 count=node.count,
                 ready_in_s=node.ready_in_s,
                 ends_at=node.ends_at,
+                facts=node.facts,
             )
             for node in self._availability.launchable
         )
@@ -335,6 +368,8 @@ class Pool:
                 since=entry.as_request.requested,
                 blocked_agents=entry.as_request.blocked_agents,
                 least_s=entry.least_s,
+                requires=entry.as_request.requires,
+                run_time_s=entry.as_request.expected_run_s,
             )
             for entry in self.waiting.values()
             if entry.request.launches_machines
@@ -362,6 +397,7 @@ class Pool:
             and agent.leaving is None,
             free_aux=max(0, agent.aux_places - agent.aux_running),
             ends_at=agent.ends_at,
+            facts=agent.facts,
         )
 
     def _shape_of(self, agents: list[Agent], *, as_in_service: bool = False) -> PoolShape:
@@ -388,13 +424,14 @@ class Pool:
     def _fits_open_agents(self, entry: Entry) -> bool:
         shape = self._standing.open_shape
         request = entry.request
-        if entry.request.blocked_agents:
+        if request.blocked_agents or request.requires.is_picky:
             open_agents = [
                 a
                 for a in self.agents.values()
                 if a.is_open
                 and a.presence is not Presence.AWAY
                 and a.id not in request.blocked_agents
+                and request.requires.are_met_by(a.facts, machines_for(request.slots, a.slot_count))
             ]
             shape = self._shape_of(open_agents, as_in_service=True)
         if shape is None or shape.max_agents == 0 or not (request.slots or shape.takes_aux):
@@ -416,6 +453,8 @@ class Pool:
             return Reason(kind=ReasonKind.NO_SUCH_AGENT, text=text)
         what = count(entry.request.slots, "slot") if entry.request.slots else "a task without slots"
         one = " on one agent" if entry.request.single_agent and entry.request.slots else ""
+        asked = entry.request.requires.describe()
+        one += f" of what it asks for ({asked})" if asked else ""
         gone = self._leaving()
         return Reason(
             kind=ReasonKind.NO_SUCH_AGENT,

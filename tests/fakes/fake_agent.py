@@ -86,6 +86,8 @@ class FakeAgent:
     clock: Clock
     pool: str = "default"
     slots: int = 4
+    devices: tuple[Slot, ...] = ()
+    """Instead of artificial ones."""
     address: str = ""
     boot_id: str = "boot-1"
     instance_id: str | None = None
@@ -262,7 +264,8 @@ class FakeAgent:
             hostname=self.agent_id,
             address=self.address,
             instance_id=self.instance_id,
-            slots=tuple(
+            slots=self.devices
+            or tuple(
                 Slot(id=n, kind=SlotKind.ARTIFICIAL, uuid=f"{self.agent_id}-{n}")
                 for n in range(self.slots)
             ),

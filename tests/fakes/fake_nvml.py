@@ -17,6 +17,7 @@ class FakeSlice:
     instance: int
     compute: int = 0
     name: str = "NVIDIA H200 MIG 1g.18gb"
+    memory_mib: int | None = 16_384
 
 
 @dataclass
@@ -24,6 +25,8 @@ class FakeGpu:
     uuid: str
     minor: int
     name: str = "NVIDIA H200"
+    memory_mib: int | None = 143_771
+    """None: it shares the memory of its processors."""
     serial: str | None = None
     is_cut: bool = False
     slices: dict[int, FakeSlice] = field(default_factory=dict)
@@ -72,6 +75,12 @@ class FakeNvml:
 
     def nvmlDeviceGetName(self, handle: FakeGpu | FakeSlice) -> str:
         return handle.name
+
+    def nvmlDeviceGetMemoryInfo(
+        self, handle: FakeGpu | FakeSlice, version: int | None = None
+    ) -> SimpleNamespace:
+        self._supported(None if handle.memory_mib is None else "")
+        return SimpleNamespace(total=(handle.memory_mib or 0) * 2**20 + 2**19)
 
     def nvmlDeviceGetPciInfo(self, handle: FakeGpu) -> SimpleNamespace:
         return SimpleNamespace(busId=f"00000000:{handle.minor + 1:02X}:00.0")

@@ -26,6 +26,8 @@ class Gpu:
     uuid: str
     """What CUDA or ROCr is told. Without a serial number of its own: the PCI address, or what the batch system said."""
     name: str = ""
+    memory_mib: int | None = None
+    """None: unknown."""
     pci: str = ""
     serial: str = ""
     card: str = ""

@@ -83,6 +83,7 @@ class _Reader:
             index=index,
             uuid=_text(self._nvml.nvmlDeviceGetUUID(handle)),
             name=_text(self._nvml.nvmlDeviceGetName(handle)),
+            memory_mib=self._memory_mib(handle),
             pci=_text(self._nvml.nvmlDeviceGetPciInfo(handle).busId),
             serial=serial,
             nodes=(f"/dev/nvidia{minor}",),
@@ -107,11 +108,19 @@ class _Reader:
                 index=whole.index,
                 uuid=_text(self._nvml.nvmlDeviceGetUUID(part)),
                 name=self._slice_name(whole, part),
+                memory_mib=self._memory_mib(part),
                 pci=whole.pci,
                 serial=whole.serial,
                 card=whole.uuid,
                 nodes=self._slice_nodes(whole, part, minor),
             )
+
+    def _memory_mib(self, handle: Any) -> int | None:
+        with suppress(
+            self._nvml.NVMLError
+        ):  # machines whose GPU shares the memory of its processors
+            return int(self._nvml.nvmlDeviceGetMemoryInfo(handle).total) // 2**20
+        return None
 
     def _slice_name(self, whole: Gpu, part: Any) -> str:
         with suppress(self._nvml.NVMLError):  # old drivers

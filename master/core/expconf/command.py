@@ -23,6 +23,7 @@ from master.core.expconf.environment import (
 from master.core.expconf.errors import explain, first_problems, json_kind
 from master.core.expconf.experiment import ROOT
 from master.core.expconf.images import environment_problems
+from master.core.expconf.machine_wishes import MachineWishes
 from master.core.expconf.merging import merge
 from master.core.expconf.normalise import normalise
 from master.core.expconf.reading import ClusterDefaults, refuse_masks
@@ -67,7 +68,7 @@ def _not_negative(value: timedelta) -> timedelta:
     return value
 
 
-class CommandResources(Section):
+class CommandResources(MachineWishes):
     """What the command gets, and its place in the queue."""
 
     slots: NonNegative = 1

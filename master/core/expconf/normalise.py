@@ -81,10 +81,10 @@ def _resources(value: Any) -> Any:
         return value
     result = dict(value)
     _each(result, "devices", _devices)
-    size = result.get("shm_size")
-    if isinstance(size, str):
-        parsed = parse_size(size)
-        result["shm_size"] = size if parsed is None else parsed
+    for key in ("shm_size", "min_gpu_memory"):
+        if isinstance(size := result.get(key), str):
+            parsed = parse_size(size)
+            result[key] = size if parsed is None else parsed
     _each(result, "limits", _limits)
     return result
 

@@ -1,8 +1,8 @@
 """Where a gang can be placed: the working view of free slots that every policy reserves in while it decides.
 
 A request is first tried on one agent. A gang that no agent holds alone takes whole agents that have no slot in use
-(it then runs with host networking and owns the machines), all of one slot type, and of one size or of several sizes
-that add up exactly when the pool allows it.
+(it then runs with host networking and owns the machines), all of one slot type and in one place (zone), and of one
+size or of several sizes that add up exactly when the pool allows it.
 
 `best` packs: the agent with the fewest free slots that suffice; on a tie one that already works rather than an idle
 one, so that whole agents stay whole for gangs and idle machines can go. `worst` spreads: the largest free part of an
@@ -63,19 +63,19 @@ def shape_of(request: Request) -> Shape:
 
 
 Apart: TypeAlias = tuple[frozenset[str], ...]
-"""For each slot type in a pool, the agents that have another one: no gang has some of both."""
+"""For each slot type in each place of a pool, the agents of all others: no gang has some of both."""
 ALL_ALIKE: Apart = (frozenset(),)
 
 
-def by_slot_type(agents: Iterable[AgentState]) -> Apart:
-    """Agents that are only expected belong to every type: what they will have is not known before."""
-    of_type: dict[str, set[str]] = {}
+def by_kind(agents: Iterable[AgentState]) -> Apart:
+    """Agents that are only expected belong to every kind: what they will have is not known before."""
+    of_kind: dict[tuple[str, str], set[str]] = {}
     for agent in agents:
-        of_type.setdefault(agent.slot_type, set()).add(agent.id)
-    if len(of_type) < 2:
+        of_kind.setdefault((agent.slot_type, agent.facts.place), set()).add(agent.id)
+    if len(of_kind) < 2:
         return ALL_ALIKE
-    everyone = frozenset().union(*of_type.values())
-    return tuple(everyone - of_type[kind] for kind in sorted(of_type))
+    everyone = frozenset().union(*of_kind.values())
+    return tuple(everyone - of_kind[kind] for kind in sorted(of_kind))
 
 
 class FreeSlots:

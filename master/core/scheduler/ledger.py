@@ -14,7 +14,7 @@ from master.core.scheduler.fitting import (
     FreeAgent,
     FreeSlots,
     Shape,
-    by_slot_type,
+    by_kind,
 )
 from master.core.scheduler.queue_order import priority_of, queue_key
 from master.core.scheduler.types import (
@@ -142,7 +142,7 @@ def open_ledger(pool: PoolState) -> Ledger:
         closing=closing_slots(usage.leavers),
         kept={agent: kept.returning for agent, kept in pool.kept.items()},
         expected=expected,
-        apart=by_slot_type(pool.agents),
+        apart=by_kind(pool.agents),
     )
     books = _books(pool)
     _enter_running(books, pool.running)

@@ -28,7 +28,7 @@ from master.core.scheduler.fitting import (
     FreeAgent,
     FreeSlots,
     Shape,
-    by_slot_type,
+    by_kind,
     whole_agents,
 )
 from master.core.scheduler.release_forecast import (
@@ -101,7 +101,7 @@ def reserve_for_starving(
         return None
     since = facts_since(starving[0][0].requested, after, pool.now)
     release_forecast = ReleaseForecast(free, pool.running, now=pool.now, since=since)
-    reservations = Reservations(pool.settings, free, release_forecast, by_slot_type(pool.agents))
+    reservations = Reservations(pool.settings, free, release_forecast, by_kind(pool.agents))
     for request, shape in starving:
         reservations.reserve(request, shape, only_later=only_later)
     return reservations

@@ -12,6 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import NamedTuple
 
+from master.core.machines import NO_FACTS, NO_REQUIREMENTS, MachineFacts, Requirements
 from master.core.reasons import Reason
 
 DEFAULT_PRIORITY = 42
@@ -76,6 +77,8 @@ class Request:
     """How long it will probably hold its slots, known or learned; None: nobody knows."""
     leave_s: float = LEAVE_S
     """How long before the end of its agent it is asked to leave."""
+    requires: Requirements = NO_REQUIREMENTS
+    """What it asks of its agents beside slots."""
 
 
 Placement = Mapping[str, int]
@@ -127,6 +130,7 @@ class AgentState:
     """False while disabled, draining, cordoned or reconnecting: it keeps its work and gets no more."""
     ends_at: float | None = None
     """When it goes (a walltime, a capacity block); None: nobody said so."""
+    facts: MachineFacts = NO_FACTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +145,7 @@ class Launchable:
     ready_in_s: float
     booting: bool = False
     ends_at: float | None = None
+    facts: MachineFacts = NO_FACTS
 
 
 class Kept(NamedTuple):

@@ -55,6 +55,7 @@ def test_slots_are_the_gpus_and_slices_of_the_machine() -> None:
     whole = [(n, f"GPU-{n}aaa") for n in range(7)]
     assert slots_of() == [*whole, (1070, "MIG-0bbb"), (1072, "MIG-2bbb")]
     assert [slot.brand for slot in hardware().slots][-1] == "NVIDIA H200 MIG 1g.18gb"
+    assert {slot.memory_mib for slot in hardware().slots} == {143_771, 16_384}
     assert [slot.kind for slot in hardware(slot_type="cpu").slots] == [SlotKind.CPU]
     assert slots_of(slot_type="none") == []
 

@@ -74,6 +74,12 @@ def test_every_key_is_kept_and_brought_to_its_current_form() -> None:
         "shm_size": 64 * 2**20,
         "limits": {"cpus": 2.0, "memory": 2**30, "pids": None},
         "devices": [{"host_path": "/dev/a", "container_path": "/dev/b", "mode": "r"}],
+        "gpu_models": [],
+        "min_gpu_memory": None,
+        "markets": [],
+        "max_usd_per_hour": None,
+        "placement_group": False,
+        "fall_back": True,
     }
     assert document["environment"]["image"] == {"cpu": "c", "cuda": "g", "rocm": "r"}
     assert document["environment"]["environment_variables"]["rocm"] == ["A=1"]

@@ -14,6 +14,7 @@ from master.core.expconf import ClusterDefaults, ExperimentConfig, complete, par
 from master.core.expconf.hyperparameters import Int
 from master.core.expconf.searchers import AdaptiveAshaSearcher
 from master.core.expconf.storage import SharedFsStorage
+from master.core.machines import Market, Requirements
 
 EVERY_KEY = """
 name: all
@@ -409,6 +410,29 @@ def test_a_complete_configuration_is_a_fixed_point(raw: dict[str, Any]) -> None:
 def test_normalising_twice_is_the_same_as_once(space: dict[str, Any]) -> None:
     once = parse(json.dumps({"hyperparameters": space}))
     assert parse(json.dumps(once)) == once
+
+
+def test_what_machines_must_be_is_read_for_the_scheduler() -> None:
+    config = complete(
+        parse(
+            "{name: n, entrypoint: x, searcher: {name: single, metric: m, max_length: {batches: 1}}, "
+            "checkpoint_storage: {type: shared_fs, host_path: /s}, resources: "
+            "{gpu_models: [A100, H100], min_gpu_memory: 40GiB, markets: [spot], max_usd_per_hour: 5, "
+            "placement_group: true, fall_back: false}}"
+        ),
+        defaults=ClusterDefaults(),
+        seed=1,
+        name="n",
+    )
+    assert config.resources.requirements() == Requirements(
+        gpu_models=frozenset({"A100", "H100"}),
+        min_gpu_memory_mib=40 * 1024,
+        markets=frozenset({Market.SPOT}),
+        max_usd_per_hour=5.0,
+        placement_group=True,
+        may_fall_back=False,
+    )
+    assert ExperimentConfig.from_json(config.to_json()) == config
 
 
 def test_duplicate_unnamed_log_policies_merge_to_one() -> None:

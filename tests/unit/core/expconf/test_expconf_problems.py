@@ -68,6 +68,28 @@ def problems_of_complete(document: Any) -> tuple[str, ...]:
             'such as "64MiB"',
         ),
         (
+            "resources: {gpu_model: [A100]}",
+            '<config>.resources: additionalProperties "gpu_model" not allowed; '
+            'did you mean "gpu_models"?',
+        ),
+        (
+            "resources: {gpu_models: ['']}",
+            '<config>.resources.gpu_models: must name GPU models such as "A100"',
+        ),
+        (
+            "resources: {markets: [ondemand]}",
+            '<config>.resources.markets[0]: "ondemand" is no market (did you mean "on_demand"?): '
+            "use one of reserved, capacity_block, spot, on_demand, queued",
+        ),
+        (
+            "resources: {min_gpu_memory: much}",
+            '<config>.resources.min_gpu_memory: "much" is not a size such as "40GiB"',
+        ),
+        (
+            "resources: {max_usd_per_hour: -1}",
+            "<config>.resources.max_usd_per_hour: must be >= 0 but found -1",
+        ),
+        (
             "resources: {devices: ['a:b:c:d']}",
             '<config>.resources.devices[0]: invalid device string "a:b:c:d": '
             'write "host:container[:mode]"',

@@ -136,6 +136,8 @@ class ContainerReport(Message):
     container_id: Id
     allocation_id: Id
     state: ContainerState
+    pulling: bool = False
+    """STARTING, and waiting for its image. No state of its own: masters of 0.1 would not understand it."""
     exit: ExitRecord | None = None
 
 

@@ -73,6 +73,7 @@ class Container:
         self._runtime = runtime
         self._changed = changed
         self._reported = ContainerState.STARTING
+        self._pulling = False
         self._forget = asyncio.Event()
 
     @property
@@ -88,6 +89,7 @@ class Container:
             container_id=self.id,
             allocation_id=self.record.allocation_id,
             state=self._reported,
+            pulling=self._pulling,
             exit=self.exit if self.life is Life.EXITED else None,
         )
 
@@ -135,11 +137,15 @@ class Container:
     async def _start(self, spec: ContainerSpec, node: Node) -> ExitRecord:
         try:
             await asyncio.to_thread(self._place.create, self.record)
-            if await self._runtime.start(self._place, spec, node):
+            if await self._runtime.start(self._place, spec, node, self._on_pull):
                 self._become(Life.RUNNING)
         except StartRefused as refusal:
             return _refused(refusal.failure, str(refusal))
         return await self._runtime.wait(self._place)
+
+    def _on_pull(self, pulls: bool) -> None:
+        self._pulling = pulls
+        self._changed(self)
 
     async def _reattach(self) -> ExitRecord:
         decided = self._place.verdict()

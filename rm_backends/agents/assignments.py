@@ -24,7 +24,7 @@ from master.core.scheduler.types import Placement
 from master.core.scheduler.unfit_agents import machines_for
 from rm_backends.agents.agents import Agent, Hold
 from rm_backends.agents.entries import PHASE_ORDER, Entry, Part, Stage
-from rm_backends.agents.messages import PHASES, container_spec, exit_of
+from rm_backends.agents.messages import container_spec, exit_of, phase_of
 from rm_backends.agents.resync import Expected, Resync
 from rm_backends.agents.resync import resync as plan_resync
 from rm_backends.base import (
@@ -176,7 +176,7 @@ class Assignments:
             self._dismiss(agent, report)
             return
         part.confirmed = True
-        phase = PHASES[report.state]
+        phase = phase_of(report)
         if part.ending or PHASE_ORDER[phase] <= PHASE_ORDER[part.phase]:
             return
         exit_ = exit_of(report)

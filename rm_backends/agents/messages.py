@@ -14,11 +14,17 @@ from agent_bootstrap.protocol import (
 )
 from rm_backends.base import Container, ContainerExit, ContainerPhase, FailureKind, LaunchSpec
 
-PHASES: dict[ContainerState, ContainerPhase] = {
+_PHASES: dict[ContainerState, ContainerPhase] = {
     ContainerState.STARTING: ContainerPhase.STARTING,
     ContainerState.RUNNING: ContainerPhase.RUNNING,
     ContainerState.EXITED: ContainerPhase.TERMINATED,
 }
+
+
+def phase_of(report: ContainerReport) -> ContainerPhase:
+    if report.pulling and report.state is ContainerState.STARTING:
+        return ContainerPhase.PULLING
+    return _PHASES[report.state]
 
 
 def container_spec(spec: LaunchSpec, container: Container) -> ContainerSpec:

@@ -69,6 +69,7 @@ class FakeContainer:
     spec: ContainerSpec
     state: ContainerState = ContainerState.STARTING
     exit: ExitRecord | None = None
+    pulling: bool = False
     task: asyncio.Task[None] | None = None
     log_offset: int = 0
 
@@ -96,6 +97,7 @@ class FakeAgent:
     leaving: Leaving | None = None
     program: Program = run_until_told
     start_s: float = 0.0
+    pull_s: float = 0.0
     """From StartContainer to RUNNING."""
     reconnect_s: float = 1.0
     heartbeat_s: float = HEARTBEAT_S
@@ -330,7 +332,8 @@ class FakeAgent:
         container = self.containers.get(spec.container_id)
         if container is None:
             self._check_slots(spec)
-            container = self.containers[spec.container_id] = FakeContainer(spec)
+            container = FakeContainer(spec, pulling=self.pull_s > 0)
+            self.containers[spec.container_id] = container
             self.started.append(spec.container_id)
             assert self._tasks is not None
             container.task = self._tasks.create_task(self._live(container))
@@ -344,6 +347,10 @@ class FakeAgent:
             assert other.exit is not None or not asked & set(other.spec.slot_ids), (spec, other)
 
     async def _live(self, container: FakeContainer) -> None:
+        if container.pulling:
+            await asyncio.sleep(self.pull_s)
+            container.pulling = False
+            self._say(self._report(container))
         await asyncio.sleep(self.start_s)
         container.state = ContainerState.RUNNING
         self._say(self._report(container))
@@ -391,6 +398,7 @@ class FakeAgent:
             container_id=container.id,
             allocation_id=container.spec.allocation_id,
             state=container.state,
+            pulling=container.pulling,
             exit=container.exit,
         )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.environment import Node
-from agent_bootstrap.agent.runtimes.base import StartRefused
+from agent_bootstrap.agent.runtimes.base import OnPull, StartRefused, nobody
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord, IsolationKind
 
 SIGKILL = 9
@@ -39,6 +39,8 @@ class FakeRuntime:
 
     machine: dict[Path, FakeTask] = field(default_factory=dict)
     notes: tuple[str, ...] = ("nothing really runs here",)
+    pulled: asyncio.Event | None = None
+    """Starts wait for it, as for an image."""
     _killed: set[Path] = field(default_factory=set)
 
     @property
@@ -49,11 +51,17 @@ class FakeRuntime:
     def isolation(self) -> IsolationKind:
         return IsolationKind.DIRECTORY
 
-    async def start(self, place: ContainerDir, spec: ContainerSpec, node: Node) -> bool:
+    async def start(
+        self, place: ContainerDir, spec: ContainerSpec, node: Node, on_pull: OnPull = nobody
+    ) -> bool:
         if place.path in self._killed:
             raise StartRefused(ExitFailure.ABORTED, "killed before it was started")
         if not spec.entrypoint:
             raise StartRefused(ExitFailure.TASK_ERROR, "the entrypoint is empty")
+        if self.pulled is not None:
+            on_pull(True)
+            await self.pulled.wait()
+            on_pull(False)
         task = self.machine[place.path] = FakeTask(spec.entrypoint[0])
         if task.program == "exit":
             task.end(int(spec.entrypoint[1]))

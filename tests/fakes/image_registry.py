@@ -21,6 +21,9 @@ class Registry:
         self.port = port
         self.pulls = 0
         """Manifests that were asked for with a good login."""
+        self.goes_on = threading.Event()
+        """Cleared: whoever wants a blob waits."""
+        self.goes_on.set()
 
     def manifest(self) -> tuple[str, bytes]:
         index = json.loads((self.folder / "index.json").read_text())
@@ -60,6 +63,7 @@ def serving(folder: Path, port: int) -> Iterator[Registry]:
                 registry.pulls += self.command == "GET"
                 self._send(200, kind, manifest)
             else:
+                registry.goes_on.wait()
                 self._send(200, "application/octet-stream", registry.blob(parts[-1]))
 
         def _error(self, status: int, code: str, message: str) -> None:

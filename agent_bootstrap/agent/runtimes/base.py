@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.environment import Node
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord, IsolationKind
+
+OnPull = Callable[[bool], None]
+"""Told when the pull of an image begins (True), and when it is over."""
+
+
+def nobody(pulls: bool) -> None:
+    """Told in vain."""
 
 
 class StartRefused(Exception):
@@ -35,7 +43,9 @@ class Runtime(Protocol):
         """What keeps tasks apart here; the master may want better."""
         ...
 
-    async def start(self, place: ContainerDir, spec: ContainerSpec, node: Node) -> bool:
+    async def start(
+        self, place: ContainerDir, spec: ContainerSpec, node: Node, on_pull: OnPull = nobody
+    ) -> bool:
         """Start it. True once its first process runs; False: it ended before, `wait` says how. Raises StartRefused."""
         ...
 

@@ -20,8 +20,9 @@ from pathlib import Path
 from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.environment import DEFAULT_PATH, Node
 from agent_bootstrap.agent.log_lines import read_lines
+from agent_bootstrap.agent.runtimes.base import OnPull, nobody
 from agent_bootstrap.agent.runtimes.isolation import SUPERVISOR_DIR
-from agent_bootstrap.agent.runtimes.setup import Setup, killed_early
+from agent_bootstrap.agent.runtimes.setup import Setup, Start, killed_early
 from agent_bootstrap.agent.runtimes.task_tree import Ground, prepare
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord, IsolationKind
 from agent_bootstrap.supervisor.protocol import KILL_SIGNAL
@@ -75,7 +76,7 @@ class ProcessSetup:
         return self._isolation.kind
 
     async def prepare(
-        self, place: ContainerDir, spec: ContainerSpec, node: Node, killed: asyncio.Event
+        self, place: ContainerDir, spec: ContainerSpec, node: Node, start: Start
     ) -> None:
         await asyncio.to_thread(prepare, place, spec, node, self._ground)
 
@@ -123,12 +124,15 @@ class ProcessRuntime:
     def isolation(self) -> IsolationKind:
         return self._setup.isolation
 
-    async def start(self, place: ContainerDir, spec: ContainerSpec, node: Node) -> bool:
+    async def start(
+        self, place: ContainerDir, spec: ContainerSpec, node: Node, on_pull: OnPull = nobody
+    ) -> bool:
         killed = self._preparing[place.path] = asyncio.Event()
         if place.path in self._killed:
             killed.set()
         try:
-            await self._setup.prepare(place, spec, node, killed)
+            start = Start(killed=killed, on_pull=on_pull)
+            await self._setup.prepare(place, spec, node, start)
         finally:
             del self._preparing[place.path]
         if killed.is_set():

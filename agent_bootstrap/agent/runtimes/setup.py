@@ -7,12 +7,14 @@ signals, adopts and buries supervisors.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.environment import Node
-from agent_bootstrap.agent.runtimes.base import StartRefused
+from agent_bootstrap.agent.runtimes.base import OnPull, StartRefused, nobody
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, IsolationKind, Login
 
 KILLED_EARLY = "killed before it was started"
@@ -22,6 +24,22 @@ NO_IMAGE = (
 )
 LoginOf = Callable[[ContainerSpec], Awaitable[Login | None]]
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """One start under way."""
+
+    killed: asyncio.Event
+    on_pull: OnPull = nobody
+
+    @contextmanager
+    def pulling(self) -> Iterator[None]:
+        self.on_pull(True)
+        try:
+            yield
+        finally:
+            self.on_pull(False)
 
 
 class Setup(Protocol):
@@ -39,9 +57,9 @@ class Setup(Protocol):
     def isolation(self) -> IsolationKind: ...
 
     async def prepare(
-        self, place: ContainerDir, spec: ContainerSpec, node: Node, killed: asyncio.Event
+        self, place: ContainerDir, spec: ContainerSpec, node: Node, start: Start
     ) -> None:
-        """Everything up to spec.json, for the supervisor. May give up once `killed` is set. Raises StartRefused."""
+        """Everything up to spec.json, for the supervisor. May give up once it is killed. Raises StartRefused."""
         ...
 
     def clear(self, place: ContainerDir) -> None:
@@ -72,11 +90,11 @@ class ByImage:
         return self._plain.isolation
 
     async def prepare(
-        self, place: ContainerDir, spec: ContainerSpec, node: Node, killed: asyncio.Event
+        self, place: ContainerDir, spec: ContainerSpec, node: Node, start: Start
     ) -> None:
         options = spec.options
         way = self._images if options.image and not options.image_is_default else self._plain
-        await way.prepare(place, spec, node, killed)
+        await way.prepare(place, spec, node, start)
 
     def clear(self, place: ContainerDir) -> None:
         self._plain.clear(place)

@@ -51,6 +51,8 @@ class Node1:
         self.work_dir = folder / "agent"
         self.tools = tools
         self._count = 0
+        self.told: list[bool] = []
+        """That a pull began, or was over."""
         given = {
             "master_url": "http://127.0.0.1:1",
             "work_dir": str(self.work_dir),
@@ -91,7 +93,7 @@ class Node1:
             slot_ids=slot_ids,
             options=ContainerOptions(image=image, **options),
         )
-        return await self.runtime.start(place, spec, node)
+        return await self.runtime.start(place, spec, node, self.told.append)
 
     async def run(self, *words: str, **options: Any) -> str:
         """Its output once it has ended well."""
@@ -179,13 +181,14 @@ async def test_many_tasks_at_once_have_one_image_made(tmp_path: Path, tools: Ima
         for place in places:
             assert (await node.runtime.wait(place)).exit_code == 0
     assert node.pulls == 1
+    assert sorted(node.told) == [False] * 3 + [True] * 3, "who waits for another's pull pulls, too"
     logs = "\n".join(map(log_of, places))
     assert f"Pulling image {NET} with apptainer 1.3.4" in logs
     assert "INFO: INFO:    Fetching OCI image..." in logs or "Converting OCI blobs" in logs
     assert f"Image {NET} is ready" in logs
     assert "\x1b" not in logs
     await node.run("true")
-    assert node.pulls == 1
+    assert (node.pulls, len(node.told)) == (1, 6)
     await node.run("true", force_pull_image=True)
     assert node.pulls == 2, "asked for again"
 

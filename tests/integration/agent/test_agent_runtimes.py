@@ -51,6 +51,31 @@ async def test_any_runtime_will_do(tmp_path: Path, master: ScriptedMaster) -> No
     assert len(set(master.credentials)) == 1, "the next agent shows the same credential"
 
 
+async def test_a_pull_is_told_when_it_begins_when_it_is_over_and_on_each_connection(
+    tmp_path: Path, master: ScriptedMaster
+) -> None:
+    pulled = asyncio.Event()
+    agent = Agent(
+        options(tmp_path),
+        connect=master.connect,
+        open_runtime=lambda *_: FakeRuntime(pulled=pulled),
+    )
+    running = asyncio.create_task(agent.run())
+    try:
+        await master.start(spec("c1", "forever"))
+        await master.until(lambda: any(report.pulling for report in master.reports))
+        await master.hang_up()
+        await master.until(lambda: len(master.hellos) == 2)
+        assert [report.pulling for report in master.hellos[1].containers] == [True]
+        pulled.set()
+        assert not (await master.until_state("c1", ContainerState.RUNNING)).pulling
+        await master.kill("c1")
+        await master.exit_of("c1")
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_a_runtime_that_is_not_there_ends_the_agent_with_one_error(
     tmp_path: Path, master: ScriptedMaster
 ) -> None:

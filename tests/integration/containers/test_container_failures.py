@@ -167,6 +167,30 @@ def test_an_image_that_cannot_be_had_is_one_sentence(
     cluster.wait(experiment)
 
 
+def test_a_task_whose_image_is_pulled_is_shown_as_that(
+    det: PublishedDet, cluster: RealCluster, registry: Registry, tmp_path: Path
+) -> None:
+    image = f"127.0.0.1:{registry.port}/team/slow:1"
+    login = {"username": USER, "password": PASSWORD}
+    registry.goes_on.clear()
+    try:
+        environment = {"image": image, "registry_auth": login}
+        experiment = str(submitted(det, tmp_path, environment=environment))
+        eventually(
+            "its trial is pulling",
+            lambda: "PULLING" in det("experiment", "list-trials", experiment),
+        )
+        assert "PULLING" in det("experiment", "describe", experiment)
+        trial = str(cluster.trials(int(experiment))[0]["id"])
+        eventually(
+            "its log says so", lambda: f"Pulling image {image}" in det("trial", "logs", trial)
+        )
+    finally:
+        registry.goes_on.set()
+    det("experiment", "kill", experiment)
+    cluster.wait(int(experiment))
+
+
 def test_more_memory_than_allowed_is_one_sentence(
     det: PublishedDet, cluster: RealCluster, tmp_path: Path
 ) -> None:

@@ -18,6 +18,16 @@ from tests.fakes.fake_agent import run_for
 ID = "task-1.1"
 
 
+def test_a_container_that_waits_for_its_image_is_pulling() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        await world.add_agent("a1", pull_s=5.0, start_s=1.0)
+        await world.run_allocation(allocation(1))
+        told = [ContainerPhase.PULLING, ContainerPhase.STARTING, ContainerPhase.RUNNING]
+        assert world.master.phases(ID)[:3] == told
+
+    play(scenario)
+
+
 def test_an_agent_back_within_the_window_keeps_its_work() -> None:
     async def scenario(world: AgentsWorld) -> None:
         agent = await world.add_agent("a1")

@@ -17,7 +17,7 @@ from agent_bootstrap.agent.container_dir import remove_tree
 from agent_bootstrap.agent.runtimes.commands.cache import ImageCache, size_of
 from agent_bootstrap.agent.runtimes.commands.tool import Command, Tool
 from agent_bootstrap.agent.runtimes.pull_refusals import pull_refused
-from agent_bootstrap.agent.runtimes.setup import killed_early, unless_killed
+from agent_bootstrap.agent.runtimes.setup import Start, killed_early, unless_killed
 from agent_bootstrap.agent.runtimes.task_lines import Say
 from agent_bootstrap.protocol import Login
 from windlass.base.image_reference import ImageReference
@@ -51,29 +51,28 @@ class Pulling:
         *,
         force: bool,
         say: Say,
-        killed: asyncio.Event,
+        start: Start,
     ) -> Path:
         """Where it is on this machine, for that container until the cache releases it. Raises StartRefused."""
         cache, place = self._cache, self._cache.place_of(wanted, login)
         not_before = time.time() if force else 0.0
-        held = await self._lock(place, wanted, say, killed)
+        held = await asyncio.to_thread(cache.lock, place)
+        if held is None:
+            say(f"Waiting for image {wanted.name}: it is being made for another task")
+            with start.pulling():
+                held = await self._lock(place, start.killed)
         try:
             if not await asyncio.to_thread(cache.take, place, container_id, not_before=not_before):
-                await self._make(wanted, login, place, say, killed)
+                with start.pulling():
+                    await self._make(wanted, login, place, say, start.killed)
                 await asyncio.to_thread(cache.take, place, container_id)
         finally:
             os.close(held)
         await asyncio.to_thread(cache.trim)
         return place
 
-    async def _lock(
-        self, place: Path, wanted: ImageReference, say: Say, killed: asyncio.Event
-    ) -> int:
-        waited = False
+    async def _lock(self, place: Path, killed: asyncio.Event) -> int:
         while (held := await asyncio.to_thread(self._cache.lock, place)) is None:
-            if not waited:
-                say(f"Waiting for image {wanted.name}: it is being made for another task")
-                waited = True
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_AGAIN_S):
                     await killed.wait()

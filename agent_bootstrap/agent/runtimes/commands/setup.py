@@ -33,7 +33,7 @@ from agent_bootstrap.agent.runtimes.image_task import (
     start_folder,
 )
 from agent_bootstrap.agent.runtimes.mount_list import is_in
-from agent_bootstrap.agent.runtimes.setup import NO_IMAGE, LoginOf
+from agent_bootstrap.agent.runtimes.setup import NO_IMAGE, LoginOf, Start
 from agent_bootstrap.agent.runtimes.task_lines import Say, lines_of
 from agent_bootstrap.bind_rules import HostPaths, problem_of, resolved
 from agent_bootstrap.privilege_rules import Privileges
@@ -78,7 +78,7 @@ class CommandSetup:
         return IsolationKind.CONTAINERS
 
     async def prepare(
-        self, place: ContainerDir, spec: ContainerSpec, node: Node, killed: asyncio.Event
+        self, place: ContainerDir, spec: ContainerSpec, node: Node, start: Start
     ) -> None:
         say = lines_of(place)
         _require_devices(spec)
@@ -93,7 +93,7 @@ class CommandSetup:
                 *(wanted, login, spec.container_id),
                 force=spec.options.force_pull_image and not wanted.is_file,
                 say=say,
-                killed=killed,
+                start=start,
             )
         await asyncio.to_thread(self._write, place, spec, node, path, made=not is_ready)
 

@@ -33,7 +33,7 @@ from agent_bootstrap.agent.runtimes.engine.creation import (
 )
 from agent_bootstrap.agent.runtimes.engine.images import Image, Images, explanation
 from agent_bootstrap.agent.runtimes.image_task import make_pipes, prepare_image_task, start_folder
-from agent_bootstrap.agent.runtimes.setup import NO_IMAGE, LoginOf, unless_killed
+from agent_bootstrap.agent.runtimes.setup import NO_IMAGE, LoginOf, Start, unless_killed
 from agent_bootstrap.agent.runtimes.task_lines import lines_of
 from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.container_options import OsUser
@@ -82,7 +82,7 @@ class EngineSetup:
         return IsolationKind.CONTAINERS
 
     async def prepare(
-        self, place: ContainerDir, spec: ContainerSpec, node: Node, killed: asyncio.Event
+        self, place: ContainerDir, spec: ContainerSpec, node: Node, start: Start
     ) -> None:
         name = spec.options.image
         if not name:
@@ -91,7 +91,8 @@ class EngineSetup:
         with_words = self._in_words
         here = await self._call(with_words, self._images.is_here, name)
         if spec.options.force_pull_image or not here:
-            await self._pull(place, spec, killed)
+            with start.pulling():
+                await self._pull(place, spec, start.killed)
         image = await self._call(with_words, self._images.take, name)
         await self._call(with_words, self._create, place, spec, node, image, who)
 

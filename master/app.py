@@ -11,11 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC
 from pathlib import Path
 
 import structlog
-from apscheduler.triggers.cron import CronTrigger
 from sqlalchemy import select
 
 from master.allocations.service import AllocationService
@@ -30,7 +28,6 @@ from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.config import MasterConfig, ResolvedPool
 from master.control_plane import Parts, build
 from master.core.scheduler import decide
-from master.costs.books import Books
 from master.data_folder import exposures
 from master.elastic_pools import EmbeddedProviders, ProviderFactory, pool_settings, uses_prices
 from master.logs.master_lines import MasterLines
@@ -47,7 +44,6 @@ from master.store.fleet_repository import FleetRepository
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from master.task_settings import TaskSettings
-from master.timed_work import TimedWork
 from master.tls.serving import ServedTls
 from master.workspaces.agent_users import AgentUsers
 from provisioner.price_book import PriceBook, open_book
@@ -65,8 +61,6 @@ log = structlog.get_logger(__name__)
 TICK_S = 1.0
 """How exactly deadlines of tasks are kept."""
 HOUSEKEEPING_S = 3600.0
-BOOK_EVERY_S = 60.0
-"""How old what users have spent may be where budgets are checked."""
 LAST_LINES_S = 5.0
 """How long a master that stops tries to store what it still has to say in task logs."""
 
@@ -195,7 +189,6 @@ class Master:
         agents = self._agents_backend(allocations, info, epoch, join_tokens)
         router = Router([agents])
         allocations.connect(router)
-        books = Books(self._store, options.clock)
         provisioner = self._provisioner(agents, info, epoch)
 
         await allocations.rm.restore(await plane.restore())
@@ -222,9 +215,6 @@ class Master:
         )
         group.create_task(plane.collector.run())
         group.create_task(self._housekeeping(auth, join_tokens).run())
-        group.create_task(Loop("books", books.book, interval_s=BOOK_EVERY_S).run())
-        if not options.inline_store:  # its scheduler knows only the machine's clock
-            group.create_task(_timed_work(books).run())
         group.create_task(self._check.run())
         group.create_task(plane.experiments.storage_checks.warn_of_cluster_storage())
         await plane.resume()
@@ -251,7 +241,6 @@ class Master:
             gateway=agents,
             join_tokens=join_tokens,
             provisioner=provisioner,
-            books=books,
             clock=options.clock,
             certificate_names=options.tls.names if options.tls is not None else tuple,
             certificate_fingerprint=self._fingerprint,
@@ -399,12 +388,6 @@ class Master:
             version=DETERMINED_VERSION,
             windlass_version=__version__,
         )
-
-
-def _timed_work(books: Books) -> TimedWork:
-    work = TimedWork()
-    work.add("sum up costs of past months", books.roll_up, CronTrigger(hour=3, timezone=UTC))
-    return work
 
 
 def _database_files(options: MasterOptions) -> Sequence[Path]:

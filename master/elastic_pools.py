@@ -12,8 +12,8 @@ from master.config import ResolvedPool
 from master.config.providers import ProviderSection
 from provisioner.price_book import PriceBook
 from provisioner.providers.base import LaunchIntent, Provider
-from provisioner.providers.embedded import EmbeddedProvider, InstanceType
-from provisioner.types import PoolSettings
+from provisioner.providers.embedded import EmbeddedProvider, InstanceType, offer_of
+from provisioner.types import Offer, OfferKey, PoolSettings
 from rm_backends.ports import JoinGrant, JoinKind
 from windlass.base.clock import Clock, SystemClock
 from windlass.base.errors import InvalidConfig
@@ -111,6 +111,22 @@ async def end_embedded_instances(data_dir: Path) -> int:
         await provider.close()
         ended += len(names)
     return ended
+
+
+def offers_and_stock(
+    pools: Sequence[ResolvedPool], prices: PriceBook
+) -> tuple[dict[str, list[Offer]], dict[OfferKey, int]]:
+    """What each pool may buy, and of which offers there are only so many at once. Raises InvalidConfig as `_sites`."""
+    offers: dict[str, list[Offer]] = {}
+    stock: dict[OfferKey, int] = {}
+    for site, by_pool in _sites(pools, prices).items():
+        for pool, types in by_pool.items():
+            for type_ in types:
+                offer = offer_of(site, type_)
+                offers.setdefault(pool, []).append(offer)
+                if type_.available is not None:
+                    stock[offer.key] = type_.available
+    return offers, stock
 
 
 def _sites(

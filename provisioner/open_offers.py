@@ -51,13 +51,10 @@ class OpenOffers:
     def most(self, offer: Offer) -> int | None:
         """How many machines that belong together in no gang one purchase may have; None: as many as wanted.
 
-        Not None means that the offer is being probed: one purchase, then it is closed until the answer is known.
+        1 means that the offer is being probed: one purchase, then it is closed until the answer is known. A launch is
+        all or nothing: asked for more than there is, a provider with a little left would refuse for ever.
         """
-        blocks = self._blocks(offer)
-        if not blocks:
-            return None
-        boots = any(block.kind is BlockKind.BOOT for block in blocks)
-        return 1 if boots else MAX_INDEPENDENT_GROUP
+        return 1 if self._blocks(offer) else None
 
     def bought(self, offer: Offer) -> None:
         """A launch of it is in the plan."""

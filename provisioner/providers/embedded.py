@@ -157,7 +157,7 @@ class EmbeddedProvider:
         self._master_cert = master_cert
         self._types = {type_.name: type_ for kinds in types.values() for type_ in kinds}
         self._offers = {
-            pool: tuple(_offer(name, type_) for type_ in kinds) for pool, kinds in types.items()
+            pool: tuple(offer_of(name, type_) for type_ in kinds) for pool, kinds in types.items()
         }
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._ending: set[str] = set()
@@ -450,7 +450,8 @@ def _read(path: Path, model: type[_M]) -> _M | None:
         return None
 
 
-def _offer(provider: str, type_: InstanceType) -> Offer:
+def offer_of(provider: str, type_: InstanceType) -> Offer:
+    """What a pool may buy at a site that has that kind of instance."""
     key = OfferKey(
         provider=provider, region=REGION, instance_type=type_.name, market=Market.ON_DEMAND
     )

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from typer._click.formatting import HelpFormatter
 
 ENTRY_POINT_GROUP = "windlass.commands"
-OPERATOR_GROUPS = ("master", "agent")
-"""Groups whose commands need an extra of the same name."""
+OPERATOR_GROUPS = ("master", "agent", "simulate")
+"""Commands and groups of commands that need an extra of the same name."""
 
 
 BOXES = 110
@@ -87,14 +87,18 @@ class RootGroup(TyperGroup):
     """`det`: the groups of `LAZY`, loaded on use. Every known error becomes one line on stderr and exit code 1."""
 
     lazy: ClassVar[dict[str, LazyCommand]] = {}
+    operators: ClassVar[dict[str, str]] = {}
+    """Commands that entry points of the same name bring, and their lines in --help."""
 
     def list_commands(self, ctx: Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *self.lazy])
+        return sorted([*super().list_commands(ctx), *self.lazy, *self.operators])
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
         for name, lazy in self.lazy.items():
             if cmd_name == name or cmd_name in lazy.aliases:
                 return _Unloaded(name=name, help=_with_aliases(lazy), module=lazy.module)
+        if cmd_name in self.operators:
+            return _UnloadedOperator(name=cmd_name, help=self.operators[cmd_name])
         return super().get_command(ctx, cmd_name)
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
@@ -130,6 +134,16 @@ class _Unloaded(TyperGroup):
     ) -> Context:
         app: typer.Typer = importlib.import_module(self._module).app
         return _as_group(app).make_context(info_name, args, parent, **extra)
+
+
+class _UnloadedOperator(TyperGroup):
+    """Stands for one command of an extra until somebody calls it."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: Any
+    ) -> Context:
+        command = load_operator_commands(self.name or "")[self.name or ""]
+        return command.make_context(info_name, args, parent, **extra)
 
 
 def load_operator_commands(name: str) -> dict[str, Command]:

@@ -24,6 +24,7 @@ class Settings:
 
 
 class DetGroup(RootGroup):
+    operators = {"simulate": "Show what a master.yaml would cost on a trace of jobs."}  # noqa: RUF012 - as `lazy`
     lazy = {  # noqa: RUF012 - declared as a class variable in RootGroup
         "agent": LazyCommand(
             module="windlass.cli.agent",

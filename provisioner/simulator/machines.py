@@ -1,0 +1,211 @@
+"""Machines made of nothing, on virtual time: they boot as their offers say, run out of stock, and are taken back."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from provisioner.providers.base import (
+    FoundInstance,
+    FoundState,
+    Inventory,
+    LaunchIntent,
+    LaunchResult,
+)
+from provisioner.types import Offer, OfferKey
+from windlass.base.clock import Clock
+from windlass.base.errors import CapacityError
+
+LISTED_AFTER_END_S = 600.0
+"""A machine that ended stays in lists for so long, as at a cloud."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """Offers that are out of stock for a while. What runs goes on."""
+
+    from_s: float
+    """Since the beginning of the trace."""
+    until_s: float
+    instance_type: str = ""
+    """Empty: any; so are the others."""
+    zone: str = ""
+    market: str = ""
+
+    def covers(self, key: OfferKey, at_s: float) -> bool:
+        return (
+            self.from_s <= at_s < self.until_s
+            and self.instance_type in ("", key.instance_type)
+            and self.zone in ("", key.zone)
+            and self.market in ("", key.market.value)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supply:
+    """What the provider has, and what it takes back."""
+
+    stock: Mapping[OfferKey, int]
+    """The most machines of an offer at once; offers that are not in it have no limit."""
+    outages: Sequence[Outage] = ()
+    notice_s: float = 120.0
+    """How long before it is taken back a machine is told."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Machine:
+    id: str
+    intent: LaunchIntent
+    created_s: float
+    ready_s: float | None = None
+    ended_s: float | None = None
+    leaves_s: float | None = None
+    interrupted: bool = False
+    """The provider took it back."""
+    busy_s: float = 0.0
+    """How long anything ran on it."""
+    listed: FoundInstance | None = None
+    """As in the last list; None: something has changed since."""
+
+    @property
+    def offer(self) -> Offer:
+        return self.intent.offer
+
+
+class SimulatedMachines:
+    """A `Provider`. Times are seconds since the beginning of the trace; `schedule(at_s, what)` is for what is due."""
+
+    list_every_s = 0.0
+    list_grace_s = 0.0
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        offers: Mapping[str, Sequence[Offer]],
+        supply: Supply,
+        clock: Clock,
+        start: float,
+        schedule: Callable[[float, Callable[[], None]], None],
+        rng: random.Random,
+        booted: Callable[[Machine], None],
+        told: Callable[[], None],
+        ended: Callable[[Machine], None],
+    ) -> None:
+        self.name = name
+        self.living: dict[str, Machine] = {}
+        self.launches = 0
+        self.refused = 0
+        self.terminations = 0
+        self._offers = offers
+        self._supply = supply
+        self._clock = clock
+        self._start = start
+        self._schedule = schedule
+        self._rng = rng
+        self._booted = booted
+        self._told = told
+        self._ended = ended
+        self._gone: deque[Machine] = deque()
+        self._tokens: dict[str, LaunchResult] = {}
+
+    def offers(self, pool: str) -> Sequence[Offer]:
+        return self._offers.get(pool, ())
+
+    async def open(self) -> None:
+        """There is nothing to open."""
+
+    async def run(self) -> None:
+        """What goes on in the background is scheduled."""
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    async def launch(self, intent: LaunchIntent) -> LaunchResult:
+        known = self._tokens.get(intent.token)
+        if known is not None:
+            return known
+        key, now = intent.offer.key, self._now_s()
+        having = sum(machine.offer.key == key for machine in self.living.values())
+        out = any(outage.covers(key, now) for outage in self._supply.outages)
+        if out or having + intent.count > self._supply.stock.get(key, having + intent.count):
+            self.refused += 1
+            raise CapacityError(f"no {key.instance_type or 'machine'} left in {key.zone or 'here'}")
+        self.launches += 1
+        result = LaunchResult(
+            instance_ids=tuple(f"{intent.intent_id[:13]}-{n}" for n in range(intent.count))
+        )
+        self._tokens = {intent.token: result}  # in virtual time nobody repeats an older one
+        for instance_id in result.instance_ids:
+            machine = Machine(id=instance_id, intent=intent, created_s=now)
+            self.living[instance_id] = machine
+            self._schedule(now + intent.offer.boot_s, lambda machine=machine: self._boot(machine))  # type: ignore[misc]
+        return result
+
+    async def list(self) -> Inventory:
+        oldest = self._now_s() - LISTED_AFTER_END_S
+        while self._gone and (self._gone[0].ended_s or 0.0) < oldest:
+            self._gone.popleft()
+        return Inventory(
+            instances=tuple(
+                self._found(machine) for machine in (*self.living.values(), *self._gone)
+            )
+        )
+
+    async def terminate(self, instance_ids: Sequence[str]) -> None:
+        self.terminations += 1
+        for instance_id in instance_ids:
+            self._end(instance_id)
+
+    def _boot(self, machine: Machine) -> None:
+        if machine.ended_s is not None:
+            return
+        machine.ready_s = self._now_s()
+        rate = machine.offer.interruptions_per_hour
+        if rate > 0:
+            self._schedule(
+                machine.ready_s + self._rng.expovariate(rate / 3600.0),
+                lambda: self._take_back(machine),
+            )
+        self._booted(machine)
+
+    def _take_back(self, machine: Machine) -> None:
+        if machine.ended_s is not None:
+            return
+        machine.leaves_s = self._now_s() + self._supply.notice_s
+        machine.interrupted = True
+        machine.listed = None
+        self._schedule(machine.leaves_s, lambda: self._end(machine.id))
+        self._told()
+
+    def _end(self, instance_id: str) -> None:
+        machine = self.living.pop(instance_id, None)
+        if machine is not None:
+            machine.ended_s = self._now_s()
+            machine.listed = None
+            self._gone.append(machine)
+            self._ended(machine)
+
+    def _found(self, machine: Machine) -> FoundInstance:
+        if machine.listed is not None:
+            return machine.listed
+        intent = machine.intent
+        machine.listed = FoundInstance(
+            instance_id=machine.id,
+            state=FoundState.RUNNING if machine.ended_s is None else FoundState.ENDED,
+            cluster_id=intent.cluster_id,
+            pool=intent.pool,
+            intent_id=intent.intent_id,
+            generation=intent.generation,
+            created_at=self._start + machine.created_s,
+            offer_key=intent.offer.key,
+            leaves_at=None if machine.leaves_s is None else self._start + machine.leaves_s,
+            leaves_because="interruption" if machine.leaves_s is not None else "",
+            detail="taken back by the provider" if machine.interrupted else "",
+        )
+        return machine.listed
+
+    def _now_s(self) -> float:
+        return self._clock.now().timestamp() - self._start

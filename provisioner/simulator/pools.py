@@ -1,0 +1,382 @@
+"""The pools of a simulated cluster: what waits, what runs where. The real scheduler decides.
+
+Implements `provisioner.ports.NodeHost` for all pools together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import inf
+
+from master.core.reasons import Reason
+from master.core.scheduler import decide
+from master.core.scheduler.types import (
+    AgentState,
+    Job,
+    Launchable,
+    PoolState,
+    Release,
+    Request,
+    Running,
+    SchedulerSettings,
+    Start,
+    Waiting,
+)
+from provisioner.simulator.machines import Machine
+from provisioner.simulator.work import JobProgress, Run, WorkModel
+from provisioner.types import Gang, Node, PoolAvailability, PoolDemand
+
+Schedule = Callable[[float, Callable[[], None]], None]
+"""(seconds since the beginning, what to do then)."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SimulatedNode:
+    """One machine whose agent is there."""
+
+    machine: Machine
+    agent: AgentState
+    free: int
+    idle_since_s: float | None
+    """None while anything runs on it."""
+    busy_since_s: float = 0.0
+    _node: Node | None = None
+
+    def as_node(self) -> Node:
+        """As the provisioner sees it; kept until something changes."""
+        if self._node is None:
+            self._node = Node(
+                agent_id=self.agent.id,
+                pool=self.machine.intent.pool,
+                slots=self.agent.slots,
+                free_slots=self.free if self.agent.schedulable else 0,
+                instance_id=self.agent.id,
+                busy=self.idle_since_s is None,
+                schedulable=self.agent.schedulable,
+            )
+        return self._node
+
+    def set_schedulable(self, schedulable: bool) -> None:
+        self.agent = replace(self.agent, schedulable=schedulable)
+        self._node = None
+
+    def take(self, slots: int, now_s: float) -> None:
+        self._node = None
+        if self.idle_since_s is not None:
+            self.idle_since_s, self.busy_since_s = None, now_s
+        self.free -= slots
+
+    def give_back(self, slots: int, now_s: float) -> bool:
+        """Whether nothing runs on it any more."""
+        self._node = None
+        self.free += slots
+        if self.free < self.agent.slots:
+            return False
+        self.idle_since_s = now_s
+        self.machine.busy_s += now_s - self.busy_since_s
+        return True
+
+
+@dataclass(slots=True)
+class SimulatedPool:
+    """One pool. What is in it changes by its cluster only."""
+
+    name: str
+    scheduler: SchedulerSettings
+    waiting: dict[str, Request] = field(default_factory=dict)
+    progress: dict[str, JobProgress] = field(default_factory=dict)
+    """Of what waits, by request id."""
+    runs: dict[str, Run] = field(default_factory=dict)
+    nodes: dict[str, SimulatedNode] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    reasons: Mapping[str, Waiting] = field(default_factory=dict)
+    availability: PoolAvailability | None = None
+    availability_at_s: float = 0.0
+    gangs: tuple[Gang, ...] = ()
+    """What the provisioner is to buy for."""
+    is_stale: bool = False
+    """Something that the scheduler looks at has changed since its last decision."""
+
+
+class SimulatedCluster:
+    """All pools. `now_s` answers the seconds since the beginning of the trace, which was at `start`."""
+
+    def __init__(
+        self,
+        pools: Mapping[str, SchedulerSettings],
+        *,
+        model: WorkModel,
+        start: float,
+        now_s: Callable[[], float],
+        schedule: Schedule,
+        finished: Callable[[JobProgress], None],
+    ) -> None:
+        self.pools = {name: SimulatedPool(name, settings) for name, settings in pools.items()}
+        self.fleet_changed = False
+        """Something that the provisioner looks at has changed since whoever looks set it to False."""
+        self.told_gone = 0
+        self._model = model
+        self._start = start
+        self._now_s = now_s
+        self._schedule = schedule
+        self._finished = finished
+
+    # --- work and machines come and go
+
+    def submit(self, progress: JobProgress) -> None:
+        pool = self.pools[progress.pool]
+        request = progress.request(self._start, self._model)
+        pool.waiting[request.id] = request
+        pool.progress[request.id] = progress
+        job = progress.job
+        if job.job_id not in pool.jobs:
+            pool.jobs[job.job_id] = Job(id=job.job_id, submitted=self._start + job.arrival_s)
+        pool.is_stale = True
+
+    def booted(self, machine: Machine) -> None:
+        pool = self.pools[machine.intent.pool]
+        slots = machine.offer.slots
+        pool.nodes[machine.id] = SimulatedNode(
+            machine=machine,
+            free=slots,
+            agent=AgentState(id=machine.id, slots=slots),
+            idle_since_s=self._now_s(),
+        )
+        pool.is_stale = self.fleet_changed = True
+
+    def ended(self, machine: Machine) -> None:
+        """The machine is gone, and what ran on it is lost."""
+        pool = self.pools[machine.intent.pool]
+        if machine.id not in pool.nodes:
+            return
+        for request_id in [r for r, run in pool.runs.items() if machine.id in run.placement]:
+            self._lose(pool, request_id)
+        del pool.nodes[machine.id]
+        pool.is_stale = self.fleet_changed = True
+
+    def decide(self) -> None:
+        """Let the scheduler of each pool whose state has changed decide, and carry it out."""
+        for pool in self.pools.values():
+            if not pool.is_stale:
+                continue
+            pool.is_stale = False
+            if pool.waiting:
+                decision = decide(self._state(pool))
+                for start in decision.start:
+                    self._run(pool, start)
+                for release in decision.release:
+                    self._ask(pool, release)
+                pool.reasons = decision.waiting
+            gangs = self._gangs(pool)
+            if gangs != pool.gangs:
+                pool.gangs = gangs
+                self.fleet_changed = True
+
+    def next_idle_end_s(self, idle_limits: Mapping[str, float], after_s: float) -> float:
+        """When the next machine will have been idle for its pool's limit; inf if none is."""
+        return min(
+            (
+                at
+                for name, pool in self.pools.items()
+                for node in pool.nodes.values()
+                if node.idle_since_s is not None
+                and (at := node.idle_since_s + idle_limits[name]) > after_s
+            ),
+            default=inf,
+        )
+
+    # --- NodeHost
+
+    def demand(self) -> Sequence[PoolDemand]:
+        return [
+            PoolDemand(
+                pool=pool.name,
+                gangs=pool.gangs,
+                nodes=tuple(node.as_node() for node in pool.nodes.values()),
+            )
+            for pool in self.pools.values()
+        ]
+
+    def cordon(self, agent_id: str) -> bool:
+        for pool in self.pools.values():
+            node = pool.nodes.get(agent_id)
+            if node is not None:
+                if node.idle_since_s is None:
+                    return False
+                node.set_schedulable(False)
+        return True
+
+    def uncordon(self, agent_id: str) -> None:
+        for pool in self.pools.values():
+            if (node := pool.nodes.get(agent_id)) is not None:
+                node.set_schedulable(True)
+                pool.is_stale = True
+
+    def leave(self, agent_id: str, by: float, why: str) -> None:
+        for pool in self.pools.values():
+            node = pool.nodes.get(agent_id)
+            if node is None or not node.agent.schedulable:
+                continue
+            node.set_schedulable(False)
+            pool.is_stale = self.fleet_changed = True
+            for request_id, run in pool.runs.items():
+                if agent_id in run.placement and run.progress.job.preemptible:
+                    self._release(pool, request_id, run)
+
+    async def instance_gone(self, agent_id: str, reason: str) -> None:
+        self.told_gone += 1
+
+    def availability(self, availability: PoolAvailability) -> None:
+        pool = self.pools[availability.pool]
+        before, pool.availability = pool.availability, availability
+        pool.availability_at_s = self._now_s()
+        if pool.waiting and (before is None or _shape(before) != _shape(availability)):
+            pool.is_stale = True
+
+    def reason(self, pool: str, request_id: str) -> Reason | None:
+        """Why a request waits, as its user would read it."""
+        planned = self.pools[pool].availability
+        waiting = self.pools[pool].reasons.get(request_id)
+        known = planned.reasons.get(request_id) if planned else None
+        return known or (waiting.reason if waiting else None)
+
+    # --- what the scheduler sees, and what follows
+
+    def _state(self, pool: SimulatedPool) -> PoolState:
+        return PoolState(
+            now=self._start + self._now_s(),
+            settings=pool.scheduler,
+            agents=tuple(node.agent for node in pool.nodes.values()),
+            jobs=pool.jobs,
+            waiting=tuple(pool.waiting.values()),
+            running=tuple(run.running for run in pool.runs.values()),
+            launchable=self._launchable(pool),
+        )
+
+    def _launchable(self, pool: SimulatedPool) -> tuple[Launchable, ...]:
+        if pool.availability is None:
+            return ()
+        age = self._now_s() - pool.availability_at_s
+        booting = tuple(
+            Launchable(
+                slots_per_agent=node.slots,
+                count=1,
+                ready_in_s=max(0.0, node.ready_in_s - age),
+                booting=True,
+                ends_at=node.ends_at,
+            )
+            for node in pool.availability.booting
+            if node.instance_id not in pool.nodes
+        )
+        return booting + tuple(
+            Launchable(
+                slots_per_agent=node.slots,
+                count=node.count,
+                ready_in_s=node.ready_in_s,
+                ends_at=node.ends_at,
+            )
+            for node in pool.availability.launchable
+        )
+
+    def _gangs(self, pool: SimulatedPool) -> tuple[Gang, ...]:
+        return tuple(
+            Gang(
+                request_id=request.id,
+                job_id=request.job_id,
+                pool=pool.name,
+                slots=request.slots,
+                single_agent=request.single_agent,
+                since=request.requested,
+                user=pool.progress[request.id].job.user,
+            )
+            for request in pool.waiting.values()
+            if (waiting := pool.reasons.get(request.id)) and waiting.needs_capacity
+        )
+
+    def _run(self, pool: SimulatedPool, start: Start) -> None:
+        request = pool.waiting.pop(start.request_id)
+        progress = pool.progress.pop(start.request_id)
+        now_s = self._now_s()
+        usd_per_hour = 0.0
+        for agent_id, slots in start.placement.items():
+            node = pool.nodes[agent_id]
+            node.take(slots, now_s)
+            offer = node.machine.offer
+            usd_per_hour += offer.usd_per_hour * slots / offer.slots
+        progress.waited_s += now_s - progress.queued_s
+        if progress.first_start_s is None:
+            progress.first_start_s = now_s
+        run = Run(
+            progress=progress,
+            running=Running(
+                request=request, placement=start.placement, started=self._start + now_s
+            ),
+            started_s=now_s,
+            overhead_s=self._model.restart_s if progress.runs else 0.0,
+            usd_per_hour=usd_per_hour,
+        )
+        progress.runs += 1
+        pool.runs[request.id] = run
+        self._schedule(run.ends_s, partial(self._done, pool, request.id))
+
+    def _ask(self, pool: SimulatedPool, release: Release) -> None:
+        run = pool.runs.get(release.request_id)
+        if run is not None:
+            self._release(pool, release.request_id, run)
+
+    def _release(self, pool: SimulatedPool, request_id: str, run: Run) -> None:
+        if run.asked_s is None:
+            run.asked_s = self._now_s()
+            run.running = replace(run.running, releasing=True)
+            self._schedule(
+                run.asked_s + self._model.checkpoint_s, partial(self._left, pool, request_id)
+            )
+
+    def _done(self, pool: SimulatedPool, request_id: str) -> None:
+        run = pool.runs.get(request_id)
+        if run is None or run.asked_s is not None:
+            return  # it left before, or is about to
+        self._end_run(pool, request_id, kept_s=run.worked_s(self._now_s()))
+        run.progress.ended_s = self._now_s()
+        pool.jobs.pop(run.progress.job.job_id, None)
+        self._finished(run.progress)
+
+    def _left(self, pool: SimulatedPool, request_id: str) -> None:
+        """It has written its checkpoint, and waits again."""
+        run = pool.runs.get(request_id)
+        if run is not None and run.asked_s is not None:
+            self._end_run(pool, request_id, kept_s=run.worked_s(run.asked_s))
+            self._again(run.progress)
+
+    def _lose(self, pool: SimulatedPool, request_id: str) -> None:
+        """A machine of it is gone: what its last checkpoint does not hold is done again."""
+        run = pool.runs[request_id]
+        kept_s = 0.0
+        if run.progress.job.preemptible:
+            every = self._model.checkpoint_every_s
+            kept_s = run.worked_s(self._now_s()) // every * every
+        self._end_run(pool, request_id, kept_s=kept_s)
+        self._again(run.progress)
+
+    def _again(self, progress: JobProgress) -> None:
+        progress.queued_s = self._now_s()
+        self.submit(progress)
+
+    def _end_run(self, pool: SimulatedPool, request_id: str, *, kept_s: float) -> None:
+        run = pool.runs.pop(request_id)
+        now_s = self._now_s()
+        run.book(now_s, kept_s=kept_s)
+        for agent_id, slots in run.placement.items():
+            if pool.nodes[agent_id].give_back(slots, now_s):
+                self.fleet_changed = True
+        pool.is_stale = pool.is_stale or bool(pool.waiting)
+
+
+def _shape(availability: PoolAvailability) -> tuple[object, ...]:
+    """What of it can change a decision: not that seconds pass."""
+    return (
+        tuple(node.instance_id for node in availability.booting),
+        tuple((node.slots, node.count) for node in availability.launchable),
+    )

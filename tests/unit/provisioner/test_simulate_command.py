@@ -1,0 +1,120 @@
+"""`windlass simulate` from its options to its tables."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from provisioner.providers.embedded import BOOT_ALLOWANCE_S
+from windlass.cli.main import app
+
+MASTER = """
+resource_pools:
+  - pool_name: gpu
+    max_instances: {max}
+    provider: {{type: embedded, slots_per_instance: 2, usd_per_hour: 2, boot_time: 60s}}
+"""
+TRACE = "arrival_s,gpus,duration_s,job_id\n0,2,3600,a\n0,2,3600,b\n0,3,10,odd\n"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "a.yaml").write_text(MASTER.format(max=10))
+    (tmp_path / "b.yaml").write_text(MASTER.format(max=1))
+    (tmp_path / "jobs.csv").write_text(TRACE)
+    return tmp_path
+
+
+def run(files: Path, *options: str, config: str = "a.yaml") -> Any:
+    base = ["simulate", "-c", str(files / config), "-t", str(files / "jobs.csv")]
+    return CliRunner().invoke(app, [*base, *options])
+
+
+def test_two_configurations_beside_each_other(files: Path) -> None:
+    result = run(files, "--compare", str(files / "b.yaml"), "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    wide, narrow = told[str(files / "a.yaml")], told[str(files / "b.yaml")]
+    assert (wide["most_machines"], narrow["most_machines"]) == (2, 1)
+    boot_s = 60.0 + BOOT_ALLOWANCE_S
+    assert wide["waits"]["longest_s"] == boot_s
+    assert narrow["waits"]["longest_s"] == boot_s + 3600.0
+    assert (wide["jobs"], wide["refused_jobs"]) == (2, 1)
+
+
+def test_a_table_for_people_names_what_is_refused(files: Path) -> None:
+    result = run(files, "--compare", str(files / "b.yaml"))
+    assert "machines launched" in result.stdout
+    assert "ratio" in result.stdout.splitlines()[0]
+    assert "refuses odd: no instance type of the pool fits 3 slots" in result.stderr
+
+
+def test_tables_of_all_that_happened_are_written(files: Path) -> None:
+    result = run(files, "--csv", str(files / "out"))
+    assert result.exit_code == 0, result.output
+    with (files / "out" / "jobs.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["job_id"] for row in rows] == ["a", "b"]
+    assert {path.name for path in (files / "out").iterdir()} == {
+        "jobs.csv",
+        "machines.csv",
+        "timeline.csv",
+    }
+
+
+def test_curves_are_drawn(files: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed (the extra `simulate`)")
+    result = run(files, "--plot", str(files / "out"))
+    assert result.exit_code == 0, result.output
+    for name in ("slots.png", "waits.png"):
+        assert (files / "out" / name).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--checkpoint-every", "soon"], "is not a duration"),
+        (["--checkpoint-every", "0"], "0 is less than 1s"),
+        (["--outages", "missing.csv"], "missing.csv: No such file or directory"),
+    ],
+)
+def test_bad_options(files: Path, options: list[str], told: str) -> None:
+    result = run(files, *options)
+    assert result.exit_code != 0
+    assert told in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("from,until_s\n", "line 1: column from_s is missing"),
+        ("from_s,until_s\n1,x\n", "line 2: until_s 'x' is no number of seconds"),
+        ("from_s,until_s\n5,5\n", "line 2: until_s 5 must be after from_s 5"),
+        ("from_s,until_s,market\n1,2,free\n", "line 2: market 'free' is unknown"),
+    ],
+)
+def test_bad_outages(files: Path, text: str, told: str) -> None:
+    (files / "outages.csv").write_text(text)
+    result = run(files, "--outages", str(files / "outages.csv"))
+    assert result.exit_code == 1
+    assert told in result.stderr
+
+
+def test_an_outage_makes_jobs_wait(files: Path) -> None:
+    (files / "outages.csv").write_text("from_s,until_s\n0,600\n")
+    result = run(files, "--outages", str(files / "outages.csv"), "--json")
+    (told,) = json.loads(result.stdout).values()
+    assert told["waits"]["p50_s"] >= 600.0
+    assert told["refused_launches"] > 0
+
+
+def test_a_file_without_an_elastic_pool(files: Path) -> None:
+    (files / "static.yaml").write_text("resource_pools: [{pool_name: rack}]\n")
+    result = run(files, config="static.yaml")
+    assert result.exit_code == 1
+    assert "no pool has a provider: there is nothing to simulate" in result.stderr

@@ -6,7 +6,9 @@ Text for people is cut and escaped instead: nobody loses a connection for the wo
 
 from __future__ import annotations
 
+import json
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, TypeAlias
 
@@ -27,6 +29,7 @@ MIN_RECORD_BYTES = 5
 MAX_LINE_CHARS = 64 * 1024 + 64
 """A line of output, and the mark that says where it was cut."""
 MAX_TEXT_CHARS = 800
+MAX_ERROR_CHARS = 300
 MAX_EPOCH = MAX_OFFSET = 2**62
 
 FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,6 +46,16 @@ def one_line(text: str) -> str:
     """Text of somebody else as it can be shown: control characters escaped, cut to MAX_TEXT_CHARS."""
     shown = _UNSHOWN.sub(_escape, text[: MAX_TEXT_CHARS + 1])
     return shown if len(shown) <= MAX_TEXT_CHARS else shown[: MAX_TEXT_CHARS - 3] + "..."
+
+
+def error_words(body: bytes) -> tuple[str, bool]:
+    """What the body of an HTTP error says in one line, and whether a master wrote it, and not something before it."""
+    text, of_master = body.decode(errors="replace"), False
+    with suppress(ValueError, AttributeError, TypeError):
+        found = json.loads(text)
+        of_master = bool(found.get("message"))
+        text = str(found.get("message") or found["error"]["error"])
+    return one_line(text)[:MAX_ERROR_CHARS], of_master
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from agent_bootstrap.agent.options import AgentOptions
@@ -11,12 +12,23 @@ from windlass.base.tls.presented import presented_chain
 from windlass.base.tls.trust import CertificateRefused, Trust, pinned, read_certificates
 from windlass.base.tls.words import Problem, refusal_of
 
-_WAYS_OUT = {
-    Problem.UNKNOWN: "set security.tls.cert_fingerprint to the fingerprint that `windlass master certificate` prints "
-    "on the master's machine, or security.tls.master_cert to a file with the authority's certificate",
+WaysOut = Mapping[Problem, str]
+_NO_TLS = "write http:// if the master has no certificate, and look whether the port is right"
+_FINGERPRINT = "the fingerprint that `windlass master certificate` prints on the master's machine"
+BY_KEYS: WaysOut = {
+    Problem.UNKNOWN: f"set security.tls.cert_fingerprint to {_FINGERPRINT}, or security.tls.master_cert to a file "
+    "with the authority's certificate",
     Problem.NAME: "call the master by one of these names, or set security.tls.master_cert_name to one",
-    Problem.NO_TLS: "write http:// if the master has no certificate, and look whether the port is right",
+    Problem.NO_TLS: _NO_TLS,
 }
+"""For an agent, which has an agent.yaml."""
+BY_OPTIONS: WaysOut = {
+    Problem.UNKNOWN: f"give --cert-fingerprint with {_FINGERPRINT}, or --master-cert with a file of the authority's "
+    "certificate",
+    Problem.NAME: "call the master by one of these names, or give one with --master-cert-name",
+    Problem.NO_TLS: _NO_TLS,
+}
+"""For whoever types `windlass agent join`."""
 
 
 def context_for(options: AgentOptions) -> ssl.SSLContext:
@@ -43,7 +55,7 @@ def given_certificates(options: AgentOptions) -> str:
     return "" if path is None else read_certificates(path, "security.tls.master_cert")
 
 
-def why_refused(error: BaseException, options: AgentOptions) -> str:
+def why_refused(error: BaseException, options: AgentOptions, ways_out: WaysOut = BY_KEYS) -> str:
     """A refusal in words, with the way out; empty if it is not about TLS. Blocks."""
     if isinstance(error, CertificateRefused):
         return error.message
@@ -51,7 +63,7 @@ def why_refused(error: BaseException, options: AgentOptions) -> str:
     refusal = refusal_of(error, host, port, name=options.security.tls.master_cert_name)
     if refusal is None:
         return ""
-    way_out = _WAYS_OUT.get(refusal.problem)
+    way_out = ways_out.get(refusal.problem)
     return f"{refusal.sentence}: {way_out}" if way_out else refusal.sentence
 
 

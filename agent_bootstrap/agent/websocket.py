@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 
 from agent_bootstrap.agent.master_trust import context_for, why_refused
 from agent_bootstrap.agent.options import AgentOptions
-from agent_bootstrap.bounds import one_line
+from agent_bootstrap.bounds import error_words, one_line
 from agent_bootstrap.protocol import (
     CREDENTIAL_HEADER,
     FROM_MASTER,
@@ -27,7 +27,6 @@ from windlass.base.tls.trust import CertificateRefused
 PING_S = 15.0
 PONG_LIMIT_S = 45.0
 OPEN_LIMIT_S = 10.0
-MAX_REASON_CHARS = 300
 
 log = logging.getLogger(__name__)
 _wire_log = logging.getLogger("agent_bootstrap.wire")
@@ -94,16 +93,15 @@ async def connect(options: AgentOptions, credential: str) -> WebSocketChannel:
         )
     except InvalidStatus as error:
         status = error.response.status_code
+        said, _ = error_words(error.response.body or b"")
+        told = f"HTTP {status}: {said}" if said else f"HTTP {status}"
         if status in (401, 403):
-            said = one_line((error.response.body or b"").decode(errors="replace"))[
-                :MAX_REASON_CHARS
-            ]
             raise PermissionDenied(
                 f"the master refuses agent {options.agent_id} for pool {options.resource_pool} "
-                f"(HTTP {status}{': ' if said else ''}{said}): its join token is not valid for that pool, and its "
-                "credential is of no agent there: check the join token"
+                f"({told}): its join token is not valid for that pool, and its credential is of no agent there: "
+                "check the join token"
             ) from None
-        raise ChannelClosed(f"the master answered HTTP {status}") from None
+        raise ChannelClosed(f"{options.url} answered {told}") from None
     except (OSError, TimeoutError, InvalidHandshake, CertificateRefused) as error:
         why = await asyncio.to_thread(why_refused, error, options) if secure else ""
         raise ChannelClosed(f"cannot reach {options.url}: {why or error}") from error

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 import ssl
 from typing import Any
 
-SENTENCE = "this port speaks HTTPS only: write https:// in the URL of the master"
-_BODY = json.dumps({"error": {"code": 3, "reason": "invalid_argument", "error": SENTENCE}}).encode()
-REPLY = (
-    b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
-    b"Connection: close\r\n\r\n%b" % (len(_BODY), _BODY)
+SENTENCE = "this port speaks HTTPS only"
+WAY_OUT = (
+    "write {url} for the URL of the master: -m or DET_MASTER of a client, master_url of an agent"
 )
+_HOST = re.compile(rb"\r\nhost:[ \t]*([A-Za-z0-9.:\[\]-]{1,255})[ \t]*\r\n", re.IGNORECASE)
+
+
+def reply_to(request: bytes) -> bytes:
+    """With the URL that would be right, if the request names a host."""
+    called = _HOST.search(request)
+    url = "https://" + (called[1].decode() if called else "")
+    text = f"{SENTENCE}: {WAY_OUT.format(url=url)}"
+    body = json.dumps({"error": {"code": 3, "reason": "invalid_argument", "error": text}}).encode()
+    return (
+        b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+        b"Connection: close\r\n\r\n%b" % (len(body), body)
+    )
 
 
 class _ServerSide(ssl.SSLObject):
@@ -29,7 +41,7 @@ class _ServerSide(ssl.SSLObject):
             if came:
                 self.is_plain = came[:1].isalpha()
                 if self.is_plain:
-                    self.outgoing.write(REPLY)
+                    self.outgoing.write(reply_to(came))
         if self.is_plain:
             self.incoming.read()
             # What was written is sent when more is wanted. The client hangs up then, or is cut as too slow.

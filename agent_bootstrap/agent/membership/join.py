@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from agent_bootstrap.agent.credential import load_or_create
+from agent_bootstrap.agent.master_trust import BY_OPTIONS
 from agent_bootstrap.agent.membership.master_calls import MasterCalls, Standing
 from agent_bootstrap.agent.membership.places import Places
 from agent_bootstrap.agent.membership.systemd import ServiceError, Systemd
@@ -67,7 +68,7 @@ def join(wish: Wish, say: Say, *, systemd: Systemd | None = None) -> Joined:
     options = parse_options(_document(wish, before))
     options.work_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     began = datetime.now(UTC)
-    with MasterCalls(options, load_or_create(options.work_dir)) as master:
+    with MasterCalls(options, load_or_create(options.work_dir), BY_OPTIONS) as master:
         standing = master.join(wish.token, wish.pool)
         wanted = _document(wish, before) | {"resource_pool": standing.pool}
         changed = wanted != before

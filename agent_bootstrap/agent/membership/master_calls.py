@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import ssl
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Any
@@ -15,9 +13,9 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
-from agent_bootstrap.agent.master_trust import context_for, why_refused
+from agent_bootstrap.agent.master_trust import BY_KEYS, WaysOut, context_for, why_refused
 from agent_bootstrap.agent.options import AgentOptions
-from agent_bootstrap.bounds import one_line
+from agent_bootstrap.bounds import error_words
 from agent_bootstrap.protocol import CREDENTIAL_HEADER, PROTOCOL_VERSION
 from windlass.base.errors import PermissionDenied, WindlassError
 from windlass.base.packages import VERSION
@@ -57,9 +55,11 @@ class Standing(BaseModel):
 class MasterCalls:
     """To one master, as one agent. All raise MasterUnreachable and MasterRefused."""
 
-    def __init__(self, options: AgentOptions, credential: str) -> None:
+    def __init__(self, options: AgentOptions, credential: str, ways_out: WaysOut = BY_KEYS) -> None:
+        """`ways_out`: what may be done about a certificate that is not trusted."""
         self._options = options
         self._credential = credential
+        self._ways_out = ways_out
         self._client: httpx2.Client | None = None
 
     def join(self, token: str, pool: str) -> Standing:
@@ -143,24 +143,21 @@ class MasterCalls:
         return self._client
 
     def _unreachable(self, error: Exception) -> str:
-        if tls := why_refused(error, self._options):
+        if tls := why_refused(error, self._options, self._ways_out):
             return tls
         reason = _ERRNO.sub("", str(error)) or type(error).__name__
         return f"Cannot connect to master at {self._options.url}: {reason}"
 
     def _refusal(self, response: httpx2.Response) -> WindlassError:
-        said = ""
-        with suppress(ValueError, AttributeError):
-            said = str(json.loads(response.content).get("message") or "")
-        if response.status_code == 404 or (response.status_code == 501 and said):
+        said, of_master = error_words(response.content)
+        if response.status_code == 404 or (response.status_code == 501 and of_master):
             return MasterUnreachable(
                 f"the master at {self._options.url} does not know `windlass agent join`: it is of an earlier version "
                 f"than this {VERSION}. Update it, or install its version here"
             )
-        if said:
+        if of_master:
             return MasterRefused(said)
-        text = one_line(response.text)[:200]
         return MasterUnreachable(
-            f"{self._options.url} answered HTTP {response.status_code}, not as a Windlass master does"
-            + (f": {text}" if text else ": is the URL right?")
+            f"{self._options.url} answered HTTP {response.status_code}, not as a Windlass master does: "
+            f"{said or 'is the URL right?'}"
         )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import pty
 import signal
+import socketserver
+import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from tests.certificates import DAY, Authority, self_signed
+from tests.agent_home import AgentHome
+from tests.certificates import DAY, Authority, Issued, self_signed
 from tests.real_cluster import PATIENCE_S, WINDLASS, RealCluster, embedded_pool, eventually
 from windlass.base.tls.fingerprints import fingerprint_of
 from windlass.base.tls.presented import presented_chain
@@ -203,7 +206,8 @@ def test_plain_http_is_told_so(private: Private, program: str, tmp_path: Path) -
     plain = private.cluster.url.replace("https:", "http:")
     done = _client(program, private.cluster, tmp_path, "-m", plain, "agent", "list")
     assert done.returncode != 0
-    assert "this port speaks HTTPS only" in done.stdout + done.stderr
+    words = f"this port speaks HTTPS only: write {private.cluster.url} for the URL of the master: -m or DET_MASTER"
+    assert words in " ".join((done.stdout + done.stderr).split())
 
 
 @published
@@ -258,11 +262,13 @@ def test_what_ours_has_accepted_counts_for_the_published_client(
 # --- agents -----------------------------------------------------------------------------------------------------------
 
 
-def _refused_agent(cluster: RealCluster, work_dir: Path, *options: str, words: str) -> None:
+def _refused_agent(
+    cluster: RealCluster, work_dir: Path, *options: str, words: str, url: str = ""
+) -> None:
     """An agent that says `words` of its master, and does not join."""
     started = subprocess.Popen(
         [
-            *(WINDLASS, "agent", "run", "--master", cluster.url, "--agent-id", "stranger"),
+            *(WINDLASS, "agent", "run", "--master", url or cluster.url, "--agent-id", "stranger"),
             *("--join-token-file", str(cluster.folder / "default.token")),
             *("--work-dir", str(work_dir), "--artificial-slots", "1", *options),
         ],
@@ -312,6 +318,81 @@ def test_an_agent_that_calls_the_master_by_another_name(private: Private, tmp_pa
     options = ("--master-cert", str(private.authority.root), "--master-cert-name", "other.lab")
     words = "is for localhost, 127.0.0.1, not for other.lab: call the master by one of these names"
     _refused_agent(private.cluster, tmp_path, *options, words=words)
+
+
+def test_an_agent_that_speaks_plain_http(private: Private, tmp_path: Path) -> None:
+    plain = private.cluster.url.replace("https:", "http:")
+    words = f"{plain} answered HTTP 400: this port speaks HTTPS only: write {private.cluster.url} for the URL"
+    _refused_agent(private.cluster, tmp_path, words=words, url=plain)
+
+
+def test_an_agent_whose_master_shows_an_expired_certificate(
+    private: Private, tmp_path: Path
+) -> None:
+    """A master of ours would not serve it: something before it does."""
+    authority, now = Authority(tmp_path / "authority"), datetime.now(UTC)
+    expired = authority.issue(valid=(now - 2 * DAY, now - DAY))
+    options = ("--master-cert", str(authority.root))
+    with _serving(expired) as url:
+        words = "has expired (the clock here says"
+        _refused_agent(private.cluster, tmp_path / "a", *options, words=words, url=url)
+        pinned = ("--cert-fingerprint", expired.fingerprint)
+        _refused_agent(private.cluster, tmp_path / "b", *pinned, words=words, url=url)
+
+
+@contextmanager
+def _serving(issued: Issued) -> Iterator[str]:
+    """A server that does handshakes with this certificate, and no more."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(issued.cert, issued.key)
+
+    class Handshake(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError), context.wrap_socket(self.request, server_side=True) as secure:
+                secure.recv(1)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handshake) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"https://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_machine_joins_by_the_line_that_an_administrator_is_given(
+    own: RealCluster, tmp_path: Path
+) -> None:
+    """It has the fingerprint; without that, whoever types the line is told which option to give."""
+    made = subprocess.run(
+        [WINDLASS, "-m", own.url, "master", "join-token", "create", "default", "--uses", "2"],
+        env=os.environ | own.login_as("admin"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    line = made.stdout.split()[2:]
+    assert line[4:] == ["--cert-fingerprint", _printed(own, "certificate").decode().strip()]
+    home = AgentHome(tmp_path / "home")
+    who = ("--user", "--agent-id", "joined", "--set", "artificial_slots=1")
+    try:
+        blind = home.run(*line[:4], *who)
+        assert blind.returncode == 1
+        (sentence,) = [text for text in blind.stderr.splitlines() if text.startswith("error:")]
+        assert "is signed by nobody that is trusted here" in sentence
+        assert "give --cert-fingerprint with the fingerprint that `windlass master" in sentence
+        assert "security.tls" not in sentence
+        plain = home.run("join", own.url.replace("https:", "http:"), *line[2:4], *who)
+        assert f"this port speaks HTTPS only: write {own.url} for the URL" in plain.stderr
+        assert not home.config.exists()
+        done = home.run(*line, *who)
+        assert done.returncode == 0, done.stderr
+        assert "joined" in own.agents()
+        assert home.settings["security"] == {"tls": {"cert_fingerprint": line[5]}}
+    finally:
+        home.end()
 
 
 # --- while it runs ----------------------------------------------------------------------------------------------------

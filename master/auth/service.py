@@ -5,9 +5,9 @@ Only the hash of a session token is kept anywhere: whoever reads the database ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -16,6 +16,7 @@ from sqlmodel import select
 from agent_bootstrap.container_options import OsUser
 from master.auth.passwords import Passwords
 from master.auth.principal import AllocationTokens, Principal, TaskIdentity
+from master.auth.sessions import Session, Sessions
 from master.auth.throttle import LoginThrottle, Source
 from master.auth.users import (
     ADMIN,
@@ -50,13 +51,6 @@ _INVALID_EMPTY = "invalid credentials (the empty password is not accepted here)"
 _TOKEN_MISSING = "token missing"  # noqa: S105
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
-    id: int
-    user_id: int
-    expires_at: datetime
-
-
 class AuthService:
     """One mailbox serialises all changes; authenticating is a look into a dictionary."""
 
@@ -80,7 +74,7 @@ class AuthService:
         self._others_change_work = others_change_work
         self._mailbox = Mailbox("auth")
         self._users: dict[int, User] = {}
-        self._sessions: dict[str, Session] = {}
+        self._sessions = Sessions()
         self._allocation_tokens: AllocationTokens | None = None
 
     def register_allocation_tokens(self, tokens: AllocationTokens) -> None:
@@ -92,9 +86,9 @@ class AuthService:
         users = await self._store.read(select(tables.User))
         sessions = await self._store.read(select(tables.UserSession))
         self._users = {row.id: user_from_row(row) for row in users}
-        self._sessions = {
-            row.token_hash: Session(row.id, row.user_id, row.expires_at) for row in sessions
-        }
+        self._sessions = Sessions()
+        for row in sorted(sessions, key=lambda row: row.id):
+            self._sessions.add(row.token_hash, Session(row.id, row.user_id, row.expires_at))
 
     async def ensure_users(self, first_password: Callable[[], str] = str) -> None:
         """Load, and make `admin` (1) and `determined` (2) at the first start.
@@ -162,8 +156,8 @@ class AuthService:
         if not token:
             raise Unauthenticated(_TOKEN_MISSING)
         hashed = token_hash(token)
-        session = self._sessions.get(hashed)
-        if session is not None and session.expires_at > self._clock.now():
+        session = self._sessions.use(hashed, self._clock.now())
+        if session is not None:
             return self._principal(session.user_id)
         task = self._allocation_owner(hashed)
         if task is None:
@@ -174,8 +168,7 @@ class AuthService:
         """Clean-up, to be run now and then; how many there were."""
 
         async def remove() -> int:
-            now = self._clock.now()
-            old = [hashed for hashed, s in self._sessions.items() if s.expires_at <= now]
+            old = list(self._sessions.expired(self._clock.now()))
             await self._end_sessions(old)
             return len(old)
 
@@ -267,7 +260,9 @@ class AuthService:
         now = self._clock.now()
         token = self._ids.token()
         session = Session(self._store.next_id(tables.UserSession), user.id, now + SESSION_LENGTH)
+        surplus = self._sessions.surplus(user.id)
         unit = UnitOfWork()
+        self._delete(unit, surplus)
         unit.insert(
             tables.UserSession,
             {
@@ -280,17 +275,26 @@ class AuthService:
         )
         unit.update(tables.User, {"id": user.id}, {"last_auth_at": now}, expect=1)
         await self._store.commit(unit)
-        self._sessions[token_hash(token)] = session
+        self._forget(surplus)
+        self._sessions.add(token_hash(token), session)
         self._users[user.id] = replace(user, last_auth_at=now)
         return token, self._users[user.id]
 
-    async def _end_sessions(self, hashes: Iterable[str]) -> None:
-        unit, ended = UnitOfWork(), [h for h in hashes if h in self._sessions]
-        for hashed in ended:
-            unit.delete(tables.UserSession, {"id": self._sessions[hashed].id})
+    async def _end_sessions(self, hashes: Sequence[str]) -> None:
+        unit = UnitOfWork()
+        self._delete(unit, hashes)
         await self._store.commit(unit)
-        for hashed in ended:
-            self._sessions.pop(hashed, None)
+        self._forget(hashes)
+
+    def _delete(self, unit: UnitOfWork, hashes: Sequence[str]) -> None:
+        for hashed in hashes:
+            if (session := self._sessions.get(hashed)) is not None:
+                unit.delete(tables.UserSession, {"id": session.id})
+
+    def _forget(self, hashes: Sequence[str]) -> None:
+        """They have been deleted."""
+        for hashed in hashes:
+            self._sessions.remove(hashed)
 
     async def _insert_user(
         self, name: str, *, password: str, is_hashed: bool, **fields: Any
@@ -331,7 +335,7 @@ class AuthService:
             await self._store.commit(unit)
             self._users[user_id] = user
             if end_sessions:
-                self._sessions = {h: s for h, s in self._sessions.items() if s.user_id != user_id}
+                self._forget(self._sessions.of_user(user_id))
             return user
 
         user = await self._mailbox.run(change)

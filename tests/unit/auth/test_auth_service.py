@@ -10,6 +10,7 @@ import pytest
 from argon2 import PasswordHasher
 from sqlalchemy import select
 
+from master.auth import sessions
 from master.auth.passwords import Passwords, client_hash
 from master.auth.principal import Principal, TaskIdentity
 from master.auth.service import SESSION_LENGTH, AuthService
@@ -363,3 +364,52 @@ def test_a_password_hash_is_not_printed(clock: ManualClock) -> None:
         id=1, username="a", password_hash="HASH", created_at=clock.now(), modified_at=clock.now()
     )
     assert "HASH" not in repr(user)
+
+
+async def test_a_user_has_so_many_sessions_and_those_unused_for_longest_end(
+    auth: AuthService, memory_store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 3)
+    others = await login(auth, "determined")
+    tokens = [await login(auth) for _ in range(3)]
+    auth.identify(tokens[0])
+    tokens.append(await login(auth))
+    with pytest.raises(Unauthenticated):
+        auth.identify(tokens[1])
+    for token in (others, tokens[0], tokens[2], tokens[3]):
+        auth.identify(token)
+    kept = await memory_store.read(select(UserSession.token_hash))
+    assert set(kept) == {token_hash(t) for t in (others, tokens[0], tokens[2], tokens[3])}
+    again = service(memory_store, clock, seed=2)
+    await again.ensure_users()
+    await login(again)
+    with pytest.raises(Unauthenticated):
+        again.identify(tokens[0])  # the oldest: which was used when is not stored
+
+
+async def test_a_login_ends_only_so_many_of_the_sessions_that_an_earlier_release_left(
+    auth: AuthService, memory_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(5):
+        await login(auth)
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 2)
+    monkeypatch.setattr(sessions, "ENDED_AT_ONCE", 3)
+    for left in (3, 2, 2):
+        await login(auth)
+        assert len(await memory_store.read(select(UserSession.id))) == left
+
+
+async def test_a_session_that_a_commit_could_not_end_goes_on(
+    auth: AuthService, memory_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 1)
+    token = await login(auth)
+
+    async def fails(*_: object) -> None:
+        raise StoreUnavailable("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(memory_store, "commit", fails)
+        with pytest.raises(StoreUnavailable):
+            await login(auth)
+    auth.identify(token)

@@ -20,6 +20,8 @@ DEFAULT_CONFIG = Path("/etc/windlass/master.yaml")
 """Of a master that is told no other."""
 LOCK = "lock"
 SECRET = "secret"  # noqa: S105  (the name of a file)
+TLS = "tls"
+"""A folder: an authority of the master's own, and what it has signed."""
 
 
 def default_folder() -> Path:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
-from master.data_folder import SECRET
+from master.data_folder import SECRET, TLS
 from master.logs.tables import LOGS
 from master.recovery import postgres_copy
 from master.recovery.identity import LastBackup, note_backup
@@ -97,9 +97,11 @@ def _copy_databases(files: SqliteFiles, partial: Path) -> tuple[StateFacts, str]
 def _copy_rest(
     folder: Path, partial: Path, blobs: Iterable[str]
 ) -> tuple[dict[str, FileEntry], tuple[str, ...]]:
-    """The secret and the blobs. A blob that is not whole does not keep the rest from being saved."""
+    """Secret, TLS authority and blobs. A blob that is not whole does not keep the rest from being saved."""
     entries = {str(p.relative_to(partial)): entry_of(p) for p in partial.rglob("*") if p.is_file()}
     entries[SECRET] = copy_private(folder / SECRET, partial / SECRET)
+    for name in sorted(path.name for path in (folder / TLS).glob("*.pem")):
+        entries[f"{TLS}/{name}"] = copy_private(folder / TLS / name, partial / TLS / name)
     missing: list[str] = []
     for blob_id in sorted(blobs):
         copy = blob_path(partial / BLOBS, blob_id)

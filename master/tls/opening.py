@@ -7,15 +7,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from master.config import MasterConfig
+from master.data_folder import TLS
 from master.recovery.check import Finding
 from master.tls.own_authority import OwnAuthority, names_here
 from master.tls.serving import ServedTls, TlsFiles
 from windlass.base.clock import Clock
 from windlass.base.errors import InvalidConfig
 from windlass.base.network import is_loopback
-
-FOLDER = "tls"
-"""Of the data folder: an authority of its own, and what it has signed."""
 
 
 def open_tls(
@@ -34,7 +32,7 @@ def files_of(config: MasterConfig, data_dir: Path) -> TlsFiles | None:
     """What is served, if it is there. None: plain HTTP."""
     tls = config.security.tls
     if tls.self_signed:
-        return OwnAuthority(data_dir / FOLDER, (), ca=_ca(config)).files
+        return OwnAuthority(data_dir / TLS, (), ca=_ca(config)).files
     if not tls.cert:
         return None
     return TlsFiles(cert=Path(tls.cert), key=Path(tls.key), ca=_ca(config))
@@ -53,7 +51,7 @@ def make_own(config: MasterConfig, data_dir: Path, clock: Clock) -> None:
 
 def own_files(data_dir: Path) -> TlsFiles | None:
     """Of a master that was told on its command line to sign its certificate itself."""
-    files = OwnAuthority(data_dir / FOLDER, ()).files
+    files = OwnAuthority(data_dir / TLS, ()).files
     return files if files.cert.exists() else None
 
 
@@ -95,7 +93,7 @@ def _own_authority(config: MasterConfig, data_dir: Path, url: str) -> OwnAuthori
         return None
     called = urlsplit(url).hostname or ""
     names = names_here(called, config.host, *config.security.allowed_hosts)
-    return OwnAuthority(data_dir / FOLDER, names, ca=_ca(config))
+    return OwnAuthority(data_dir / TLS, names, ca=_ca(config))
 
 
 def _ca(config: MasterConfig) -> Path | None:

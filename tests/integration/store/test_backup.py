@@ -202,6 +202,24 @@ async def test_everything_in_a_backup_is_for_its_owner_only(live: Live, tmp_path
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
 
 
+async def test_the_masters_own_authority_is_in_it_so_that_others_trust_the_restored_one(
+    small: Live, tmp_path: Path
+) -> None:
+    tls = small.places.folder / "tls"
+    tls.mkdir(mode=0o755)
+    for name in ("authority.pem", "master.pem"):
+        (tls / name).write_text(f"key of {name}")
+        (tls / name).chmod(0o644)
+    await make_backup(small.places, tmp_path / "backup", NOON)
+    places = await restore(tmp_path / "backup", tmp_path / "new")
+    for folder in (tmp_path / "backup", places.folder):
+        assert names(folder / "tls") == ["authority.pem", "master.pem"]
+        assert (folder / "tls" / "authority.pem").read_text() == "key of authority.pem"
+        assert (folder / "tls").stat().st_mode & 0o777 == 0o700
+        for path in (folder / "tls").iterdir():
+            assert path.stat().st_mode & 0o777 == 0o600
+
+
 async def test_a_backup_overwrites_nothing(small: Live, tmp_path: Path) -> None:
     (tmp_path / "backup").mkdir()
     with pytest.raises(Conflict, match="exists: a backup overwrites nothing"):

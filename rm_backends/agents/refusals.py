@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from agent_bootstrap.bounds import one_line
 from rm_backends.views import RefusalView
@@ -13,6 +13,9 @@ from rm_backends.views import RefusalView
 MAX_KNOWN = 500
 MAX_STRANGERS = 100
 """Whoever shows no good token can make up names: they displace only each other."""
+MAX_LINES = 20
+LINES_WITHIN = timedelta(minutes=10)
+"""An address causes no more lines of the log in that time: names can be made up. The list has what came since."""
 MAX_WORD = 200
 MAX_REASON = 1000
 
@@ -21,11 +24,16 @@ class Refusals:
     """The newest of each agent id and address."""
 
     def __init__(self) -> None:
+        self._lines: OrderedDict[str, deque[datetime]] = OrderedDict()
+        """When an address caused lines of the log."""
         self._known: OrderedDict[tuple[str, str], RefusalView] = OrderedDict()
         self._strangers: OrderedDict[tuple[str, str], RefusalView] = OrderedDict()
 
     def note(self, refusal: RefusalView, *, stranger: bool) -> bool:
-        """Whether it says something new: an agent that asks again every few seconds is told once."""
+        """Whether a line of the log should say it: it is new, and its address has not caused many lines lately.
+
+        An agent that asks again every few seconds is told once.
+        """
         kept, most = (self._strangers, MAX_STRANGERS) if stranger else (self._known, MAX_KNOWN)
         seen = replace(
             refusal,
@@ -42,7 +50,20 @@ class Refusals:
         kept[key] = seen
         if len(kept) > most:
             kept.popitem(last=False)
-        return before is None or before.reason != seen.reason
+        is_new = before is None or before.reason != seen.reason
+        return is_new and self._has_line(seen.address, seen.last)
+
+    def _has_line(self, address: str, now: datetime) -> bool:
+        caused = self._lines.pop(address, deque[datetime]())
+        self._lines[address] = caused
+        if len(self._lines) > MAX_STRANGERS:
+            self._lines.popitem(last=False)
+        while caused and now - caused[0] >= LINES_WITHIN:
+            caused.popleft()
+        if len(caused) >= MAX_LINES:
+            return False
+        caused.append(now)
+        return True
 
     def forget(self, agent_id: str) -> None:
         """It was taken after all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 import structlog
 
@@ -13,12 +14,14 @@ QUIET = ("uvicorn.error", "sqlalchemy", "aiosqlite", "asyncio", "websockets")
 
 
 def set_up_logging(level: str, *, color: bool) -> None:
-    """Structured events on stderr: readable on a terminal, JSON lines elsewhere."""
+    """Structured events on stderr: readable on a terminal, with `color` or without, JSON lines elsewhere."""
     number = logging.getLevelNamesMapping().get(LEVELS.get(level, level).upper(), logging.INFO)
     renderer: structlog.types.Processor = (
         # Plain tracebacks: others show local variables, and those hold tokens.
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
-        if color
+        structlog.dev.ConsoleRenderer(
+            colors=color, exception_formatter=structlog.dev.plain_traceback
+        )
+        if sys.stderr.isatty()
         else structlog.processors.JSONRenderer()
     )
     shared: list[structlog.types.Processor] = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -108,7 +107,7 @@ def run(
     }
     try:
         config = _load(config_file, {k: v for k, v in given.items() if v is not None})
-        set_up_logging(config.log.level, color=config.log.color and sys.stderr.isatty())
+        set_up_logging(config.log.level, color=config.log.color)
         for warning in (*config.warnings, *open_warnings(config)):
             typer.echo(f"warning: {warning}", err=True)
         with held(_data_dir(data_dir)) as folder:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -21,11 +20,13 @@ from agent_bootstrap.agent.membership.commands import join_command, leave_comman
 from agent_bootstrap.agent.membership.places import joined_config
 from agent_bootstrap.agent.option_layers import load_options
 from agent_bootstrap.agent.options import AgentOptions
+from agent_bootstrap.agent.trust_options import NO_TRUST, TrustOptions
 from agent_bootstrap.agent.websocket import connect
 from agent_bootstrap.images import recipe
 from agent_bootstrap.log_setup import set_up_logging
 from agent_bootstrap.protocol import Leaving
 from windlass.base.errors import InvalidConfig, WindlassError
+from windlass.base.option_groups import with_groups
 
 app = typer.Typer(help="Run an agent on this machine.", no_args_is_help=True)
 
@@ -40,6 +41,7 @@ def _group() -> None:
 
 
 @app.command("run")
+@with_groups
 def run(
     master: Annotated[
         str | None,
@@ -72,21 +74,7 @@ def run(
             help="Offer only these GPUs: index, UUID, PCI address or serial, separated by commas."
         ),
     ] = None,
-    cert_fingerprint: Annotated[
-        str | None,
-        typer.Option(
-            help="Trust only the certificate with this fingerprint (sha256:...): the master's or its authority's.",
-            show_default=False,
-        ),
-    ] = None,
-    master_cert: Annotated[
-        Path | None,
-        typer.Option(help="Trust only the certificates in this file.", show_default=False),
-    ] = None,
-    master_cert_name: Annotated[
-        str | None,
-        typer.Option(help="Expect this name in the master's certificate.", show_default=False),
-    ] = None,
+    trust: TrustOptions = NO_TRUST,
     isolation: Annotated[
         str | None, typer.Option(help="Isolate tasks by: auto, bubblewrap, namespace or directory.")
     ] = None,
@@ -116,13 +104,8 @@ def run(
         "isolation": isolation,
     }
     given: dict[str, Any] = {key: value for key, value in flags.items() if value is not None}
-    tls = {
-        "cert_fingerprint": cert_fingerprint,
-        "master_cert": master_cert,
-        "master_cert_name": master_cert_name,
-    }
-    if any(tls.values()):
-        given["security"] = {"tls": {key: value for key, value in tls.items() if value}}
+    if tls := trust.keys():
+        given["security"] = {"tls": tls}
     try:
         loaded = load_options(joined_config(config_file, master, os.environ), given, os.environ)
         options = loaded.options
@@ -210,7 +193,7 @@ def recipe_command(
 
 def run_agent(options: AgentOptions) -> AgentEnd:
     """Run in this process until a signal or the master ends it."""
-    set_up_logging(options.log.level, color=options.log.color and sys.stderr.isatty())
+    set_up_logging(options.log.level, color=options.log.color)
     set_on_retry_hooks([])  # the agent tells of lost connections in its own words
     lifeline = lifeline_from_environment()
     return asyncio.run(_until_signal(options, lifeline))

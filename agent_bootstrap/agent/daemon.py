@@ -32,6 +32,7 @@ from agent_bootstrap.agent.slots import find_hardware
 from agent_bootstrap.protocol import Channel, ChannelClosed, Leaving, Staying
 from windlass.base.clock import Clock, SystemClock
 from windlass.base.errors import InvalidConfig, PermissionDenied
+from windlass.base.plurals import counted
 
 FIRST_RETRY_S = 0.2
 LAST_RETRY_S = 5.0
@@ -162,7 +163,7 @@ class Agent:
         hardware = await asyncio.to_thread(find_hardware, options, old_numbers=old_numbers)
         self._machine = Machine(options, hardware, runtime)
         self._machine.leaving = await asyncio.to_thread(announced, options.work_dir)
-        log.info("agent %s: %d slots", options.agent_id, len(hardware.slots))
+        log.info("agent %s: %s", options.agent_id, counted(len(hardware.slots), "slot"))
         for note in self._machine.standing_notes:
             log.warning("%s", note)
         return runtime

@@ -116,7 +116,8 @@ class LogOptions(BaseModel):
 
     level: Literal["trace", "debug", "info", "warning", "error"] = "info"
     """The least important level that is written."""
-    color: Annotated[bool, NoEffect("lines have no colours")] = True
+    color: bool = True
+    """Colours where stderr is a terminal; JSON lines elsewhere, always."""
     """Colours on a terminal."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import ValidationError
@@ -93,7 +94,7 @@ async def connect(options: AgentOptions, credential: str) -> WebSocketChannel:
         )
     except InvalidStatus as error:
         status = error.response.status_code
-        said, _ = error_words(error.response.body or b"")
+        said, _ = error_words(bytes(error.response.body or b""))
         told = f"HTTP {status}: {said}" if said else f"HTTP {status}"
         if status in (401, 403):
             raise PermissionDenied(
@@ -104,8 +105,17 @@ async def connect(options: AgentOptions, credential: str) -> WebSocketChannel:
         raise ChannelClosed(f"{options.url} answered {told}") from None
     except (OSError, TimeoutError, InvalidHandshake, CertificateRefused) as error:
         why = await asyncio.to_thread(why_refused, error, options) if secure else ""
-        raise ChannelClosed(f"cannot reach {options.url}: {why or error}") from error
+        raise ChannelClosed(f"cannot reach {options.url}: {why or _said(error)}") from error
     return WebSocketChannel(connection)
+
+
+def _said(error: Exception) -> str:
+    """Of asyncio's words for errors of the system, the system's own are the readable part."""
+    if isinstance(error, TimeoutError):
+        return f"no answer within {OPEN_LIMIT_S:g} s"
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return str(error)
 
 
 def agents_url(options: AgentOptions) -> str:

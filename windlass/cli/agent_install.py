@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from windlass.base.errors import InvalidArgument
+from windlass.base.option_groups import with_groups
 from windlass.cli.connect import ask_password, client_for, for_administrators
 from windlass.cli.groups import MissingExtra
 from windlass.cli.join_token import url_for_agents
@@ -19,50 +21,58 @@ from windlass.cli.output import JsonOption, notice, print_json, print_rows
 TOKEN_VARIABLE = "WINDLASS_JOIN_TOKEN"  # noqa: S105 - the name of a variable
 TOKEN_LIFE_S = 3600.0
 
-Hosts = Annotated[
-    list[str] | None, typer.Argument(metavar="[USER@]HOST[:PORT]...", help="Machines.")
-]
-HostsFile = Annotated[
-    Path | None,
-    typer.Option(
-        help="Read machines from this file, one in a line, each with key=value words for its agent.yaml.",
-        show_default=False,
-    ),
-]
-Identity = Annotated[
-    Path | None,
-    typer.Option("--identity", "-i", help="Log in with this private key.", show_default=False),
-]
-Jump = Annotated[
-    str | None,
-    typer.Option("--jump", "-J", help="Connect by way of this machine.", show_default=False),
-]
-KnownHosts = Annotated[
-    Path | None,
-    typer.Option(help="Know machines by this file. Default: as ssh does.", show_default=False),
-]
-AskSudoPass = Annotated[
-    bool, typer.Option("--ask-sudo-pass", help="Ask once for the password that sudo wants there.")
-]
-UserMode = Annotated[
-    bool,
-    typer.Option("--user", help="Install for the login user alone, without root or sudo."),
-]
-Prefix = Annotated[
-    str | None,
-    typer.Option(
-        help="Install below this directory. Default: /opt/windlass; with --user "
-        "~/.local/share/windlass/agent.",
-        show_default=False,
-    ),
-]
-Parallel = Annotated[int, typer.Option(min=1, max=100, help="Work on this many machines at once.")]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machines:
+    """Which ones, and how to get there."""
+
+    hosts: Annotated[
+        list[str] | None, typer.Argument(metavar="[USER@]HOST[:PORT]", help="Machines.")
+    ] = None
+    hosts_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Read machines from this file, one in a line, each with key=value words for its agent.yaml.",
+            show_default=False,
+        ),
+    ] = None
+    identity: Annotated[
+        Path | None,
+        typer.Option("--identity", "-i", help="Log in with this private key.", show_default=False),
+    ] = None
+    jump: Annotated[
+        str | None,
+        typer.Option("--jump", "-J", help="Connect by way of this machine.", show_default=False),
+    ] = None
+    known_hosts: Annotated[
+        Path | None,
+        typer.Option(help="Know machines by this file. Default: as ssh does.", show_default=False),
+    ] = None
+    ask_sudo_pass: Annotated[
+        bool,
+        typer.Option("--ask-sudo-pass", help="Ask once for the password that sudo wants there."),
+    ] = False
+    user: Annotated[
+        bool,
+        typer.Option("--user", help="Install for the login user alone, without root or sudo."),
+    ] = False
+    prefix: Annotated[
+        str | None,
+        typer.Option(
+            help="Install below this directory. Default: /opt/windlass; with --user "
+            "~/.local/share/windlass/agent.",
+            show_default=False,
+        ),
+    ] = None
+    parallel: Annotated[
+        int, typer.Option(min=1, max=100, help="Work on this many machines at once.")
+    ] = 10
 
 
+@with_groups
 def install(
     ctx: typer.Context,
-    hosts: Hosts = None,
-    hosts_file: HostsFile = None,
+    machines: Machines,
     url: Annotated[
         str | None,
         typer.Option(
@@ -99,12 +109,6 @@ def install(
             show_default=False,
         ),
     ] = None,
-    identity: Identity = None,
-    jump: Jump = None,
-    known_hosts: KnownHosts = None,
-    ask_sudo_pass: AskSudoPass = False,
-    user: UserMode = False,
-    prefix: Prefix = None,
     python: Annotated[
         str | None,
         typer.Option(help="Use this Python there. Default: the newest.", show_default=False),
@@ -112,7 +116,6 @@ def install(
     no_service: Annotated[
         bool, typer.Option("--no-service", help="Install and join, but start no agent.")
     ] = False,
-    parallel: Parallel = 10,
     as_json: JsonOption = False,
 ) -> None:
     """Install agents on machines over SSH, and join them: many at once, each on its own.
@@ -127,8 +130,8 @@ def install(
         from windlass.install.steps import install as install_one
         from windlass.install.wheels import own_wheel, wheels_in
 
-    chosen = read_hosts(hosts or [], hosts_file)
-    access = _access(identity, known_hosts, jump, ask_sudo_pass and not user)
+    chosen = read_hosts(machines.hosts or [], machines.hosts_file)
+    access = _access(machines)
     others = wheels_in(wheels) if wheels is not None else ()
     with _join_token(ctx, token_file, url, pool, len(chosen)) as ticket:
         options = {
@@ -143,8 +146,8 @@ def install(
             wheel=own_wheel(),
             others=others,
             join=[*words, *(["--no-service"] if no_service else [])],
-            user=user,
-            prefix=prefix,
+            user=machines.user,
+            prefix=machines.prefix,
             python=python,
         )
         with shown_progress(chosen) as progress:
@@ -152,14 +155,14 @@ def install(
                 chosen,
                 lambda host, tell: install_one(host, access, plan, tell),
                 progress,
-                parallel=parallel,
+                parallel=machines.parallel,
             )
     _report(outcomes, as_json)
 
 
+@with_groups
 def uninstall(
-    hosts: Hosts = None,
-    hosts_file: HostsFile = None,
+    machines: Machines,
     grace: Annotated[
         str, typer.Option(help="Let tasks leave for this long: trials make a checkpoint.")
     ] = "5m",
@@ -169,13 +172,6 @@ def uninstall(
     offline: Annotated[
         bool, typer.Option("--offline", help="Let agents not tell the master: it is gone.")
     ] = False,
-    identity: Identity = None,
-    jump: Jump = None,
-    known_hosts: KnownHosts = None,
-    ask_sudo_pass: AskSudoPass = False,
-    user: UserMode = False,
-    prefix: Prefix = None,
-    parallel: Parallel = 10,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -186,19 +182,19 @@ def uninstall(
         from windlass.install.steps import Removal
         from windlass.install.steps import uninstall as uninstall_one
 
-    chosen = read_hosts(hosts or [], hosts_file)
+    chosen = read_hosts(machines.hosts or [], machines.hosts_file)
     if not yes:
         typer.confirm(f"Remove the agents of {len(chosen)} machines?", abort=True, err=True)
-    access = _access(identity, known_hosts, jump, ask_sudo_pass and not user)
+    access = _access(machines)
     flags = {"--force": force, "--offline": offline}
     options = ["--grace", grace, *(flag for flag, given in flags.items() if given)]
-    removal = Removal(options=options, user=user, prefix=prefix)
+    removal = Removal(options=options, user=machines.user, prefix=machines.prefix)
     with shown_progress(chosen) as progress:
         outcomes = run_on_all(
             chosen,
             lambda host, tell: uninstall_one(host, access, removal, tell),
             progress,
-            parallel=parallel,
+            parallel=machines.parallel,
         )
     _report(outcomes, as_json)
 
@@ -234,14 +230,18 @@ def _needs_ssh() -> Iterator[None]:
         ) from None
 
 
-def _access(identity: Path | None, known_hosts: Path | None, jump: str | None, ask: bool) -> Any:
+def _access(machines: Machines) -> Any:
     from windlass.install.ssh import Access
 
+    identity, known_hosts = machines.identity, machines.known_hosts
     for option, path in (("--identity", identity), ("--known-hosts", known_hosts)):
         if path is not None and not path.is_file():
             raise InvalidArgument(f"{option} {path}: there is no such file")
+    ask = machines.ask_sudo_pass and not machines.user
     password = ask_password("Password for sudo on the machines") if ask else None
-    return Access(identity=identity, known_hosts=known_hosts, jump=jump, sudo_password=password)
+    return Access(
+        identity=identity, known_hosts=known_hosts, jump=machines.jump, sudo_password=password
+    )
 
 
 @contextmanager

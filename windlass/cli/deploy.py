@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import socket
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -12,31 +13,27 @@ from urllib.parse import urlsplit
 import typer
 
 from windlass.base.errors import InvalidArgument
+from windlass.base.option_groups import with_groups
+from windlass.base.plurals import counted
 from windlass.cli.deploy_options import (
     AutorestartOption,
+    BeginOptions,
     DataDirOption,
-    DbPasswordOption,
     DeleteDbOption,
     EnterpriseOption,
     GpuOption,
-    HostOption,
     ImagePrefixOption,
-    MasterConfigOption,
     MasterNameOption,
+    MasterOptions,
     NameOption,
-    PasswordOption,
+    PlaceOptions,
     PoolOption,
     PortOption,
-    RestartOption,
     SlotsOption,
-    StorageOption,
-    TlsOption,
     VersionOption,
-    WorkDirOption,
 )
 from windlass.cli.deploy_output import (
     described,
-    slots_text,
     steps,
     tell_ended,
     tell_kept,
@@ -81,101 +78,57 @@ def deploy(
 
 
 @local.command("cluster-up")
+@with_groups
 def cluster_up(
-    port: PortOption = None,
-    host: HostOption = None,
+    *,
     agents: Annotated[
         int | None,
-        typer.Option(min=0, max=MANY_AGENTS, help="Start this many agents.", show_default="1"),
+        typer.Option(
+            min=0, max=MANY_AGENTS, help="Start this many agents. Default: 1.", show_default=False
+        ),
     ] = None,
     slots: SlotsOption = None,
     gpu: GpuOption = None,
     pool: PoolOption = None,
-    master_config: MasterConfigOption = None,
-    storage_host_path: StorageOption = None,
-    auto_work_dir: WorkDirOption = None,
-    tls: TlsOption = None,
-    initial_user_password: PasswordOption = None,
-    autorestart: AutorestartOption = None,
-    restart: RestartOption = False,
-    delete_db: DeleteDbOption = False,
-    cluster_name: NameOption = None,
-    data_dir: DataDirOption = None,
-    det_version: VersionOption = None,
-    db_password: DbPasswordOption = None,
-    enterprise_edition: EnterpriseOption = False,
+    master: MasterOptions,
+    begin: BeginOptions,
+    place: PlaceOptions,
 ) -> None:
     """Start a master and agents, wait until they answer, and log in.
 
     Also after a reboot or an upgrade: with --restart what was there comes back as it was.
     """
-    check_version(det_version)
-    warn({"--db-password": db_password, "--enterprise-edition": enterprise_edition})
-    given = _options(
-        cluster_name=cluster_name,
-        host=host,
-        port=port,
-        agents=agents,
-        slots=slots,
-        gpu=gpu,
-        pool=pool,
-        master_config=master_config,
-        storage_host_path=storage_host_path,
-        auto_work_dir=auto_work_dir,
-        tls=tls,
-        autorestart=autorestart,
-    )
-    start = Start(restart=restart, delete_db=delete_db, initial_user_password=initial_user_password)
-    cluster, where = _cluster(cluster_name, data_dir)
-    with steps() as step:
-        started = LocalCluster(cluster.folder, step).up(given, start)
-    tell_up(cluster, started, where)
+    given = _options(master, place, agents=agents, slots=slots, gpu=gpu, pool=pool)
+    _start(given, begin, place)
 
 
 @local.command("master-up")
+@with_groups
 def master_up(
-    port: PortOption = None,
-    host: HostOption = None,
-    master_config: MasterConfigOption = None,
-    storage_host_path: StorageOption = None,
-    auto_work_dir: WorkDirOption = None,
-    tls: TlsOption = None,
-    initial_user_password: PasswordOption = None,
-    autorestart: AutorestartOption = None,
-    restart: RestartOption = False,
-    delete_db: DeleteDbOption = False,
-    cluster_name: NameOption = None,
-    data_dir: DataDirOption = None,
+    master: MasterOptions,
+    begin: BeginOptions,
+    place: PlaceOptions,
     master_name: MasterNameOption = None,
     image_repo_prefix: ImagePrefixOption = None,
-    det_version: VersionOption = None,
-    db_password: DbPasswordOption = None,
-    enterprise_edition: EnterpriseOption = False,
 ) -> None:
     """Start the master of a cluster alone, and log in."""
-    check_version(det_version)
-    warn(
-        {
-            "--master-name": master_name,
-            "--image-repo-prefix": image_repo_prefix,
-            "--db-password": db_password,
-            "--enterprise-edition": enterprise_edition,
-        }
+    warn({"--master-name": master_name, "--image-repo-prefix": image_repo_prefix})
+    _start(_options(master, place), begin, place, with_agents=False)
+
+
+def _start(
+    given: Options, begin: BeginOptions, place: PlaceOptions, *, with_agents: bool = True
+) -> None:
+    check_version(begin.det_version)
+    warn({"--db-password": begin.db_password, "--enterprise-edition": begin.enterprise_edition})
+    start = Start(
+        restart=begin.restart,
+        delete_db=begin.delete_db,
+        initial_user_password=begin.initial_user_password,
     )
-    given = _options(
-        cluster_name=cluster_name,
-        host=host,
-        port=port,
-        master_config=master_config,
-        storage_host_path=storage_host_path,
-        auto_work_dir=auto_work_dir,
-        tls=tls,
-        autorestart=autorestart,
-    )
-    start = Start(restart=restart, delete_db=delete_db, initial_user_password=initial_user_password)
-    cluster, where = _cluster(cluster_name, data_dir)
+    cluster, where = _cluster(place.cluster_name, place.data_dir)
     with steps() as step:
-        started = LocalCluster(cluster.folder, step).up(given, start, with_agents=False)
+        started = LocalCluster(cluster.folder, step).up(given, start, with_agents=with_agents)
     tell_up(cluster, started, where)
 
 
@@ -184,7 +137,7 @@ def agent_up(
     master_host: Annotated[
         str | None,
         typer.Argument(
-            metavar="[HOST]",
+            metavar="HOST",
             help="Host or URL of the master. Default: that of this cluster.",
             show_default=False,
         ),
@@ -239,7 +192,7 @@ def agent_up(
     with steps() as step:
         joined = LocalCluster(cluster.folder, step).agent_up(agent)
     if agent.name in joined:
-        typer.echo(f"{agent.name} has joined {url} with {slots_text(joined[agent.name])}")
+        typer.echo(f"{agent.name} has joined {url} with {counted(joined[agent.name], 'slot')}")
     else:
         log = cluster.folder.log(agent.name)
         typer.echo(f"{agent.name} is started for {url}; det agent list shows it. Its log: {log}")
@@ -298,7 +251,7 @@ def logs(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]...", help="master, agent-0, ... Default: all.", show_default=False
+            metavar="NAME", help="master, agent-0, ... Default: all.", show_default=False
         ),
     ] = None,
     no_follow: Annotated[
@@ -335,7 +288,7 @@ def status(
         processes = [described(service, str(folder.log(service.name))) for service in services]
         print_json({"url": url, "tasks": tasks, "processes": processes})
     elif services:
-        typer.echo(f"{url}  {tasks} task{'' if tasks == 1 else 's'} running here")
+        typer.echo(f"{url}  {counted(tasks, 'task')} running here")
         rows = [list(described(s, str(folder.log(s.name))).values()) for s in services]
         print_rows(["Process", "State", "PID", "Restarts", "Last end", "Log"], rows)
     else:
@@ -344,8 +297,9 @@ def status(
         raise typer.Exit(1)
 
 
-def _options(**given: Any) -> Options:
+def _options(master: MasterOptions, place: PlaceOptions, **agents: Any) -> Options:
     """Of what was given. Paths are made absolute: services do not share our current folder."""
+    given = {**asdict(master), "cluster_name": place.cluster_name, **agents}
     if given.get("master_config") is not None and given.get("storage_host_path") is not None:
         raise InvalidArgument(
             "--master-config and --storage-host-path exclude each other: write checkpoint_storage into the file"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +14,8 @@ NameOption = Annotated[
     str | None,
     typer.Option(
         "--cluster-name",
-        help="Name of the cluster, one of several on this machine.",
-        show_default="local",
+        help="Name of the cluster, one of several on this machine. Default: local.",
+        show_default=False,
     ),
 ]
 DataDirOption = Annotated[
@@ -31,15 +32,15 @@ PortOption = Annotated[
         "--master-port",
         min=1,
         max=65535,
-        help="Set the port of the master.",
-        show_default=str(DEFAULT_PORT),
+        help=f"Port of the master. Default: {DEFAULT_PORT}.",
+        show_default=False,
     ),
 ]
 HostOption = Annotated[
     str | None,
     typer.Option(
-        help="Let the master listen on this address; 0.0.0.0 also for agents of other machines.",
-        show_default="127.0.0.1",
+        help="Let the master listen on this address; 0.0.0.0 also for agents of other machines. Default: 127.0.0.1.",
+        show_default=False,
     ),
 ]
 MasterConfigOption = Annotated[
@@ -89,16 +90,17 @@ AutorestartOption = Annotated[
     bool | None,
     typer.Option(
         "--autorestart/--no-autorestart",
-        help="Start again what ends by itself, or not.",
-        show_default="autorestart",
+        help="Start again what ends by itself, or not. Default: again.",
+        show_default=False,
     ),
 ]
 TlsOption = Annotated[
     bool | None,
     typer.Option(
         "--tls/--no-tls",
-        help="Let the master speak HTTPS, with a certificate that it signs itself unless master.yaml names one.",
-        show_default="no-tls",
+        help="Let the master speak HTTPS, with a certificate that it signs itself unless master.yaml names one. "
+        "Default: plain HTTP.",
+        show_default=False,
     ),
 ]
 RestartOption = Annotated[
@@ -122,3 +124,36 @@ DbPasswordOption = Annotated[str | None, typer.Option("--db-password", hidden=Tr
 EnterpriseOption = Annotated[bool, typer.Option("--enterprise-edition", hidden=True)]
 ImagePrefixOption = Annotated[str | None, typer.Option("--image-repo-prefix", hidden=True)]
 MasterNameOption = Annotated[str | None, typer.Option("--master-name", hidden=True)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterOptions:
+    """How the master runs. Each is one of `deploy.local.options.Options`."""
+
+    port: PortOption = None
+    host: HostOption = None
+    master_config: MasterConfigOption = None
+    storage_host_path: StorageOption = None
+    auto_work_dir: WorkDirOption = None
+    tls: TlsOption = None
+    autorestart: AutorestartOption = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginOptions:
+    """How it is started this time."""
+
+    initial_user_password: PasswordOption = None
+    restart: RestartOption = False
+    delete_db: DeleteDbOption = False
+    det_version: VersionOption = None
+    db_password: DbPasswordOption = None
+    enterprise_edition: EnterpriseOption = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceOptions:
+    """Which cluster."""
+
+    cluster_name: NameOption = None
+    data_dir: DataDirOption = None

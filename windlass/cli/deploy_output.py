@@ -65,10 +65,6 @@ def tell_kept(cluster: LocalCluster, moved: Path | None) -> None:
         )
 
 
-def slots_text(number: int) -> str:
-    return f"{number} slot{'' if number == 1 else 's'}"
-
-
 def warn(given: dict[str, object]) -> None:
     for warning in warnings_for(given):
         notice(f"warning: {warning}")

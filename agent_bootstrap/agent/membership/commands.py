@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,8 +19,11 @@ from agent_bootstrap.agent.membership.join import Service, Wish, join, run_comma
 from agent_bootstrap.agent.membership.leave import Farewell, joined_options, leave
 from agent_bootstrap.agent.membership.places import places
 from agent_bootstrap.agent.options import one_token
+from agent_bootstrap.agent.trust_options import NO_TRUST, TrustOptions
 from windlass.base.durations import parse_duration
 from windlass.base.errors import InvalidArgument, InvalidConfig, WindlassError
+from windlass.base.option_groups import with_groups
+from windlass.base.plurals import counted
 
 TOKEN_VARIABLE = "WINDLASS_JOIN_TOKEN"  # noqa: S105 - the name of a variable
 
@@ -33,6 +37,7 @@ UserOption = Annotated[
 ]
 
 
+@with_groups
 def join_command(
     url: Annotated[str, typer.Argument(help="URL of the master: https://host:port.")],
     token: Annotated[
@@ -55,21 +60,7 @@ def join_command(
     agent_id: Annotated[
         str | None, typer.Option(help="Use this id, unique in the cluster. Default: the host name.")
     ] = None,
-    cert_fingerprint: Annotated[
-        str | None,
-        typer.Option(
-            help="Trust only the certificate with this fingerprint (sha256:...).",
-            show_default=False,
-        ),
-    ] = None,
-    master_cert: Annotated[
-        Path | None,
-        typer.Option(help="Trust only the certificates in this file.", show_default=False),
-    ] = None,
-    master_cert_name: Annotated[
-        str | None,
-        typer.Option(help="Expect this name in the master's certificate.", show_default=False),
-    ] = None,
+    trust: TrustOptions = NO_TRUST,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -98,11 +89,6 @@ def join_command(
     token is not kept; the agent proves itself with a credential that it makes itself.
     """
     with _errors():
-        tls = {
-            "cert_fingerprint": cert_fingerprint,
-            "master_cert": None if master_cert is None else str(master_cert.absolute()),
-            "master_cert_name": master_cert_name,
-        }
         given = _settings(settings or [])
         if agent_id is not None:
             given["agent_id"] = agent_id
@@ -111,7 +97,7 @@ def join_command(
             places=places(user=user),
             token=_token(token, token_file),
             pool=pool,
-            tls={key: value for key, value in tls.items() if value},
+            tls=trust.keys(),
             settings=given,
             service=Service.NONE if no_service or foreground else Service.SYSTEMD,
             wait_s=_length(wait, "--wait").total_seconds(),
@@ -122,9 +108,13 @@ def join_command(
     if as_json:
         typer.echo(json.dumps({**standing.model_dump(), "config": str(joined.config)}))
     elif wish.service is Service.SYSTEMD:
-        _tell(f"It is connected, with {standing.slots} slots; it starts again with the machine")
+        slots = counted(standing.slots, "slot")
+        _tell(f"It is connected, with {slots}; it starts again with the machine")
     elif no_service:
-        typer.echo(" ".join(command))
+        _tell(
+            "Nothing runs it yet. Run this; `det agent list` shows the agent once it is connected:"
+        )
+        typer.echo(shlex.join(command))
     if joined.hint:
         _tell(joined.hint)
     if foreground:

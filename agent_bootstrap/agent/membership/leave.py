@@ -20,6 +20,7 @@ from agent_bootstrap.agent.option_layers import load_options
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.protocol import Leaving
 from windlass.base.errors import Conflict
+from windlass.base.plurals import counted
 from windlass.base.processes import ProcessName
 from windlass.base.processes import is_running as process_runs
 
@@ -73,19 +74,19 @@ def _drain(farewell: Farewell, options: AgentOptions, master: MasterCalls, say: 
     running = master.standing().containers
     if running:
         at = datetime.now(UTC) + farewell.grace
-        say(f"{running} tasks are asked to leave until {at.astimezone():%H:%M:%S}")
+        say(f"{counted(running, 'task')} asked to leave until {at.astimezone():%H:%M:%S}")
         if (options.work_dir / LOCK).exists():
             with suppress(Conflict):  # it goes sooner already
                 announce(options.work_dir, Leaving(at=at, reason="the agent leaves the cluster"))
         running = _fewer(master, time.monotonic() + farewell.grace.total_seconds())
     if running and farewell.force:
-        say(f"{running} tasks are killed")
+        say(f"Killing {counted(running, 'task')}")
         master.leave(stop=True)
         running = _fewer(master, time.monotonic() + STOP_S)
     if running:
         raise Conflict(
-            f"{running} tasks still run on agent '{options.agent_id}': wait with a longer --grace, "
-            "or kill them with --force"
+            f"agent '{options.agent_id}' still runs {counted(running, 'task')}: wait with a longer --grace, "
+            "or kill with --force"
         )
 
 
@@ -120,7 +121,7 @@ def _refuse_leftovers(work_dir: Path) -> None:
         left = [id_ for id_ in known if _runs(dirs.of(id_))]
     if left:
         raise Conflict(
-            f"{work_dir} still holds {len(left)} tasks ({', '.join(left[:3])}): start the agent again, "
+            f"{work_dir} still holds {counted(len(left), 'task')} ({', '.join(left[:3])}): start the agent again, "
             "and leave with --force"
         )
 

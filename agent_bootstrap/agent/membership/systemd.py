@@ -31,6 +31,8 @@ RestartSec=10
 # Tasks are in the cgroup of the service: one that runs out of memory must not end the agent.
 OOMPolicy=continue
 Delegate=yes
+# From systemd 254 on; an earlier one says in its log that it does not know it, and the agent makes the group itself.
+DelegateSubgroup=agent
 TasksMax=infinity
 LimitNOFILE=1048576
 UMask=0077

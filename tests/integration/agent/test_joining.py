@@ -70,6 +70,8 @@ def test_one_line_makes_an_agent_that_comes_back_without_its_token(
     unit = home.unit.read_text()
     assert "KillMode=process" in unit
     assert "OOMPolicy=continue" in unit
+    assert "\nDelegate=yes\n" in unit
+    assert "\nDelegateSubgroup=agent\n" in unit
     before = list(home.calls)
     again = join(home, cluster.url, "one")
     assert again.returncode == 0, again.stderr
@@ -108,6 +110,7 @@ def test_a_token_is_read_from_a_file_from_standard_input_or_from_a_variable(
             **environ,
         )
         assert done.returncode == 0, done.stderr
+        assert "`det agent list` shows the agent once it is connected" in done.stderr
         assert done.stdout.split()[-2:] == ["--config-file", str(place.config)]
         assert place.calls == []
 
@@ -189,7 +192,7 @@ def test_an_agent_that_leaves_waits_for_its_tasks_or_kills_them(
     eventually("it runs", lambda: state() == "STATE_RUNNING")
     refused = home.run("leave", "--user", "--yes", "--grace", "1s")
     assert refused.returncode == 1
-    assert "1 tasks still run" in refused.stderr
+    assert "still runs 1 task:" in refused.stderr
     assert home.agents(), "it goes on until they are gone"
     left = home.run("leave", "--user", "--yes", "--grace", "0", "--force")
     assert left.returncode == 0, left.stderr

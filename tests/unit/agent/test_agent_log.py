@@ -35,7 +35,7 @@ def test_agents_log_like_the_master_and_no_secret(tmp_path: Path) -> None:
         rest = agent.stderr.read()
     assert agent.returncode == 0
     assert {"timestamp", "level", "logger", "event"} <= said[-1].keys()
-    assert any(line["event"] == "agent node-1: 1 slots" for line in said)
+    assert any(line["event"] == "agent node-1: 1 slot" for line in said)
     credential = (tmp_path / "work" / "credential").read_text().strip()
     for secret in (TOKEN, credential):
         assert secret not in json.dumps(said) + rest

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from master.core.expconf.environment import CONTAINERS, Image
+from master.core.expconf.environment import CONTAINERS, PROCESSES, Image
 from rm_backends.base import Abilities
 
 
-def having(able: Abilities | None) -> tuple[str, ...]:
-    """For `keys_without_effect`. Where nobody knows, nothing is said against a key."""
-    return (CONTAINERS,) if able is None or able.containers else ()
+def having(image: Image, able: Abilities | None) -> tuple[str, ...]:
+    """For `keys_without_effect`, of work with that image. Where nobody knows, nothing is said against a key."""
+    if able is None:
+        return CONTAINERS, PROCESSES
+    if not able.containers:
+        return (PROCESSES,)
+    return (CONTAINERS, PROCESSES) if image == Image() else (CONTAINERS,)
 
 
 def runs_image(image: Image, able: Abilities | None) -> bool:
     """Somebody named one, and it may be run."""
-    return image != Image() and CONTAINERS in having(able)
+    return image != Image() and CONTAINERS in having(image, able)

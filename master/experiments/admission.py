@@ -111,12 +111,13 @@ class Admission:
         self, config: ExperimentConfig, raw: Mapping[str, Any], pool: str
     ) -> Iterator[str]:
         able = self._rm().abilities(pool)
-        yield from keys_without_effect(config, raw, having=having(able))
+        image = config.environment.image
+        yield from keys_without_effect(config, raw, having=having(image, able))
         entrypoint = config.entrypoint
         if not isinstance(entrypoint, str) or not is_trial_class(entrypoint):
             return
         # What is in an image shows when it starts.
-        runs_in_image = runs_image(config.environment.image, able)
+        runs_in_image = runs_image(image, able)
         if not runs_in_image and (able is None or not able.trial_classes):
             yield needs_package(entrypoint)
 

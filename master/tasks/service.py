@@ -118,6 +118,7 @@ class InteractiveService:
         resources = config.resources.model_copy(update={"resource_pool": pool})
         config = _with_work_dir(config.model_copy(update={"resources": resources}), new)
         self._require_mounts(kind, config, pool, owner)
+        able = self._allocations.rm.abilities(pool)
         return Checked(
             id=id_,
             config=config,
@@ -127,7 +128,7 @@ class InteractiveService:
                 keys_without_effect(
                     config,
                     normalise(new.config),
-                    having=having(self._allocations.rm.abilities(pool)),
+                    having=having(config.environment.image, able),
                 )
             ),
         )

@@ -14,7 +14,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeAliasType
 
-from master.core.expconf.environment import CONTAINERS
+from master.core.expconf.environment import CONTAINERS, PROCESSES
 from master.core.expconf.schema import MAX_INT
 from tools.reference.keys import Key, keys_of
 from windlass.base.durations import format_duration
@@ -31,6 +31,7 @@ _WORDS: dict[Any, str] = {
     type(None): "null",
     Any: "any",
 }
+_ONLY = {CONTAINERS: "In containers only.", PROCESSES: "For processes only."}
 _MAX_SHOWN = 60
 """Longer defaults say nothing in a table."""
 
@@ -75,11 +76,7 @@ def _meaning(key: Key) -> str:
 def _warning(key: Key) -> str:
     if key.mark is None:
         return ""
-    return (
-        "In containers only."
-        if key.mark.unless == CONTAINERS
-        else f"**No effect**: {key.mark.why}."
-    )
+    return _ONLY.get(key.mark.unless) or f"**No effect**: {key.mark.why}."
 
 
 def _type_of(key: Key) -> str:

@@ -27,6 +27,11 @@ IN_CONTAINERS = NoEffect(
     "see container_runtime of agent.yaml",
     unless=CONTAINERS,
 )
+PROCESSES = "processes"
+IN_PROCESSES = NoEffect(
+    "the task runs in an image, which has its own Python: install there what it needs, or name no image",
+    unless=PROCESSES,
+)
 PRIVATE = NoEffect("mounts are always private")
 NO_KUBERNETES = NoEffect("there is no Kubernetes resource manager yet")
 NO_PROXY = NoEffect("there is no proxy into tasks yet")
@@ -108,10 +113,10 @@ class Environment(Section):
     """Ports of the task by name, published on the machine. The proxy reaches `proxy_ports` only."""
     proxy_ports: Annotated[Items[ProxyPort], NO_PROXY] = ()
     """Ports of the task that the master's proxy reaches."""
-    python: Annotated[str, AfterValidator(python_name)] | None = None
+    python: Annotated[Annotated[str, AfterValidator(python_name)] | None, IN_PROCESSES] = None
     """The Python of a process: the path of an interpreter or of a virtualenv on the agent's machine, or a name such as
     `python3.12`. None: agent.yaml's, else the agent's own."""
-    prologue: Items[str] = ()
+    prologue: Annotated[Items[str], IN_PROCESSES] = ()
     """Lines of shell before a process, such as `module load cuda`, after those of the cluster and of the agent."""
     pod_spec: Annotated[FreeMap | None, NO_KUBERNETES] = None
     """A Kubernetes pod, not looked into here."""

@@ -168,6 +168,29 @@ async def test_an_image_that_no_agent_of_the_pool_can_run_is_told(
     assert answer["configWarnings"] == expected
 
 
+async def test_a_python_beside_an_image_is_told_to_have_no_effect(world: ApiWorld) -> None:
+    both = "environment: {image: busybox, python: /venv, prologue: [module load cuda]}\n"
+    own = "environment: {python: /venv}\n"
+
+    async def told(text: str) -> list[str]:
+        body = {"config": SINGLE + text, "validateOnly": True}
+        warnings = (await world.ok("POST", "/api/v1/experiments", body))["configWarnings"]
+        return [line for line in warnings if "image, which" in line]
+
+    assert await told(both) == [], "nobody knows before an agent is there"
+    await world.add_agent("a1", container_runtime="process, podman 4.3.1")
+    why = "has no effect: the task runs in an image, which has its own Python"
+    assert [":".join(line.split(":")[:2]) for line in await told(both)] == [
+        f"environment.python {why}",
+        f"environment.prologue {why}",
+    ]
+    assert await told(own) == [], "the images of all configurations are nobody's choice"
+    environment = {"image": "busybox", "python": "/venv"}
+    command = {"config": {"entrypoint": ["true"], "environment": environment}}
+    (line,) = (await world.ok("POST", "/api/v1/commands", command))["configWarnings"]
+    assert line.startswith(f"environment.python {why}")
+
+
 @pytest.mark.parametrize(
     ("agent", "image", "told"),
     [

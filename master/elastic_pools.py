@@ -45,7 +45,7 @@ class EmbeddedProviders:
         left = {
             folder.name for folder in root.glob("*") if folder.is_dir() and any(folder.iterdir())
         }
-        return [
+        return tuple(
             EmbeddedProvider(
                 name=site,
                 root=root / site,
@@ -57,7 +57,7 @@ class EmbeddedProviders:
                 master_cert=self.master_cert,
             )
             for site in sorted({*sites, *left})
-        ]
+        )
 
     def _launch_token(self, intent: LaunchIntent, names: Sequence[str]) -> str:
         """What the machines of one launch join with: each once, as itself, and not for long."""

@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from provisioner.fleet import IntentRecord
 from provisioner.fleet_state import (
+    CancelAnswered,
     Event,
+    LaunchAccepted,
     Launched,
     LaunchRefused,
     LaunchUnanswered,
     Looked,
     TerminateAnswered,
+    TokenIsSpent,
 )
-from provisioner.providers.base import LaunchIntent, Provider
+from provisioner.intents import IntentRecord
+from provisioner.pacing import Pacing
+from provisioner.providers.base import Accepted, Api, LaunchAnswer, LaunchIntent, Provider
+from provisioner.providers.errors import Refusal, TokenSpent
 from provisioner.refusals import BlockKind
 from windlass.base.clock import Clock
 from windlass.base.errors import CapacityError, ProviderAuthError, QuotaError
@@ -37,6 +42,8 @@ _REFUSALS: Sequence[tuple[type[Exception], BlockKind]] = (
     (QuotaError, BlockKind.QUOTA),
     (ProviderAuthError, BlockKind.AUTH),
 )
+_ASK_AGAIN = (BlockKind.THROTTLED, BlockKind.TRANSIENT)
+"""No fault of the offer: the same call is made again, and nothing is blocked."""
 
 
 class Calls:
@@ -52,6 +59,7 @@ class Calls:
         self._clock = clock
         self._wake = wake
         self._tasks: asyncio.TaskGroup | None = None
+        self._pacing = {name: Pacing(p.rates, clock) for name, p in providers.items()}
         self._opened: set[str] = set()
         self._looking: set[str] = set()
         self._looked_at: dict[str, float] = {}
@@ -75,8 +83,9 @@ class Calls:
             self._tasks = None
             self._opened.clear()
 
-    def is_open(self, provider: str) -> bool:
-        return provider in self._opened
+    def may(self, provider: str, api: Api) -> bool:
+        """Whether that call can be made now; if so, it is counted as made."""
+        return provider in self._opened and self._pacing[provider].take(api)
 
     def start(self, call: Coroutine[Any, Any, Event]) -> None:
         if self._tasks is None:
@@ -90,13 +99,22 @@ class Calls:
         now = self._clock.monotonic()
         for name in sorted(self._opened - self._looking):
             last = self._looked_at.get(name)
-            if last is None or now - last >= self._providers[name].list_every_s:
+            due = last is None or now - last >= self._providers[name].list_every_s
+            if due and self.may(name, Api.LIST):
                 self._looking.add(name)
                 self._looked_at[name] = now
                 self.start(self._look(name))
 
     def launch(self, intent: IntentRecord, request: LaunchIntent) -> None:
-        self.start(self._launch(intent, request))
+        launch = self._providers[intent.provider].launch(request)
+        self.start(self._asked(intent, launch, first=True))
+
+    def answer(self, intent: IntentRecord) -> None:
+        answer = self._providers[intent.provider].answer(intent.handle)
+        self.start(self._asked(intent, answer, first=False))
+
+    def cancel(self, intent: IntentRecord) -> None:
+        self.start(self._cancel(intent))
 
     def terminate(self, provider: str, instance_ids: Sequence[str]) -> None:
         self.start(self._terminate(provider, tuple(instance_ids)))
@@ -137,37 +155,82 @@ class Calls:
         try:
             async with asyncio.timeout(CALL_DEADLINE_S):
                 found = await self._providers[name].list()
+            self._pacing[name].answered(Api.LIST)
         except Exception as error:  # noqa: BLE001 - a failing provider is an answer
             log.warning("listing provider %s failed: %s", name, _text(error))
+            self._note_throttling(name, Api.LIST, error)
             return _unseen(name, started_at, error)
         finally:
             self._looking.discard(name)
         return Looked(provider=name, started_at=started_at, found=found)
 
-    async def _launch(self, intent: IntentRecord, request: LaunchIntent) -> Event:
+    async def _asked(
+        self, intent: IntentRecord, call: Awaitable[LaunchAnswer], *, first: bool
+    ) -> Event:
+        """`first`: the launch itself. Later, only a refusal says that nothing will come of it."""
         provider = intent.provider
         try:
             async with asyncio.timeout(CALL_DEADLINE_S):
-                result = await self._providers[provider].launch(request)
-            if len(set(result.instance_ids)) != intent.count:
-                raise TimeoutError(f"answered with {len(result.instance_ids)} of {intent.count}")
+                answer = await call
+            self._pacing[provider].answered(Api.LAUNCH)
+            if isinstance(answer, Accepted):
+                log.info("launch %s is queued at %s: %s", intent.id, provider, answer.reason)
+                return LaunchAccepted(intent=intent, accepted=answer)
+            ids = answer.instance_ids
+            if len(set(ids)) != intent.count:
+                raise TimeoutError(f"answered with {len(set(ids))} of {intent.count}")
+        except TokenSpent as error:
+            log.warning("launch %s at %s: %s", intent.id, provider, _text(error))
+            return TokenIsSpent(intent=intent, message=_text(error))
         except OSError as error:  # TimeoutError is one
             log.warning("launch %s at %s unanswered: %s", intent.id, provider, _text(error))
             return LaunchUnanswered(intent=intent, message=_text(error))
         except Exception as error:  # noqa: BLE001 - unknown errors block the offer, verbatim
-            log.warning("launch %s at %s refused: %s", intent.id, provider, _text(error))
-            kind = next((k for t, k in _REFUSALS if isinstance(error, t)), BlockKind.UNKNOWN)
-            return LaunchRefused(intent=intent, kind=kind, message=_text(error))
-        log.info("launched %s at %s", ", ".join(result.instance_ids), provider)
-        return Launched(intent=intent, instance_ids=result.instance_ids)
+            return self._failed(intent, error, first=first)
+        log.info("launched %s at %s", ", ".join(ids), provider)
+        return Launched(intent=intent, instance_ids=ids, started_at=answer.started_at)
+
+    def _failed(self, intent: IntentRecord, error: Exception, *, first: bool) -> Event:
+        log.warning("launch %s at %s refused: %s", intent.id, intent.provider, _text(error))
+        said = error if isinstance(error, Refusal) else None
+        kind = said.kind if said else next((k for t, k in _REFUSALS if isinstance(error, t)), None)
+        self._note_throttling(intent.provider, Api.LAUNCH, error)
+        if kind in _ASK_AGAIN or (kind is None and not first):
+            return LaunchUnanswered(intent=intent, message=_text(error), nothing_made=True)
+        wait_s = said.retry_after_s if said else None
+        return LaunchRefused(
+            intent=intent,
+            kind=kind or BlockKind.UNKNOWN,
+            message=_text(error),
+            scope=said.scope if said else None,
+            quota=said.quota if said else "",
+            number=said.number if said else None,
+            until=None if wait_s is None else self._now() + wait_s,
+        )
+
+    def _note_throttling(self, provider: str, api: Api, error: Exception) -> None:
+        if isinstance(error, Refusal) and error.kind is BlockKind.THROTTLED:
+            self._pacing[provider].throttled(api, error.retry_after_s)
+
+    async def _cancel(self, intent: IntentRecord) -> Event:
+        try:
+            async with asyncio.timeout(CALL_DEADLINE_S):
+                await self._providers[intent.provider].cancel(intent.handle)
+        except Exception as error:  # noqa: BLE001 - asked again until it is confirmed
+            log.error("cancelling launch %s failed: %s", intent.handle, _text(error))
+            return CancelAnswered(intent=intent, error=_text(error))
+        log.info("cancelled launch %s at %s", intent.handle, intent.provider)
+        return CancelAnswered(intent=intent)
 
     async def _terminate(self, provider: str, instance_ids: tuple[str, ...]) -> Event:
         listed = ", ".join(instance_ids)
         try:
             async with asyncio.timeout(CALL_DEADLINE_S):
                 await self._providers[provider].terminate(instance_ids)
+            self._pacing[provider].answered(Api.TERMINATE)
         except Exception as error:  # noqa: BLE001 - asked again until it is confirmed
             log.error("still billing: terminating %s failed: %s", listed, _text(error))
+            self._note_throttling(provider, Api.TERMINATE, error)
             return TerminateAnswered(instance_ids=instance_ids, error=_text(error))
         log.info("terminated %s at %s", listed, provider)
         return TerminateAnswered(instance_ids=instance_ids)

@@ -9,10 +9,9 @@ from provisioner import capacity_rows
 from provisioner.fleet import (
     instance_document,
     instance_from_document,
-    intent_document,
-    intent_from_document,
 )
 from provisioner.fleet_state import FleetState
+from provisioner.intents import intent_document, intent_from_document
 from provisioner.ports import FleetDocuments
 from provisioner.prices import Ledger
 from windlass.base.strict_json import StrictJson

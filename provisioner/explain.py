@@ -36,16 +36,34 @@ def claimed(names: Sequence[str], coming: Sequence[Machine]) -> Reason:
         return Reason(
             kind=ReasonKind.QUEUED, text=f"fits the free slots of {_listed(names)}; it starts next"
         )
+    queued = [machine for machine in coming if machine.queued]
+    if queued:
+        return _queued(queued)
     asking = [machine for machine in coming if machine.asking]
     if asking:
         first = asking[0]
         text = f"launching {len(asking)} x {offer_name(first.offer)}: requested {first.age_s:.0f} s ago"
+        if first.note:
+            text = f"{text}: {first.note}"
     else:
         oldest = max(machine.age_s for machine in coming)
         ready = max(machine.ready_in_s for machine in coming)
         listed = _listed([machine.name for machine in coming])
         text = f"{listed} booting for {oldest:.0f} s, ready in about {ready:.0f} s"
     return Reason(kind=ReasonKind.LAUNCHING, text=text)
+
+
+def _queued(machines: Sequence[Machine]) -> Reason:
+    """Nothing is on its way yet: it waits for capacity, as the provider says."""
+    first = machines[0]
+    text = f"{len(machines)} x {offer_name(first.offer)} queued at {first.offer.key.provider} for {first.age_s:.0f} s"
+    if first.note:
+        text = f"{text}: {first.note}"
+    at = max((m.starts_at for m in machines if m.starts_at is not None), default=None)
+    if at is not None:
+        when = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
+        text = f"{text}; expected to start at {when} UTC"
+    return Reason(kind=ReasonKind.NO_CAPACITY, text=text, retry_at=at)
 
 
 def unserved(

@@ -1,8 +1,7 @@
-"""The life of an instance, from the decision to launch it until it is certainly gone. Pure.
+"""The life of an instance, from the answer to its launch until it is certainly gone. Pure.
 
-    intent:    INTENT --> CALLED --> ANSWERED | FAILED
-    instance:  PENDING --> BOOTING --> READY <--> LOST --> TERMINATING --> GONE
-               ORPHAN (ours by tag, no intent) --> READY (adopted: work runs on it) | TERMINATING
+    PENDING --> BOOTING --> READY <--> LOST --> TERMINATING --> GONE
+    ORPHAN (ours by tag, no intent) --> READY (adopted: work runs on it) | TERMINATING
 
 Any state may become GONE when the provider says so; any living state may become TERMINATING. An instance that was
 seen running and that the provider still lists is never believed gone; one that is not listed is believed gone only
@@ -11,8 +10,6 @@ after the provider's grace and two lists in a row (a list may omit what is young
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -23,8 +20,6 @@ from provisioner.types import Market, Offer
 from windlass.base.errors import Conflict
 from windlass.base.strict_json import StrictJson
 
-PENDING_DEADLINE_S = 300.0
-"""The provider says "pending" for longer: ended, and counted against the offer."""
 LOST_CORDON_S = 30.0
 """An agent silent for longer is no capacity any more."""
 LOST_AFTER_S = 600.0
@@ -40,15 +35,6 @@ UNHEALTHY_WINDOW_S = 600.0
 UNHEALTHY_AT_LEAST = 3
 UNHEALTHY_SHARE = 0.2
 """At most so many, or that share of the fleet, are ended as lost in one window: beyond that we are the fault."""
-
-
-class IntentState(StrEnum):
-    INTENT = "intent"
-    """Written down; the provider was certainly not asked yet."""
-    CALLED = "called"
-    """Asked, or perhaps asked (a restart cannot tell); no answer known."""
-    ANSWERED = "answered"
-    FAILED = "failed"
 
 
 class InstanceState(StrEnum):
@@ -74,42 +60,6 @@ ALLOWED: Mapping[InstanceState, frozenset[InstanceState]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IntentRecord:
-    """One launch we decided: written before the call, until its answer is written."""
-
-    id: str
-    pool: str
-    offer: Offer
-    token: str
-    """What makes the call repeatable: the provider answers the same token with the same machines."""
-    generation: int
-    created_at: float
-    claims: tuple[tuple[str, ...], ...]
-    """For each machine the gangs it is bought for."""
-    state: IntentState = IntentState.INTENT
-    called_at: float | None = None
-    tries: int = 0
-    next_try_at: float = 0.0
-    """When to ask (again); infinite while a call is under way."""
-    last_reply_at: float = 0.0
-    """When the last call ended without an answer that settles it."""
-    message: str = ""
-
-    @property
-    def count(self) -> int:
-        return len(self.claims)
-
-    @property
-    def provider(self) -> str:
-        """Who is called for it."""
-        return self.offer.key.provider
-
-    @property
-    def is_finished(self) -> bool:
-        return self.state in (IntentState.ANSWERED, IntentState.FAILED)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRecord:
     """One machine of ours. `id` is the agent id of the agent that runs on it."""
 
@@ -119,7 +69,9 @@ class InstanceRecord:
     intent_id: str
     generation: int
     created_at: float
-    """When the provider was asked for it: billing starts here."""
+    """When the provider was asked for it, or delivered it later than that: deadlines count from here."""
+    started_at: float | None = None
+    """When its bill began. None: the provider did not say, and it counts from `created_at`."""
     state: InstanceState = InstanceState.PENDING
     claims: tuple[str, ...] = ()
     ready_at: float | None = None
@@ -152,11 +104,11 @@ class InstanceRecord:
     def usd(self, now: float) -> float:
         """What it has cost so far."""
         end = now if self.ended_at is None else self.ended_at
-        return usd_for(self.offer.usd_per_hour, end - self.created_at)
+        start = self.created_at if self.started_at is None else self.started_at
+        return usd_for(self.offer.usd_per_hour, end - start)
 
 
 # Rebuilt by looking; not worth a commit when they change.
-_VOLATILE_INTENT = {"state", "called_at", "tries", "next_try_at", "last_reply_at"}
 _VOLATILE_INSTANCE = {
     "idle_since",
     "silent_since",
@@ -166,22 +118,7 @@ _VOLATILE_INSTANCE = {
     "terminate_called_at",
     "terminate_acked_at",
 }
-_INTENTS: StrictJson[IntentRecord] = StrictJson(IntentRecord)
 _INSTANCES: StrictJson[InstanceRecord] = StrictJson(InstanceRecord)
-
-
-def intent_document(intent: IntentRecord) -> dict[str, Any]:
-    document: dict[str, Any] = _INTENTS.dump(intent, exclude=_VOLATILE_INTENT)
-    return {**document, "finished": intent.is_finished}
-
-
-def intent_from_document(document: Mapping[str, Any]) -> IntentRecord | None:
-    """None for a finished one. After a restart nobody knows whether the call was made: it counts as made."""
-    if document.get("finished"):
-        return None
-    fields = {name: value for name, value in document.items() if name != "finished"}
-    intent = _INTENTS.load(fields, f"launch intent {document.get('id')}")
-    return replace(intent, state=IntentState.CALLED)
 
 
 def instance_document(instance: InstanceRecord) -> dict[str, Any]:
@@ -191,14 +128,6 @@ def instance_document(instance: InstanceRecord) -> dict[str, Any]:
 
 def instance_from_document(document: Mapping[str, Any]) -> InstanceRecord:
     return _INSTANCES.load(document, f"instance {document.get('id')}")
-
-
-def launch_token(cluster_id: str, intent_id: str, pool: str, offer: Offer, count: int) -> str:
-    """The idempotency token of a launch: the same for the same intent and parameters, different for any other."""
-    key = offer.key
-    what = [cluster_id, intent_id, pool, key.provider, key.region, key.zone, key.instance_type]
-    text = json.dumps([*what, key.market.value, offer.slots, count])
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 class Listing(StrEnum):
@@ -221,6 +150,8 @@ class Observation:
     """When that list was begun."""
     detail: str = ""
     """What the provider says about its end."""
+    started_at: float | None = None
+    """When its bill began, where the provider says so."""
     connected: bool = False
     busy: bool | None = None
     """None: the pool does not show its agent."""
@@ -324,6 +255,7 @@ def _note(record: InstanceRecord, seen: Observation, now: float) -> InstanceReco
         return record  # the same object: the commit sees that nothing changed
     return replace(
         record,
+        started_at=record.started_at if seen.started_at is None else seen.started_at,
         idle_since=idle_since,
         silent_since=silent_since,
         looks=looks,
@@ -349,7 +281,9 @@ def _step_booting(record: InstanceRecord, seen: Observation, now: float, rules: 
     if record.state is _S.PENDING and seen.listing is Listing.RUNNING:
         record = move(record, _S.BOOTING)
     age = now - max(record.created_at, rules.watching_since)
-    if record.state is _S.PENDING and age > max(PENDING_DEADLINE_S, rules.boot_deadline_s):
+    queue_s = record.offer.queue_deadline_s
+    late = queue_s is not None and age > max(queue_s, rules.boot_deadline_s)
+    if record.state is _S.PENDING and late:
         return _wish(record, EndKind.BOOT, f"still pending after {age:.0f} s")
     if record.state is _S.BOOTING and age > rules.boot_deadline_s:
         return _wish(record, EndKind.BOOT, f"no agent connected within {age:.0f} s")

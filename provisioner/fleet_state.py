@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from provisioner.capacity import CapacityMemory
-from provisioner.fleet import InstanceRecord, IntentRecord
+from provisioner.fleet import InstanceRecord
+from provisioner.intents import IntentRecord
 from provisioner.prices import Ledger
-from provisioner.providers.base import Inventory
+from provisioner.providers.base import Accepted, Inventory
 from provisioner.refusals import BlockKind
 from provisioner.types import Node, Offer, OfferKey, PoolSettings, Scope
 
@@ -87,6 +88,15 @@ class Looked:
 class Launched:
     intent: IntentRecord
     instance_ids: tuple[str, ...]
+    started_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchAccepted:
+    """The provider has it, and delivers later."""
+
+    intent: IntentRecord
+    accepted: Accepted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +107,11 @@ class LaunchRefused:
     kind: BlockKind
     message: str
     """What the provider said, verbatim."""
+    scope: Scope | None = None
+    """What it is true for; None: what is usual for the kind."""
+    quota: str = ""
+    number: float | None = None
+    until: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +120,22 @@ class LaunchUnanswered:
 
     intent: IntentRecord
     message: str
+    nothing_made: bool = False
+    """That much is known: it is only asked again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenIsSpent:
+    """The provider does not take the token of this launch any more."""
+
+    intent: IntentRecord
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelAnswered:
+    intent: IntentRecord
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +151,17 @@ class Told:
     instance_id: str
 
 
-Event: TypeAlias = Looked | Launched | LaunchRefused | LaunchUnanswered | TerminateAnswered | Told
+Event: TypeAlias = (
+    Looked
+    | Launched
+    | LaunchAccepted
+    | LaunchRefused
+    | LaunchUnanswered
+    | TokenIsSpent
+    | CancelAnswered
+    | TerminateAnswered
+    | Told
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from provisioner.plan_types import Phase, PoolInput, Termination
+from provisioner.plan_types import Cancellation, Machine, Phase, PoolInput, Termination
 from provisioner.prices import usd_per_slot_hour
 
 
@@ -14,7 +14,8 @@ def idle_terminations(pool: PoolInput, claimed: Collection[str]) -> Iterator[Ter
     Above max_instances (the limit was lowered) idle machines go at once.
     """
     settings = pool.settings
-    kept = [machine for machine in pool.machines if machine.phase is not Phase.OUT]
+    queued = {c.intent_id for c in unclaimed_launches(pool, claimed)}
+    kept = [m for m in pool.machines if m.phase is not Phase.OUT and m.group not in queued]
     spare = len(kept) - settings.min_instances
     above = len(kept) - settings.max_instances
     idle = [m for m in kept if m.idle_s is not None and m.name not in claimed]
@@ -32,3 +33,20 @@ def idle_terminations(pool: PoolInput, claimed: Collection[str]) -> Iterator[Ter
         yield Termination(pool=settings.pool, instance_id=machine.name, why=why)
         spare -= 1
         above -= 1
+
+
+def unclaimed_launches(pool: PoolInput, claimed: Collection[str]) -> Iterator[Cancellation]:
+    """Launches that the provider has not delivered and nobody waits for: they go first, for they cost nothing yet.
+
+    A group goes as a whole, the latest first, down to the minimum of the pool.
+    """
+    groups: dict[str, list[Machine]] = {}
+    for machine in pool.machines:
+        if machine.queued:
+            groups.setdefault(machine.group, []).append(machine)
+    kept = sum(machine.phase is not Phase.OUT for machine in pool.machines)
+    spare = kept - pool.settings.min_instances
+    for group, machines in sorted(groups.items(), key=lambda item: (item[1][0].age_s, item[0])):
+        if len(machines) <= spare and not any(machine.name in claimed for machine in machines):
+            yield Cancellation(intent_id=group, why="nobody waits for it any more")
+            spare -= len(machines)

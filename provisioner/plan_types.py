@@ -33,6 +33,12 @@ class Machine:
     ready_in_s: float = 0.0
     asking: bool = False
     """The provider has not answered yet."""
+    queued: bool = False
+    """The provider has accepted it and delivers later: nothing exists, and nothing is billed."""
+    starts_at: float | None = None
+    """When the provider expects to deliver it."""
+    note: str = ""
+    """What its provider says about it."""
     idle_s: float | None = None
     """How long it has been connected without work; None while it has any, or is not up."""
     ends_at: float | None = None
@@ -93,9 +99,18 @@ class Termination:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cancellation:
+    """A launch that was accepted, and that nobody waits for any more."""
+
+    intent_id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     launches: tuple[Launch, ...] = ()
     terminations: tuple[Termination, ...] = ()
+    cancellations: tuple[Cancellation, ...] = ()
     reasons: Mapping[str, Reason] = field(default_factory=dict)
     """request id -> why it waits; every gang of the input has one."""
     availabilities: tuple[PoolAvailability, ...] = ()

@@ -21,11 +21,19 @@ from master.core.reasons import Reason
 from provisioner import explain
 from provisioner.bins import Bin, Bins, bins_of
 from provisioner.demand import GangClass, gang_classes, nodes_needed
-from provisioner.idle import idle_terminations
+from provisioner.idle import idle_terminations, unclaimed_launches
 from provisioner.limits import Limits
 from provisioner.open_offers import MAX_INDEPENDENT_GROUP, OpenOffers
 from provisioner.outlook import availability
-from provisioner.plan_types import Launch, Phase, Plan, PlanInput, PoolInput, Termination
+from provisioner.plan_types import (
+    Cancellation,
+    Launch,
+    Phase,
+    Plan,
+    PlanInput,
+    PoolInput,
+    Termination,
+)
 from provisioner.prices import usd_per_slot_hour
 from provisioner.purchase import Purchase, cheapest_by_size, next_purchase, slot_share
 from provisioner.types import Offer, OfferKey, PoolAvailability
@@ -36,6 +44,7 @@ def plan(state: PlanInput) -> Plan:
     open_offers = OpenOffers(state)
     launches: list[Launch] = []
     terminations: list[Termination] = []
+    cancellations: list[Cancellation] = []
     reasons: dict[str, Reason] = {}
     availabilities: list[PoolAvailability] = []
     claims: dict[str, tuple[str, ...]] = {}
@@ -44,12 +53,14 @@ def plan(state: PlanInput) -> Plan:
         planned.run()
         launches += planned.launches
         terminations += planned.terminations
+        cancellations += planned.cancellations
         reasons |= planned.reasons
         availabilities.append(planned.availability())
         claims |= planned.claims()
     return Plan(
         launches=tuple(launches),
         terminations=tuple(terminations),
+        cancellations=tuple(cancellations),
         reasons=reasons,
         availabilities=tuple(availabilities),
         claims=claims,
@@ -65,6 +76,7 @@ class _PoolPlan:
         self.now = now
         self.launches: list[Launch] = []
         self.terminations: list[Termination] = []
+        self.cancellations: list[Cancellation] = []
         self.reasons: dict[str, Reason] = {}
         self._machines = {machine.name: machine for machine in pool.machines}
         bins = bins_of(pool, now)
@@ -94,6 +106,7 @@ class _PoolPlan:
             self._keep_minimum()
         self._explain(classes)
         claimed = {node.name for node in self._bins.all if node.claims}
+        self.cancellations = list(unclaimed_launches(self.pool, claimed))
         self.terminations = list(idle_terminations(self.pool, claimed))
 
     def claims(self) -> dict[str, tuple[str, ...]]:

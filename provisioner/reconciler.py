@@ -15,18 +15,22 @@ from dataclasses import replace
 
 from provisioner.calls import Calls
 from provisioner.documents import forget_finished, restored, unsaved
-from provisioner.fleet import EndKind, InstanceRecord, InstanceState, IntentRecord, Wish
+from provisioner.fleet import EndKind, InstanceRecord, InstanceState, Wish
 from provisioner.fleet_state import Agents, Catalogue, Event, FleetState, PoolSetup, Told
+from provisioner.intents import IntentRecord, launch_call
 from provisioner.plan_types import Plan, PlanInput
 from provisioner.planner import plan
 from provisioner.ports import FleetStore, NodeHost
-from provisioner.providers.base import LaunchIntent, Provider
+from provisioner.providers.base import Api, LaunchIntent, Provider
 from provisioner.reconcile_pass import ReconcilePass
 from provisioner.snapshot import (
+    asked_after,
     asked_to_end,
     blocked_offers,
     called,
     cost_view,
+    due_answers,
+    due_cancels,
     due_launches,
     due_terminations,
     instance_views,
@@ -43,6 +47,7 @@ from provisioner.types import (
 )
 from windlass.base.clock import Clock
 from windlass.base.ids import Ids
+from windlass.base.json_types import JsonMapping
 from windlass.base.loop import Loop
 
 log = logging.getLogger(__name__)
@@ -93,7 +98,11 @@ class Provisioner:
     async def load(self) -> None:
         """Read what was written down. Once, before `run`."""
         self._state = restored(self._state, await self._store.load())
-        self._state = replace(self._state, watching_since=self._now())
+        self._state = replace(
+            self._state,
+            watching_since=self._now(),
+            intents={x.id: self._frozen(x) for x in self._state.intents.values()},
+        )
         for record in self._state.instances.values():
             if (
                 record.state is InstanceState.TERMINATING
@@ -199,7 +208,7 @@ class Provisioner:
         planned = await _plan(
             plan_input(reconcile_pass.result(), demand, catalogue.pools, agents, now)
         )
-        reconcile_pass.apply(planned, self._ids.uuid)
+        reconcile_pass.apply(planned, self._ids.uuid, self._freeze)
         ended = self._end(reconcile_pass, planned)
         await self._commit(reconcile_pass.result(), ended, len(events))
         self._act(now)
@@ -211,13 +220,14 @@ class Provisioner:
 
     def _end(self, reconcile_pass: ReconcilePass, planned: Plan) -> Sequence[str]:
         if self._state.closing:
-            reconcile_pass.drop_uncalled()
+            reconcile_pass.launches.drop_uncalled()
         if self._ends_everything:
             everything = [
                 Wish(instance_id=id_, kind=EndKind.CLOSING, why="the cluster is shutting down")
                 for id_ in reconcile_pass.result().instances
             ]
             reconcile_pass.end(everything, lambda _: True)
+            reconcile_pass.launches.cancel_accepted("the cluster is shutting down")
             return ()
         idle = [
             Wish(instance_id=x.instance_id, kind=EndKind.IDLE, why=x.why)
@@ -242,13 +252,21 @@ class Provisioner:
 
     def _act(self, now: float) -> None:
         """Start every call that the committed state says is due."""
-        is_open = self._calls.is_open
-        launches = [x for x in due_launches(self._state, now) if is_open(x.provider)]
+        may = self._calls.may
+        launches = [x for x in due_launches(self._state, now) if may(x.provider, Api.LAUNCH)]
         self._state = called(self._state, launches, now)
         for intent in launches:
-            self._calls.launch(self._state.intents[intent.id], self._request(intent))
+            call = launch_call(intent, self._state.cluster_id)
+            self._calls.launch(self._state.intents[intent.id], call)
+        answers = [x for x in due_answers(self._state, now) if may(x.provider, Api.LAUNCH)]
+        cancels = [x for x in due_cancels(self._state, now) if may(x.provider, Api.TERMINATE)]
+        self._state = asked_after(self._state, [*answers, *cancels])
+        for intent in answers:
+            self._calls.answer(intent)
+        for intent in cancels:
+            self._calls.cancel(intent)
         for provider, instance_ids in due_terminations(self._state, now).items():
-            if not is_open(provider):
+            if not may(provider, Api.TERMINATE):
                 continue
             self._state = asked_to_end(self._state, instance_ids, now)
             self._calls.terminate(provider, instance_ids)
@@ -279,17 +297,15 @@ class Provisioner:
             undecided=frozenset(name for name, offers in sold.items() if offers is None),
         )
 
-    def _request(self, intent: IntentRecord) -> LaunchIntent:
-        return LaunchIntent(
-            intent_id=intent.id,
-            token=intent.token,
-            cluster_id=self._state.cluster_id,
-            pool=intent.pool,
-            generation=intent.generation,
-            offer=intent.offer,
-            count=intent.count,
-            created_at=intent.created_at,
-        )
+    def _freeze(self, call: LaunchIntent) -> JsonMapping:
+        return self._providers[call.offer.key.provider].freeze(call)
+
+    def _frozen(self, intent: IntentRecord) -> IntentRecord:
+        """0.1.0 did not keep what its calls are made of."""
+        if intent.request is not None or intent.provider not in self._providers:
+            return intent
+        call = launch_call(intent, self._state.cluster_id)
+        return replace(intent, request=self._freeze(call))
 
     async def _tell(self, record: InstanceRecord) -> Event:
         try:

@@ -12,10 +12,9 @@ from provisioner.fleet import (
     TERMINATE_RETRY_S,
     InstanceRecord,
     InstanceState,
-    IntentRecord,
-    IntentState,
 )
 from provisioner.fleet_state import Agents, FleetState, PoolSetup
+from provisioner.intents import IntentRecord, IntentState
 from provisioner.plan_types import Machine, Phase, PlanInput, PoolInput
 from provisioner.prices import usd_for
 from provisioner.types import BlockedOffer, CostView, InstanceView, Offer, PoolDemand
@@ -51,16 +50,21 @@ def plan_input(
 def _machines(state: FleetState, pool: str, agents: Agents, now: float) -> Iterator[Machine]:
     for intent in state.intents.values():
         if intent.pool == pool and not intent.is_finished:
+            delivery = now if intent.starts_at is None else max(now, intent.starts_at)
+            ready_in_s = delivery - now + state.memory.boot_p50_s(intent.offer)
             for number, claims in enumerate(intent.claims):
                 yield Machine(
                     name=f"{intent.id}/{number}",
                     offer=intent.offer,
-                    phase=Phase.COMING,
+                    phase=Phase.COMING if intent.state is not IntentState.CANCELLING else Phase.OUT,
                     group=intent.id,
-                    age_s=now - intent.created_at,
-                    ready_in_s=state.memory.boot_p50_s(intent.offer),
-                    asking=True,
-                    ends_at=intent.offer.end_of(now + state.memory.boot_p50_s(intent.offer)),
+                    age_s=now - (intent.accepted_at or intent.created_at),
+                    ready_in_s=ready_in_s,
+                    asking=not intent.is_queued,
+                    queued=intent.state is IntentState.ACCEPTED,
+                    starts_at=intent.starts_at,
+                    note=intent.queue_reason or intent.message,
+                    ends_at=intent.offer.end_of(now + ready_in_s),
                     claims=claims,
                 )
     for record in state.instances.values():
@@ -105,7 +109,28 @@ def due_launches(state: FleetState, now: float) -> list[IntentRecord]:
     """Committed intents whose call, first or repeated, is due."""
     if state.closing:
         return []
-    return [x for x in state.intents.values() if not x.is_finished and x.next_try_at <= now]
+    open_states = (IntentState.INTENT, IntentState.CALLED)
+    return [x for x in _due(state, now, *open_states) if not x.token_is_spent]
+
+
+def due_answers(state: FleetState, now: float) -> list[IntentRecord]:
+    """Accepted launches that are to be asked after."""
+    return _due(state, now, IntentState.ACCEPTED)
+
+
+def due_cancels(state: FleetState, now: float) -> list[IntentRecord]:
+    """Accepted launches whose cancellation is committed and must be asked for, first or again."""
+    return _due(state, now, IntentState.CANCELLING)
+
+
+def _due(state: FleetState, now: float, *states: IntentState) -> list[IntentRecord]:
+    return [x for x in state.intents.values() if x.state in states and x.next_try_at <= now]
+
+
+def asked_after(state: FleetState, intents: Sequence[IntentRecord]) -> FleetState:
+    """The state with calls about these accepted launches under way."""
+    changed = {x.id: replace(x, tries=x.tries + 1, next_try_at=inf) for x in intents}
+    return replace(state, intents={**state.intents, **changed})
 
 
 def called(state: FleetState, intents: Sequence[IntentRecord], now: float) -> FleetState:
@@ -153,9 +178,9 @@ def instance_views(state: FleetState, now: float) -> list[InstanceView]:
             offer=intent.offer.key,
             slots=intent.offer.slots,
             usd_per_hour=intent.offer.usd_per_hour,
-            state="asking",
+            state=intent.state.value if intent.is_queued else "asking",
             created_at=intent.created_at,
-            reason=intent.message,
+            reason=intent.cancel_why or intent.queue_reason or intent.message,
         )
         for intent in state.intents.values()
         if not intent.is_finished

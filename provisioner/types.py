@@ -93,8 +93,8 @@ class Offer:
     """Its machines end then: a capacity block."""
     lifetime_s: float | None = None
     """Its machines end so long after they are ready: the walltime of a batch job."""
-    queue_deadline_s: float = 300.0
-    """After this long without a machine, a launch that was accepted is given up."""
+    queue_deadline_s: float | None = 300.0
+    """After this long without a machine, a launch that was accepted is given up. None: it may take any time."""
     starts_at: float | None = None
     """When a launch made now would probably be delivered; None: at once."""
     family: str = ""
@@ -243,6 +243,8 @@ class PoolSettings:
     aux_places: int = AUX_PLACES
     """Zero-slot tasks that one machine holds at once; 0: none."""
     usd_per_hour_limit: float | None = None
+    max_starting_s: float | None = None
+    """How long a machine may take until its agent connects. None: as its offer says, and as was learned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +257,8 @@ class InstanceView:
     slots: int
     usd_per_hour: float
     state: str
-    """A value of `provisioner.fleet.InstanceState`, or `asking` for one that the provider has not answered for."""
+    """A value of `provisioner.fleet.InstanceState`, or, of one that does not exist yet: `asking` while the provider has
+    not answered, `accepted` if it delivers later, `cancelling`."""
     created_at: float
     ready_at: float | None = None
     idle_since: float | None = None

@@ -8,9 +8,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from provisioner.types import Offer, OfferKey, Scope
+from windlass.base.errors import ProviderError
+from windlass.base.json_types import JsonMapping
+
+
+class Api(StrEnum):
+    """Calls that providers limit, each by itself."""
+
+    LAUNCH = "launch"
+    LIST = "list"
+    TERMINATE = "terminate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """A token bucket."""
+
+    burst: float
+    per_s: float
 
 
 class FoundState(StrEnum):
@@ -36,12 +54,32 @@ class LaunchIntent:
     count: int
     created_at: float = 0.0
     """When it was decided: the same in every repetition."""
+    request: JsonMapping = field(default_factory=dict)
+    """What `freeze` made of it: the same in every repetition, whatever was configured meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchResult:
     instance_ids: tuple[str, ...]
     """In the order of the group. The agent of a machine uses the same id."""
+    started_at: float | None = None
+    """When their bill began, if it was not with the call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The provider has the launch, and delivers later: nothing exists yet, and nothing is billed."""
+
+    handle: str
+    """By what the provider knows it: the whole group is asked for, listed and cancelled by it."""
+    look_again_at: float
+    reason: str = ""
+    """Why it has to wait, in the provider's words."""
+    starts_at: float | None = None
+    """When the provider expects to deliver."""
+
+
+LaunchAnswer: TypeAlias = LaunchResult | Accepted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +108,25 @@ class FoundInstance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoundGroup:
+    """One accepted launch that carries our cluster's tag and has not been delivered."""
+
+    cluster_id: str
+    pool: str
+    intent_id: str
+    generation: int
+    created_at: float
+    offer_key: OfferKey
+    count: int
+    accepted: Accepted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
     """What exists at a provider with our cluster's tag."""
 
     instances: tuple[FoundInstance, ...] = ()
+    groups: tuple[FoundGroup, ...] = ()
     unseen: Mapping[Scope, str] = field(default_factory=dict)
     """What could not be listed (a zone that does not answer), and why: unknown, not empty."""
 
@@ -89,6 +142,11 @@ class Provider(Protocol):
     @property
     def list_every_s(self) -> float:
         """How often it may be asked for its list."""
+        ...
+
+    @property
+    def rates(self) -> Mapping[Api, Rate]:
+        """Below what the provider allows. What has none is only slowed down when the provider says so."""
         ...
 
     @property
@@ -115,11 +173,30 @@ class Provider(Protocol):
         """Let go of connections and threads. Machines stay."""
         ...
 
-    async def launch(self, intent: LaunchIntent) -> LaunchResult:
+    def freeze(self, intent: LaunchIntent) -> JsonMapping:
+        """Everything of the call that is not in the intent: settings, image, addresses. No secrets: it is stored.
+
+        Called once, before the intent is committed; `launch` uses what it answered and nothing that may change.
+        Raises `Refusal`.
+        """
+        ...
+
+    async def launch(self, intent: LaunchIntent) -> LaunchAnswer:
         """All machines or none, tagged in the same call.
 
-        `CapacityError`, `QuotaError`, `ProviderAuthError` and `ProviderError` mean that nothing was made.
-        `TimeoutError` and `OSError` mean that nobody knows: the call is made again with the same token.
+        `WindlassError` means that nothing was made; `Refusal` says what that is true for. `TokenSpent`: look at the
+        list. `TimeoutError` and `OSError` mean that nobody knows: the call is made again with the same token.
+        """
+        ...
+
+    async def answer(self, handle: str) -> LaunchAnswer:
+        """What became of a launch that was accepted. `Refusal`: it came to nothing. Others: ask again."""
+        ...
+
+    async def cancel(self, handle: str) -> None:
+        """End an accepted launch as a whole, machines that it may have made meanwhile included.
+
+        Returns when the provider has agreed; an unknown handle is a success.
         """
         ...
 
@@ -130,3 +207,30 @@ class Provider(Protocol):
     async def terminate(self, instance_ids: Sequence[str]) -> None:
         """End them. Returns when the provider has agreed; unknown ids are a success."""
         ...
+
+
+class AnswersAtOnce:
+    """For providers whose launches are answered by the call itself, and that have nothing to open or to limit."""
+
+    @property
+    def rates(self) -> Mapping[Api, Rate]:
+        return {}
+
+    async def open(self) -> None:
+        """There is nothing to open."""
+
+    async def run(self) -> None:
+        """Nothing goes on in the background."""
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    def freeze(self, intent: LaunchIntent) -> JsonMapping:
+        """The intent has all that a launch is made of."""
+        return {}
+
+    async def answer(self, handle: str) -> LaunchAnswer:
+        raise ProviderError(f"no launch is called {handle}: they are answered at once")
+
+    async def cancel(self, handle: str) -> None:
+        """No launch is ever only accepted: there is nothing to cancel."""

@@ -28,14 +28,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from provisioner.providers.base import (
+    AnswersAtOnce,
     FoundInstance,
     FoundState,
     Inventory,
+    LaunchAnswer,
     LaunchIntent,
     LaunchResult,
 )
@@ -43,6 +45,7 @@ from provisioner.types import Market, Offer, OfferKey
 from windlass.base.clock import Clock
 from windlass.base.errors import CapacityError, ProviderError
 from windlass.base.files import write_atomic
+from windlass.base.json_types import JsonMapping
 from windlass.base.processes import (
     ProcessName,
     is_running,
@@ -125,7 +128,7 @@ class _HostState(BaseModel):
     boot_id: str
 
 
-class EmbeddedProvider:
+class EmbeddedProvider(AnswersAtOnce):
     """One site: the instances under one directory. Process and file work happens in threads."""
 
     list_every_s = 1.0
@@ -178,15 +181,24 @@ class EmbeddedProvider:
             THREADS, thread_name_prefix=f"embedded-{self._name}"
         )
 
-    async def run(self) -> None:
-        """Nothing goes on in the background."""
-
     async def close(self) -> None:
         if self._threads is not None:
             self._threads.shutdown(wait=False)
             self._threads = None
 
-    async def launch(self, intent: LaunchIntent) -> LaunchResult:
+    def freeze(self, intent: LaunchIntent) -> JsonMapping:
+        cert = {} if self._master_cert is None else {"master_cert": str(self._master_cert)}
+        return {
+            "boot_s": max(0.0, intent.offer.boot_s - BOOT_ALLOWANCE_S),
+            "agent": {
+                "master_url": self._master_url,
+                "resource_pool": intent.pool,
+                "artificial_slots": intent.offer.slots,
+                "security": {"tls": cert},
+            },
+        }
+
+    async def launch(self, intent: LaunchIntent) -> LaunchAnswer:
         return await self._in_thread(lambda: self._launch(intent))
 
     async def list(self) -> Inventory:
@@ -259,20 +271,16 @@ class EmbeddedProvider:
     def _write_host_config(
         self, directory: Path, instance_id: str, intent: LaunchIntent, join_token: str
     ) -> None:
-        tls = {} if self._master_cert is None else {"master_cert": str(self._master_cert)}
-        config: dict[str, Any] = {
+        own = {
+            "agent_id": instance_id,
             "instance_id": instance_id,
-            "boot_s": max(0.0, intent.offer.boot_s - BOOT_ALLOWANCE_S),
-            "agent": {
-                "master_url": self._master_url,
-                "agent_id": instance_id,
-                "resource_pool": intent.pool,
-                "join_token": join_token,
-                "work_dir": str(directory / "agent"),
-                "artificial_slots": intent.offer.slots,
-                "instance_id": instance_id,
-                "security": {"tls": tls},
-            },
+            "join_token": join_token,
+            "work_dir": str(directory / "agent"),
+        }
+        config = {
+            **intent.request,
+            "instance_id": instance_id,
+            "agent": {**intent.request["agent"], **own},
         }
         write_atomic(directory / "host.json", json.dumps(config).encode(), durable=True)
 

@@ -12,21 +12,36 @@ from dataclasses import dataclass, field, replace
 
 from provisioner.prices import usd_for
 from provisioner.providers.base import (
+    Accepted,
+    Api,
+    FoundGroup,
     FoundInstance,
     FoundState,
     Inventory,
+    LaunchAnswer,
     LaunchIntent,
     LaunchResult,
+    Rate,
 )
+from provisioner.providers.errors import Refusal, TokenSpent
+from provisioner.refusals import BlockKind
 from provisioner.types import Offer, OfferKey, Scope
 from windlass.base.clock import Clock
 from windlass.base.errors import CapacityError, ProviderError
+from windlass.base.json_types import JsonMapping
 
 
 @dataclass(slots=True)
 class Faults:
     """What goes wrong, changed by tests at any time."""
 
+    queue_s: dict[OfferKey, float] = field(default_factory=dict)
+    """Launches of these are accepted, and delivered so much later."""
+    throttle: dict[Api, int] = field(default_factory=dict)
+    """So many calls are answered with "too many calls"."""
+    spent_tokens: int = 0
+    """So many launches are answered with "this token launches nothing any more"."""
+    cancel_failures: int = 0
     stock_out: set[OfferKey] = field(default_factory=set)
     refuse: dict[OfferKey, Exception] = field(default_factory=dict)
     """Raised instead of launching that offer."""
@@ -83,6 +98,8 @@ class SimulatedProvider:
         """Names of the calls that arrived, in order."""
         self.sold = offers
         """Changed by tests while the master runs."""
+        self.settings = "v1"
+        """What launches are made of beside their intents; changed by tests."""
         self.is_open = False
         self._name = name or next(iter(self._all_offers())).key.provider
         self._clock = clock
@@ -92,6 +109,9 @@ class SimulatedProvider:
         self._on_boot = on_boot
         self._on_end = on_end
         self._tokens: dict[str, LaunchResult] = {}
+        self._calls_by_token: dict[str, LaunchIntent] = {}
+        self.queue: dict[str, tuple[LaunchIntent, float]] = {}
+        """Handle -> what was accepted, and when it is delivered."""
         self._timers: set[asyncio.TimerHandle] = set()
 
     @property
@@ -121,11 +141,29 @@ class SimulatedProvider:
     async def close(self) -> None:
         self.is_open = False
 
-    async def launch(self, intent: LaunchIntent) -> LaunchResult:
+    @property
+    def rates(self) -> Mapping[Api, Rate]:
+        return {}
+
+    def freeze(self, intent: LaunchIntent) -> JsonMapping:
+        return {"settings": self.settings}
+
+    async def answer(self, handle: str) -> LaunchAnswer:
+        await self._arrive("answer")
+        return self.answer_now(handle)
+
+    async def cancel(self, handle: str) -> None:
+        await self._arrive("cancel")
+        if self.faults.cancel_failures > 0:
+            self.faults.cancel_failures -= 1
+            raise ProviderError("cancel failed")
+        self.queue.pop(handle, None)
+        for instance in list(self.instances.values()):
+            if instance.intent.token == handle:
+                self.kill(instance.id)
+
+    async def launch(self, intent: LaunchIntent) -> LaunchAnswer:
         await self._arrive("launch")
-        loop = asyncio.get_running_loop()
-        self._timers = {timer for timer in self._timers if timer.when() > loop.time()}
-        self._timers.add(loop.call_later(intent.offer.boot_s, self.boot_due))
         return self.launch_now(intent)
 
     async def list(self) -> Inventory:
@@ -134,7 +172,8 @@ class SimulatedProvider:
             Scope(provider=self._name, zone=zone): "no answer" for zone in self.faults.zones_unseen
         }
         found = [x for x in self.list_now() if x.offer_key.zone not in self.faults.zones_unseen]
-        return Inventory(instances=tuple(found), unseen=unseen)
+        groups = [_group(intent, self._accepted(handle)) for handle, (intent, _) in self._waiting()]
+        return Inventory(instances=tuple(found), groups=tuple(groups), unseen=unseen)
 
     async def terminate(self, instance_ids: Sequence[str]) -> None:
         await self._arrive("terminate")
@@ -145,11 +184,18 @@ class SimulatedProvider:
         for timer in self._timers:
             timer.cancel()
 
-    def launch_now(self, intent: LaunchIntent) -> LaunchResult:
+    def launch_now(self, intent: LaunchIntent) -> LaunchAnswer:
         faults, key = self.faults, intent.offer.key
+        if faults.spent_tokens > 0:
+            faults.spent_tokens -= 1
+            raise TokenSpent("IdempotentInstanceTerminated")
+        if self._calls_by_token.setdefault(intent.token, intent) != intent:
+            raise TokenSpent("IdempotentParameterMismatch")
         known = self._tokens.get(intent.token)
         if known is not None:
             return known
+        if intent.token in self.queue:
+            return self._accepted(intent.token)
         if faults.unanswered > 0:
             faults.unanswered -= 1
             raise TimeoutError("no reply")
@@ -157,6 +203,12 @@ class SimulatedProvider:
             raise faults.refuse[key]
         if key in faults.stock_out:
             raise CapacityError(f"no {key.instance_type or 'machine'} left in {key.zone or 'here'}")
+        if key in faults.queue_s:
+            self.queue[intent.token] = (intent, self._now() + faults.queue_s[key])
+            if faults.lost_replies > 0:
+                faults.lost_replies -= 1
+                raise TimeoutError("reply lost")
+            return self._accepted(intent.token)
         result = self._make(intent)
         if faults.lies:
             return LaunchResult(instance_ids=result.instance_ids[:-1])
@@ -164,6 +216,39 @@ class SimulatedProvider:
             faults.lost_replies -= 1
             raise TimeoutError("reply lost")
         return result
+
+    def answer_now(self, handle: str) -> LaunchAnswer:
+        known = self._tokens.get(handle)
+        if known is not None:
+            return known
+        if handle not in self.queue:
+            raise Refusal(BlockKind.CAPACITY, "the request ended without a machine")
+        intent, due = self.queue[handle]
+        if intent.offer.key in self.faults.refuse:
+            del self.queue[handle]
+            raise self.faults.refuse[intent.offer.key]
+        if due > self._now():
+            return self._accepted(handle)
+        del self.queue[handle]
+        return self._make(intent)
+
+    def deliver_due(self) -> None:
+        """What the provider does by itself, whether or not anybody asks."""
+        for handle, (_, due) in self._waiting():
+            if due <= self._now():
+                self.answer_now(handle)
+
+    def _waiting(self) -> Sequence[tuple[str, tuple[LaunchIntent, float]]]:
+        return list(self.queue.items())
+
+    def _accepted(self, handle: str) -> Accepted:
+        _, due = self.queue[handle]
+        return Accepted(
+            handle=handle,
+            look_again_at=min(self._now() + 30.0, max(self._now(), due)),
+            reason="(Resources)",
+            starts_at=due,
+        )
 
     def list_now(self) -> Sequence[FoundInstance]:
         if self.faults.list_fails:
@@ -234,8 +319,14 @@ class SimulatedProvider:
             self.instances[instance_id] = SimulatedInstance(
                 id=instance_id, intent=intent, created_at=self._now()
             )
-        self._tokens[intent.token] = LaunchResult(instance_ids=ids)
+        self._tokens[intent.token] = LaunchResult(instance_ids=ids, started_at=self._now())
+        self._boot_later(intent)
         return self._tokens[intent.token]
+
+    def _boot_later(self, intent: LaunchIntent) -> None:
+        loop = asyncio.get_running_loop()
+        self._timers = {timer for timer in self._timers if timer.when() > loop.time()}
+        self._timers.add(loop.call_later(intent.offer.boot_s, self.boot_due))
 
     def _all_offers(self) -> Iterable[Offer]:
         by_pool = self.sold.values() if isinstance(self.sold, Mapping) else [self.sold]
@@ -244,11 +335,28 @@ class SimulatedProvider:
     async def _arrive(self, call: str) -> None:
         self.calls.append(call)
         await asyncio.sleep(0)
+        api = Api(call) if call in {*Api} else None
+        if api is not None and self.faults.throttle.get(api, 0) > 0:
+            self.faults.throttle[api] -= 1
+            raise Refusal(BlockKind.THROTTLED, "RequestLimitExceeded")
         if call in self.faults.hang:
             await asyncio.Event().wait()
 
     def _now(self) -> float:
         return self._clock.now().timestamp()
+
+
+def _group(intent: LaunchIntent, accepted: Accepted) -> FoundGroup:
+    return FoundGroup(
+        cluster_id=intent.cluster_id,
+        pool=intent.pool,
+        intent_id=intent.intent_id,
+        generation=intent.generation,
+        created_at=intent.created_at,
+        offer_key=intent.offer.key,
+        count=intent.count,
+        accepted=accepted,
+    )
 
 
 def _stranger(found: FoundInstance) -> FoundInstance:

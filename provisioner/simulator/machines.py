@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from provisioner.providers.base import (
+    AnswersAtOnce,
     FoundInstance,
     FoundState,
     Inventory,
@@ -74,7 +75,7 @@ class Machine:
         return self.intent.offer
 
 
-class SimulatedMachines:
+class SimulatedMachines(AnswersAtOnce):
     """A `Provider`. Times are seconds since the beginning of the trace; `schedule(at_s, what)` is for what is due."""
 
     list_every_s = 0.0
@@ -113,15 +114,6 @@ class SimulatedMachines:
 
     def offers(self, pool: str) -> Sequence[Offer]:
         return self._offers.get(pool, ())
-
-    async def open(self) -> None:
-        """There is nothing to open."""
-
-    async def run(self) -> None:
-        """What goes on in the background is scheduled."""
-
-    async def close(self) -> None:
-        """There is nothing to close."""
 
     async def launch(self, intent: LaunchIntent) -> LaunchResult:
         known = self._tokens.get(intent.token)

@@ -20,7 +20,14 @@ from typing import TypeAlias
 
 import pytest
 
-from provisioner.providers.base import FoundInstance, FoundState, LaunchIntent, Provider
+from provisioner.providers.base import (
+    FoundInstance,
+    FoundState,
+    LaunchAnswer,
+    LaunchIntent,
+    LaunchResult,
+    Provider,
+)
 from provisioner.providers.embedded import EmbeddedProvider, InstanceType
 from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import Offer
@@ -65,11 +72,28 @@ class Given:
         return (self.provider.offers("gpu") or ())[0]
 
     def intent(self, count: int = 1, token: str = TOKEN_A) -> LaunchIntent:
-        return an_intent(self.offer, count, token=token, generation=7)
+        return frozen(self.provider, an_intent(self.offer, count, token=token, generation=7))
+
+    async def launch(self, intent: LaunchIntent) -> LaunchResult:
+        return delivered(await self.provider.launch(intent))
 
     async def living(self) -> dict[str, FoundInstance]:
         found = await self.provider.list()
         return {x.instance_id: x for x in found.instances if x.state is not FoundState.ENDED}
+
+
+def frozen(provider: Provider, intent: LaunchIntent) -> LaunchIntent:
+    return replace(intent, request=provider.freeze(intent))
+
+
+def delivered(answer: LaunchAnswer) -> LaunchResult:
+    assert isinstance(answer, LaunchResult)
+    return answer
+
+
+async def launched(provider: Provider, intent: LaunchIntent) -> tuple[str, ...]:
+    """Answered at once, as it is here."""
+    return delivered(await provider.launch(frozen(provider, intent))).instance_ids
 
 
 GPU_2 = InstanceType(name="gpu-2", slots=2, usd_per_hour=3.0, boot_s=1.5)
@@ -181,7 +205,7 @@ async def test_offers_are_complete(given: Given) -> None:
 
 
 async def test_a_launch_makes_all_machines_and_tags_them(given: Given) -> None:
-    result = await given.provider.launch(given.intent(3))
+    result = await given.launch(given.intent(3))
     assert len(set(result.instance_ids)) == 3
     found = await given.living()
     assert set(found) == set(result.instance_ids)
@@ -195,23 +219,23 @@ async def test_a_launch_makes_all_machines_and_tags_them(given: Given) -> None:
 
 
 async def test_the_same_token_answers_with_the_same_machines(given: Given) -> None:
-    first = await given.provider.launch(given.intent(2))
-    again = await given.provider.launch(given.intent(2))
+    first = await given.launch(given.intent(2))
+    again = await given.launch(given.intent(2))
     assert again == first
     assert len(await given.living()) == 2
-    other = await given.provider.launch(given.intent(1, TOKEN_B))
+    other = await given.launch(given.intent(1, TOKEN_B))
     assert not set(other.instance_ids) & set(first.instance_ids)
     assert len(await given.living()) == 3
 
 
 async def test_launches_with_one_token_at_once_make_one_group(given: Given) -> None:
-    results = await asyncio.gather(*(given.provider.launch(given.intent(2)) for _ in range(4)))
+    results = await asyncio.gather(*(given.launch(given.intent(2)) for _ in range(4)))
     assert len({result.instance_ids for result in results}) == 1
     assert len(await given.living()) == 2
 
 
 async def test_terminate_ends_exactly_those_and_can_be_repeated(given: Given) -> None:
-    result = await given.provider.launch(given.intent(2))
+    result = await given.launch(given.intent(2))
     one, other = result.instance_ids
     await given.provider.terminate([one])
     assert set(await given.living()) == {other}
@@ -223,7 +247,7 @@ async def test_terminate_ends_exactly_those_and_can_be_repeated(given: Given) ->
 
 
 async def test_a_machine_that_died_is_not_alive_in_lists(given: Given) -> None:
-    result = await given.provider.launch(given.intent(2))
+    result = await given.launch(given.intent(2))
     given.kill(result.instance_ids[0])
     assert set(await given.living()) == {result.instance_ids[1]}
     assert set(await given.living()) == {result.instance_ids[1]}
@@ -234,7 +258,7 @@ async def test_embedded_keeps_secrets_private_and_out_of_the_environment(
 ) -> None:
     monkeypatch.setenv("WINDLASS_DB_PASSWORD", "secret")
     provider = await make()
-    (instance_id,) = (await provider.launch(own_intent(provider))).instance_ids
+    (instance_id,) = await launched(provider, own_intent(provider))
     await ready(tmp_path, instance_id)
     directory = tmp_path / instance_id
     assert stat.S_IMODE((directory / "host.json").stat().st_mode) == 0o600
@@ -252,8 +276,9 @@ async def test_embedded_keeps_secrets_private_and_out_of_the_environment(
 
 async def test_embedded_ids_come_from_the_token(make: Make) -> None:
     provider = await make()
-    result = await provider.launch(own_intent(provider, 2))
-    assert result.instance_ids == tuple(f"gpu-{TOKEN_A[:8]}-{i}" for i in range(2))
+    assert await launched(provider, own_intent(provider, 2)) == tuple(
+        f"gpu-{TOKEN_A[:8]}-{i}" for i in range(2)
+    )
 
 
 async def test_embedded_a_restarted_master_finds_and_ends_what_it_started(
@@ -261,14 +286,14 @@ async def test_embedded_a_restarted_master_finds_and_ends_what_it_started(
 ) -> None:
     before = await make()
     intent = own_intent(before, 2)
-    ids = (await before.launch(intent)).instance_ids
+    ids = await launched(before, intent)
     await ready(tmp_path, *ids)
     hosts = [host_pid(tmp_path, id_) for id_ in ids]
     after = await make()
     assert {x.instance_id: x.state for x in await listed(after)} == dict.fromkeys(
         ids, FoundState.RUNNING
     )
-    assert (await after.launch(intent)).instance_ids == ids
+    assert await launched(after, intent) == ids
     assert [host_pid(tmp_path, id_) for id_ in ids] == hosts
     await after.terminate(ids)
     assert [start_time(pid) for pid in hosts] == [None, None]
@@ -281,14 +306,14 @@ async def test_embedded_a_crash_between_directory_and_process_is_repaired(
 ) -> None:
     provider = await make()
     intent = own_intent(provider)
-    (instance_id,) = (await provider.launch(intent)).instance_ids
+    (instance_id,) = await launched(provider, intent)
     await ready(tmp_path, instance_id)
     kept = (tmp_path / instance_id / "instance.json").read_bytes()
     await provider.terminate([instance_id])
     (tmp_path / instance_id).mkdir()
     (tmp_path / instance_id / "instance.json").write_bytes(kept)
     again = await make()
-    assert (await again.launch(intent)).instance_ids == (instance_id,)
+    assert await launched(again, intent) == (instance_id,)
     await ready(tmp_path, instance_id)
     assert [x.state for x in await listed(again)] == [FoundState.RUNNING]
 
@@ -297,7 +322,7 @@ async def test_embedded_a_crash_between_directory_and_process_is_repaired(
 async def test_embedded_an_instance_that_cannot_be_read_is_ended_and_kept(
     change: str, make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (instance_id,) = (await (await make()).launch(own_intent(await make()))).instance_ids
+    (instance_id,) = await launched(await make(), own_intent(await make()))
     await ready(tmp_path, instance_id)
     host, file = host_pid(tmp_path, instance_id), tmp_path / instance_id / "instance.json"
     newer = file.read_text().replace('"format":1', '"format":2')
@@ -316,7 +341,7 @@ async def test_embedded_the_end_of_a_host_is_the_end_of_all_below_it(
 ) -> None:
     """Its task left session and group; its environment still names it."""
     provider = await make()
-    (instance_id,) = (await provider.launch(own_intent(provider))).instance_ids
+    (instance_id,) = await launched(provider, own_intent(provider))
     await ready(tmp_path, instance_id)
     task = int((tmp_path / instance_id / "ready").read_text())
     host = host_pid(tmp_path, instance_id)
@@ -333,7 +358,7 @@ async def test_embedded_the_end_of_a_host_is_the_end_of_all_below_it(
 
 async def test_embedded_terminate_leaves_no_process(make: Make, tmp_path: Path) -> None:
     provider = await make()
-    (instance_id,) = (await provider.launch(own_intent(provider))).instance_ids
+    (instance_id,) = await launched(provider, own_intent(provider))
     await ready(tmp_path, instance_id)
     await provider.terminate([instance_id])
     assert not marked_processes("WINDLASS_INSTANCE_ID", instance_id)
@@ -344,7 +369,7 @@ async def test_embedded_a_host_that_cannot_boot_ends_with_its_last_words(
     make: Make, tmp_path: Path
 ) -> None:
     provider = await make(program=DYING)
-    (instance_id,) = (await provider.launch(own_intent(provider))).instance_ids
+    (instance_id,) = await launched(provider, own_intent(provider))
     async with asyncio.timeout(30):
         while not (found := [x for x in await listed(provider) if x.state is FoundState.ENDED]):  # noqa: ASYNC110 - another process ends
             await asyncio.sleep(0.02)
@@ -359,7 +384,7 @@ async def test_embedded_a_launch_that_fails_half_way_leaves_nothing(
     intent = own_intent(provider, 2)
     (tmp_path / f"gpu-{intent.token[:8]}-1").write_text("in the way")
     with pytest.raises(OSError, match="exists"):
-        await provider.launch(intent)
+        await launched(provider, intent)
     assert await listed(provider) == ()
     assert not marked_processes("WINDLASS_INSTANCE_ID", f"gpu-{intent.token[:8]}-0")
 
@@ -373,14 +398,14 @@ async def test_embedded_ends_a_host_whose_environment_is_not_readable_yet(
     (tmp_path / f"gpu-{intent.token[:8]}-1").write_text("in the way")
     monkeypatch.setattr("provisioner.providers.embedded.sweep", lambda *_: None)
     with pytest.raises(OSError, match="exists"):
-        await provider.launch(intent)
+        await launched(provider, intent)
     assert not marked_processes("WINDLASS_INSTANCE_ID", f"gpu-{intent.token[:8]}-0")
 
 
 async def test_embedded_shows_only_its_own_cluster(make: Make) -> None:
     provider = await make()
     theirs = replace(own_intent(provider), cluster_id="theirs")
-    ids = (await provider.launch(theirs)).instance_ids
+    ids = await launched(provider, theirs)
     assert await listed(provider) == ()
     await provider.terminate(ids)
 
@@ -391,7 +416,7 @@ async def test_embedded_never_touches_what_is_not_below_its_root(
     outside = tmp_path / "outside"
     outside.mkdir()
     provider = await make(tmp_path / "root")
-    await provider.launch(own_intent(provider))
+    await launched(provider, own_intent(provider))
     await provider.terminate(["../outside", ".", "..", "/tmp"])
     assert outside.exists()
     assert len(await listed(provider)) == 1
@@ -406,15 +431,13 @@ async def test_embedded_offers_every_type_and_runs_out_of_stock(make: Make) -> N
         ("scarce", 4, 2.0),
     ]
     with pytest.raises(CapacityError, match="scarce is out of stock: requested 2, available 1"):
-        await provider.launch(an_intent(rare, 2, token=TOKEN_B))
+        await launched(provider, an_intent(rare, 2, token=TOKEN_B))
     first = an_intent(rare, 1, token=TOKEN_A)
-    ids = (await provider.launch(first)).instance_ids
-    assert (await provider.launch(first)).instance_ids == ids, (
-        "the same call again is no second one"
-    )
+    ids = await launched(provider, first)
+    assert await launched(provider, first) == ids, "the same call again is no second one"
     with pytest.raises(CapacityError, match="requested 1, available 0"):
-        await provider.launch(an_intent(rare, 1, token=TOKEN_B))
-    await provider.launch(an_intent(plenty, 1, token=TOKEN_B))
+        await launched(provider, an_intent(rare, 1, token=TOKEN_B))
+    await launched(provider, an_intent(plenty, 1, token=TOKEN_B))
     await provider.terminate(ids)
     again = an_intent(rare, 1, token=uuid.uuid4().hex)
-    assert len((await provider.launch(again)).instance_ids) == 1
+    assert len(await launched(provider, again)) == 1

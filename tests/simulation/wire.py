@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from provisioner.providers.base import Inventory, LaunchIntent, LaunchResult
+from provisioner.providers.base import Api, Inventory, LaunchAnswer, LaunchIntent, Rate
 from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import Offer
 from tests.simulation.invariants import Invariants
 from tests.simulation.process import MasterProcess
+from windlass.base.json_types import JsonMapping
 
 T = TypeVar("T")
 
@@ -63,11 +64,6 @@ class Wire:
         except Exception as error:  # noqa: BLE001 - travels back as an answer
             return error
 
-    async def launch(self, intent: LaunchIntent) -> LaunchResult:
-        """Machines boot whether or not the reply that announces them is lost."""
-        asyncio.get_running_loop().call_later(intent.offer.boot_s, self.provider.boot_due)
-        return await self.provider.launch(intent)
-
 
 class WiredProvider:
     """The provider as one process of the master reaches it."""
@@ -100,10 +96,25 @@ class WiredProvider:
     async def close(self) -> None:
         """The world closes it."""
 
-    async def launch(self, intent: LaunchIntent) -> LaunchResult:
+    @property
+    def rates(self) -> Mapping[Api, Rate]:
+        return self._wire.provider.rates
+
+    def freeze(self, intent: LaunchIntent) -> JsonMapping:
+        return self._wire.provider.freeze(intent)
+
+    async def answer(self, handle: str) -> LaunchAnswer:
+        self._process.touch_outside()
+        return await self._wire.carry(lambda: self._wire.provider.answer(handle))
+
+    async def cancel(self, handle: str) -> None:
+        self._process.touch_outside()
+        await self._wire.carry(lambda: self._wire.provider.cancel(handle))
+
+    async def launch(self, intent: LaunchIntent) -> LaunchAnswer:
         self._process.touch_outside()
         self._wire.invariants.before_launch(intent)
-        answer = self._process.spawn(self._wire.carry(lambda: self._wire.launch(intent)))
+        answer = self._process.spawn(self._wire.carry(lambda: self._wire.provider.launch(intent)))
         await asyncio.sleep(0)
         self._wire.invariants.after_launch(self._process)
         return await answer

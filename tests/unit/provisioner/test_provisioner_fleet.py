@@ -14,20 +14,22 @@ from provisioner.fleet import (
     EndKind,
     InstanceRecord,
     InstanceState,
-    IntentRecord,
-    IntentState,
     Listing,
     Observation,
     Rules,
     instance_document,
     instance_from_document,
-    intent_document,
-    intent_from_document,
-    launch_token,
     may_end_lost,
     move,
     step,
     terminating,
+)
+from provisioner.intents import (
+    IntentRecord,
+    IntentState,
+    intent_document,
+    intent_from_document,
+    launch_token,
 )
 from provisioner.types import Market
 from tests.fakes.fleet_world import an_offer

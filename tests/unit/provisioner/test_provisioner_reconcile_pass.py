@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from provisioner.documents import forget_finished, unsaved
-from provisioner.fleet import InstanceState, IntentRecord, IntentState
+from provisioner.fleet import InstanceState
 from provisioner.fleet_state import (
     Agents,
     Catalogue,
@@ -18,6 +18,7 @@ from provisioner.fleet_state import (
     PoolSetup,
     Told,
 )
+from provisioner.intents import IntentRecord, IntentState
 from provisioner.providers.base import FoundInstance, FoundState, Inventory
 from provisioner.reconcile_pass import ReconcilePass
 from provisioner.refusals import BlockKind

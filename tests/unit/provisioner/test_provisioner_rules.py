@@ -11,7 +11,7 @@ import pytest
 from master.core.reasons import ReasonKind
 from provisioner.capacity_rows import from_rows
 from provisioner.fleet import LOST_AFTER_S, ORPHAN_GRACE_S
-from provisioner.providers.base import FoundInstance, LaunchIntent, LaunchResult
+from provisioner.providers.base import FoundInstance, LaunchAnswer, LaunchIntent
 from provisioner.types import Offer, PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_intent, an_offer
 from tests.fakes.virtual_time import LoopClock, run
@@ -60,7 +60,7 @@ def test_r1_the_intent_is_committed_before_the_call() -> None:
     async def story(world: FleetWorld) -> None:
         launch_now = world.cloud.launch_now
 
-        def checked(intent: LaunchIntent) -> LaunchResult:
+        def checked(intent: LaunchIntent) -> LaunchAnswer:
             assert world.store.knows_intent(intent.intent_id)
             return launch_now(intent)
 

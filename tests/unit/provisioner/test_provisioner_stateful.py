@@ -21,6 +21,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from provisioner.providers.base import Api
 from provisioner.providers.simulated import Faults
 from provisioner.types import PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
@@ -129,6 +130,8 @@ class FleetLife(RuleBasedStateMachine):
         list_fails=st.booleans(),
         hide=st.sampled_from([0.0, 30.0, 55.0]),
         stuck=st.sets(st.sampled_from([offer.key for offer in OFFERS]), max_size=2),
+        queued=st.sampled_from([0, 0, 100, 2000]),
+        spent=st.integers(0, 1),
     )
     def break_cloud(
         self,
@@ -139,6 +142,8 @@ class FleetLife(RuleBasedStateMachine):
         list_fails: bool,
         hide: float,
         stuck: set[Any],
+        queued: int,
+        spent: int,
     ) -> None:
         self.world.cloud.faults = Faults(
             stock_out=stock_out,
@@ -149,6 +154,10 @@ class FleetLife(RuleBasedStateMachine):
             hide_young_s=hide,
             terminate_failures=lost,
             never_boot=stuck,
+            queue_s={OFFERS[1].key: queued, OFFERS[2].key: queued} if queued else {},
+            spent_tokens=spent,
+            cancel_failures=lost,
+            throttle={Api.LAUNCH: unanswered, Api.LIST: lost},
             refuse={OFFERS[0].key: QuotaError("limit 0")} if lost else {},
             dies_at_boot={OFFERS[3].key} if unanswered == 2 else set(),
         )

@@ -1,0 +1,36 @@
+"""How a provider says no: with the kind of refusal, what it is true for, and the numbers behind it."""
+
+from __future__ import annotations
+
+from provisioner.refusals import BlockKind
+from provisioner.types import Scope
+from windlass.base.errors import ProviderError
+
+
+class Refusal(ProviderError):
+    """Nothing was made. `CapacityError`, `QuotaError` and `ProviderAuthError` are short for the plain cases."""
+
+    def __init__(
+        self,
+        kind: BlockKind,
+        message: str,
+        *,
+        scope: Scope | None = None,
+        quota: str = "",
+        number: float | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        """`scope`: what it is true for; None: what is usual for its kind (`provisioner.refusals`).
+
+        `quota`, `number`: the name of the quota and the limit that it sets. `retry_after_s`: as the provider says.
+        """
+        super().__init__(message)
+        self.kind = kind
+        self.scope = scope
+        self.quota = quota
+        self.number = number
+        self.retry_after_s = retry_after_s
+
+
+class TokenSpent(ProviderError):
+    """The token is known with other parameters, or what was made with it has ended: it launches nothing any more."""

@@ -83,7 +83,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What an agent is told of itself."""
+    """What the master tells an agent about that agent."""
 
     agent_id: str
     pool: str

@@ -22,7 +22,7 @@ from master.checkpoints.on_agents import OnAgents
 from master.checkpoints.places import FolderHere, Places, sees_any
 from master.checkpoints.planning import Deletion, Planner
 from master.checkpoints.workers import DELETING_AT_ONCE, Deleter
-from master.experiments.garbage import EVERYTHING, GcKind, changed_checkpoint
+from master.experiments.garbage import EVERYTHING, GcKind, changed_checkpoint, task_row
 from master.experiments.state import Phase
 from master.store import tables
 from master.store.store import Store
@@ -143,25 +143,21 @@ class Collector:
             await self._rows.remove(row.experiment_id)
             log.info("experiment deleted", experiment=row.experiment_id)
         else:
+            if not begun and await self._has_task(row):
+                self._say(row, "Nothing to delete")
             await self._finish(row)
+
+    async def _has_task(self, row: tables.CheckpointGc) -> bool:
+        """Whether somebody was told of it."""
+        task = tables.Task
+        asked = select(task.id).where(task.id == row.task_id)
+        return await self._store.read_one(asked) is not None
 
     async def _begin(self, row: tables.CheckpointGc) -> bool:
         """Its task, whose log everybody can read. True."""
         uow = UnitOfWork()
         owner = await self._owner(row.experiment_id)
-        uow.upsert(
-            tables.Task,
-            {
-                "id": row.task_id,
-                "type": "CHECKPOINT_GC",
-                "job_id": row.task_id,
-                "owner_id": owner.user_id,
-                "experiment_id": row.experiment_id,
-                "trial_id": None,
-                "created_at": row.asked_at,
-                "ended_at": None,
-            },
-        )
+        uow.upsert(tables.Task, task_row(dict(row), owner.user_id))
         await self._store.commit(uow)
         return True
 

@@ -16,6 +16,7 @@ from master.checkpoints.planning import STORED
 from master.checkpoints.workers import Archive, WorkerProcesses
 from master.store import tables
 from master.store.store import Store
+from windlass.base.checkpoint_states import not_downloadable
 from windlass.base.errors import Conflict, NotFound, WindlassError
 from windlass.base.json_types import JsonObject
 from windlass.storage.archives import Format
@@ -44,6 +45,7 @@ class _Found(NamedTuple):
     own: JsonObject
     config: JsonObject | None
     owner: Owner
+    experiment_id: int
 
 
 class Downloads:
@@ -103,20 +105,19 @@ class Downloads:
 
     async def _require(self, uuid: str) -> _Found:
         found = await self._store.read_one(
-            select(_C.state, _E.config, _B.config, _E.owner_id, _P.workspace_id)
+            select(_C.state, _E.config, _B.config, _E.id, _E.owner_id, _P.workspace_id)
             .join(_E, _E.id == _C.experiment_id)
             .join(_P, _P.id == _E.project_id)
             .outerjoin(_B, _B.id == _C.storage_id)
             .where(_C.uuid == uuid),
-            lambda state, config, stored, *owner: _Found(
-                state, config["checkpoint_storage"], stored, Owner(*owner)
+            lambda state, config, stored, id_, *owner: _Found(
+                state, config["checkpoint_storage"], stored, Owner(*owner), id_
             ),
         )
         if found is None:
             raise NotFound("checkpoint", uuid)
         if found.state not in STORED:
-            state = found.state.lower().replace("_", " ")
-            raise Conflict(f"checkpoint {uuid} cannot be downloaded: its state is {state}")
+            raise Conflict(not_downloadable(uuid, found.state, found.experiment_id))
         return found
 
 

@@ -136,7 +136,7 @@ class OnAgents:
     ) -> list[str]:
         """Start a task for it and wait for its end; what could not be deleted, a line each.
 
-        It may wait long for an agent: none is launched for it. `say` is told of the task.
+        It may wait long for an agent: no machine is launched for it. `say` gets a line about the task, for the log.
         """
         found = await self._experiment(experiment_id)
         problems: list[str] = []

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from master.checkpoints.planning import Planner, keep_counts
 from master.core.actor import Actor
-from master.experiments.garbage import EVERYTHING, GcKind, gc_row
+from master.experiments.garbage import EVERYTHING, GcKind, gc_row, task_row
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.metric_queries import AT_ONCE
 from master.experiments.service import ExperimentService
@@ -32,6 +32,8 @@ NAMED_AT_MOST = 5
 
 
 class CheckpointService:
+    """What deletes files answers with the ids of the tasks whose logs say what becomes of it."""
+
     def __init__(
         self,
         *,
@@ -55,16 +57,20 @@ class CheckpointService:
         self._planner = planner
         self._wake = wake
 
-    async def delete(self, uuids: Sequence[str], *, by: Actor) -> None:
+    async def delete(self, uuids: Sequence[str], *, by: Actor) -> list[str]:
         """All files of these, soon. Raises NotFound, and InvalidState for one that is written or needed: then none."""
-        await self._delete_files(uuids, EVERYTHING, by)
+        return await self._delete_files(uuids, EVERYTHING, by)
 
-    async def remove_files(self, uuids: Sequence[str], globs: Sequence[str], *, by: Actor) -> None:
+    async def remove_files(
+        self, uuids: Sequence[str], globs: Sequence[str], *, by: Actor
+    ) -> list[str]:
         """What the globs name, soon. Without globs only the lists of files are read again. Raises InvalidArgument."""
         matching((), globs)
-        await self._delete_files(uuids, tuple(globs), by)
+        return await self._delete_files(uuids, tuple(globs), by)
 
-    async def _delete_files(self, uuids: Sequence[str], globs: tuple[str, ...], by: Actor) -> None:
+    async def _delete_files(
+        self, uuids: Sequence[str], globs: tuple[str, ...], by: Actor
+    ) -> list[str]:
         rows = await self._rows(list(dict.fromkeys(uuids)))
         writing = [row.uuid for row in rows if row.state == "ACTIVE"]
         if writing:
@@ -77,15 +83,22 @@ class CheckpointService:
             if row.experiment_id is not None:
                 of_experiment.setdefault(row.experiment_id, []).append(row.uuid)
         uow = UnitOfWork()
-        for experiment_id, some in of_experiment.items():
-            uow.insert(
-                tables.CheckpointGc,
-                self._row(GcKind.FILES, experiment_id, by, checkpoints=some, globs=globs),
+        tasks = [
+            self._write_down(
+                uow,
+                GcKind.FILES,
+                await self._experiment(experiment_id),
+                by,
+                checkpoints=some,
+                globs=globs,
             )
+            for experiment_id, some in of_experiment.items()
+        ]
         await self._store.commit(uow)
         self._wake()
         for row in stored:
             log.info("checkpoint to be deleted", checkpoint=row.uuid, globs=globs, by=str(by))
+        return tasks
 
     async def _require_unneeded(self, uuids: Sequence[str]) -> None:
         needed = await self._planner.needed(uuids)
@@ -127,27 +140,29 @@ class CheckpointService:
 
     async def set_keep_counts(
         self, experiment_id: int, changes: Mapping[str, int], *, by: Actor
-    ) -> None:
+    ) -> list[str]:
         """`save_*` keys of its configuration; what they do not keep is deleted soon."""
         row = await self._experiment(experiment_id)
         _require_no_deletion(experiment_id, Phase(row.state))
         storage = {**row.config["checkpoint_storage"], **changes}
         keep_counts(storage)
         uow = UnitOfWork()
-        uow.insert(tables.CheckpointGc, self._row(GcKind.POLICY, experiment_id, by))
+        task = self._write_down(uow, GcKind.POLICY, row, by)
         await self._metadata.set_keep_counts(
             experiment_id, changes, also=tuple(uow.operations), by=by
         )
         self._wake()
+        return [task]
 
-    async def delete_tensorboard(self, experiment_id: int, *, by: Actor) -> None:
+    async def delete_tensorboard(self, experiment_id: int, *, by: Actor) -> list[str]:
         """Soon. Raises InvalidState for an experiment that has not ended."""
-        await self._require_ended(experiment_id)
+        row = await self._require_ended(experiment_id)
         uow = UnitOfWork()
-        uow.insert(tables.CheckpointGc, self._row(GcKind.TENSORBOARD, experiment_id, by))
+        task = self._write_down(uow, GcKind.TENSORBOARD, row, by)
         await self._store.commit(uow)
         self._wake()
         log.info("tensorboard files to be deleted", experiment=experiment_id, by=str(by))
+        return [task]
 
     async def delete_experiment(self, experiment_id: int, *, by: Actor) -> None:
         """It is DELETING from now on; then its files go, then its rows.
@@ -164,7 +179,7 @@ class CheckpointService:
         where = {"id": experiment_id, "state": row.state}
         deleting = {"state": Phase.DELETING.value, "error": ""}
         uow.update(tables.Experiment, where, deleting, expect=1)
-        uow.insert(tables.CheckpointGc, self._row(GcKind.EXPERIMENT, experiment_id, by))
+        self._write_down(uow, GcKind.EXPERIMENT, row, by)
         try:
             await self._store.commit(uow)
         except Conflict:
@@ -191,24 +206,29 @@ class CheckpointService:
             raise NotFound("experiment", experiment_id)
         return row
 
-    def _row(
+    def _write_down(
         self,
+        uow: UnitOfWork,
         kind: GcKind,
-        experiment_id: int,
+        of: tables.Experiment,
         by: Actor,
         *,
         checkpoints: Sequence[str] = (),
         globs: Sequence[str] = EVERYTHING,
-    ) -> Mapping[str, object]:
-        return gc_row(
+    ) -> str:
+        """Together with its task, whose id is returned: whoever asked may look at its log at once."""
+        garbage = gc_row(
             kind,
-            experiment_id,
+            of.id,
             task=uuid.UUID(self._ids.uuid()),
             by=by.user_id,
             now=self._clock.now(),
             checkpoints=checkpoints,
             globs=globs,
         )
+        uow.insert(tables.CheckpointGc, garbage)
+        uow.insert(tables.Task, task_row(garbage, of.owner_id))
+        return str(garbage["task_id"])
 
 
 def _require_no_deletion(experiment_id: int, phase: Phase) -> None:

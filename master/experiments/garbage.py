@@ -49,6 +49,20 @@ def gc_row(
     }
 
 
+def task_row(garbage: Mapping[str, object], owner: int) -> dict[str, object]:
+    """Its row of `tables.Task`, whose log says what becomes of it. `owner`: that of the experiment."""
+    return {
+        "id": garbage["task_id"],
+        "type": "CHECKPOINT_GC",
+        "job_id": garbage["task_id"],
+        "owner_id": owner,
+        "experiment_id": garbage["experiment_id"],
+        "trial_id": None,
+        "created_at": garbage["asked_at"],
+        "ended_at": None,
+    }
+
+
 def row_at_end(state: ExperimentState) -> dict[str, object] | None:
     """For an experiment that ends with this state; None if it has no checkpoint."""
     if state.ended_at is None or not any(t.latest_checkpoint for t in state.trials.values()):

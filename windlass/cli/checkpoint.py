@@ -20,6 +20,7 @@ from windlass.cli.output import (
     LimitOption,
     notice,
     print_json,
+    see_log,
 )
 from windlass.cli.times import UtcOption
 from windlass.sdk.downloads import Mode
@@ -95,8 +96,8 @@ def delete(ctx: typer.Context, uuids: Uuids, yes: YesOption = False) -> None:
     some = _parsed(uuids)
     if not yes:
         typer.confirm(f"Delete {_counted(some)} from storage for good?", abort=True)
-    client_for(ctx).delete_checkpoints(some)
-    notice(f"Deleting {_counted(some)}")
+    tasks = client_for(ctx).delete_checkpoints(some)
+    notice(f"Deleting {_counted(some)}{see_log(tasks)}")
 
 
 @app.command()
@@ -117,9 +118,9 @@ def rm(
     if glob and not yes:
         what = " and ".join(glob)
         typer.confirm(f"Remove {what} from {_counted(some)} for good?", abort=True)
-    client_for(ctx).remove_checkpoint_files(some, glob or [])
+    tasks = client_for(ctx).remove_checkpoint_files(some, glob or [])
     verb = f"Removing {' and '.join(glob)} from" if glob else "Reading the files again of"
-    notice(f"{verb} {_counted(some)}")
+    notice(f"{verb} {_counted(some)}{see_log(tasks)}")
 
 
 @app.command()

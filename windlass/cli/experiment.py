@@ -17,7 +17,7 @@ from windlass.cli.failures import error_of, print_failure, print_trial_failure
 from windlass.cli.follow import await_first_trial, await_trial_end, print_logs, wait_for_end
 from windlass.cli.groups import AliasedGroup
 from windlass.cli.job_words import already_ended
-from windlass.cli.output import JsonOption, notice, print_json, state_name
+from windlass.cli.output import JsonOption, notice, print_json, see_log, state_name
 from windlass.cli.progress import upload
 from windlass.cli.times import UtcOption
 from windlass.sdk.client import TERMINAL_STATES, Client, ExperimentAction
@@ -203,8 +203,8 @@ def download(
 @app.command("delete-tensorboard-files")
 def delete_tensorboard_files(ctx: typer.Context, experiment_id: ExperimentId) -> None:
     """Delete the TensorBoard files of an experiment that has ended; its checkpoints stay."""
-    client_for(ctx).delete_tensorboard_files(experiment_id)
-    notice(f"Deleting the TensorBoard files of experiment {experiment_id}")
+    tasks = client_for(ctx).delete_tensorboard_files(experiment_id)
+    notice(f"Deleting the TensorBoard files of experiment {experiment_id}{see_log(tasks)}")
 
 
 def _act(ctx: typer.Context, experiment_id: int, action: ExperimentAction, done: str) -> None:

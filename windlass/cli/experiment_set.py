@@ -10,7 +10,7 @@ from windlass.base.errors import InvalidArgument
 from windlass.cli.completion import ExperimentId
 from windlass.cli.connect import client_for
 from windlass.cli.groups import AliasedGroup
-from windlass.cli.output import print_rows
+from windlass.cli.output import print_rows, see_log
 
 app = typer.Typer(cls=AliasedGroup, no_args_is_help=True, add_completion=False)
 
@@ -88,8 +88,9 @@ def gc_policy(
         rows = [[c["TrialID"], c["StepsCompleted"], c["UUID"]] for c in doomed]
         print_rows(["Trial", "Steps", "UUID"], rows)
         typer.confirm(f"Delete these {len(doomed)} checkpoints for good?", abort=True)
-    client.set_keep_counts(experiment_id, counts)
-    typer.echo(f"Set the checkpoint keep counts of experiment {experiment_id}")
+    tasks = client.set_keep_counts(experiment_id, counts)
+    done = f"Set the checkpoint keep counts of experiment {experiment_id}"
+    typer.echo(f"{done}; deleting the others{see_log(tasks)}")
 
 
 def _slots(text: str) -> int | None:

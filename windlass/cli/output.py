@@ -87,6 +87,11 @@ def notice(message: str) -> None:
     typer.echo(for_terminal(message, sys.stderr), err=True)
 
 
+def see_log(tasks: Sequence[str]) -> str:
+    """The end of a sentence about something that these tasks do."""
+    return "".join(f"\nTo see how it went: det task logs {task}" for task in tasks)
+
+
 def state_name(state: str | None) -> str:
     return (state or "").removeprefix("STATE_")
 

@@ -155,8 +155,10 @@ class Client:
     def act(self, experiment_id: int, action: ExperimentAction) -> None:
         self.session.post(f"/api/v1/experiments/{experiment_id}/{action}")
 
-    def delete_tensorboard_files(self, experiment_id: int) -> None:
-        self.session.request("DELETE", f"/api/v1/experiments/{experiment_id}/tensorboard-files")
+    def delete_tensorboard_files(self, experiment_id: int) -> list[str]:
+        """Soon; the ids of the tasks whose logs say what becomes of it."""
+        path = f"/api/v1/experiments/{experiment_id}/tensorboard-files"
+        return _tasks(self.session.request("DELETE", path))
 
     def set_resources(self, experiment_id: int, resources: Json) -> Json:
         """The experiment after it. Keys: `priority`, `weight`, `maxSlots` (None: no limit)."""
@@ -210,15 +212,15 @@ class Client:
     def checkpoint(self, uuid: str) -> Json:
         return dict(self.session.get(f"/api/v1/checkpoints/{_segment(uuid)}")["checkpoint"])
 
-    def delete_checkpoints(self, uuids: Sequence[str]) -> None:
-        """Soon; none if one of them cannot be."""
+    def delete_checkpoints(self, uuids: Sequence[str]) -> list[str]:
+        """Soon; none if one of them cannot be. The ids of the tasks whose logs say what becomes of it."""
         body = {"checkpointUuids": list(uuids)}
-        self.session.request("DELETE", "/api/v1/checkpoints", body=body)
+        return _tasks(self.session.request("DELETE", "/api/v1/checkpoints", body=body))
 
-    def remove_checkpoint_files(self, uuids: Sequence[str], globs: Sequence[str]) -> None:
-        """Without globs: the list of files is read again."""
+    def remove_checkpoint_files(self, uuids: Sequence[str], globs: Sequence[str]) -> list[str]:
+        """The same of some files. Without globs: the list of files is read again."""
         body = {"checkpointUuids": list(uuids), "checkpointGlobs": list(globs)}
-        self.session.post("/api/v1/checkpoints/rm", body)
+        return _tasks(self.session.post("/api/v1/checkpoints/rm", body))
 
     def set_checkpoint_metadata(self, uuid: str, metadata: Json) -> Json:
         """Replaces it. The checkpoint after that."""
@@ -229,10 +231,11 @@ class Client:
         """{"metric_name", "checkpoints"}: what these keep counts would delete."""
         return self.session.get(f"/experiments/{experiment_id}/preview_gc", counts)
 
-    def set_keep_counts(self, experiment_id: int, counts: Mapping[str, int]) -> None:
-        """Keys as in a configuration: `save_trial_best` and so on."""
+    def set_keep_counts(self, experiment_id: int, counts: Mapping[str, int]) -> list[str]:
+        """Keys as in a configuration: `save_trial_best` and so on. The ids of the tasks that delete the others."""
         path = f"/api/v1/experiments/{experiment_id}"
-        self.session.request("PATCH", path, body={"checkpointStorage": dict(counts)})
+        body = {"checkpointStorage": dict(counts)}
+        return _tasks(self.session.request("PATCH", path, body=body))
 
     def delete_experiment(self, experiment_id: int) -> None:
         self.session.request("DELETE", f"/api/v1/experiments/{experiment_id}")
@@ -319,6 +322,10 @@ class Client:
 
 def _agent(agent_id: str) -> str:
     return f"/api/v1/agents/{quote(agent_id, safe='')}"
+
+
+def _tasks(answer: Json) -> list[str]:
+    return [str(task) for task in answer.get("taskIds") or ()]
 
 
 def _segment(text: str) -> str:

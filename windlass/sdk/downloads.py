@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any, cast
 
+from windlass.base.checkpoint_states import not_downloadable
 from windlass.base.errors import InvalidState, NotFound, WindlassError
 from windlass.sdk.client import Client
 from windlass.sdk.session import OnProgress
@@ -41,8 +42,8 @@ def download_checkpoint(
     """Files that are there with the right size are kept. Raises InvalidState if not all of it has arrived."""
     uuid, state = str(checkpoint["uuid"]), str(checkpoint["state"])
     if state not in DOWNLOADABLE:
-        shown = state.removeprefix("STATE_")
-        raise InvalidState(f"Checkpoint {uuid} cannot be downloaded: its state is {shown}")
+        experiment = (checkpoint.get("training") or {}).get("experimentId")
+        raise InvalidState(not_downloadable(uuid, state.removeprefix("STATE_"), experiment))
     sizes = {name: int(size) for name, size in (checkpoint.get("resources") or {}).items()}
     if not (target / METADATA).exists() or _wrong(target, sizes):
         _fetch(client, checkpoint, target, sizes, mode, report)

@@ -1,6 +1,6 @@
 """What a bucket answers, in words that say what to do.
 
-obstore has few kinds of errors; what happened stands in the code of the service's answer, which its text quotes.
+obstore has few kinds of errors. The code of the service's answer says what happened; the text of the error has it.
 """
 
 from __future__ import annotations

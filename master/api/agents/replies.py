@@ -92,7 +92,7 @@ class SlotsReply(TypedDict):
 
 
 class StandingReply(TypedDict):
-    """What an agent is told of itself."""
+    """What the master tells an agent about that agent."""
 
     agentId: str
     pool: str

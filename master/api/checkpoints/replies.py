@@ -38,6 +38,11 @@ class Checkpoint(TypedDict):
     training: CheckpointTraining
 
 
+class DeletionReply(TypedDict):
+    taskIds: list[str]
+    """Our own: the log of each says what becomes of it."""
+
+
 class CheckpointReply(TypedDict):
     checkpoint: Checkpoint
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from master.api.access import Caller, Visible, require
 from master.api.checkpoints import replies
-from master.api.checkpoints.replies import CheckpointReply, CheckpointsReply
+from master.api.checkpoints.replies import CheckpointReply, CheckpointsReply, DeletionReply
 from master.api.checkpoints.wire import checkpoint
 from master.api.paging import pagination
 from master.api.permits import IN_BODY, VISIBLE, permit
@@ -149,10 +149,10 @@ class Delete(Body):
 
 @router.delete("/api/v1/checkpoints")
 @permit(Action.DELETE_EXPERIMENT, IN_BODY)
-async def delete(body: Delete, principal: Caller, api: TheApi) -> Reply[Empty]:
+async def delete(body: Delete, principal: Caller, api: TheApi) -> Reply[DeletionReply]:
     await _require(api, principal, Action.DELETE_EXPERIMENT, body.checkpoint_uuids)
-    await api.services.checkpoints.delete(body.checkpoint_uuids, by=principal)
-    return reply()
+    tasks = await api.services.checkpoints.delete(body.checkpoint_uuids, by=principal)
+    return reply({"taskIds": tasks})
 
 
 class RemoveFiles(Body):
@@ -162,12 +162,12 @@ class RemoveFiles(Body):
 
 @router.post("/api/v1/checkpoints/rm")
 @permit(Action.DELETE_EXPERIMENT, IN_BODY)
-async def remove_files(body: RemoveFiles, principal: Caller, api: TheApi) -> Reply[Empty]:
+async def remove_files(body: RemoveFiles, principal: Caller, api: TheApi) -> Reply[DeletionReply]:
     await _require(api, principal, Action.DELETE_EXPERIMENT, body.checkpoint_uuids)
-    await api.services.checkpoints.remove_files(
+    tasks = await api.services.checkpoints.remove_files(
         body.checkpoint_uuids, body.checkpoint_globs, by=principal
     )
-    return reply()
+    return reply({"taskIds": tasks})
 
 
 async def _require(api: Api, by: Principal, action: Action, uuids: Sequence[str]) -> None:

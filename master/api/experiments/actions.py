@@ -7,7 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from master.api.access import Caller, Visible, require
-from master.api.experiments.replies import ExperimentReply, LabelsReply
+from master.api.checkpoints.replies import DeletionReply
+from master.api.experiments.replies import LabelsReply, PatchedExperimentReply
 from master.api.experiments.requests import PatchExperiment
 from master.api.experiments.routes import experiment_json
 from master.api.permits import experiment, permit
@@ -31,7 +32,7 @@ Label = Annotated[Text, Path(min_length=1, max_length=200)]
 @permit(Action.UPDATE_METADATA, experiment("experiment_id"))
 async def patch(
     experiment_id: RowId, body: PatchExperiment, principal: Caller, visible: Visible, api: TheApi
-) -> Reply[ExperimentReply]:
+) -> Reply[PatchedExperimentReply]:
     counts = body.checkpoint_storage.changes() if body.checkpoint_storage is not None else {}
     if counts:
         # It deletes checkpoints.
@@ -48,9 +49,11 @@ async def patch(
     await api.services.metadata.patch(experiment_id, patched, by=principal)
     for change in changes:
         await api.services.jobs.update(job_id, change, by=principal)
+    tasks: list[str] = []
     if counts:
-        await api.services.checkpoints.set_keep_counts(experiment_id, counts, by=principal)
-    return reply({"experiment": await experiment_json(api, experiment_id, visible)})
+        tasks = await api.services.checkpoints.set_keep_counts(experiment_id, counts, by=principal)
+    shown = await experiment_json(api, experiment_id, visible)
+    return reply({"experiment": shown, "taskIds": tasks})
 
 
 @router.post("/api/v1/experiments/{id}/activate")
@@ -97,9 +100,11 @@ async def unarchive(id: RowId, principal: Caller, api: TheApi) -> Reply[Empty]:
 
 @router.delete("/api/v1/experiments/{experiment_id}/tensorboard-files")
 @permit(Action.DELETE_EXPERIMENT, experiment("experiment_id"))
-async def delete_tensorboard(experiment_id: RowId, principal: Caller, api: TheApi) -> Reply[Empty]:
-    await api.services.checkpoints.delete_tensorboard(experiment_id, by=principal)
-    return reply()
+async def delete_tensorboard(
+    experiment_id: RowId, principal: Caller, api: TheApi
+) -> Reply[DeletionReply]:
+    tasks = await api.services.checkpoints.delete_tensorboard(experiment_id, by=principal)
+    return reply({"taskIds": tasks})
 
 
 @router.delete("/api/v1/experiments/{experiment_id}")

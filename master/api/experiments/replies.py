@@ -60,6 +60,12 @@ class ExperimentReply(TypedDict):
     experiment: Experiment
 
 
+class PatchedExperimentReply(TypedDict):
+    experiment: Experiment
+    taskIds: list[str]
+    """Our own: of what its new keep counts delete."""
+
+
 class CreatedExperimentReply(TypedDict):
     experiment: Experiment
     config: JsonObject | None

@@ -72,6 +72,19 @@ async def log_of(world: ApiWorld, task_id: str) -> str:
         await asyncio.sleep(0)
 
 
+async def until_said(world: ApiWorld, task_ids: list[str], words: str) -> None:
+    (id_,) = task_ids
+    while words not in await log_of(world, id_):  # noqa: ASYNC110 - it tells nobody
+        await asyncio.sleep(0)
+
+
+async def told_at_once(world: ApiWorld, task_ids: list[str]) -> None:
+    """The task is there before anything of it is done."""
+    for id_ in task_ids:
+        shown = await world.ok("GET", f"/api/v1/tasks/{id_}")
+        assert shown["task"]["taskType"] == "TASK_TYPE_CHECKPOINT_GC"
+
+
 async def gc_tasks(world: ApiWorld) -> list[tables.Task]:
     task = tables.Task
     return await world.services.store.read(select(task).where(task.type == "CHECKPOINT_GC"))
@@ -131,13 +144,18 @@ async def test_new_keep_counts_apply_at_once_but_never_to_what_a_trial_goes_on_f
     ]
     assert at.there() == {"first", "second", "newest"}
     patched = await world.ok("PATCH", at.url, keeping(0, 0, 0))
+    await told_at_once(world, patched["taskIds"])
     storage = patched["experiment"]["config"]["checkpoint_storage"]
     assert (storage["save_trial_best"], storage["save_trial_latest"]) == (0, 0)
     await world.collected()
     assert at.there() == {"newest"}
-    await world.ok("PATCH", at.url, keeping(0, 1, 1))
+    await until_said(world, patched["taskIds"], "Deleted 2 of 2")
+    again = await world.ok("PATCH", at.url, keeping(0, 1, 1))
+    await until_said(world, again["taskIds"], "Nothing to delete")
     await at.finish()
     assert at.there() == {"newest"}
+    renamed = await world.ok("PATCH", at.url, {"name": "another"})
+    assert renamed["taskIds"] == []
     await world.ok("PATCH", at.url, keeping(0, 0, 0))
     await world.collected()
     assert at.there() == set()
@@ -181,12 +199,20 @@ async def test_checkpoints_are_deleted_on_request_and_nothing_else_is(
         400, "DELETE", "/api/v1/checkpoints", {"checkpointUuids": ["one", "three"]}
     )
     assert at.there() == {"one", "two", "three", "stranger"}
-    await world.ok("DELETE", "/api/v1/checkpoints", {"checkpointUuids": ["one", "one"]})
+    body = {"checkpointUuids": ["one", "one"]}
+    asked = await world.ok("DELETE", "/api/v1/checkpoints", body)
+    await told_at_once(world, asked["taskIds"])
     await world.collected()
+    await until_said(world, asked["taskIds"], "Checkpoint one: deleted")
     assert at.there() == {"two", "three", "stranger"}
     assert (await at.states())["one"] == "DELETED"
+    said = await world.refused(409, "GET", "/checkpoints/one")
+    assert (
+        f"its state is DELETED: its files were deleted, as somebody asked or as the keep counts of experiment {at.experiment} say"
+        in said
+    )
     # Again: what is deleted is no error.
-    await world.ok("DELETE", "/api/v1/checkpoints", {"checkpointUuids": ["one"]})
+    assert (await world.ok("DELETE", "/api/v1/checkpoints", body))["taskIds"] == []
     shown = (await world.ok("GET", "/api/v1/checkpoints/one"))["checkpoint"]
     assert (shown["state"], shown["resources"]) == ("STATE_DELETED", {})
 
@@ -264,8 +290,9 @@ async def test_tensorboard_files_of_an_ended_experiment_are_deleted(
     url = f"{at.url}/tensorboard-files"
     assert "has not ended yet: it is" in await world.refused(400, "DELETE", url)
     await at.finish()
-    assert await world.ok("DELETE", url) == {}
+    (told,) = (await world.ok("DELETE", url))["taskIds"]
     await world.collected()
+    await until_said(world, [told], "Deleted 1 of 1")
     assert [path.name for path in files.iterdir()] == ["4711"]
     await world.ok("DELETE", url)
     await world.collected()

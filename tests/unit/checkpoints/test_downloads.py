@@ -24,7 +24,7 @@ class Packing(Downloads):
         self._workers: Any = _Workers()
 
     async def _require(self, uuid: str) -> _Found:
-        return _Found("COMPLETED", OURS, None, Owner(1, 1))
+        return _Found("COMPLETED", OURS, None, Owner(1, 1), 1)
 
 
 class _Workers:

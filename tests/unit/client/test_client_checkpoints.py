@@ -105,11 +105,14 @@ def test_an_archive_does_not_lead_out(cluster: ScriptedMaster, tmp_path: Path, n
 
 
 def test_checkpoints_are_deleted_after_a_question(cluster: ScriptedMaster) -> None:
-    cluster.on("DELETE", "/api/v1/checkpoints", {})
+    cluster.on("DELETE", "/api/v1/checkpoints", {"taskIds": ["7.x", "8.y"]})
     assert det(cluster, "checkpoint", "delete", "a,b", stdin="n\n").exit_code == 1
     assert cluster.calls("DELETE", "/api/v1/checkpoints") == []
     result = det(cluster, "checkpoint", "delete", "a, b,a", "--yes")
-    assert (result.exit_code, result.stderr) == (0, "Deleting 2 checkpoints\n")
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "Deleting 2 checkpoints\nTo see how it went: det task logs 7.x\nTo see how it went: det task logs 8.y\n",
+    )
     (asked,) = cluster.calls("DELETE", "/api/v1/checkpoints")
     assert asked.body == {"checkpointUuids": ["a", "b"]}
     assert "No checkpoint is named" in refused(det(cluster, "checkpoint", "delete", " , ", "-y"))
@@ -145,13 +148,13 @@ def test_metadata_is_shown_and_changed(cluster: ScriptedMaster) -> None:
 def test_keep_counts_are_set_after_a_look_at_what_goes(cluster: ScriptedMaster) -> None:
     doomed = {"TrialID": 1, "StepsCompleted": 10, "UUID": "u-1"}
     cluster.on("GET", "/experiments/7/preview_gc", {"metric_name": "x", "checkpoints": [doomed]})
-    cluster.on("PATCH", "/api/v1/experiments/7", {"experiment": {}})
+    cluster.on("PATCH", "/api/v1/experiments/7", {"experiment": {}, "taskIds": ["7.x"]})
     words = ("--save-experiment-best", "1", "--save-trial-best", "0", "--save-trial-latest", "2")
     asked = det(cluster, "e", "set", "gc-policy", "7", *words, stdin="n\n")
     assert asked.exit_code == 1
     assert "u-1" in asked.stdout
     assert cluster.calls("PATCH", "/api/v1/experiments/7") == []
-    assert det(cluster, "e", "set", "gc-policy", "7", *words, "--yes").exit_code == 0
+    assert "det task logs 7.x" in det(cluster, "e", "set", "gc-policy", "7", *words, "--yes").stdout
     (patch,) = cluster.calls("PATCH", "/api/v1/experiments/7")
     assert patch.body["checkpointStorage"] == {
         "save_experiment_best": 1,

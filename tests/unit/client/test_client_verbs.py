@@ -216,7 +216,13 @@ def test_what_was_downloaded_is_not_downloaded_again(
             "COMPLETED",
             "Directly: /no/such: No such file or directory: is it mounted on this machine?",
         ),
-        ({"type": "s3"}, "DELETED", "its state is DELETED"),
+        (
+            {"type": "s3"},
+            "DELETED",
+            "its state is DELETED: its files were deleted, as somebody asked or as the keep counts of "
+            "experiment 7 say: `det checkpoint list 7` shows what is left",
+        ),
+        ({"type": "s3"}, "ACTIVE", "its state is ACTIVE: it is still being written: try again"),
     ],
 )
 def test_what_cannot_be_downloaded_says_why(
@@ -231,12 +237,16 @@ def test_what_cannot_be_downloaded_says_why(
 
 def test_experiments_are_archived_and_their_files_deleted(cluster: ScriptedMaster) -> None:
     cluster.on("POST", "/api/v1/experiments/7/(archive|unarchive)", {})
-    cluster.on("DELETE", "/api/v1/experiments/7/tensorboard-files", {})
+    gone = {"taskIds": ["7.x"]}
+    cluster.on("DELETE", "/api/v1/experiments/7/tensorboard-files", gone)
     cluster.on("GET", "/api/v1/experiments/7", {"experiment": {}, "config": {"name": "digits"}})
     for verb, said in (
         ("archive", "Archived experiment 7\n"),
         ("unarchive", "Unarchived experiment 7\n"),
-        ("delete-tensorboard-files", "Deleting the TensorBoard files of experiment 7\n"),
+        (
+            "delete-tensorboard-files",
+            "Deleting the TensorBoard files of experiment 7\nTo see how it went: det task logs 7.x\n",
+        ),
     ):
         result = det(cluster, "e", verb, "7")
         assert (result.exit_code, result.stderr) == (0, said)

@@ -39,6 +39,7 @@ from master.recovery.opening import OpenedFolder, open_folder
 from master.recovery.places import places_of
 from master.store import tables
 from master.store.agents_repository import AgentsRepository
+from master.store.blob_names import named_blobs
 from master.store.blobs import BlobStore
 from master.store.fleet_repository import FleetRepository
 from master.store.store import Store
@@ -214,7 +215,7 @@ class Master:
             Loop("deadlines of collections", plane.on_agents.roots.tick, interval_s=TICK_S).run()
         )
         group.create_task(plane.collector.run())
-        group.create_task(self._housekeeping(auth, join_tokens).run())
+        group.create_task(self._housekeeping(auth, join_tokens, plane.parts.blobs).run())
         group.create_task(self._check.run())
         group.create_task(plane.experiments.storage_checks.warn_of_cluster_storage())
         await plane.resume()
@@ -359,11 +360,12 @@ class Master:
             pools=tuple(pool.name for pool in options.config.pools()),
         )
 
-    def _housekeeping(self, auth: AuthService, join_tokens: IssuedTokens) -> Loop:
+    def _housekeeping(self, auth: AuthService, join_tokens: IssuedTokens, blobs: BlobStore) -> Loop:
         async def clean() -> None:
             await auth.remove_expired_sessions()
             await join_tokens.remove_old()
             await AgentsRepository(self._store).forget_uses(self._options.clock.now())
+            await blobs.remove_unnamed(await named_blobs(self._store))
 
         return Loop("housekeeping", clean, interval_s=HOUSEKEEPING_S)
 

@@ -148,6 +148,8 @@ class ExperimentService:
             blob = await store_context(self._blobs, new.files, what="model definition")
             return blob, listing(new.files)
         row = await self._experiment(new.blob_of)
+        if row.model_definition is not None:
+            self._blobs.keep(row.model_definition)
         return row.model_definition, row.model_files
 
     async def activate(self, experiment_id: int, *, by: Actor) -> None:

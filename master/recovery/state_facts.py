@@ -10,17 +10,11 @@ from sqlalchemy import Connection, Engine, NullPool, create_engine, inspect, sel
 from master.recovery.identity import CLUSTER_ID
 from master.recovery.sqlite_files import reading
 from master.store import tables
+from master.store.blob_names import BLOB_COLUMNS
 from master.store.json_codec import decode_json, encode_json
 from master.store.migrate import STATE, Migrations, current_revision
 from master.store.rows import fetch
-from master.store.statements import table_of
 from windlass.base.errors import InvalidState
-
-BLOB_COLUMNS = (
-    table_of(tables.Experiment).c.model_definition,
-    table_of(tables.Command).c.context,
-)
-"""Every column that names a blob."""
 
 
 @dataclass(frozen=True, slots=True)

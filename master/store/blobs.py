@@ -7,7 +7,8 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -28,6 +29,9 @@ class BlobStore:
     def __init__(self, root: Path, *, inline: bool = False) -> None:
         self._root = root
         self._inline = inline
+        self._unnamed: set[str] = set()
+        """That no row named at the last look."""
+        self._lock = threading.Lock()
 
     async def put(self, content: bytes) -> str:
         """The id of the content, durable when this returns. Raises StoreUnavailable (full disk)."""
@@ -37,14 +41,30 @@ class BlobStore:
         """Raises DataDamaged if it is missing or not what was stored, NotFound for what is no id."""
         return await self._do(lambda: self._get(blob_id))
 
-    async def delete(self, blob_id: str) -> None:
-        """Gone is gone: an unknown id is no error. Only for blobs that no row names any more."""
+    def keep(self, blob_id: str) -> None:
+        """A row is about to name it."""
+        with self._lock:
+            self._unnamed.discard(blob_id)
 
-        def unlink() -> None:
-            with suppress(NotFound):
-                self._path(blob_id).unlink(missing_ok=True)
+    async def remove_unnamed(self, named: Collection[str]) -> int:
+        """Delete what no row named at the last call nor at this one; how many there were.
 
-        await self._do(unlink)
+        The time between two calls is what a row has to be written after its blob, and a backup to copy the blobs of
+        the rows that it has.
+        """
+        return await self._do(lambda: self._remove_unnamed(named))
+
+    def _remove_unnamed(self, named: Collection[str]) -> int:
+        unnamed = {"".join(path.parts[-2:]) for path in self._root.glob("??/*")} - set(named)
+        removed = 0
+        for blob_id in sorted(filter(_ID.fullmatch, unnamed)):
+            with self._lock:
+                if blob_id in self._unnamed:
+                    blob_path(self._root, blob_id).unlink(missing_ok=True)
+                    removed += 1
+        with self._lock:
+            self._unnamed = unnamed
+        return removed
 
     async def _do(self, work: Callable[[], T]) -> T:
         try:
@@ -73,6 +93,7 @@ class BlobStore:
     def _put(self, content: bytes) -> str:
         blob_id = hashlib.sha256(content).hexdigest()
         path = self._path(blob_id)
+        self.keep(blob_id)
         if path.exists() and path.read_bytes() == content:
             return blob_id
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -14,6 +14,7 @@ from sqlalchemy import select
 from master.allocations.machine import AllocationState
 from master.logs.rows import LogQuery
 from master.store import tables
+from master.store.blob_names import named_blobs
 from tests.fakes.api_world import SINGLE, ApiWorld, api_world
 
 FILES: Mapping[str, str] = {"a.txt": "12345", "dir/b.txt": "1", "metadata.json": "{}"}
@@ -207,10 +208,7 @@ async def test_checkpoints_are_deleted_on_request_and_nothing_else_is(
     assert at.there() == {"two", "three", "stranger"}
     assert (await at.states())["one"] == "DELETED"
     said = await world.refused(409, "GET", "/checkpoints/one")
-    assert (
-        f"its state is DELETED: its files were deleted, as somebody asked or as the keep counts of experiment {at.experiment} say"
-        in said
-    )
+    assert f"keep counts of experiment {at.experiment} say: `det checkpoint list" in said
     # Again: what is deleted is no error.
     assert (await world.ok("DELETE", "/api/v1/checkpoints", body))["taskIds"] == []
     shown = (await world.ok("GET", "/api/v1/checkpoints/one"))["checkpoint"]
@@ -355,6 +353,31 @@ async def test_an_experiment_whose_files_stay_is_delete_failed_and_may_be_tried_
     await world.ok("DELETE", at.url)
     await world.collected()
     await world.refused(404, "GET", at.url)
+
+
+async def test_submitted_files_go_with_the_last_experiment_that_has_them(
+    world: ApiWorld, tmp_path: Path
+) -> None:
+    async def submit(content: bytes) -> int:
+        files = [{"path": "train.py", "content": base64.b64encode(content).decode()}]
+        body = {"config": SINGLE, "modelDefinition": files, "activate": False}
+        created = await world.ok("POST", "/api/v1/experiments", body)
+        experiment = int(created["experiment"]["id"])
+        await world.ok("POST", f"/api/v1/experiments/{experiment}/kill")
+        return experiment
+
+    async def stored_after_deleting(experiment: int) -> int:
+        await world.ok("DELETE", f"/api/v1/experiments/{experiment}")
+        await world.collected()
+        for _ in range(2):
+            await services.blobs.remove_unnamed(await named_blobs(services.store))
+        return len([path for path in (tmp_path / "blobs").rglob("*") if path.is_file()])
+
+    services = world.services
+    first, twin, other = await submit(b"1"), await submit(b"1"), await submit(b"2")
+    assert await stored_after_deleting(first) == 2
+    assert await stored_after_deleting(twin) == 1
+    assert (await world.ok("GET", f"/api/v1/experiments/{other}/model_def"))["b64Tgz"]
 
 
 async def test_several_experiments_are_deleted_each_with_its_own_answer(

@@ -35,17 +35,26 @@ async def test_the_same_content_is_one_private_file(blobs: BlobStore, tmp_path: 
     assert file.parent.stat().st_mode & 0o077 == 0
 
 
-async def test_deleted_is_missing_and_may_be_deleted_again(blobs: BlobStore) -> None:
-    blob_id = await blobs.put(b"x")
-    await blobs.delete(blob_id)
-    await blobs.delete(blob_id)
+async def test_what_no_row_names_twice_is_deleted_and_nothing_else_is(
+    blobs: BlobStore, tmp_path: Path
+) -> None:
+    gone, named = await blobs.put(b"gone"), await blobs.put(b"named")
+    late, again = await blobs.put(b"late"), await blobs.put(b"again")
+    (tmp_path / "blobs" / gone[:2] / "notes").write_text("somebody's")
+    assert await blobs.remove_unnamed({named}) == 0
+    assert await blobs.put(b"again") == again
+    blobs.keep(late)
+    assert await blobs.remove_unnamed({named}) == 1
     with pytest.raises(DataDamaged):
-        await blobs.get(blob_id)
+        await blobs.get(gone)
+    assert await blobs.get(named) == b"named"
+    assert (await blobs.get(late), await blobs.get(again)) == (b"late", b"again")
+    assert await blobs.remove_unnamed({named, late}) == 1
+    assert [path.name for path in files(tmp_path) if path.name == "notes"] == ["notes"]
 
 
 @pytest.mark.parametrize("blob_id", ["", "x", "../../etc/passwd", "A" * 64, "a" * 63 + "/"])
 async def test_an_odd_id_is_not_found(blobs: BlobStore, blob_id: str) -> None:
-    await blobs.delete(blob_id)
     with pytest.raises(NotFound):
         await blobs.get(blob_id)
 

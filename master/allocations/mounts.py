@@ -12,6 +12,7 @@ from master.allocations.task_environment import TaskConfig, own_mounts
 from master.core.expconf import ExperimentConfig
 from master.core.expconf.images import image_files
 from master.core.expconf.storage import CheckpointStorage, DirectoryStorage, SharedFsStorage
+from master.core.expconf.storage_names import name_problems
 from rm_backends.base import BindMount
 
 SHARED_FS = "/determined_shared_fs"
@@ -22,6 +23,8 @@ def mount_problems(config: TaskConfig, rules: HostPaths, *, as_root: bool) -> It
     for number, mount in enumerate(config.bind_mounts):
         if problem := problem_of(mount.host_path, rules, as_root=as_root):
             yield f"<config>.bind_mounts[{number}].host_path: {mount.host_path} {problem}"
+        if covers := _target_problem(mount.container_path):
+            yield f"<config>.bind_mounts[{number}].container_path: {mount.container_path} {covers}"
     # The files of an image are the task's to read, as those of a mount.
     for key, path in image_files(config.environment.image):
         if problem := problem_of(path, rules, as_root=as_root):
@@ -38,7 +41,21 @@ def privilege_problems(config: TaskConfig, rules: Privileges) -> Iterator[str]:
         yield f"<config>.resources.devices[{number}].host_path: {paths[number]} {problem}"
 
 
+def _target_problem(container_path: str) -> str | None:
+    if not container_path.startswith("/"):
+        return None  # below the working directory
+    path = PurePosixPath("/" + posixpath.normpath(container_path).lstrip("/"))
+    if path == PurePosixPath("/"):
+        return "is the whole container: name a directory below it"
+    if path.is_relative_to("/proc"):
+        return "is in /proc, which every task has of its own: mount it elsewhere"
+    return None
+
+
 def storage_problems(config: ExperimentConfig, rules: HostPaths, *, as_root: bool) -> Iterator[str]:
+    storage = config.checkpoint_storage
+    for key, wrong in name_problems(storage):
+        yield f"<config>.checkpoint_storage.{key}: {getattr(storage, key)!r} {wrong}"
     mount = storage_mount(config)
     if mount is not None and (problem := problem_of(mount.source, rules, as_root=as_root)):
         key = "host_path" if mount.target == SHARED_FS else "container_path"

@@ -260,3 +260,47 @@ async def test_capabilities_and_devices_are_refused_unless_the_cluster_allows_th
         assert live is not None
         await cluster.grant(of=live.state.open_allocation)
         assert [spec.options.privileges for spec in cluster.rm.specs.values()] == [rules]
+
+
+@pytest.mark.parametrize(
+    ("storage", "said"),
+    [
+        ("{type: s3, bucket: B A D}", "bucket: 'B A D' is not the name of a bucket: it has only"),
+        ("{type: s3, bucket: a/b}", "bucket: 'a/b' is not .*; folders go into `prefix`"),
+        (
+            "{type: s3, bucket: b, endpoint_url: minio}",
+            "endpoint_url: 'minio' is no URL: it begins",
+        ),
+        ("{type: gcs, bucket: Upper}", "bucket: 'Upper' is not .* only lower-case letters"),
+        ("{type: gcs, bucket: ''}", "bucket: '' is not the name of a bucket"),
+        (
+            "{type: azure, container: a--b, account_url: 'https://a.blob.core.windows.net'}",
+            "container: 'a--b' is not the name of a container",
+        ),
+        ("{type: directory, container_path: /proc}", "container_path: /proc is in /proc: every"),
+    ],
+)
+async def test_storage_that_nobody_can_have_is_refused_with_field_value_and_way_out(
+    tmp_path: Path, clock: ManualClock, storage: str, said: str
+) -> None:
+    async with cluster_with(tmp_path, clock, ClusterTasks()) as cluster:
+        with pytest.raises(InvalidConfig, match=rf"<config>\.checkpoint_storage\.{said}"):
+            await cluster.create(TRIAL.format(storage=storage, mounts=[]))
+        for name in ("my.bucket_1-x", "b"):
+            good = f"{{type: s3, bucket: {name}}}"
+            await cluster.experiments.check(TRIAL.format(storage=good, mounts=[]), by=ADMIN)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("/proc", "is in /proc"), ("/proc/self/x", "is in /proc"), ("//", "is the whole container")],
+)
+async def test_a_mount_does_not_cover_what_every_task_has(
+    tmp_path: Path, clock: ManualClock, path: str, said: str
+) -> None:
+    async with cluster_with(tmp_path, clock, ClusterTasks()) as cluster:
+        mounts = [{"host_path": "/data", "container_path": path}]
+        with pytest.raises(
+            InvalidConfig, match=rf"bind_mounts\[0\]\.container_path: {path} {said}"
+        ):
+            await launch(cluster, entrypoint=["true"], bind_mounts=mounts)

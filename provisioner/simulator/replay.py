@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import heapq
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.demand import nodes_needed
@@ -20,8 +21,8 @@ from provisioner.simulator.machines import Machine, SimulatedMachines, Supply
 from provisioner.simulator.pools import SimulatedCluster
 from provisioner.simulator.trace import TraceJob
 from provisioner.simulator.work import JobProgress, WorkModel
-from provisioner.types import Offer, PoolSettings
-from windlass.base.clock import ManualClock
+from provisioner.types import BlockedOffer, Offer, PoolSettings
+from windlass.base.clock import Clock, ManualClock
 from windlass.base.errors import InvalidConfig
 from windlass.base.ids import Ids
 
@@ -91,17 +92,56 @@ class Played:
     ended_s: float
 
 
+class Buyer(Protocol):
+    """Who launches and ends machines. The provisioner is one."""
+
+    async def load(self) -> None: ...
+
+    def owning_calls(self) -> AbstractAsyncContextManager[None]: ...
+
+    async def reconcile_pass(self) -> None: ...
+
+    def note_agent(self, instance_id: str, connected: bool) -> None: ...
+
+    def blocked_offers(self) -> Sequence[BlockedOffer]: ...
+
+
+MakeBuyer = Callable[[ClusterPlan, Mapping[str, SimulatedMachines], SimulatedCluster, Clock], Buyer]
+
+
+def provisioner_of(
+    plan: ClusterPlan,
+    providers: Mapping[str, SimulatedMachines],
+    cluster: SimulatedCluster,
+    clock: Clock,
+) -> Buyer:
+    """The one that masters have."""
+    return Provisioner(
+        pools=[pool.settings for pool in plan.pools],
+        providers=providers.values(),
+        host=cluster,
+        store=_NoStore(),
+        clock=clock,
+        ids=Ids.seeded(plan.seed),
+        cluster_id="simulation",
+        generation=1,
+        interval_s=0.0,
+    )
+
+
 async def play(
     plan: ClusterPlan,
     jobs: Sequence[TraceJob],
     *,
     progress: Callable[[int], None] | None = None,
+    buyer: MakeBuyer = provisioner_of,
 ) -> Played:
-    """Until every job has ended and every machine that may go is gone. `progress` is told how many jobs have ended.
+    """Until every job has ended and every machine that may go is gone. `progress` is told how many jobs have ended;
+    `buyer` is another than the provisioner, to compare with.
 
     Raises InvalidConfig for a job in a pool that is not there, and for work that waits for ever.
     """
-    return await _Replay(plan, jobs, progress).run()
+    return await _Replay(plan, jobs, progress, buyer).run()
 
 
 class _Replay:
@@ -110,6 +150,7 @@ class _Replay:
         plan: ClusterPlan,
         jobs: Sequence[TraceJob],
         progress: Callable[[int], None] | None,
+        buyer: MakeBuyer,
     ) -> None:
         self._plan = plan
         self._clock = ManualClock(START)
@@ -153,17 +194,7 @@ class _Replay:
             )
             for name in sorted({o.key.provider for pool in plan.pools for o in pool.offers})
         }
-        self._provisioner = Provisioner(
-            pools=[pool.settings for pool in plan.pools],
-            providers=self._providers.values(),
-            host=self._cluster,
-            store=_NoStore(),
-            clock=self._clock,
-            ids=Ids.seeded(plan.seed),
-            cluster_id="simulation",
-            generation=1,
-            interval_s=0.0,
-        )
+        self._provisioner = buyer(plan, self._providers, self._cluster, self._clock)
         for job in jobs:
             self._expect(job)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from windlass.cli.groups import load_operator_commands
 from windlass.cli.main import DetGroup, app
 
 
@@ -25,6 +26,9 @@ def commands_page() -> str:
         also = f" (also: {', '.join(f'`det {alias}`' for alias in lazy.aliases)})"
         lines += [f"## det {name}", "", lazy.help + (also if lazy.aliases else ""), ""]
         lines += _group(name, group)
+    for name in sorted(DetGroup.operators):
+        lines += [f"## det {name}", ""]
+        lines += _command(name, load_operator_commands(name)[name])
     return "\n".join(lines)
 
 

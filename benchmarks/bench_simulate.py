@@ -1,0 +1,173 @@
+"""Traces of jobs through the simulator: ours beside other ways to buy machines, and beside the bounds.
+
+Boots take 180 s, capacity is unlimited, prices grow with the slots: the case in which every buyer with several sizes is
+close to the least cost, so small differences are real ones. Then one zone beside three that are out of stock by turns.
+
+    python benchmarks/bench_simulate.py [--traces philly_103959 ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import random
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.simulate_baselines import Baseline, LeastWaste, SumOfSlots
+from master.core.scheduler.types import SchedulerSettings
+from provisioner.simulator.machines import Outage, SimulatedMachines, Supply
+from provisioner.simulator.pools import SimulatedCluster
+from provisioner.simulator.replay import (
+    Buyer,
+    ClusterPlan,
+    MakeBuyer,
+    PoolPlan,
+    play,
+    provisioner_of,
+)
+from provisioner.simulator.report import Summary, summary
+from provisioner.simulator.trace import TraceJob, read_trace
+from provisioner.types import Offer, OfferKey, PoolSettings
+from windlass.base.clock import Clock
+
+TRACES = Path(__file__).resolve().parent.parent / "tests" / "traces"
+BOOT_S = 180.0
+BUDGET_S, BUDGET_MB = 60.0, 500.0
+"""For the largest trace, 5,755 jobs in 99 days."""
+SIZES = (1, 2, 4, 8)
+UP_S, DOWN_S = 3 * 3600.0, 111 * 60.0
+"""Mean times that a zone has capacity and has none; the latter as measured for spot machines."""
+
+
+def an_offer(slots: int, zone: str = "a") -> Offer:
+    key = OfferKey(provider="gpu", zone=zone, instance_type=f"gpu-{slots}")
+    return Offer(key=key, slots=slots, usd_per_hour=float(slots), boot_s=BOOT_S)
+
+
+def a_plan(offers: Sequence[Offer], idle_s: float, supply: Supply | None = None) -> ClusterPlan:
+    settings = PoolSettings(pool="gpu", max_instances=100_000, max_idle_s=idle_s)
+    pool = PoolPlan(settings=settings, scheduler=SchedulerSettings(), offers=offers)
+    return ClusterPlan(pools=[pool], default_pool="gpu", supply=supply or Supply(stock={}))
+
+
+def baseline(kind: type[Baseline]) -> MakeBuyer:
+    def make(
+        plan: ClusterPlan,
+        providers: dict[str, SimulatedMachines],
+        cluster: SimulatedCluster,
+        clock: Clock,
+    ) -> Buyer:
+        (pool,) = plan.pools
+        return kind(
+            pool="gpu", offers=pool.offers, provider=providers["gpu"], cluster=cluster, clock=clock
+        )
+
+    return make  # type: ignore[return-value]
+
+
+def run(plan: ClusterPlan, jobs: Sequence[TraceJob], buyer: MakeBuyer) -> tuple[Summary, float]:
+    start = time.process_time()
+    told = summary(asyncio.run(play(plan, jobs, buyer=buyer)))
+    return told, time.process_time() - start
+
+
+def print_row(name: str, told: Summary, seconds: float) -> None:
+    waits = told.waits
+    print(
+        f"  {name:<28} {told.usd_over_least:>6.3f} {waits.mean_s / BOOT_S:>7.2f} {waits.p95_s / BOOT_S:>7.2f} "
+        f"{told.boot_usd / told.usd:>6.1%} {told.idle_usd / told.usd:>6.1%} {told.unused_usd / told.usd:>6.1%} "
+        f"{told.machines:>8,} {seconds:>7.1f}"
+    )
+
+
+def compare(name: str) -> None:
+    jobs = read_trace(TRACES / f"{name}.csv").jobs
+    every = [an_offer(slots) for slots in SIZES]
+    print(
+        f"{name}: {len(jobs):,} jobs, cost over the least possible, waits over a boot ({BOOT_S:.0f} s)"
+    )
+    print(
+        f"  {'':<28} {'cost':>6} {'mean':>7} {'p95':>7} {'boot':>6} {'idle':>6} {'free':>6} machines   CPU s"
+    )
+    cases: list[tuple[str, ClusterPlan, MakeBuyer]] = [
+        ("one type, sum of slots", a_plan([an_offer(8)], 1200.0), baseline(SumOfSlots)),
+        ("least waste", a_plan(every, 600.0), baseline(LeastWaste)),
+        ("ours, idle 20 min", a_plan(every, 1200.0), provisioner_of),
+        ("ours, idle 5 min (default)", a_plan(every, 300.0), provisioner_of),
+        ("ours, idle one boot", a_plan(every, BOOT_S), provisioner_of),
+    ]
+    for label, plan, buyer in cases:
+        told, seconds = run(plan, jobs, buyer)
+        print_row(label, told, seconds)
+
+
+def zones() -> None:
+    """A day of outages, drawn by seed: how long jobs wait with one zone, and with three."""
+    rng = random.Random(7)
+    jobs = [
+        TraceJob(job_id=str(n), arrival_s=900.0 * n, slots=rng.choice(SIZES), duration_s=3600.0)
+        for n in range(300)
+    ]
+    outages = [outage for zone in "abc" for outage in drawn_outages(zone, 300 * 900.0, rng)]
+    print(
+        "zones that are out of stock by turns (up 3 h, down 111 min on average), mean wait over a boot:"
+    )
+    waited = {}
+    for names in ("a", "abc"):
+        offers = [an_offer(slots, zone) for slots in SIZES for zone in names]
+        told, seconds = run(
+            a_plan(offers, 300.0, Supply(stock={}, outages=outages)), jobs, provisioner_of
+        )
+        waited[names] = told.waits.mean_s
+        print(
+            f"  {len(names)} zone(s): mean {told.waits.mean_s / BOOT_S:.2f}, p95 {told.waits.p95_s / BOOT_S:.2f}, "
+            f"{told.refused_launches / len(jobs):.2f} refused launches a job ({seconds:.1f} s)"
+        )
+    print(f"  one zone waits {waited['a'] / waited['abc']:.1f} times as long as three\n")
+
+
+def drawn_outages(zone: str, until_s: float, rng: random.Random) -> list[Outage]:
+    outages = []
+    at = rng.expovariate(1 / UP_S)
+    while at < until_s:
+        end = at + rng.expovariate(1 / DOWN_S)
+        outages.append(Outage(from_s=at, until_s=end, zone=zone))
+        at = end + rng.expovariate(1 / UP_S)
+    return outages
+
+
+def largest() -> None:
+    jobs = read_trace(TRACES / "philly_ee9e8c.csv").jobs
+    plan = a_plan([an_offer(slots) for slots in SIZES], 300.0)
+    for share in (4, 1):
+        told, seconds = run(replace(plan), jobs[: len(jobs) // share], provisioner_of)
+        print_row(f"ours, {told.jobs:,} jobs", told, seconds)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(
+        f"  budget: {BUDGET_S:.0f} s and {BUDGET_MB:.0f} MB for 5,755 jobs; peak memory {memory:.0f} MB\n"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--traces", nargs="*", default=["philly_103959", "philly_2869ce"])
+    parser.add_argument("--largest", action="store_true", help="also the trace of 5,755 jobs")
+    options = parser.parse_args()
+    logging.disable(logging.WARNING)
+    for name in options.traces:
+        compare(name)
+    zones()
+    if options.largest:
+        largest()
+
+
+if __name__ == "__main__":
+    main()

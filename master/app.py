@@ -51,6 +51,7 @@ from provisioner.price_book import PriceBook, open_book
 from provisioner.reconciler import Provisioner
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
+from rm_backends.fall_back import Rule
 from rm_backends.router import Router
 from windlass import DETERMINED_VERSION, __version__
 from windlass.base.clock import Clock, SystemClock
@@ -188,7 +189,7 @@ class Master:
         join_tokens = self._join_tokens()
         await join_tokens.load()
         agents = self._agents_backend(allocations, info, epoch, join_tokens)
-        router = Router([agents])
+        router = Router([agents], fall_back=_fall_back(options.config), clock=options.clock)
         allocations.connect(router)
         provisioner = self._provisioner(agents, info, epoch)
 
@@ -396,6 +397,13 @@ def _database_files(options: MasterOptions) -> Sequence[Path]:
     """To look through in the background; none for simulations, which have no threads."""
     files = places_of(options.data_dir, options.config.db_url(options.data_dir)).files
     return () if files is None or options.inline_store else (files.state, files.logs)
+
+
+def _fall_back(config: MasterConfig) -> dict[str, Rule]:
+    return {
+        pool.name: Rule(pools=pool.fall_back_to, after_s=pool.fall_back_after_s)
+        for pool in config.pools()
+    }
 
 
 def _pool_options(pool: ResolvedPool) -> PoolOptions:

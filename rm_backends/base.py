@@ -10,7 +10,7 @@ by allocation id. Backends know machines; `master.allocations` alone owns the st
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -36,17 +36,28 @@ class JobOrder:
     """Where it was moved to among jobs of its priority: seconds since the epoch, as `submitted`. None: not moved."""
     run_time_s: float | None = None
     """How long one of its allocations runs, as known or learned so far."""
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
+    """Pool -> slots of its requests that fell back to it. These count first against `max_slots`."""
 
-    def as_job(self) -> Job:
-        """The job as schedulers and queues see it, whether or not it asks for anything now."""
+    def as_job(self, pool: str | None = None) -> Job:
+        """The job as the scheduler of a pool sees it (None: as a whole), whether or not it asks for anything now."""
         return Job(
             id=self.job_id,
             submitted=self.submitted.timestamp(),
             weight=self.weight,
-            max_slots=self.max_slots,
+            max_slots=self.max_slots if pool is None else self.max_slots_in(pool),
             priority=self.priority,
             position=self.position,
         )
+
+    def max_slots_in(self, pool: str) -> int | None:
+        """Its share of `max_slots` there: the shares of all pools together are never more than that."""
+        if self.max_slots is None:
+            return None
+        first = sorted(self.elsewhere)
+        if pool in self.elsewhere:
+            first = first[: first.index(pool)]
+        return max(0, self.max_slots - sum(self.elsewhere[other] for other in first))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +67,16 @@ class AllocationHint:
     allocation_id: str
     last_checkpoint: datetime | None = None
     expected_end: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FellBack:
+    """A request is in another pool than its own."""
+
+    home: str
+    """The pool that it was submitted to, and asks in again after this run."""
+    why: str = ""
+    """Why it could not start there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +99,24 @@ class AllocationRequest:
     """What it asks of the machines beside slots."""
     launches_machines: bool = True
     """False: it waits for a machine that is there anyway."""
+    fell_back: FellBack | None = None
+    """None: `pool` is its own."""
+
+    @property
+    def shape(self) -> Hashable:
+        """What a pool must be able to hold: requests alike in this fit alike."""
+        return self.slots, self.single_agent, self.blocked_agents, self.requires
+
+    def granted(self, containers: tuple[Container, ...], *, backfilled: bool = False) -> Granted:
+        """The event for these slots."""
+        away = self.fell_back
+        return Granted(
+            allocation_id=self.allocation_id,
+            containers=containers,
+            backfilled=backfilled,
+            pool=self.pool if away is not None else None,
+            why=away.why if away is not None else "",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +204,10 @@ class Granted:
     allocation_id: str
     containers: tuple[Container, ...]
     backfilled: bool = False
+    pool: str | None = None
+    """Where the slots are, if that is not the pool of the allocation: it fell back."""
+    why: str = ""
+    """Why it did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

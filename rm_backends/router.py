@@ -2,8 +2,7 @@
 
 Each request goes to the backend that has its pool; what is asked of an agent, to the one that has the agent.
 
-A request is known to at most one backend. Moving it (to a pool that it may fall back to) is withdrawing it, and asking
-the other pool only after `Withdrawn`.
+A request is known to at most one backend. `moves` moves it between pools that fall back to others.
 
 A pool may vanish from the configuration while work still wants it. Such requests wait here, and say so.
 """
@@ -11,7 +10,8 @@ A pool may vanish from the configuration while work still wants it. Such request
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
@@ -25,11 +25,12 @@ from rm_backends.base import (
     AlreadyGranted,
     JobOrder,
     LaunchSpec,
-    ResourceManager,
     RestoreRecord,
     Withdrawn,
 )
-from rm_backends.observer import AgentOperator, Observer
+from rm_backends.fall_back import Rule
+from rm_backends.moves import Moves, PoolBackend
+from rm_backends.observer import AgentOperator
 from rm_backends.views import (
     AgentKey,
     AgentView,
@@ -38,29 +39,34 @@ from rm_backends.views import (
     QueueEntry,
     SlotView,
 )
-from windlass.base.errors import InvalidArgument, InvalidState, NotFound
+from windlass.base.clock import Clock, SystemClock
+from windlass.base.errors import InvalidArgument, InvalidState, NotFound, Unsatisfiable
 
 
-class RoutedBackend(ResourceManager, Observer, Protocol):
-    """A backend that the router can ask whose an allocation is."""
+class RoutedBackend(PoolBackend, Protocol):
+    """A backend beside others."""
 
     @property
     def operator(self) -> AgentOperator | None:
         """None where agents cannot be taken out of service from here."""
         ...
 
-    def knows(self, allocation_id: str) -> bool:
-        """Whether it waits or holds something here."""
-        ...
-
 
 class Router:
     """Implements `ResourceManager`, `Observer` and `AgentOperator`.
 
-    Keeps only what no backend could: requests for pools that are gone. The backends know what they have.
+    Keeps only what no backend could: requests for pools that are gone, and those that may move between pools. The
+    backends know what they have.
     """
 
-    def __init__(self, backends: Sequence[RoutedBackend]) -> None:
+    def __init__(
+        self,
+        backends: Sequence[RoutedBackend],
+        *,
+        fall_back: Mapping[str, Rule] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`fall_back` by pool."""
         if not backends:
             raise InvalidArgument("a cluster needs at least one resource manager")
         self._backends = tuple(backends)
@@ -71,15 +77,32 @@ class Router:
                 if pool in self._by_pool:
                     raise InvalidArgument(f"two resource managers have a pool '{pool}'")
                 self._by_pool[pool] = backend
+        self._moves = Moves(fall_back or {}, self._by_pool, clock or SystemClock())
 
     def pools(self) -> Sequence[str]:
         return tuple(self._by_pool)
 
     def knows(self, allocation_id: str) -> bool:
-        return allocation_id in self._homeless or self._owner(allocation_id) is not None
+        if allocation_id in self._homeless or self._moves.is_moving(allocation_id):
+            return True
+        return self._owner(allocation_id) is not None
 
     def check(self, request: AllocationRequest) -> None:
-        self._backend(request.pool).check(request)
+        """Its own pool, or one that it may fall back to, must be able to hold it."""
+        pools = (request.pool, *self._moves.others(request))
+        errors: list[Unsatisfiable] = []
+        for pool in pools:
+            try:
+                self._backend(pool).check(replace(request, pool=pool))
+            except Unsatisfiable as error:
+                errors.append(error)
+            else:
+                return
+        first, *others = errors
+        if not others:
+            raise first
+        more = "; ".join(error.message for error in others)
+        raise type(first)(f"{first.message}; nor can it fall back: {more}")
 
     def abilities(self, pool: str) -> Abilities | None:
         backend = self._by_pool.get(pool)
@@ -87,18 +110,25 @@ class Router:
 
     async def request(self, request: AllocationRequest) -> None:
         """It was checked when it was submitted: a pool that is unknown now has been taken away since."""
+        if self._moves.is_moving(request.allocation_id):
+            return
         backend = self._owner(request.allocation_id) or self._by_pool.get(request.pool)
         if backend is None:
             self._homeless[request.allocation_id] = request
         else:
-            await backend.request(request)
+            await backend.request(self._whole(request))
+            self._moves.asked(request)
 
     async def withdraw(self, allocation_id: str) -> Withdrawn | AlreadyGranted:
         self._homeless.pop(allocation_id, None)
+        self._moves.cancel(allocation_id)
         backend = self._owner(allocation_id)
-        if backend is None:
-            return Withdrawn(allocation_id=allocation_id)
-        return await backend.withdraw(allocation_id)
+        if backend is not None:
+            answer = await backend.withdraw(allocation_id)
+            if isinstance(answer, AlreadyGranted):
+                return answer
+        self._moves.gone(allocation_id)
+        return Withdrawn(allocation_id=allocation_id)
 
     async def start(self, allocation_id: str, spec: LaunchSpec) -> None:
         # One that nobody knows goes to any backend, which answers that its reservation is gone.
@@ -111,10 +141,14 @@ class Router:
 
     async def kill(self, allocation_id: str) -> None:
         self._homeless.pop(allocation_id, None)
+        self._moves.cancel(allocation_id)
         if (backend := self._owner(allocation_id)) is not None:
             await backend.kill(allocation_id)
+        if self._owner(allocation_id) is None:
+            self._moves.gone(allocation_id)
 
     async def update_job(self, order: JobOrder) -> None:
+        order = self._moves.noted(order)
         for backend in self._backends:
             await backend.update_job(order)
 
@@ -131,8 +165,14 @@ class Router:
                 continue
             backend = self._by_pool.get(record.request.pool, self._backends[0])
             shares[self._backends.index(backend)].append(record)
+            if record.request.pool in self._by_pool:
+                self._moves.asked(record.request)
         for number, share in shares.items():
-            await self._backends[number].restore(share)
+            orders = [replace(r, request=self._whole(r.request)) for r in share]
+            await self._backends[number].restore(orders)
+
+    def _whole(self, request: AllocationRequest) -> AllocationRequest:
+        return replace(request, job=self._moves.noted(request.job))
 
     def explain(self, allocation_id: str) -> Reason | None:
         if (homeless := self._homeless.get(allocation_id)) is not None:
@@ -141,7 +181,8 @@ class Router:
             )
             return Reason(kind=ReasonKind.NO_SUCH_AGENT, text=text)
         backend = self._owner(allocation_id)
-        return backend.explain(allocation_id) if backend is not None else None
+        reason = backend.explain(allocation_id) if backend is not None else None
+        return self._moves.explain(allocation_id, reason)
 
     async def expected_start(self, allocation_id: str) -> datetime | None:
         backend = self._owner(allocation_id)
@@ -151,6 +192,7 @@ class Router:
         async with asyncio.TaskGroup() as tasks:
             for backend in self._backends:
                 tasks.create_task(backend.run())
+            tasks.create_task(self._moves.run())
 
     # Observer
 
@@ -165,6 +207,10 @@ class Router:
 
     def queue(self, pool: str, job_id: str | None = None) -> Sequence[QueueEntry]:
         return self._backend(pool).queue(pool, job_id)
+
+    def away(self, job_id: str) -> Sequence[str]:
+        """The pools that work of a job has fallen back to, and waits or runs in."""
+        return self._moves.away(job_id)
 
     def agents(self) -> Sequence[AgentView]:
         views = [view for backend in self._backends for view in backend.agents()]

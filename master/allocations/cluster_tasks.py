@@ -104,7 +104,7 @@ class ClusterTasks:
         """What the containers of a gang are told of the network between them; a task may say otherwise."""
         if not has_peers(allocation):
             return {}
-        defaults = self._of(allocation.pool)
+        defaults = self._of(allocation.current_pool)
         values = {"GLOO_PORT_RANGE": defaults.gloo_port_range}
         interface = defaults.dtrain_network_interface
         if interface is not None:

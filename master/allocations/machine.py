@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
-from rm_backends.base import Container, ContainerExit, ContainerPhase, FailureKind
+from rm_backends.base import Container, ContainerExit, ContainerPhase, FailureKind, FellBack
 
 
 class AllocationPhase(StrEnum):
@@ -96,6 +96,7 @@ class AllocationState:
     task_id: str
     run_id: int
     pool: str
+    """Its own pool, where it was asked for."""
     slots: int
     requested_at: datetime
     preemptible: bool = True
@@ -104,6 +105,10 @@ class AllocationState:
     token_hash: str | None = None
     ports: Mapping[str, int] = field(default_factory=dict)
     containers: tuple[ContainerState, ...] = ()
+    granted_pool: str | None = None
+    """Where its slots are, if it fell back to another pool; None: in `pool`."""
+    fell_back_because: str = ""
+    """Why `pool` could not start it."""
     ready: bool = False
     preempt_reason: str | None = None
     """Set: the task was asked to checkpoint and leave; why it has the deadline that it has."""
@@ -127,6 +132,11 @@ class AllocationState:
     @property
     def is_open(self) -> bool:
         return self.outcome is None
+
+    @property
+    def current_pool(self) -> str:
+        """Where its slots are. What waits may have moved, and is asked for in its own pool after a restart."""
+        return self.granted_pool or self.pool
 
     @property
     def has_slots(self) -> bool:
@@ -197,6 +207,13 @@ Effects: TypeAlias = tuple[Effect, ...]
 Step: TypeAlias = tuple[AllocationState, Effects]
 
 
+def fell_back(state: AllocationState) -> FellBack | None:
+    """None: it is in its own pool."""
+    if state.granted_pool is None:
+        return None
+    return FellBack(home=state.pool, why=state.fell_back_because)
+
+
 def pending_effects(state: AllocationState) -> Effects:
     """What a restarted master must do again for an open allocation. Derived, so nothing can be forgotten."""
     if not state.is_open:
@@ -222,8 +239,11 @@ def granted(
     *,
     token_hash: str,
     ports: Mapping[str, int],
+    pool: str | None = None,
+    why: str = "",
 ) -> Step:
-    """Slots are reserved. A grant for something that is over or has slots already is given back or ignored."""
+    """Slots are reserved, in another pool than its own if `pool` is given. A grant for something that is over or has
+    slots already is given back or ignored."""
     if not state.is_open:
         return state, (KillContainers(state.id),)
     if state.has_slots:
@@ -234,8 +254,18 @@ def granted(
         token_hash=token_hash,
         ports=ports,
         containers=tuple(ContainerState(container=c) for c in containers),
+        granted_pool=pool if pool != state.pool else None,
+        fell_back_because=why,
     )
     return state, (StartContainers(state.id),)
+
+
+def made_home(state: AllocationState) -> Step:
+    """The pool that it fell back to is its own from now on. Asking again tells the resource manager so."""
+    if not state.is_open or state.granted_pool is None:
+        return state, ()
+    state = replace(state, pool=state.granted_pool, granted_pool=None, fell_back_because="")
+    return state, (AskResources(state.id),)
 
 
 def container_changed(

@@ -20,6 +20,7 @@ def allocation_changes(uow: UnitOfWork, old: AllocationState | None, new: Alloca
         "run_id": new.run_id,
         "state": new.phase.value,
         "pool": new.pool,
+        "granted_pool": new.granted_pool,
         "slots": new.slots,
         "token_hash": new.token_hash,
         "is_open": new.is_open,

@@ -201,7 +201,14 @@ class AllocationService:
         hash_ = self._mint.hash(event.allocation_id)
 
         def step(state: AllocationState) -> machine.Step:
-            return machine.granted(state, event.containers, token_hash=hash_, ports=ports)
+            return machine.granted(
+                state,
+                event.containers,
+                token_hash=hash_,
+                ports=ports,
+                pool=event.pool,
+                why=event.why,
+            )
 
         # Valid before the task can use it: the step starts the task as soon as it is committed.
         self._by_token[hash_] = event.allocation_id

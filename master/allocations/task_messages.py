@@ -24,7 +24,7 @@ def lines(name: str, old: AllocationState | None, new: AllocationState) -> list[
         said.append(("INFO", f"Scheduling {name} (id: {new.id})"))
     if new.has_slots and (fresh or (old is not None and not old.has_slots)):
         agents = ", ".join(sorted({c.container.agent_id for c in new.containers}))
-        said.append(("INFO", f"{name} was assigned to {agents}"))
+        said.append(("INFO", f"{name} was assigned to {agents}{_elsewhere(new)}"))
     reached = new.phase is AllocationPhase.RUNNING and new.started_at is not None
     if reached and (fresh or (old is not None and old.phase is not AllocationPhase.RUNNING)):
         said.append(("INFO", f"Resources for {name} have started"))
@@ -55,6 +55,13 @@ def _exit(state: ContainerState) -> tuple[str, str]:
         return "ERROR", f"resources failed: {state.exit.message or 'agent failed'}"
     why = f"{state.exit.message} (exit code {code})" if state.exit.message else str(code)
     return "ERROR", f"resources failed with non-zero exit code: {why}"
+
+
+def _elsewhere(state: AllocationState) -> str:
+    if state.granted_pool is None:
+        return ""
+    why = f": {state.fell_back_because}" if state.fell_back_because else ""
+    return f" in resource pool {state.granted_pool}, as {state.pool} could not start it{why}"
 
 
 def _by(state: AllocationState) -> str:

@@ -145,11 +145,22 @@ def _pool_problems(document: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(name, str) and name in names[:index]:
             yield f'{where}.pool_name: "{name}" is already the name of another pool'
         others = pool.get("fall_back_to") if isinstance(pool, Mapping) else None
-        for place, other in enumerate(others if isinstance(others, list) else []):
-            if isinstance(other, str) and (other not in known or other == name):
-                why = "is this pool itself" if other == name else _no_pool(known)
+        listed = others if isinstance(others, list) else []
+        for place, other in enumerate(listed):
+            if isinstance(other, str) and (
+                why := _no_fall_back(other, name, listed[:place], known)
+            ):
                 yield f'{where}.fall_back_to[{place}]: "{other}" {why}'
     yield from _default_pool_problems(document.get("resource_manager"), known)
+
+
+def _no_fall_back(other: str, name: Any, before: list[Any], known: list[str]) -> str:
+    """Two pools may fall back to each other: what has left its pool goes only home again."""
+    if other == name:
+        return "is this pool itself: name other pools, or remove it"
+    if other in before:
+        return "is named twice: remove one"
+    return "" if other in known else f"{_no_pool(known)}: name one of these, or remove it"
 
 
 def _default_pool_problems(manager: Any, known: list[str]) -> Iterator[str]:

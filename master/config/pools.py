@@ -140,10 +140,11 @@ class PoolSection(Item):
         NonNegativeDuration, NoEffect("no provider that is served sells spot capacity")
     ] = timedelta(minutes=5)
     """Our own key: how long a gang waits for spot capacity before on-demand is bought."""
-    fall_back_to: Annotated[
-        Items[str], NoEffect("work stays in the pool that it was submitted to")
-    ] = ()
-    """Our own key: pools that may take what this one cannot start."""
+    fall_back_to: Items[str] = ()
+    """Our own key: pools that may run what this one cannot start, in the order in which they are asked. From there
+    nothing falls back further."""
+    fall_back_after: NonNegativeDuration = timedelta(minutes=5)
+    """Our own key: how long this pool must have been unable to start it. What it could never hold need not wait."""
 
     @model_validator(mode="after")
     def _consistent(self) -> PoolSection:
@@ -204,6 +205,7 @@ class ResolvedPool:
     usd_per_month_limit: float | None = None
     on_demand_after_s: float = 300.0
     fall_back_to: tuple[str, ...] = ()
+    fall_back_after_s: float = 300.0
     task_container_defaults: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Raw, the pool's over the cluster's: what `expconf.ClusterDefaults` takes."""
 
@@ -239,5 +241,6 @@ def resolve_pool(
         usd_per_month_limit=section.budget.usd_per_month,
         on_demand_after_s=section.on_demand_after.total_seconds(),
         fall_back_to=section.fall_back_to,
+        fall_back_after_s=section.fall_back_after.total_seconds(),
         task_container_defaults=task_container_defaults,
     )

@@ -9,7 +9,7 @@ from functools import partial
 
 from agent_bootstrap.protocol import Login
 from master.allocations.identities import Owner
-from master.allocations.machine import AllocationState
+from master.allocations.machine import AllocationState, fell_back
 from master.allocations.ports import AllocationStep
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLog
@@ -191,7 +191,7 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
             allocation_id=state.id,
             task_id=state.task_id,
             name=self.task_name(state),
-            pool=state.pool,
+            pool=state.current_pool,
             slots=state.slots,
             job=self.job_order(),
             requested=state.requested_at,
@@ -199,6 +199,7 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
             requires=self.state.settings.requires,
             preemptible=state.preemptible,
             preemption_timeout_s=state.preemption_timeout_s,
+            fell_back=fell_back(state),
         )
 
     def launch_spec(self, state: AllocationState, token: str) -> LaunchSpec:

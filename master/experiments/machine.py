@@ -25,11 +25,11 @@ from master.experiments.state import ALLOWED, ExperimentState, Phase, TrialMetri
 from master.experiments.step_builder import Env, Step, StepBuilder
 from master.experiments.transitions import (
     allocation_ended,
-    end_allocation,
     feed,
     is_due,
     named,
     settle_trials,
+    step_allocation,
 )
 from windlass.base.errors import InvalidState
 
@@ -196,7 +196,7 @@ def clock_ticked(state: ExperimentState, env: Env, due: Iterable[str]) -> Step:
                 allocation, "it reported invalid hyperparameters but did not exit", now=env.now
             )
         if new is not allocation:
-            end_allocation(builder, trial, (new, effects))
+            step_allocation(builder, trial, (new, effects))
             touched.add(request_id)
     if touched:
         settle_trials(builder, named(builder.events) | touched)

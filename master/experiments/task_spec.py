@@ -54,7 +54,7 @@ class TaskSpecs:
             entrypoint=LAUNCHER,
             environment=environment,
             work_dir=WORK_DIR,
-            files=(*self.cluster.startup_hook(allocation.pool), *self._ssh(allocation)),
+            files=(*self.cluster.startup_hook(allocation.current_pool), *self._ssh(allocation)),
             binds=tuple(_binds(config)),
             options=options.model_copy(update={"checkpoints": _checkpoints(live, trial)}),
         )

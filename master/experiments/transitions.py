@@ -242,24 +242,27 @@ def _settle_trial(builder: StepBuilder, request_id: str) -> None:
             _request_allocation(builder, trial)
         return
     if trial.phase in (Phase.STOPPING_KILLED, Phase.STOPPING_ERROR):
-        end_allocation(
+        step_allocation(
             builder,
             trial,
             allocation_machine.kill(allocation, WHY[trial.phase], now=builder.env.now),
         )
     elif trial.phase.is_stopping or experiment is Phase.PAUSED:
         why = WHY[trial.phase if trial.phase.is_stopping else Phase.PAUSED]
-        end_allocation(
+        step_allocation(
             builder, trial, allocation_machine.terminate(allocation, why, now=builder.env.now)
         )
     elif allocation.pool != builder.state.settings.pool:
-        _move_allocation(builder, trial, allocation)
+        if allocation.granted_pool == builder.state.settings.pool:
+            step_allocation(builder, trial, allocation_machine.made_home(allocation))
+        else:
+            _move_allocation(builder, trial, allocation)
 
 
 def _move_allocation(builder: StepBuilder, trial: TrialState, allocation: AllocationState) -> None:
     """Out of a pool that is not the experiment's any more: what waits asks in the right one at once."""
     why = moved_to(builder.state.settings.pool)
-    end_allocation(
+    step_allocation(
         builder, trial, allocation_machine.terminate(allocation, why, now=builder.env.now)
     )
     trial = builder.state.trials[trial.request_id]
@@ -267,7 +270,7 @@ def _move_allocation(builder: StepBuilder, trial: TrialState, allocation: Alloca
         _request_allocation(builder, trial)
 
 
-def end_allocation(builder: StepBuilder, trial: TrialState, step: allocation_machine.Step) -> None:
+def step_allocation(builder: StepBuilder, trial: TrialState, step: allocation_machine.Step) -> None:
     new, effects = step
     if new is trial.allocation:
         return

@@ -12,6 +12,7 @@ from master.core.scheduler.explain import count
 from master.core.scheduler.types import SchedulerType
 from master.jobs.ports import JobFacts
 from master.jobs.queue import QueuedJob, has_places
+from rm_backends.base import FellBack
 from rm_backends.views import PoolView
 
 
@@ -44,6 +45,9 @@ class HoldingRun:
     """agent id -> slots"""
     is_releasing: bool
     """It was asked to give them back."""
+    pool: str
+    fell_back: FellBack | None = None
+    """Why it is not in its own pool; None: it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +84,8 @@ class Situation:
 
     facts: JobFacts
     queued: QueuedJob | None
+    where: str
+    """The pool that it waits in."""
     pool: PoolView | None
     """None: it is gone from the configuration."""
     slots: int | None
@@ -137,22 +143,22 @@ def _share_is_full(it: Situation) -> str:
 def _needs_capacity(it: Situation) -> str:
     if it.pool is not None and it.pool.dynamic:
         return "wait: the pool launches machines as its limits allow"
-    return f"wait until slots are free, or add agents to pool {it.facts.pool}"
+    return f"wait until slots are free, or add agents to pool {it.where}"
 
 
 def _no_such_agent(it: Situation) -> str:
     fitting = "agents" if it.slots is None else f"agents that can hold {count(it.slots, 'slot')}"
     if it.pool is None:
-        return f"add pool {it.facts.pool} to the master's configuration again{_or_another_pool(it)}"
+        return f"add pool {it.where} to the master's configuration again{_or_another_pool(it)}"
     fewer = ", request fewer slots" if it.slots is None or it.slots > 1 else ""
     return (
-        f"add {fitting} to pool {it.facts.pool}, or reconnect or enable those that are away or disabled"
+        f"add {fitting} to pool {it.where}, or reconnect or enable those that are away or disabled"
         f"{fewer}{_or_another_pool(it)}"
     )
 
 
 def _no_capacity(it: Situation) -> str:
-    more = f"allow more instance types or zones in pool {it.facts.pool}"
+    more = f"allow more instance types or zones in pool {it.where}"
     return f"wait: the request to the provider is repeated; or {more}{_or_another_pool(it)}"
 
 
@@ -175,10 +181,10 @@ _ADVICE: Mapping[ReasonKind, Callable[[Situation], str]] = {
         + _or_another_pool(it)
     ),
     ReasonKind.AT_LIMIT: lambda it: (
-        f"wait until instances are free, or raise max_instances of pool {it.facts.pool}"
+        f"wait until instances are free, or raise max_instances of pool {it.where}"
     ),
     ReasonKind.OVER_BUDGET: lambda it: (
-        f"wait until spending drops, or raise the budget of pool {it.facts.pool}"
+        f"wait until spending drops, or raise the budget of pool {it.where}"
     ),
     ReasonKind.STARTING: lambda it: "nothing to do: it is about to start",
 }

@@ -63,6 +63,10 @@ class JobSource(Protocol):
 class PoolQueues(Protocol):
     """The queues of all pools."""
 
+    def away(self, job_id: str) -> Sequence[str]:
+        """The pools that work of a job has fallen back to, and waits or runs in."""
+        ...
+
     def pools(self) -> Sequence[str]: ...
 
     def pools_view(self) -> Sequence[PoolView]: ...

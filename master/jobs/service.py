@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 
 import structlog
 
+from master.allocations.machine import fell_back
 from master.auth.permissions import Action, Target, allowed, refusal
 from master.auth.principal import Principal
 from master.core.actor import Actor
@@ -24,7 +25,13 @@ from master.jobs.queue import QueuedJob, has_places, job_in_queue, jobs_in_queue
 from master.jobs.statistics import QueueStatistics, WaitQueries
 from master.store.mailbox import Mailbox
 from master.store.store import Store
-from rm_backends.views import JobInPool, PoolView, QueueEntry, QueueState
+from rm_backends.views import (
+    MOST_ADVANCED_FIRST,
+    JobInPool,
+    PoolView,
+    QueueEntry,
+    QueueState,
+)
 from windlass.base.clock import Clock
 from windlass.base.errors import (
     Conflict,
@@ -79,17 +86,22 @@ class JobService:
         return root is not None and root.job_facts().workspace_id in visible
 
     def in_queue(self, job_id: str) -> QueuedJob | None:
-        """None if the job asks for nothing now, or is over."""
+        """Where it holds slots, if it waits or runs in several pools. None if it asks for nothing now, or is over."""
         root = self._look_up(job_id)
-        facts = root.job_facts() if root is not None else None
-        if facts is None or facts.pool not in self._queues.pools():
+        if root is None:
             return None
-        everybody = self._jobs(facts.pool)
-        own = next((one for one in everybody if one.job.id == job_id), None)
+        facts = root.job_facts()
+        pools = [facts.pool] if facts.pool in self._queues.pools() else []
+        found = [self._in_queue_of(pool, facts) for pool in (*pools, *self._queues.away(job_id))]
+        queued = [job for job in found if job is not None]
+        return min(queued, key=lambda job: MOST_ADVANCED_FIRST.index(job.state), default=None)
+
+    def _in_queue_of(self, pool: str, facts: JobFacts) -> QueuedJob | None:
+        everybody = self._jobs(pool)
+        own = next((one for one in everybody if one.job.id == facts.job_id), None)
         if own is None:
             return None
-        settings = self._queues.scheduler(facts.pool)
-        return job_in_queue(facts.pool, own, facts, everybody, settings)
+        return job_in_queue(pool, own, facts, everybody, self._queues.scheduler(pool))
 
     def waiting_reason(self, job: QueuedJob | None) -> Reason | None:
         """Of the oldest of its allocations that wait; None if none does."""
@@ -247,7 +259,12 @@ class JobService:
             self._allocations.rm.explain(id_) or (entry.reason if entry else None) or _ON_ITS_WAY
         )
         slots = entry.slots if entry is not None else None
-        situation = Situation(facts=facts, queued=queued, pool=self._view(facts.pool), slots=slots)
+        where = entry.pool if entry is not None else facts.pool
+        if queued is not None and queued.pool != where:
+            queued = self._in_queue_of(where, facts)
+        situation = Situation(
+            facts=facts, queued=queued, where=where, pool=self._view(where), slots=slots
+        )
         return WaitingRun(
             allocation_id=id_,
             name=entry.name if entry is not None else id_,
@@ -260,9 +277,10 @@ class JobService:
 
     def _holding(self, entry: QueueEntry) -> HoldingRun:
         try:
-            since = self._allocations.state(entry.allocation_id).started_at
+            state = self._allocations.state(entry.allocation_id)
+            since, away = state.started_at, fell_back(state)
         except NotFound:  # its end is known here, and not there yet
-            since = None
+            since, away = None, None
         return HoldingRun(
             allocation_id=entry.allocation_id,
             name=entry.name,
@@ -270,6 +288,8 @@ class JobService:
             since=since,
             placement=dict(entry.placement),
             is_releasing=entry.releasing,
+            pool=entry.pool,
+            fell_back=away,
         )
 
     def _entries(self, job_id: str) -> dict[str, QueueEntry]:

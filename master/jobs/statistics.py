@@ -50,13 +50,14 @@ class WaitQueries:
         """By pool, oldest day first: the last 30 days and today. Days on which nothing started are left out."""
         allocation = tables.Allocation
         started, day = allocation.started_at, _UtcDay(allocation.started_at)
+        pool = func.coalesce(allocation.granted_pool, allocation.pool)
         waited = func.avg(_SecondsBetween(allocation.requested_at, started))
         first = datetime.combine(now.astimezone(UTC).date() - timedelta(days=DAYS), time(), UTC)
         rows = await self._store.read(
-            select(allocation.pool, day, waited)
+            select(pool, day, waited)
             .where(started >= first)
-            .group_by(allocation.pool, day)
-            .order_by(allocation.pool, day),
+            .group_by(pool, day)
+            .order_by(pool, day),
             _Wait,
         )
         found: dict[str, list[DailyWait]] = {}

@@ -223,6 +223,9 @@ class Allocation(SQLModel, table=True):
     run_id: Mapped[int]
     state: Mapped[str]
     pool: Mapped[str]
+    """Its own."""
+    granted_pool: Mapped[str | None] = Field(default=None)
+    """Where its slots are, if it fell back to another pool; null: in its own."""
     slots: Mapped[int]
     token_hash: Mapped[str | None] = Field(default=None, index=True)
     """Null once the allocation has ended or another run replaced it: its writes are refused."""

@@ -49,7 +49,7 @@ class LaunchSpecs:
             entrypoint=LAUNCHER,
             environment=environment,
             work_dir=work_dir,
-            files=self.cluster.startup_hook(allocation.pool),
+            files=self.cluster.startup_hook(allocation.current_pool),
             binds=tuple(own_mounts(config, work_dir)),
             options=self._options(state, config, allocation),
         )

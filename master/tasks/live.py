@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from agent_bootstrap.protocol import Login
-from master.allocations.machine import AllocationState
+from master.allocations.machine import AllocationState, fell_back
 from master.allocations.ports import AllocationStep
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLog
@@ -120,7 +120,7 @@ class LiveTask(Root[TaskState, datetime, Step]):
             allocation_id=state.id,
             task_id=state.task_id,
             name=self.task_name(state),
-            pool=state.pool,
+            pool=state.current_pool,
             slots=state.slots,
             job=self.job_order(),
             requested=state.requested_at,
@@ -128,6 +128,7 @@ class LiveTask(Root[TaskState, datetime, Step]):
             preemptible=False,
             requires=self.state.config.resources.requirements(),
             launches_machines=self.state.kind.launches_machines,
+            fell_back=fell_back(state),
         )
 
     def launch_spec(self, state: AllocationState, token: str) -> LaunchSpec:

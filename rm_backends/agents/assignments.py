@@ -33,7 +33,6 @@ from rm_backends.base import (
     ContainerExit,
     ContainerPhase,
     FailureKind,
-    Granted,
     LaunchSpec,
     Lost,
     ReleaseAsked,
@@ -101,7 +100,7 @@ class Assignments:
         entry.backfilled = backfilled
         self.entries[entry.id] = entry
         self._outbox.post(
-            Granted(allocation_id=entry.id, containers=tuple(containers), backfilled=backfilled),
+            entry.request.granted(tuple(containers), backfilled=backfilled),
             partial(self._grant_committed, entry),
         )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from agent_bootstrap.protocol import Channel, Leaving, Welcome
@@ -31,6 +32,7 @@ from rm_backends.base import (
     RmEvents,
     Withdrawn,
 )
+from rm_backends.fall_back import Prospect
 from rm_backends.limits import refusal
 from rm_backends.outbox import Outbox
 from rm_backends.ports import AgentStore, JoinTokens, LogSink, RegistryLogins, SlotService
@@ -211,6 +213,26 @@ class AgentsBackend:
     async def expected_start(self, allocation_id: str) -> datetime | None:
         pool = self._pool_of(allocation_id)
         return await pool.expected_start(allocation_id) if pool is not None else None
+
+    async def prospects(
+        self, pool: str, requests: Sequence[AllocationRequest]
+    ) -> Mapping[str, Prospect]:
+        """Raises NotFound."""
+        never: dict[Hashable, bool] = {}
+        able = []
+        for request in requests:
+            if (key := request.shape) not in never:
+                never[key] = not self._could_hold(replace(request, pool=pool))
+            if not never[key]:
+                able.append(request)
+        return await self._pool(pool).prospects(able)
+
+    def _could_hold(self, request: AllocationRequest) -> bool:
+        try:
+            self.check(request)
+        except Unsatisfiable:
+            return False
+        return True
 
     async def run(self) -> None:
         self._registry.open_windows()

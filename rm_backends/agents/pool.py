@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -29,7 +29,9 @@ from rm_backends.agents.assignments import Assignments
 from rm_backends.agents.collector import paused_collector
 from rm_backends.agents.entries import Entry
 from rm_backends.agents.options import PoolOptions
+from rm_backends.agents.prospects import prospects, with_requests
 from rm_backends.base import AllocationHint, AllocationRequest, JobOrder, ReleaseAsked
+from rm_backends.fall_back import Prospect
 from rm_backends.limits import PoolShape, fits, refusal
 from rm_backends.outbox import Outbox
 from windlass.base.clock import Clock
@@ -127,7 +129,7 @@ class Pool:
         return True
 
     def note_job(self, order: JobOrder) -> None:
-        self.jobs[order.job_id] = order.as_job()
+        self.jobs[order.job_id] = order.as_job(self.name)
         if order.run_time_s is not None:
             self._run_times[order.job_id] = order.run_time_s
 
@@ -175,7 +177,7 @@ class Pool:
             return self._named(waiting)
         if self.options.dynamic:
             planned = self._availability.reasons.get(allocation_id) if self._availability else None
-            return planned or waiting.reason
+            return planned or _not_planned(waiting.reason)
         return waiting.reason if self._fits_open_agents(entry) else self._no_such_agent(entry)
 
     async def expected_start(self, allocation_id: str) -> datetime | None:
@@ -184,6 +186,11 @@ class Pool:
             return None
         at = await asyncio.to_thread(_play_ahead, self.snapshot(), allocation_id)
         return None if at is None else datetime.fromtimestamp(at, tz=UTC)
+
+    async def prospects(self, requests: Sequence[AllocationRequest]) -> Mapping[str, Prospect]:
+        """What the scheduler would do if these came now. Changes nothing."""
+        state = with_requests(self.snapshot(), requests, self.name)
+        return prospects(state, await self._decided(state), requests)
 
     def set_availability(self, availability: PoolAvailability) -> None:
         self._availability = availability
@@ -224,7 +231,7 @@ class Pool:
     async def apply(self, state: PoolState, decision: Decision) -> None:
         """Carry out a decision on `state`. Entries that no longer hold are dropped: their cause woke the loop."""
         for number, start in enumerate(decision.start, 1):
-            if not self._grant(start):
+            if not self._grant(start, state):
                 log.info("stale start dropped: %s in pool %s", start.request_id, self.name)
             if number % GRANTS_AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -299,24 +306,28 @@ class Pool:
         self._dirty = False
         try:
             state = self.snapshot()
-            size = len(state.waiting) + len(state.running) + len(state.agents)
-            if size > INLINE_LIMIT:
-                decision = await asyncio.to_thread(self._decide_on, state)
-            else:
-                decision = self._decide_on(state)
-            await self.apply(state, decision)
+            await self.apply(state, await self._decided(state))
         except BaseException:
             self._dirty = True
             raise
+
+    async def _decided(self, state: PoolState) -> Decision:
+        size = len(state.waiting) + len(state.running) + len(state.agents)
+        if size > INLINE_LIMIT:
+            return await asyncio.to_thread(self._decide_on, state)
+        return self._decide_on(state)
 
     def _decide_on(self, state: PoolState) -> Decision:
         with paused_collector():
             return self._decide(state)
 
-    def _grant(self, start: Start) -> bool:
+    def _grant(self, start: Start, state: PoolState) -> bool:
         entry = self.waiting.get(start.request_id)
         if entry is None or not self.assignments.can_place(entry.request, start.placement):
             return False
+        job = self.jobs[entry.as_request.job_id]
+        if job.max_slots != state.jobs[job.id].max_slots:
+            return False  # another pool may have given the job what it lacks here
         del self.waiting[start.request_id]
         self.assignments.reserve(entry, start.placement, backfilled=start.backfilled)
         return True
@@ -472,6 +483,13 @@ class Pool:
         if not told:
             return ""
         return f" ({names(told)} and {'gets' if len(told) == 1 else 'get'} no more work)"
+
+
+def _not_planned(reason: Reason) -> Reason:
+    """No agent has that shape now; whether a launch can bring one up is not known yet."""
+    if reason.kind is ReasonKind.NO_SUCH_AGENT:
+        return replace(reason, kind=ReasonKind.NEEDS_CAPACITY)
+    return reason
 
 
 def _play_ahead(state: PoolState, request_id: str) -> float | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, cast
 
 import pytest
 
@@ -14,11 +14,14 @@ from rm_backends.agents.options import PoolOptions
 from rm_backends.base import (
     AlreadyGranted,
     ContainerPhase,
+    FellBack,
     Granted,
     ResourceManager,
     RestoreRecord,
     Withdrawn,
 )
+from rm_backends.fall_back import Prospect, Rule
+from rm_backends.moves import PoolBackend
 from rm_backends.router import Router
 from tests.fakes.agents_world import (
     AgentsWorld,
@@ -113,6 +116,24 @@ class DispatchCluster:
         self._running = self.world.tasks.create_task(self._backend.run())
 
 
+@dataclass
+class OtherPoolCluster(AgentsCluster):
+    """Pools of agents behind the router: `default` has none, so that all work falls back to the pool that has."""
+
+    @property
+    def rm(self) -> ResourceManager:
+        return self.world.router
+
+    async def restart(self, *records: RestoreRecord) -> None:
+        """As the owner of an allocation makes its record: what has slots is where its grant was."""
+        await self.world.restart([_granted_elsewhere(r) if r.containers else r for r in records])
+
+
+def _granted_elsewhere(record: RestoreRecord) -> RestoreRecord:
+    away = FellBack(home=record.request.pool)
+    return replace(record, request=replace(record.request, pool="other", fell_back=away))
+
+
 OpenCluster = Callable[[], AbstractAsyncContextManager[Cluster]]
 
 
@@ -125,6 +146,16 @@ def _agents(*, routed: bool) -> OpenCluster:
             yield AgentsCluster(world, routed)
 
     return open_cluster
+
+
+@asynccontextmanager
+async def _other_pool() -> AsyncIterator[Cluster]:
+    pools = (PoolOptions(name="default"), PoolOptions(name="other"))
+    rule = Rule(pools=("other",), after_s=0)
+    async with agents_world(*pools, fall_back={"default": rule}) as world:
+        for agent_id in ("a1", "a2"):
+            await world.add_agent(agent_id, slots=4, pool="other")
+        yield OtherPoolCluster(world, routed=True)
 
 
 def _dispatch(*, routed: bool) -> OpenCluster:
@@ -141,6 +172,7 @@ def _dispatch(*, routed: bool) -> OpenCluster:
 IMPLEMENTATIONS: dict[str, OpenCluster] = {
     "agents": _agents(routed=False),
     "agents behind the router": _agents(routed=True),
+    "agents of the pool that the router falls back to": _other_pool,
     "dispatch": _dispatch(routed=False),
     "dispatch behind the router, beside agents": _dispatch(routed=True),
 }
@@ -388,3 +420,40 @@ def test_a_reservation_survives_the_master_and_is_started_later(play: Play) -> N
         await cluster.master.ended(ID)
 
     play(scenario)
+
+
+BACKENDS = ["agents", "dispatch"]
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_prospects_are_what_would_be_granted_and_change_nothing(name: str) -> None:
+    """What the router asks before it moves a request to a pool."""
+
+    async def main() -> None:
+        async with IMPLEMENTATIONS[name]() as cluster:
+            backend = cast("PoolBackend", cluster.rm)
+            requests = [allocation(1, slots=4), allocation(2, slots=8), allocation(3, slots=4)]
+            told = await backend.prospects("default", requests)
+            assert told == {"task-1.1": Prospect.START, "task-3.1": Prospect.START}
+            await cluster.settle()
+            assert not any(backend.knows(request.allocation_id) for request in requests)
+            await start_one(cluster, slots=4)
+            await start_one(cluster, slots=4, number=3)
+            assert await backend.prospects("default", [allocation(4)]) == {}
+            with pytest.raises(NotFound):
+                await backend.prospects("unknown", [])
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_grant_says_where_it_is_if_that_is_not_its_own_pool(name: str) -> None:
+    async def main() -> None:
+        async with IMPLEMENTATIONS[name]() as cluster:
+            away = FellBack(home="small", why="over budget")
+            await cluster.rm.request(replace(allocation(1), fell_back=away))
+            grant = await cluster.master.granted(ID)
+            assert (grant.pool, grant.why) == ("default", "over budget")
+            assert (await start_one(cluster, number=2)).pool is None
+
+    run(main())

@@ -24,7 +24,9 @@ from rm_backends.base import (
     RestoreRecord,
     RmEvent,
 )
+from rm_backends.fall_back import Rule
 from rm_backends.ports import AgentRecord, JoinGrant, JoinUse
+from rm_backends.router import Router
 from tests.fakes.fake_agent import FakeAgent
 from tests.fakes.first_fit import first_fit
 from tests.fakes.memory_channel import MemoryChannel, memory_channel
@@ -219,6 +221,9 @@ class AgentsWorld:
     epoch: int = 0
     channels: list[MemoryChannel] = field(default_factory=list)
     """The agents' ends, in the order of their connections."""
+    fall_back: Mapping[str, Rule] | None = None
+    """Given: the master uses a router with these rules."""
+    _router: Router | None = None
     _backend: AgentsBackend | None = None
     _of_master: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -226,6 +231,11 @@ class AgentsWorld:
     def backend(self) -> AgentsBackend:
         assert self._backend is not None
         return self._backend
+
+    @property
+    def router(self) -> Router:
+        assert self._router is not None
+        return self._router
 
     async def start_master(self, records: Sequence[RestoreRecord] = ()) -> None:
         self.epoch += 1
@@ -244,8 +254,13 @@ class AgentsWorld:
             cluster_name="test",
             decide=self.decide,
         )
-        await self._backend.restore(records)
-        self._of_master.append(self.tasks.create_task(self._backend.run()))
+        manager: AgentsBackend | Router = self._backend
+        if self.fall_back is not None:
+            manager = self._router = Router(
+                [self._backend], fall_back=self.fall_back, clock=self.clock
+            )
+        await manager.restore(records)
+        self._of_master.append(self.tasks.create_task(manager.run()))
 
     async def stop_master(self) -> None:
         """As by kill -9: connections break, what was in memory is gone."""
@@ -307,7 +322,9 @@ class AgentsWorld:
 
 @asynccontextmanager
 async def agents_world(
-    *pools: PoolOptions, decide: Decide = first_fit
+    *pools: PoolOptions,
+    decide: Decide = first_fit,
+    fall_back: Mapping[str, Rule] | None = None,
 ) -> AsyncIterator[AgentsWorld]:
     """A cluster with a running master; ended with everything in it."""
 
@@ -316,7 +333,9 @@ async def agents_world(
 
     try:
         async with asyncio.TaskGroup() as tasks:
-            world = AgentsWorld(tasks, pools or (PoolOptions(name="default"),), decide)
+            world = AgentsWorld(
+                tasks, pools or (PoolOptions(name="default"),), decide, fall_back=fall_back
+            )
             await world.start_master()
             try:
                 yield world

@@ -7,7 +7,7 @@ site's, can be cancelled there, and the request is granted when all of its nodes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -21,7 +21,6 @@ from rm_backends.base import (
     Container,
     ContainerExit,
     ContainerPhase,
-    Granted,
     JobOrder,
     LaunchSpec,
     Lost,
@@ -30,6 +29,7 @@ from rm_backends.base import (
     RmEvents,
     Withdrawn,
 )
+from rm_backends.fall_back import Prospect
 from rm_backends.limits import PoolShape, refusal
 from rm_backends.outbox import Outbox
 from rm_backends.views import (
@@ -221,6 +221,20 @@ class DispatchBackend:
             return None
         return ESTIMATE + timedelta(hours=list(self._site.jobs).index(allocation_id))
 
+    async def prospects(
+        self, pool: str, requests: Sequence[AllocationRequest]
+    ) -> Mapping[str, Prospect]:
+        """What gets its nodes at once, if nobody waits for some."""
+        self._known(pool)
+        left = 0 if any(not job.runs for job in self._site.jobs.values()) else len(self._site.free)
+        found = {}
+        for request in requests:
+            wanted = max(1, -(-request.slots // SLOTS))
+            if wanted <= left:
+                left -= wanted
+                found[request.allocation_id] = Prospect.START
+        return found
+
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._outbox.run())
@@ -254,7 +268,7 @@ class DispatchBackend:
             )
         lease.containers = tuple(containers)
         self._outbox.post(
-            Granted(allocation_id=lease.id, containers=lease.containers),
+            lease.request.granted(lease.containers),
             partial(setattr, lease, "told", True),
         )
 
@@ -322,7 +336,7 @@ class DispatchBackend:
             task_id=request.task_id,
             name=request.name,
             pool=self._pool,
-            job=request.job.as_job(),
+            job=request.job.as_job(self._pool),
             slots=request.slots,
             requested=request.requested,
             preemptible=request.preemptible,

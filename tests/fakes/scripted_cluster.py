@@ -315,15 +315,24 @@ class ScriptedCluster:
 
     # --- what agents and tasks do ----------------------------------------------------------------------------------
 
-    async def grant(self, agents: int = 1, *, of: AllocationState | None = None) -> None:
-        """`of`: the only trial's run, if not said."""
+    async def grant(
+        self,
+        agents: int = 1,
+        *,
+        of: AllocationState | None = None,
+        pool: str | None = None,
+        why: str = "",
+    ) -> None:
+        """`of`: the only trial's run, if not said. `pool`: where it fell back to."""
         run = of or self.run
         self.rm.granted.add(run.id)
         containers = tuple(
             Container(container_id=f"{run.id}-c{n}", agent_id=f"a{n}", rank=n, slot_ids=(0,))
             for n in range(agents)
         )
-        await self.allocations.handle(Granted(allocation_id=run.id, containers=containers))
+        await self.allocations.handle(
+            Granted(allocation_id=run.id, containers=containers, pool=pool, why=why)
+        )
 
     async def report(
         self,

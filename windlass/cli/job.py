@@ -204,7 +204,7 @@ def explain(
         typer.echo(f"\n{more} more allocation{'s' * (more != 1)} of it wait{'s' * (more == 1)}")
     for run in explained["holding"]:
         leaving = "; being preempted" * bool(run["releasing"])
-        say(f"\n{run['name']} uses{_places(run)}{_since(run)}{leaving}")
+        say(f"\n{run['name']} uses{_places(run)}{_since(run)}{leaving}{_fell_back(run)}")
 
 
 def _alike(waiting: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -280,6 +280,12 @@ def _slots(run: dict[str, Any]) -> str:
 def _places(run: dict[str, Any]) -> str:
     slots, agents = run["slots"], ", ".join(run["agents"])
     return f" {slots} slot{'s' * (slots != 1)}" + (f" on {agents}" if agents else "")
+
+
+def _fell_back(run: dict[str, Any]) -> str:
+    if not run.get("fellBack"):
+        return ""
+    return f"; it runs in resource pool '{run['resourcePool']}', as {run['fellBack']}"
 
 
 def _since(run: dict[str, Any]) -> str:

@@ -98,6 +98,10 @@ class HoldingAllocation(TypedDict):
     agents: dict[str, int]
     """Slots held, by agent."""
     releasing: bool
+    resourcePool: str
+    """Where the slots are."""
+    fellBack: str | None
+    """Why that is not the pool of its job; null: it is."""
 
 
 class ExplanationReply(TypedDict):

@@ -17,6 +17,7 @@ from master.jobs.explain import Explanation, HoldingRun, WaitingRun
 from master.jobs.ports import JobFacts
 from master.jobs.queue import QueuedJob
 from master.jobs.statistics import QueueStatistics
+from rm_backends.base import FellBack
 
 
 def summary(job: QueuedJob) -> JobSummary:
@@ -105,4 +106,14 @@ def _holding(allocation: HoldingRun) -> HoldingAllocation:
         "since": time(allocation.since),
         "agents": dict(allocation.placement),
         "releasing": allocation.is_releasing,
+        "resourcePool": allocation.pool,
+        "fellBack": _fell_back(allocation.fell_back),
     }
+
+
+def _fell_back(away: FellBack | None) -> str | None:
+    """Why it is not in its own pool."""
+    if away is None:
+        return None
+    why = f" ({away.why})" if away.why else ""
+    return f"it could not start in resource pool '{away.home}'{why}"

@@ -57,7 +57,8 @@ def _summaries(api: Api, visible: Visibility) -> dict[str, AllocationSummary]:
     entries = {e.allocation_id: e for pool in cluster.pools() for e in cluster.queue(pool)}
     summaries = {}
     for id_, state in sorted(api.services.allocations.open_states().items()):
-        entry, scheduler = entries.get(id_), settings.get(state.pool)
+        entry = entries.get(id_)
+        scheduler = settings.get(entry.pool if entry is not None else state.current_pool)
         if not api.services.jobs.is_visible(entry.job.id if entry else "", visible):
             continue
         default = scheduler.default_priority if scheduler else 0

@@ -65,7 +65,7 @@ def allocation_summary(
         "allocationId": state.id,
         "name": entry.name if entry is not None else state.task_id,
         "registeredTime": time(state.requested_at),
-        "resourcePool": state.pool,
+        "resourcePool": entry.pool if entry is not None else state.current_pool,
         "slotsNeeded": state.slots,
         "schedulerType": scheduler,
         "priority": priority,

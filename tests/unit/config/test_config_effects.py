@@ -121,6 +121,8 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         **below("resource_pools.provider", PROVIDER),
         **below("resource_pools.providers", PROVIDER),
         **below("resource_pools", ELASTIC),
+        "resource_pools.fall_back_to": "master/app.py:fall_back_to",
+        "resource_pools.fall_back_after": "master/app.py:fall_back_after_s",
         "resource_pools.budget.usd_per_hour": "provisioner:usd_per_hour_limit",
         "additional_resource_managers": ONE_VALUE,
         "logging.type": ONE_VALUE,

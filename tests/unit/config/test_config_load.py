@@ -97,6 +97,7 @@ resource_pools:
     budget: {usd_per_hour: 20, usd_per_month: 2000}
     on_demand_after: 1m
     fall_back_to: [aux]
+    fall_back_after: 90s
   - pool_name: aux
 additional_resource_managers: []
 logging: {type: default}
@@ -127,7 +128,7 @@ def test_every_documented_key_is_accepted(tmp_path: Path) -> None:
     assert (gpu.usd_per_hour_limit, gpu.usd_per_month_limit) == (20, 2000)
     assert (gpu.max_aux_containers_per_agent, gpu.agent_reconnect_wait_s) == (3, 30)
     assert [provider.slots_per_instance for provider in gpu.providers] == [4, 8]
-    assert gpu.fall_back_to == ("aux",)
+    assert (gpu.fall_back_to, gpu.fall_back_after_s) == (("aux",), 90)
     assert (aux.is_elastic, aux.max_instances) == (False, 0)
     assert (config.default_compute_pool, config.default_aux_pool) == ("gpu", "aux")
     assert config.internal.audit_logging_enabled
@@ -368,6 +369,18 @@ def test_deprecated_keys_work_and_warn(tmp_path: Path) -> None:
     ]
 
 
+def test_two_pools_may_fall_back_to_each_other(tmp_path: Path) -> None:
+    """What has left its pool goes only home again: nothing goes round in circles."""
+    text = """
+    resource_pools:
+      - {pool_name: default, fall_back_to: [b]}
+      - {pool_name: b, fall_back_to: [default]}
+    """
+    first, second = loaded(tmp_path, text).pools()
+    assert (first.fall_back_to, second.fall_back_to) == (("b",), ("default",))
+    assert first.fall_back_after_s == 300
+
+
 def test_keys_without_effect_are_told_where_they_stand(tmp_path: Path) -> None:
     text = """
     observability: {enable_prometheus: true}
@@ -384,7 +397,6 @@ def test_keys_without_effect_are_told_where_they_stand(tmp_path: Path) -> None:
     assert [warning.partition(" has no effect: ")[0] for warning in warnings] == [
         "observability",
         "security.ssh",
-        "resource_pools[1].fall_back_to",
         "resource_pools[1].budget.usd_per_month",
         "__internal.audit_logging_enabled",
         "resource_pools[0].task_container_defaults.nccl_port_range",

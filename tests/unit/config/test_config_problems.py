@@ -127,11 +127,20 @@ def problems(tmp_path: Path, text: str, overrides: dict[str, Any] | None = None)
         ),
         (
             "resource_pools: [{pool_name: default, fall_back_to: [big]}]",
-            f'{POOL}.fall_back_to[0]: "big" is not a resource pool (there are default)',
+            f'{POOL}.fall_back_to[0]: "big" is not a resource pool (there are default): '
+            "name one of these, or remove it",
         ),
         (
             "resource_pools: [{pool_name: default, fall_back_to: [default]}]",
-            f'{POOL}.fall_back_to[0]: "default" is this pool itself',
+            f'{POOL}.fall_back_to[0]: "default" is this pool itself: name other pools, or remove it',
+        ),
+        (
+            "resource_pools: [{pool_name: default, fall_back_to: [b, b]}, {pool_name: b}]",
+            f'{POOL}.fall_back_to[1]: "b" is named twice: remove one',
+        ),
+        (
+            "resource_pools: [{pool_name: default, fall_back_after: -1s}]",
+            f"{POOL}.fall_back_after: must be >= 0s but found -1s",
         ),
         (
             "resource_pools: [{pool_name: default, agent_reconnect_wait: 25}]",

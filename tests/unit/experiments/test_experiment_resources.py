@@ -11,6 +11,7 @@ import pytest
 
 from master.allocations import machine as allocation
 from master.allocations.machine import (
+    AllocationState,
     AskResources,
     Closed,
     KillContainers,
@@ -21,6 +22,7 @@ from master.core.jobs import JobChange, SetMaxSlots, SetPlace, SetPool, SetPrior
 from master.experiments import machine, resources
 from master.experiments.releases import last_asked_by_others
 from master.experiments.state import ExperimentState, Phase
+from rm_backends.base import Container, ContainerPhase
 from tests.fakes.pure_experiment import ASHA, PureExperiment
 from windlass.base.errors import InvalidArgument, InvalidState
 
@@ -228,3 +230,68 @@ def test_what_the_experiment_itself_ends_is_no_release() -> None:
     change(world, SetPool("other"))
     assert last_asked_by_others([world.run_of()]) == ""
     assert world.state.last_release == ""
+
+
+def fallen_back(**run: Any) -> PureExperiment:
+    """Its own pool is `default`; it runs in `other`."""
+    world = PureExperiment(**run)
+    box = (Container(container_id=f"c-{world.trial().id}", agent_id="a", rank=0, slot_ids=(0,)),)
+
+    def elsewhere(state: AllocationState) -> allocation.Step:
+        return allocation.granted(
+            state, box, token_hash="h", ports={}, pool="other", why="over quota"
+        )
+
+    world.on_run(world.trial(), elsewhere)
+    world.report(0, ContainerPhase.RUNNING)
+    world.on_run(world.trial(), lambda s: (allocation.marked_ready(s), ()))
+    return world
+
+
+def test_a_run_in_another_pool_than_its_experiments_is_not_ended() -> None:
+    world = fallen_back()
+    run = world.run_of()
+    assert (run.pool, run.current_pool, run.fell_back_because) == ("default", "other", "over quota")
+    world.do(machine.settle)
+    assert world.effects == []
+    assert world.run_of() is run
+
+
+def test_after_a_preemption_there_it_asks_at_home() -> None:
+    world = fallen_back(max_restarts=0)
+    world.on_run(
+        world.trial(), lambda s: allocation.terminate(s, "a more important job", now=world.now)
+    )
+    world.acknowledge()
+    world.exit()
+    again = world.run_of()
+    assert world.effects[-1] == AskResources(again.id)
+    assert (again.run_id, again.pool, again.granted_pool) == (2, "default", None)
+
+
+def test_moving_it_into_the_pool_where_it_runs_makes_that_its_own() -> None:
+    world = fallen_back()
+    run = world.run_of()
+    change(world, SetPool("other"))
+    assert world.effects == [AskResources(run.id)], "the resource manager hears of it"
+    assert world.run_of() == replace(run, pool="other", granted_pool=None, fell_back_because="")
+    world.do(machine.settle)
+    assert world.effects == []
+    change(world, SetPool("default"))
+    assert world.effects == [SignalPreemption(run.id)]
+
+
+def test_moving_it_to_a_third_pool_ends_it_there() -> None:
+    world = fallen_back()
+    change(world, SetPool("third"))
+    assert world.effects == [SignalPreemption(world.run_of().id)]
+
+
+def test_what_leaves_is_not_kept_by_moving_it_to_where_it_was() -> None:
+    world = fallen_back()
+    change(world, SetPool("third"))
+    change(world, SetPool("other"))
+    assert world.run_of().preempt_requested
+    world.acknowledge()
+    world.exit()
+    assert world.run_of().pool == "other"

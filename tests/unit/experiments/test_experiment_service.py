@@ -16,12 +16,14 @@ from sqlalchemy import func, select
 
 from master.allocations.machine import AllocationPhase
 from master.auth.principal import TaskIdentity
+from master.core.jobs import JobType, SetPool
 from master.core.searcher.search import Search, SearchState
 from master.core.searcher.types import Event, ExitReason
 from master.experiments.metrics import Report
 from master.experiments.state import Phase
 from master.store import tables
-from rm_backends.base import ContainerPhase, Lost, ReleaseAsked
+from master.tasks.service import NewTask
+from rm_backends.base import ContainerPhase, FellBack, Lost, ReleaseAsked
 from tests.fakes.actors import ADMIN
 from tests.fakes.scripted_cluster import ScriptedCluster
 from windlass.base.clock import ManualClock
@@ -425,3 +427,49 @@ async def test_a_trial_that_never_reported_the_searchers_metric_says_so(
     (trial,) = live.state.trials.values()
     assert (trial.phase, live.state.phase) == (Phase.COMPLETED, Phase.COMPLETED)
     assert (trial.error, live.state.error) == (error, error)
+
+
+async def test_the_pool_of_a_grant_is_committed_and_restored(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    cluster = await ScriptedCluster.start(tmp_path, clock)
+    await cluster.create(SINGLE)
+    await cluster.grant(pool="other", why="over quota")
+    [row] = await cluster.store.read(select(tables.Allocation))
+    assert (row.pool, row.granted_pool) == ("default", "other")
+    await cluster.report(RUNNING)
+    await cluster.crash()
+
+    cluster = await ScriptedCluster.start(tmp_path, clock)
+    try:
+        (record,) = cluster.rm.records
+        assert record.request.pool == "other"
+        assert record.request.fell_back == FellBack(home="default", why="over quota")
+        assert record.containers
+        await cluster.experiments.roots.job_roots()[0].change_job(SetPool("other"), by=ADMIN)
+        told = cluster.rm.requests[cluster.run.id]
+        assert (told.pool, told.fell_back) == ("other", None)
+    finally:
+        await cluster.crash()
+
+
+async def test_a_command_in_another_pool_is_restored_there(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    cluster = await ScriptedCluster.start(tmp_path, clock)
+    new = NewTask(type=JobType.COMMAND, config={"entrypoint": ["true"]})
+    checked = await cluster.commands.launch(new, by=ADMIN)
+    live = cluster.commands.live(checked.id)
+    assert live is not None
+    await cluster.grant(of=live.state.allocation, pool="other")
+    await cluster.crash()
+
+    cluster = await ScriptedCluster.start(tmp_path, clock)
+    try:
+        (record,) = cluster.rm.records
+        assert (record.request.pool, record.request.fell_back) == (
+            "other",
+            FellBack(home="default"),
+        )
+    finally:
+        await cluster.crash()

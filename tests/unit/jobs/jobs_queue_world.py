@@ -172,6 +172,10 @@ class MemoryCluster:
     def pools(self) -> Sequence[str]:
         return list(self.settings)
 
+    def away(self, job_id: str) -> Sequence[str]:
+        home = self.jobs[job_id].facts.pool
+        return sorted({one.pool for one in self.entries if one.job.id == job_id} - {home})
+
     def pools_view(self) -> Sequence[PoolView]:
         return [pool_view(name, settings) for name, settings in self.settings.items()]
 

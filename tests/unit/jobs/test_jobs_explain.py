@@ -43,6 +43,7 @@ def advice(
     situation = Situation(
         facts=job,
         queued=queued(job, settings, held),
+        where="gpu",
         pool=pool_view("gpu", settings, dynamic=dynamic, used=used),
         slots=slots,
     )
@@ -56,7 +57,7 @@ def test_there_is_advice_for_every_reason(kind: ReasonKind, type_: JobType) -> N
     assert said
     assert ("another pool" in said) <= (type_ is JobType.EXPERIMENT)
     job = facts("job", type=type_)
-    homeless = Situation(facts=job, queued=None, pool=None, slots=None)
+    homeless = Situation(facts=job, queued=None, where="gpu", pool=None, slots=None)
     assert advise(Reason(kind=kind, text=""), homeless)
 
 
@@ -125,6 +126,7 @@ def test_a_job_in_one_line() -> None:
         since=None,
         placement={"node": 2},
         is_releasing=False,
+        pool="gpu",
     )
     assert explained() == "requests no slots now: it is paused, or between two allocations"
     assert explained(queued=job, waiting_total=3) == "3 requests waiting for slots, 1 job ahead"

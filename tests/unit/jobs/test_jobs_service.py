@@ -289,3 +289,34 @@ def test_lists_of_jobs_are_made_without_a_view_of_each_allocation(
     monkeypatch.setattr(cluster, "jobs_in", lambda pool: jobs)
     monkeypatch.setattr(cluster, "queue", lambda *_: pytest.fail("all allocations were asked for"))
     assert service.in_queue("c") in service.queue("gpu", EVERYTHING)
+
+
+def test_a_job_is_in_the_queue_of_the_pool_that_it_fell_back_to(
+    cluster: MemoryCluster, service: JobService
+) -> None:
+    job = cluster.jobs["c"].facts
+    cluster.entries = [entry(job, pool="shared", state="scheduled")]
+    queued = service.in_queue("c")
+    assert queued is not None
+    assert (queued.pool, queued.facts.pool) == ("shared", "gpu")
+    assert order(service, "shared") == ["c"]
+    assert order(service) == []
+    cluster.entries += [entry(job, 2)]
+    again = service.in_queue("c")
+    assert again is not None
+    assert again.pool == "shared", "it holds slots there, and waits at home"
+    cluster.entries = [entry(job, pool="shared"), entry(job, 2)]
+    at_home = service.in_queue("c")
+    assert at_home is not None
+    assert at_home.pool == "gpu"
+
+
+async def test_what_waits_in_another_pool_gets_the_advice_of_that_pool(
+    cluster: MemoryCluster, service: JobService
+) -> None:
+    job = cluster.jobs["c"].facts
+    cluster.jobs["c"].waiting = ["c.1"]
+    cluster.entries = [entry(job, pool="shared")]
+    cluster.reasons["c.1"] = Reason(kind=ReasonKind.AT_LIMIT, text="at its limit")
+    [waiting] = (await service.explain("c")).waiting
+    assert "max_instances of pool shared" in waiting.advice

@@ -17,6 +17,15 @@ NOON = NOW + timedelta(hours=12)
 """The first of January 2026."""
 
 
+async def test_a_wait_is_counted_where_it_ended(store: Store) -> None:
+    await add_allocations(store, ("gpu", NOON, 10.0), ("gpu", NOON, 20.0))
+    uow = UnitOfWork()
+    uow.update(tables.Allocation, {"id": "t.1"}, {"granted_pool": "big"}, expect=1)
+    await store.commit(uow)
+    waits = await WaitQueries(store).daily_waits(NOON)
+    assert {pool: round(of[0].seconds) for pool, of in waits.items()} == {"gpu": 10, "big": 20}
+
+
 async def add_allocations(store: Store, *runs: tuple[str, datetime, float | None]) -> None:
     """(pool, requested, seconds waited so far or until it started)"""
     uow = UnitOfWork()

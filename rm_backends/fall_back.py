@@ -1,0 +1,137 @@
+"""Which request may leave its pool, when, and where to: the rules of falling back. Pure.
+
+    at home ──its pool cannot serve it, for `after_s`──> in the first pool of the list that would start it
+       ^                                                                   │
+       └──────────────── its own pool could start it first ────────────────┘
+
+One hop: from another pool there is only the way home. No request moves twice within `REST_S`. Times are monotonic
+seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from master.core.reasons import ReasonKind
+
+REST_S = 120.0
+"""How long a request stays where it has moved to."""
+SURE_S = 2.0
+"""How long a pool must say that it can never hold a request: what it could launch may just not be known yet."""
+
+STUCK = frozenset(
+    {
+        ReasonKind.NO_CAPACITY,
+        ReasonKind.QUOTA,
+        ReasonKind.AT_LIMIT,
+        ReasonKind.OVER_BUDGET,
+        ReasonKind.NO_SUCH_AGENT,
+    }
+)
+"""The pool cannot serve it: nothing that runs or starts there changes that."""
+COMING = frozenset({ReasonKind.LAUNCHING, ReasonKind.STARTING, ReasonKind.NEEDS_CAPACITY})
+"""A machine for it is, or may soon be, on its way. It may fail to come: the time before counts on."""
+
+
+class Prospect(IntEnum):
+    """What a pool would do for a request that asked now, without asking anybody to leave."""
+
+    LAUNCH = 1
+    """A machine that could be launched, or is on its way, would hold it."""
+    START = 2
+    """Free slots would hold it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Where work of a pool may fall back to."""
+
+    pools: tuple[str, ...]
+    """In the order in which they are asked."""
+    after_s: float = 300.0
+    """How long its own pool must have been unable to serve it."""
+
+
+NOWHERE = Rule(pools=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """One request that waits, as far as moving it depends on."""
+
+    home: str
+    pool: str
+    """Where it waits."""
+    kind: ReasonKind = ReasonKind.QUEUED
+    """Why, as of the last look."""
+    stuck_since: float | None = None
+    """Since when its pool cannot serve it, as seen at every look; None: it can."""
+    hopeless: bool = False
+    """Its pool could not hold it even if it were empty."""
+    moved_at: float | None = None
+
+    @property
+    def is_away(self) -> bool:
+        return self.pool != self.home
+
+
+def seen(wait: Wait, kind: ReasonKind, now: float, *, hopeless: bool = False) -> Wait:
+    """After a look at why it waits. `hopeless` counts for reasons in `STUCK` only."""
+    if kind in COMING:
+        return replace(wait, kind=kind, hopeless=False)
+    if kind not in STUCK:
+        return replace(wait, kind=kind, hopeless=False, stuck_since=None)
+    since = now if wait.stuck_since is None else wait.stuck_since
+    return replace(wait, kind=kind, hopeless=hopeless, stuck_since=since)
+
+
+def moved(wait: Wait, pool: str, now: float) -> Wait:
+    return Wait(home=wait.home, pool=pool, moved_at=now)
+
+
+def ripe_at(wait: Wait, rule: Rule) -> float | None:
+    """From when on it may leave its own pool, if nothing changes; None: not for the reason that it has."""
+    if wait.kind not in STUCK or wait.stuck_since is None or not rule.pools:
+        return None
+    ripe = wait.stuck_since + (min(SURE_S, rule.after_s) if wait.hopeless else rule.after_s)
+    return ripe if wait.moved_at is None else max(ripe, wait.moved_at + REST_S)
+
+
+def targets(wait: Wait, rule: Rule, now: float) -> tuple[str, ...]:
+    """The pools that it may move to now, best first."""
+    if wait.is_away:
+        rested = wait.moved_at is None or now >= wait.moved_at + REST_S
+        return (wait.home,) if rested else ()
+    at = ripe_at(wait, rule)
+    return rule.pools if at is not None and now >= at else ()
+
+
+def is_better(wait: Wait, prospect: Prospect | None) -> bool:
+    """Whether a pool among its targets serves it sooner than the one where it waits."""
+    if prospect is Prospect.START:
+        return True
+    return prospect is Prospect.LAUNCH and wait.kind not in COMING
+
+
+def has_room(max_slots: int | None, used: int, slots: int) -> bool:
+    """Whether a job that uses `used` slots in all pools may move a request for `slots` more."""
+    return max_slots is None or used + slots <= max_slots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one pool does for the requests that asked it together."""
+
+    takes: tuple[str, ...]
+    later: frozenset[str]
+    """It would take these too, but is asked again first: what it launches for one is not there for the next."""
+
+
+def answer(asking: Mapping[str, Wait], prospects: Mapping[str, Prospect]) -> Answer:
+    """By request id, the ones to be served first in front."""
+    better = [id_ for id_, wait in asking.items() if is_better(wait, prospects.get(id_))]
+    launches = [id_ for id_ in better if prospects[id_] is Prospect.LAUNCH]
+    later = frozenset(launches[1:])
+    return Answer(takes=tuple(id_ for id_ in better if id_ not in later), later=later)

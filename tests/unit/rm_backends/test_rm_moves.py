@@ -1,0 +1,504 @@
+"""The router moves requests that their own pool cannot serve, and brings them back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from unittest import mock
+
+import pytest
+
+from master.core.machines import Requirements
+from master.core.reasons import Reason, ReasonKind
+from master.core.scheduler import decide
+from master.core.scheduler.types import (
+    Decision,
+    PoolState,
+    SchedulerSettings,
+    SchedulerType,
+)
+from provisioner.types import LaunchableNode, PoolAvailability
+from rm_backends.agents.backend import AgentsBackend
+from rm_backends.agents.options import PoolOptions
+from rm_backends.base import (
+    AllocationRequest,
+    AlreadyGranted,
+    FellBack,
+    Granted,
+    ReleaseAsked,
+    RestoreRecord,
+    Withdrawn,
+)
+from rm_backends.fall_back import REST_S, Rule
+from rm_backends.router import Router
+from tests.fakes.agents_world import AgentsWorld, agents_world, allocation, launch_spec
+from tests.fakes.virtual_time import run
+from windlass.base.errors import Unfulfillable, Unsatisfiable
+
+START = datetime(2025, 1, 1, tzinfo=UTC)
+AFTER_S = 60.0
+RULES = {"home": Rule(pools=("b", "c"), after_s=AFTER_S)}
+PRIORITY = SchedulerSettings(type=SchedulerType.PRIORITY, preemption=True)
+QUOTA = Reason(kind=ReasonKind.QUOTA, text="the quota of 8 is used")
+ID = "task-1.1"
+
+
+@dataclass
+class Cluster:
+    """Three pools; `home` has a provisioner, and what that says is what a test makes it say."""
+
+    world: AgentsWorld
+
+    @property
+    def router(self) -> Router:
+        return self.world.router
+
+    @property
+    def backend(self) -> AgentsBackend:
+        return self.world.backend
+
+    def says(self, reason: Reason, *requests: AllocationRequest, pool: str = "home") -> None:
+        reasons = {request.allocation_id: reason for request in requests}
+        self.backend.availability(PoolAvailability(pool=pool, reasons=reasons))
+
+    def pool_of(self, allocation_id: str) -> str:
+        """Where it waits or holds slots. Never in two pools."""
+        found = [
+            entry.pool
+            for pool in self.router.pools()
+            for entry in self.router.queue(pool)
+            if entry.allocation_id == allocation_id
+        ]
+        assert len(found) <= 1
+        return found[0] if found else ""
+
+    async def until(self, allocation_id: str, *, in_pool: str) -> None:
+        while self.pool_of(allocation_id) != in_pool:
+            await self.world.settle(0.1)
+
+    def text(self, allocation_id: str) -> str:
+        reason = self.router.explain(allocation_id)
+        assert reason is not None
+        return reason.text
+
+    async def ask(self, number: int, slots: int = 2, **changes: object) -> AllocationRequest:
+        request = replace(allocation(number, slots=slots, pool="home"), **changes)  # type: ignore[arg-type]
+        await self.router.request(request)
+        return request
+
+
+@asynccontextmanager
+async def opened(rules: Mapping[str, Rule] = RULES) -> AsyncIterator[Cluster]:
+    pools = (
+        PoolOptions(name="home", dynamic=True, scheduler=PRIORITY),
+        PoolOptions(name="b", scheduler=PRIORITY),
+        PoolOptions(name="c", dynamic=True, scheduler=PRIORITY),
+    )
+    async with agents_world(*pools, decide=decide, fall_back=rules) as world:
+        # Known, and away: neither pool is too small for ever.
+        for pool, name in (("home", "h0"), ("c", "c0")):
+            agent = await world.add_agent(name, pool=pool, slots=8)
+            await world.backend.disable_agent(name, drain=False, by=None)  # type: ignore[arg-type]
+            assert agent.connected
+        yield Cluster(world)
+
+
+def play(scenario: Callable[[Cluster], Awaitable[None]], rules: Mapping[str, Rule] = RULES) -> None:
+    async def main() -> None:
+        async with opened(rules) as cluster:
+            await scenario(cluster)
+
+    run(main(), limit_s=24 * 3600)
+
+
+def test_it_starts_in_the_first_pool_that_would_start_it() -> None:
+    async def scenario(it: Cluster) -> None:
+        request = await it.ask(1)
+        it.says(QUOTA, request)
+        await it.world.settle(AFTER_S / 2)
+        assert (
+            it.text(ID)
+            == "the quota of 8 is used; it may start in resource pool 'b' or 'c' after 1m of this"
+        )
+        await it.world.settle(AFTER_S)
+        assert it.pool_of(ID) == "home"
+        assert it.text(ID).endswith("; resource pool 'b' or 'c' could not start it at once either")
+        await it.world.add_agent("b1", pool="b", slots=4)
+        grant = await it.world.master.granted(ID)
+        assert (grant.pool, grant.why) == ("b", "the quota of 8 is used")
+        assert it.router.away("job-1") == ("b",)
+        [entry] = it.router.queue("b")
+        assert entry.requested == request.requested
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "kind", [ReasonKind.QUEUED, ReasonKind.LAUNCHING, ReasonKind.NEEDS_RELEASE]
+)
+def test_it_stays_where_a_queue_or_a_machine_is_all_that_it_waits_for(kind: ReasonKind) -> None:
+    async def scenario(it: Cluster) -> None:
+        await it.world.add_agent("b1", pool="b", slots=4)
+        request = await it.ask(1)
+        it.says(Reason(kind=kind, text="soon"), request)
+        await it.world.settle(10 * AFTER_S)
+        assert it.pool_of(ID) == "home"
+        assert it.text(ID) == "soon"
+
+    play(scenario)
+
+
+def test_what_home_can_never_hold_falls_back_at_once() -> None:
+    async def scenario(it: Cluster) -> None:
+        await it.world.add_agent("b1", pool="b", slots=16)
+        request = await it.ask(1, slots=16)
+        it.router.check(request)
+        it.says(Reason(kind=ReasonKind.NO_SUCH_AGENT, text="too large"), request)
+        await it.world.settle(AFTER_S / 2)
+        assert it.pool_of(ID) == "b"
+
+    play(scenario)
+
+
+def test_submission_checks_every_pool_that_may_run_it() -> None:
+    async def scenario(it: Cluster) -> None:
+        big = allocation(1, slots=64, pool="home")
+        with pytest.raises(
+            Unsatisfiable, match=r"pool 'home' is 8 .*; nor can it fall back: .*'b' has no slots"
+        ):
+            it.router.check(big)
+        single = replace(big, single_agent=True)
+        with pytest.raises(Unfulfillable):
+            it.router.check(single)
+        await it.world.add_agent("b1", pool="b", slots=64)
+        it.router.check(big)
+        stays = replace(big, requires=Requirements(may_fall_back=False))
+        with pytest.raises(Unsatisfiable) as refused:
+            it.router.check(stays)
+        assert "fall back" not in refused.value.message
+
+    play(scenario)
+
+
+def test_what_may_not_fall_back_waits_at_home() -> None:
+    async def scenario(it: Cluster) -> None:
+        await it.world.add_agent("b1", pool="b", slots=4)
+        stays = await it.ask(1, requires=Requirements(may_fall_back=False))
+        collects = await it.ask(2, slots=0, launches_machines=False)
+        it.says(QUOTA, stays, collects)
+        await it.world.settle(3 * AFTER_S)
+        assert [it.pool_of(id_) for id_ in (ID, "task-2.1")] == ["home", "home"]
+        assert it.text(ID) == QUOTA.text
+
+    play(scenario)
+
+
+def test_nobody_is_asked_to_leave_for_it() -> None:
+    """In a pool that preempts, by a request that is older and more important than what runs there."""
+
+    async def scenario(it: Cluster) -> None:
+        await it.world.add_agent("b1", pool="b", slots=4)
+        await it.world.run_allocation(allocation(9, slots=4, pool="b"))
+        request = await it.ask(1)
+        await it.router.update_job(replace(request.job, priority=1))
+        it.says(QUOTA, request)
+        await it.world.settle(10 * AFTER_S)
+        assert it.pool_of(ID) == "home"
+        assert it.world.master.of("task-9.1")[-1].__class__.__name__ == "ResourceChanged"
+
+    play(scenario)
+
+
+def test_a_pool_that_can_launch_takes_one_after_the_other() -> None:
+    """The second is asked about again, after the provisioner has said what is left."""
+
+    async def scenario(it: Cluster) -> None:
+        requests = [await it.ask(n) for n in (1, 2)]
+        it.says(QUOTA, *requests)
+        machine = LaunchableNode(slots=8, count=1, ready_in_s=60.0)
+        it.backend.availability(PoolAvailability(pool="c", launchable=(machine,)))
+        await it.until(ID, in_pool="c")
+        it.backend.availability(PoolAvailability(pool="c"))
+        await it.world.settle(AFTER_S)
+        assert it.pool_of("task-2.1") == "home"
+
+    play(scenario)
+
+
+async def beaten(it: Cluster, request: AllocationRequest) -> Granted:
+    """`request` moves to b, where another takes the slots meanwhile; the grant of that other."""
+    await it.world.add_agent("b1", pool="b", slots=4)
+    withdraw = it.backend.withdraw
+    rival = replace(allocation(99, slots=4, pool="b"), requested=START)
+
+    async def withdraw_late(allocation_id: str) -> Withdrawn | AlreadyGranted:
+        await it.backend.request(rival)
+        await it.world.master.granted(rival.allocation_id)
+        return await withdraw(allocation_id)
+
+    with mock.patch.object(it.backend, "withdraw", withdraw_late):
+        it.says(QUOTA, request)
+        await it.until(request.allocation_id, in_pool="b")
+    return await it.world.master.granted(rival.allocation_id)
+
+
+def test_it_comes_home_when_home_can_start_it_first_but_not_at_once() -> None:
+    async def scenario(it: Cluster) -> None:
+        request = await it.ask(1)
+        await beaten(it, request)
+        left_at = asyncio.get_running_loop().time()
+        assert it.text(ID).startswith(
+            "waits in resource pool 'b', as it could not start in 'home' (the quota of 8 is used): "
+        )
+        await it.world.add_agent("h1", pool="home", slots=4)
+        grant = await it.world.master.granted(ID)
+        assert asyncio.get_running_loop().time() - left_at >= REST_S
+        assert (grant.pool, grant.why) == (None, "")
+        assert it.router.away("job-1") == ()
+
+    play(scenario)
+
+
+def test_where_it_went_may_start_it_first() -> None:
+    async def scenario(it: Cluster) -> None:
+        request = await it.ask(1)
+        await beaten(it, request)
+        await it.world.add_agent("b2", pool="b", slots=4)
+        assert (await it.world.master.granted(ID)).pool == "b"
+
+    play(scenario)
+
+
+async def moving(it: Cluster, call: str) -> Callable[[], None]:
+    """Returns while that call of a move is under way; what it returns lets the call go on."""
+    it.says(QUOTA, await it.ask(1))
+    await it.world.add_agent("b1", pool="b", slots=4)
+    go_on, reached = asyncio.Event(), asyncio.Event()
+    real = getattr(it.backend, call)
+
+    async def held(*arguments: object) -> object:
+        reached.set()
+        await go_on.wait()
+        patch.stop()
+        return await real(*arguments)
+
+    patch = mock.patch.object(it.backend, call, held)
+    patch.start()
+    await reached.wait()
+    return go_on.set
+
+
+@pytest.mark.parametrize("call", ["withdraw", "request"])
+def test_it_is_known_and_explained_on_its_way(call: str) -> None:
+    async def scenario(it: Cluster) -> None:
+        go_on = await moving(it, call)
+        assert it.router.knows(ID)
+        assert it.text(ID) == "moves from resource pool 'home' to 'b': the quota of 8 is used"
+        await it.router.request(allocation(1, slots=2, pool="home"))
+        assert await it.router.expected_start(ID) is None
+        go_on()
+        assert (await it.world.master.granted(ID)).pool == "b"
+        await it.world.settle()
+        assert len([e for e in it.world.master.of(ID) if isinstance(e, Granted)]) == 1
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("how", ["withdraw", "kill"])
+@pytest.mark.parametrize("call", ["withdraw", "request"])
+def test_it_can_be_withdrawn_and_killed_on_its_way(call: str, how: str) -> None:
+    async def scenario(it: Cluster) -> None:
+        go_on = await moving(it, call)
+        if how == "kill":
+            await it.router.kill(ID)
+        elif call == "request":
+            assert await it.router.withdraw(ID) == Withdrawn(allocation_id=ID)
+        else:
+            withdrawing = asyncio.create_task(it.router.withdraw(ID))
+            await asyncio.sleep(0)
+            go_on()
+            assert await withdrawing == Withdrawn(allocation_id=ID)
+        go_on()
+        await it.world.settle(10)
+        assert not it.router.knows(ID)
+        assert it.router.explain(ID) is None
+        assert it.world.master.losses(ID) == []
+        # What it might have got is free.
+        other = allocation(5, slots=4, pool="b")
+        await it.router.request(other)
+        await it.world.master.granted(other.allocation_id)
+
+    play(scenario)
+
+
+def test_a_call_that_fails_is_repeated() -> None:
+    async def scenario(it: Cluster) -> None:
+        it.says(QUOTA, await it.ask(1))
+        real, failures = it.backend.request, [OSError("no"), OSError("not yet")]
+
+        async def failing(request: AllocationRequest) -> None:
+            if failures:
+                raise failures.pop()
+            await real(request)
+
+        with mock.patch.object(it.backend, "request", failing):
+            await it.world.add_agent("b1", pool="b", slots=4)
+            assert (await it.world.master.granted(ID)).pool == "b"
+        assert failures == []
+
+    play(scenario)
+
+
+def test_one_that_home_grants_first_stays() -> None:
+    async def scenario(it: Cluster) -> None:
+        go_on = await moving(it, "withdraw")
+        await it.world.add_agent("h1", pool="home", slots=4)
+        grant = await it.world.master.granted(ID)
+        go_on()
+        await it.world.settle(10 * AFTER_S)
+        assert (grant.pool, it.pool_of(ID)) == (None, "home")
+
+    play(scenario)
+
+
+def limited(number: int, slots: int = 4) -> AllocationRequest:
+    """Of one job, which may hold 8."""
+    request = allocation(number, slots=slots, pool="home", job="job")
+    return replace(request, job=replace(request.job, submitted=START, max_slots=8))
+
+
+def held(it: Cluster, pool: str) -> int:
+    return sum(sum(entry.placement.values()) for entry in it.router.queue(pool, "job"))
+
+
+def test_max_slots_counts_over_pools() -> None:
+    async def scenario(it: Cluster) -> None:
+        await it.world.add_agent("h1", pool="home", slots=4)
+        await it.world.add_agent("b1", pool="b", slots=16)
+        requests = [limited(n) for n in (1, 2, 3, 4)]
+        for request in requests:
+            await it.router.request(request)
+        it.says(QUOTA, *requests[1:])
+        await it.world.settle(3 * AFTER_S)
+        assert (held(it, "home"), held(it, "b")) == (4, 4)
+        # More room at home is none for this job.
+        await it.world.add_agent("h2", pool="home", slots=8)
+        await it.world.settle(2 * REST_S)
+        assert held(it, "home") + held(it, "b") == 8
+        # What ends elsewhere makes room at home again.
+        await it.router.start("task-2.1", launch_spec("task-2.1"))
+        await it.world.master.running("task-2.1")
+        await it.router.kill("task-2.1")
+        await it.world.master.ended("task-2.1")
+        await it.world.master.granted("task-3.1")
+        assert held(it, "home") + held(it, "b") == 8
+
+    play(scenario)
+
+
+def test_a_decision_of_home_that_is_under_way_does_not_go_beyond_max_slots() -> None:
+    """It was made before the job had slots elsewhere."""
+
+    async def scenario(it: Cluster) -> None:
+        pool, request = it.backend._pools["home"], limited(1, slots=8)
+        decided: list[str] = []
+
+        def decide_too_early(state: PoolState) -> Decision:
+            decision = decide(state)
+            decided.extend(start.request_id for start in decision.start)
+            if decision.start:
+                pool.note_job(replace(request.job, elsewhere={"b": 4}))
+            return decision
+
+        with mock.patch.object(pool, "_decide", decide_too_early):
+            await it.router.request(request)
+            await it.world.add_agent("h1", pool="home", slots=8)
+            await it.world.settle(60)
+        assert decided == [ID]
+        assert it.world.master.grant_of(ID) is None
+
+    play(scenario)
+
+
+def test_a_lowered_max_slots_is_kept_in_all_pools_together() -> None:
+    async def scenario(it: Cluster) -> None:
+        await it.world.add_agent("h1", pool="home", slots=4)
+        await it.world.add_agent("b1", pool="b", slots=16)
+        requests = [limited(n) for n in (1, 2)]
+        for request in requests:
+            await it.router.request(request)
+        it.says(QUOTA, requests[1])
+        await it.world.master.granted("task-2.1")
+        await it.router.update_job(replace(requests[0].job, max_slots=4))
+        await it.world.settle(10)
+        asked = [e.allocation_id for e in it.world.master.events if isinstance(e, ReleaseAsked)]
+        assert asked == ["task-1.1"]
+
+    play(scenario)
+
+
+def test_after_a_restart_it_runs_on_where_it_was_and_waits_at_home() -> None:
+    async def scenario(it: Cluster) -> None:
+        await it.world.add_agent("b1", pool="b", slots=16)
+        first, second = limited(1), limited(2)
+        for request in (first, second):
+            await it.router.request(request)
+        it.says(QUOTA, first)
+        grant = await it.world.master.granted(ID)
+        await it.router.start(ID, launch_spec(ID))
+        await it.world.master.running(ID)
+        runs = replace(first, pool="b", fell_back=FellBack(home="home", why=grant.why))
+        await it.world.restart(
+            [
+                RestoreRecord(request=runs, containers=grant.containers, started=True),
+                RestoreRecord(request=second),
+            ]
+        )
+        await it.world.settle(60)
+        assert (it.pool_of(ID), it.pool_of("task-2.1")) == ("b", "home")
+        assert it.world.master.losses(ID) == []
+        assert it.router.away("job") == ("b",)
+        await it.world.add_agent("h1", pool="home", slots=8)
+        third = limited(3)
+        await it.router.request(third)
+        await it.world.master.granted("task-2.1")
+        await it.world.settle(60)
+        assert (held(it, "home"), held(it, "b")) == (4, 4)
+
+    play(scenario)
+
+
+def test_where_it_runs_may_become_its_own_pool() -> None:
+    async def scenario(it: Cluster) -> None:
+        await it.world.add_agent("b1", pool="b", slots=16)
+        first = limited(1)
+        await it.router.request(first)
+        it.says(QUOTA, first)
+        await it.world.master.granted(ID)
+        await it.router.request(replace(first, pool="b"))
+        assert it.router.away("job") == ()
+        await it.router.request(replace(limited(2), pool="b"))
+        await it.world.master.granted("task-2.1")
+        await it.router.request(replace(limited(3), pool="b"))
+        await it.world.settle(10)
+        assert held(it, "b") == 8
+
+    play(scenario)
+
+
+def test_the_newest_order_goes_with_it() -> None:
+    async def scenario(it: Cluster) -> None:
+        request = await it.ask(1)
+        it.says(QUOTA, request)
+        await it.world.settle(AFTER_S / 2)
+        await it.router.update_job(replace(request.job, priority=7))
+        await it.world.settle(AFTER_S)
+        await it.world.add_agent("b1", pool="b", slots=4)
+        await it.world.master.granted(ID)
+        [entry] = it.router.queue("b")
+        assert entry.job.priority == 7
+
+    play(scenario)

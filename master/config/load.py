@@ -19,6 +19,7 @@ from master.core.expconf.errors import path as locate
 from master.core.expconf.images import image_problems
 from master.core.expconf.normalise import normalise_container_defaults
 from windlass.base.errors import InvalidConfig
+from windlass.base.image_reference import DEFAULT_REGISTRY
 from windlass.base.no_effect import keys_without_effect
 
 ROOT = "<master.yaml>"
@@ -38,6 +39,7 @@ def load(path: Path | None, *, overrides: Mapping[str, Any] | None = None) -> Ma
         document, warnings = modernise(_overridden(document, overrides or {}))
     except OldForm as error:
         raise InvalidConfig([f"{locate(ROOT, error.at)}: {error}"], what=WHAT) from None
+    warnings = [*warnings, *_logins_of_no_registry(document)]
     document = _normalised(document)
     problems = {*_container_default_problems(document), *_pool_problems(document)}
     config = None
@@ -179,14 +181,28 @@ def _no_pool(known: list[str]) -> str:
 
 def _without_effect(config: MasterConfig, document: Mapping[str, Any]) -> Iterator[str]:
     yield from keys_without_effect(config, document)
-    sections = {"": document}
-    sections |= {f"resource_pools[{i}].": pool for i, pool in enumerate(_pools(document))}
-    for owner, section in sections.items():
-        defaults = section.get("task_container_defaults")
-        if defaults:
-            model = TaskContainerDefaults.model_validate(dict(defaults))
-            yield from keys_without_effect(
-                model, defaults, f"{owner}task_container_defaults", having=(CONTAINERS,)
+    for where, defaults in _container_defaults(document):
+        model = TaskContainerDefaults.model_validate(dict(defaults))
+        yield from keys_without_effect(model, defaults, where, having=(CONTAINERS,))
+
+
+def _container_defaults(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Where each of the sections stands, and the section, as far as it is one."""
+    owners = {"": document}
+    owners |= {f"resource_pools[{i}].": pool for i, pool in enumerate(_pools(document))}
+    for where, owner in owners.items():
+        section = owner.get("task_container_defaults") if isinstance(owner, Mapping) else None
+        if section and isinstance(section, Mapping):
+            yield f"{where}task_container_defaults", section
+
+
+def _logins_of_no_registry(document: Mapping[str, Any]) -> Iterator[str]:
+    for where, defaults in _container_defaults(document):
+        auth = defaults.get("registry_auth")
+        if isinstance(auth, Mapping) and not (auth.get("serveraddress") or auth.get("server")):
+            yield (
+                f"{where}.registry_auth has no serveraddress: it is used for {DEFAULT_REGISTRY} only; "
+                "name the registry that it is for"
             )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from master.core.expconf.log_policies import without_duplicates
+from windlass.base.image_reference import DEFAULT_REGISTRY
 from windlass.base.sizes import parse_size
 
 DEVICE_TYPES = ("cpu", "cuda", "rocm")
@@ -27,8 +28,13 @@ def normalise(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def normalise_container_defaults(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A `task_container_defaults` section in current form."""
+    """A `task_container_defaults` section in current form.
+
+    A login of the cluster's that names no registry is for Docker Hub, as for Docker itself: a user's own image may be
+    anywhere.
+    """
     result = _environment(dict(document))
+    _each(result, "registry_auth", _for_one_registry)
     _each(result, "devices", _devices)
     _each(result, "limits", _limits)
     _each(result, "log_policies", _log_policies)
@@ -74,6 +80,12 @@ def _registry_auth(value: Any) -> Any:
     if result.get("serveraddress") is None:
         result["serveraddress"] = server
     return result
+
+
+def _for_one_registry(value: Any) -> Any:
+    if not isinstance(value, Mapping) or value.get("serveraddress"):
+        return value
+    return {**value, "serveraddress": DEFAULT_REGISTRY}
 
 
 def _resources(value: Any) -> Any:

@@ -41,6 +41,9 @@ def test_an_image_has_one_readable_place_that_only_its_logins_share(tmp_path: Pa
     assert images.place_of(parse_image("r.example/x/net:1"), None) != place
     long = parse_image("r.example/" + "a" * 200)
     assert len(images.place_of(long, None).name) < 120
+    for path in ("/images/--rc", "/images/-._"):
+        name = images.place_of(parse_image(path), None).name
+        assert name[0] not in "-.", "programs would take it for an option"
 
 
 def test_what_is_made_is_taken_by_whoever_asks_next(tmp_path: Path) -> None:

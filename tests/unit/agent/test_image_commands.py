@@ -174,6 +174,11 @@ def test_enroot_runs_a_task() -> None:
     assert Enroot().environment(task(), "/c/x", Gpus(), SCRATCH)["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
+def test_enroot_is_given_no_name_that_it_takes_for_an_option() -> None:
+    with pytest.raises(StartRefused, match="enroot would take --rc for an option: rename the f"):
+        Enroot().run(task(), "/images/--rc", SOURCES, Gpus())
+
+
 def test_pulls_are_given_nothing_of_the_agent_that_is_not_for_them() -> None:
     own = {
         "PATH": "/bin",

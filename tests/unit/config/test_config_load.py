@@ -282,6 +282,33 @@ __internal: {external_sessions: {jwt_key: SECRET}}
 """
 
 
+def test_a_login_of_the_cluster_is_not_shown_to_any_registry_that_a_user_names(
+    tmp_path: Path,
+) -> None:
+    config = loaded(
+        tmp_path,
+        """
+task_container_defaults: {registry_auth: {username: u, password: p}}
+resource_pools:
+  - {pool_name: a, task_container_defaults: {registry_auth: {username: u, server: r.example}}}
+  - {pool_name: b, task_container_defaults: {registry_auth: {username: u, serveraddress: ""}}}
+""",
+    )
+    why = "has no serveraddress: it is used for docker.io only; name the registry that it is for"
+    assert config.warnings == (
+        f"task_container_defaults.registry_auth {why}",
+        f"resource_pools[1].task_container_defaults.registry_auth {why}",
+    )
+    servers = [
+        section["registry_auth"]["serveraddress"]
+        for section in (
+            config.task_container_defaults,
+            *(pool.task_container_defaults or {} for pool in config.pools()),
+        )
+    ]
+    assert servers == ["docker.io", "r.example", "docker.io"]
+
+
 def test_secrets_are_masked_and_not_in_the_repr(tmp_path: Path) -> None:
     config = loaded(tmp_path, SECRETS)
     shown = json.dumps(masked(config))

@@ -49,7 +49,9 @@ class ImageCache:
         told = image.url if login is None else f"{image.url}\0{login.model_dump_json()}"
         readable = re.sub(r"[^A-Za-z0-9.-]+", "_", image.name.rpartition("/")[2])[:MAX_NAME_CHARS]
         digest = hashlib.sha256(told.encode()).hexdigest()[:HASH_CHARS]
-        return self.folder / f"{readable.strip('_')}-{digest}{self.suffix}"
+        # Programs take what begins with a dash for an option.
+        readable = readable.strip("_-.") or "image"
+        return self.folder / f"{readable}-{digest}{self.suffix}"
 
     def lock(self, place: Path) -> int | None:
         """A descriptor to close, or None: somebody else has it.

@@ -89,7 +89,11 @@ class Enroot:
             words += ["--mount", f"{device.host_path}:{device.container_path}:{MOUNT}"]
         for name in (*task.variables, "NVIDIA_VISIBLE_DEVICES"):
             words += ["--env", name]
-        return [*words, Path(image).name, *task.entry]
+        if (name := Path(image).name).startswith("-"):
+            raise user_error(
+                f"environment.image: enroot would take {name} for an option: rename the folder"
+            )
+        return [*words, name, *task.entry]
 
     def environment(self, task: ImageTask, image: str, gpus: Gpus, scratch: Path) -> dict[str, str]:
         return {

@@ -115,7 +115,7 @@ class CommandSetup:
         except BadImageName as error:
             raise user_error(f'environment.image: "{name}" {error}: {EXAMPLES}') from None
         if wanted.is_file:
-            self._require_file(wanted.path, spec)
+            self._require_file(wanted.path, wanted.transport, spec)
             return wanted
         return self._of_root(name.removeprefix("docker://")) or wanted
 
@@ -127,7 +127,7 @@ class CommandSetup:
         found = next((path for path in paths if path.exists()), None)
         return None if found is None else ImageReference(transport="path", path=str(found))
 
-    def _require_file(self, path: str, spec: ContainerSpec) -> None:
+    def _require_file(self, path: str, transport: str, spec: ContainerSpec) -> None:
         """Its content is the task's to read: the rules for mounts count. Raises StartRefused."""
         agent = own_identity()
         who = task_identity(spec.options.os_user, agent)
@@ -139,6 +139,12 @@ class CommandSetup:
                 raise user_error(f"environment.image: {path} {problem}")
         if not Path(path).exists():
             raise user_error(f"environment.image: {path} does not exist on this machine")
+        if agent.uid == 0 and transport != "path":
+            # What is checked here with the rights of the task's user would be opened with those of root.
+            raise user_error(
+                f"environment.image: the agent is root, and makes no image of a file of yours: convert it "
+                f"({self._tool.program} build net.sif {transport}:{path}) and name the .sif file"
+            )
         reads = run_as(who, ["test", "-r", path]).returncode == 0 if agent.uid == 0 else True
         if not reads:
             raise user_error(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import stat
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
@@ -37,7 +38,7 @@ def own_wheel() -> Wheel:
     missing = [name for name in PACKAGES if not (_OURS / name).is_dir()]
     if missing:
         raise InvalidArgument(f"this installation lacks {', '.join(missing)}: install it again")
-    files = {str(path.relative_to(_OURS)): path.read_bytes() for path in _sources()}
+    files = {str(path.relative_to(_OURS)): path for path in _sources()}
     return _wheel(found, files | _metadata(found))
 
 
@@ -46,11 +47,11 @@ def wheels_of_agents() -> Iterator[Wheel]:
     yield own_wheel()
     for name in sorted(_needed(DISTRIBUTION, "agent")):
         found = distribution(name)
-        files: dict[str, bytes] = {}
+        files: dict[str, Path] = {}
         for path in found.files or ():
             inside = ".." not in path.parts and not path.is_absolute()
             if inside and "__pycache__" not in path.parts and ".dist-info" not in path.parts[0]:
-                files[str(path)] = Path(str(path.locate())).read_bytes()
+                files[str(path)] = Path(str(path.locate()))
         yield _wheel(found, files | _metadata(found))
 
 
@@ -73,22 +74,25 @@ def _sources() -> Iterator[Path]:
                 yield path
 
 
-def _metadata(found: Distribution) -> dict[str, bytes]:
+def _metadata(found: Distribution) -> dict[str, Path]:
     """What describes the distribution, without what described this installation of it."""
-    files: dict[str, bytes] = {}
+    files: dict[str, Path] = {}
     for path in found.files or ():
         in_info = path.parts[0].endswith(".dist-info")
         if in_info and path.name not in _NOT_IN_WHEELS and not path.name.startswith("uv_"):
-            files[str(path)] = Path(str(path.locate())).read_bytes()
+            files[str(path)] = Path(str(path.locate()))
     return files
 
 
-def _wheel(found: Distribution, files: dict[str, bytes]) -> Wheel:
+def _wheel(found: Distribution, sources: Mapping[str, Path]) -> Wheel:
+    """`sources`: name in the wheel -> file."""
     tags = [
         line.partition(":")[2].strip()
         for line in (found.read_text("WHEEL") or "").splitlines()
         if line.startswith("Tag:")
     ]
+    files = {name: path.read_bytes() for name, path in sources.items()}
+    programs = {name for name, path in sources.items() if path.stat().st_mode & stat.S_IXUSR}
     info = next(name.partition("/")[0] for name in files if ".dist-info/" in name)
     pure = all(tag.endswith("-none-any") for tag in tags)
     files[f"{info}/WHEEL"] = "\n".join(
@@ -105,7 +109,9 @@ def _wheel(found: Distribution, files: dict[str, bytes]) -> Wheel:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), files[name], zipfile.ZIP_DEFLATED)
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.external_attr = (0o100755 if name in programs else 0o100644) << 16
+            archive.writestr(entry, files[name], zipfile.ZIP_DEFLATED)
     stem = info.removesuffix(".dist-info")
     return Wheel(f"{stem}-{_joined(tags)}.whl", packed.getvalue())
 

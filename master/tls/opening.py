@@ -19,7 +19,7 @@ from windlass.base.network import is_loopback
 def open_tls(
     config: MasterConfig, data_dir: Path, clock: Clock, *, url: str = ""
 ) -> ServedTls | None:
-    """None: plain HTTP. `url`: by which others call this master. Raises InvalidConfig."""
+    """None: plain HTTP. `url`: by which others call this master. Raises InvalidConfig, InvalidState."""
     authority = _own_authority(config, data_dir, url)
     if authority is not None:
         authority.ensure(clock.now())
@@ -39,7 +39,7 @@ def files_of(config: MasterConfig, data_dir: Path) -> TlsFiles | None:
 
 
 def make_own(config: MasterConfig, data_dir: Path, clock: Clock) -> None:
-    """So that what must be trusted is known before the master runs. Raises InvalidConfig."""
+    """So that what must be trusted is known before the master runs. Raises InvalidConfig, InvalidState."""
     authority = _own_authority(config, data_dir, "")
     if authority is None:
         raise InvalidConfig(

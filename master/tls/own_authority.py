@@ -22,6 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from master.tls.certificate import names_of
 from master.tls.serving import TlsFiles
+from windlass.base.errors import InvalidState
 from windlass.base.files import write_atomic
 from windlass.base.network import parse_address
 
@@ -44,16 +45,18 @@ class OwnAuthority:
         self.files = TlsFiles(cert=self._master, key=self._master, ca=ca)
 
     def ensure(self, now: datetime) -> None:
+        """Raises InvalidState for an authority that is damaged: nobody would trust another one."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self._authority.exists():
             write_atomic(self._authority, _new_authority(now), durable=True)
         if self._is_due(now):
-            write_atomic(self._master, _signed(self._authority.read_bytes(), self._names, now))
+            signer, key = _read_authority(self._authority)
+            write_atomic(self._master, _signed(signer, key, self._names, now), durable=True)
 
     def _is_due(self, now: datetime) -> bool:
         try:
             found = x509.load_pem_x509_certificates(self._master.read_bytes())[0]
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):
             return True
         ends = found.not_valid_after_utc - RENEW_BEFORE
         return not set(self._names) <= set(names_of(found)) or now > ends
@@ -73,12 +76,27 @@ def _new_authority(now: datetime) -> bytes:
     return _pem_key(key) + _pem(made)
 
 
-def _signed(authority: bytes, names: Sequence[str], now: datetime) -> bytes:
+def _read_authority(path: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """Raises InvalidState."""
+    content = path.read_bytes()
+    with suppress(ValueError, TypeError):
+        signer = x509.load_pem_x509_certificate(content)
+        key = serialization.load_pem_private_key(content, None)
+        if isinstance(key, ec.EllipticCurvePrivateKey) and key.public_key() == signer.public_key():
+            return signer, key
+    raise InvalidState(
+        f"{path} is damaged: bring it back from a backup. If there is none, remove it: the master makes another "
+        "authority, and everybody who trusts this one must be told its fingerprint"
+    )
+
+
+def _signed(
+    signer: x509.Certificate,
+    signing: ec.EllipticCurvePrivateKey,
+    names: Sequence[str],
+    now: datetime,
+) -> bytes:
     """A new key, its certificate, and that of the authority."""
-    signer = x509.load_pem_x509_certificate(authority)
-    signing = serialization.load_pem_private_key(authority, None)
-    if not isinstance(signing, ec.EllipticCurvePrivateKey):
-        raise TypeError("the authority's key is none of ours")
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key())
     public = x509.SubjectKeyIdentifier.from_public_key(key.public_key())

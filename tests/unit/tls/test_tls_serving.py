@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import structlog.testing
 
 from master.tls.own_authority import RENEW_BEFORE, OwnAuthority, names_here
 from master.tls.serving import ServedTls, TlsFiles
 from tests.certificates import DAY, Authority, Issued, self_signed
 from windlass.base.clock import ManualClock, SystemClock
+from windlass.base.errors import InvalidState
 
 
 def _served(issued: Issued) -> ServedTls:
@@ -113,3 +115,32 @@ def test_it_signs_again_for_a_new_name_and_keeps_the_authority(tmp_path: Path) -
     after = more.files.read(now)
     assert after.names == ("new.lab",)
     assert after.fingerprints[1] == before.fingerprints[1]
+
+
+@pytest.mark.parametrize("left", [b"", b"-----BEGIN CERTIFICATE-----\n"])
+def test_what_a_power_cut_has_left_of_its_certificate_is_signed_again(
+    tmp_path: Path, left: bytes
+) -> None:
+    now = SystemClock().now()
+    own = OwnAuthority(tmp_path, ("localhost",))
+    own.ensure(now)
+    authority = own.files.read(now).fingerprints[1]
+    own.files.cert.write_bytes(left)
+    own.ensure(now)
+    assert own.files.read(now).fingerprints[1] == authority
+
+
+@pytest.mark.parametrize("what", ["nothing", "no key", "another key"])
+def test_a_damaged_authority_is_told_and_not_replaced(tmp_path: Path, what: str) -> None:
+    now = SystemClock().now()
+    own = OwnAuthority(tmp_path, ("localhost",))
+    own.ensure(now)
+    file = tmp_path / "authority.pem"
+    certificate = file.read_bytes().partition(b"-----END PRIVATE KEY-----\n")[2]
+    other = self_signed(tmp_path).key.read_bytes()
+    left = {"nothing": b"", "no key": certificate, "another key": other + certificate}[what]
+    file.write_bytes(left)
+    OwnAuthority(tmp_path, ("localhost",)).ensure(now)  # it is not needed yet
+    with pytest.raises(InvalidState, match=r"authority.pem is damaged: .*from a backup"):
+        OwnAuthority(tmp_path, ("new.lab",)).ensure(now)
+    assert file.read_bytes() == left

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from master.allocations.machine import AllocationPhase
@@ -11,10 +12,10 @@ Known = dict[str, list[Any]]
 """Kind of id -> those that exist."""
 
 
-async def populate(world: ApiWorld) -> Known:
+async def populate(world: ApiWorld, storage: Path) -> Known:
     """A running experiment with reports, a paused search, one over and one archived, a command, users, agents.
 
-    One of the agents is away.
+    One of the agents is away. `storage`: the folder of the world's checkpoints; one of them has files there.
     """
     first = await world.add_agent(slots=4)
     second = await world.add_agent("node-2", slots=4)
@@ -27,6 +28,12 @@ async def populate(world: ApiWorld) -> Known:
         await world.report(trial, "training", steps, loss=1.0 / steps)
         await world.report(trial, "validation", steps, loss=1.0 / steps, other="NaN")
         await world.checkpoint(allocation, f"checkpoint-{steps}", steps)
+    (storage / "checkpoint-1").mkdir()
+    (storage / "checkpoint-1" / "weights").write_bytes(b"1")
+    own = {"type": "shared_fs", "host_path": str(storage)}
+    started = await world.ok(
+        "POST", "/api/v1/runs/start", {"runId": trial, "checkpointStorage": own}
+    )
     line = {"taskId": allocation.task_id, "allocationId": allocation.id, "log": "epoch 1"}
     await world.ok("POST", "/api/v1/task/logs", {"logs": [{**line, "level": "LOG_LEVEL_INFO"}]})
     paused = await world.create(ASHA, activate=False)
@@ -43,6 +50,7 @@ async def populate(world: ApiWorld) -> Known:
     await live.wait_until(
         lambda s: s.allocation is not None and s.allocation.phase is AllocationPhase.RUNNING
     )
+    token = await world.ok("POST", "/api/v1/windlass/join-tokens", {"pool": "default"})
     experiments = (running, paused, over, archived)
     jobs = [await world.ok("GET", f"/api/v1/experiments/{id_}") for id_ in experiments]
     return {
@@ -58,6 +66,8 @@ async def populate(world: ApiWorld) -> Known:
         "slot": ["0", "1"],
         "user": users,
         "username": ["first", "second"],
+        "token": [token["joinToken"]["id"]],
+        "storage": [started["storageId"]],
         "project": [1],
         "workspace": [1],
         "label": ["first", "second"],

@@ -190,7 +190,7 @@ async def test_generated_requests_are_answered_as_described(
 ) -> None:
     async with api_world(tmp_path, elastic=True) as world:
         await world.login()
-        fuzz = Fuzz(world, await populate(world), operation_id)
+        fuzz = Fuzz(world, await populate(world, tmp_path), operation_id)
         await asyncio.to_thread(fuzz.run, GenerationMode.POSITIVE)
         granted = fuzz.answers[GRANTED] + fuzz.answers[HELD]
         assert (granted == 0) == (operation_id in NEVER_GRANTED), fuzz.answers

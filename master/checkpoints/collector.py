@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import aclosing
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -219,8 +220,8 @@ class Collector:
                 globs=globs,
                 run_as=files_of,
             )
-            async with self._workers:
-                async for result in self._deleter.delete(order, here):
+            async with self._workers, aclosing(self._deleter.delete(order, here)) as results:
+                async for result in results:
                     if result.error:
                         problems.append(f"{result.folder}: {result.error}")
                     elif result.folder in deletion.checkpoints:

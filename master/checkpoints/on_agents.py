@@ -93,7 +93,7 @@ class _Experiment(NamedTuple):
 
 
 class OnAgents:
-    """Implements `collector.Elsewhere`."""
+    """A task of kind CHECKPOINT_GC for each deletion, and the wait for its end."""
 
     def __init__(
         self,

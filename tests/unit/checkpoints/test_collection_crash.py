@@ -109,3 +109,30 @@ async def test_what_was_deleted_and_not_said_is_deleted(tmp_path: Path) -> None:
     rows = await cluster.store.read(select(checkpoint))
     assert {row.uuid for row in rows if row.state != "DELETED"} == {UUIDS[-1]}
     await cluster.crash()
+
+
+class TakesLongToEnd(InlineDeleter):
+    """As a worker process does that is killed and waited for."""
+
+    running = 0
+
+    async def delete(self, order: Order, here: FolderHere | None) -> AsyncGenerator[Result, None]:
+        self.running += 1
+        try:
+            async for result in super().delete(order, here):
+                yield result
+        finally:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            self.running -= 1
+
+
+async def test_no_worker_outlives_its_collection(tmp_path: Path) -> None:
+    saved(tmp_path, *UUIDS, "stranger")
+    deleter = TakesLongToEnd()
+    cluster = await ScriptedCluster.start(tmp_path, ManualClock(), deleter=deleter)
+    await ended(cluster)
+    await cluster.cut_after(3, cluster.plane.collector.run())
+    assert deleter.orders, "it had begun"
+    assert deleter.running == 0
+    await cluster.crash()

@@ -11,12 +11,13 @@ from typing import Annotated, Any
 
 import typer
 
-from windlass.base.errors import InvalidArgument
+from windlass.base.errors import InvalidArgument, WindlassError
 from windlass.base.option_groups import with_groups
 from windlass.cli.connect import ask_password, client_for, for_administrators
 from windlass.cli.groups import MissingExtra
 from windlass.cli.join_token import url_for_agents
 from windlass.cli.output import JsonOption, notice, print_json, print_rows
+from windlass.sdk.client import Client
 
 TOKEN_VARIABLE = "WINDLASS_JOIN_TOKEN"  # noqa: S105 - the name of a variable
 TOKEN_LIFE_S = 3600.0
@@ -276,7 +277,18 @@ def _join_token(
             "fingerprint": str(made.get("certFingerprint") or ""),
         }
     finally:
-        client.revoke_join_token(str(made["joinToken"]["id"]))
+        _revoke(client, str(made["joinToken"]["id"]))
+
+
+def _revoke(client: Client, token_id: str) -> None:
+    """A failure must not hide what became of the machines."""
+    try:
+        client.revoke_join_token(token_id)
+    except WindlassError as error:
+        notice(
+            f"The join token {token_id} is not revoked, and lasts for up to an hour: {error.message}. "
+            f"To end it: windlass master join-token revoke {token_id}"
+        )
 
 
 def _report(outcomes: Sequence[Any], as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Fail for files in the repository that do not belong there: binaries, and files over 500 KB that are not listed.
+"""Fail for files in the repository that do not belong there: binaries, empty ones, and those over 500 KB not listed.
 
 pytest imports the modules of tests by their names alone: two of one name cannot run together.
 """
@@ -17,6 +17,8 @@ ALLOWED: dict[str, str] = {}
 
 def problem(path: Path) -> str | None:
     content = path.read_bytes()
+    if not content and path.name != "py.typed":
+        return "is empty"
     if len(content) > LARGEST_BYTES:
         return f"has {len(content):,} bytes; the limit is {LARGEST_BYTES:,}"
     if b"\0" in content:

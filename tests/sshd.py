@@ -70,9 +70,11 @@ class Sshd:
         """Let only this key log in."""
         self.authorized.write_text("" if key is None else key.with_suffix(".pub").read_text())
 
-    def stub_python(self, *, version: str = "3.14", venv: int = 1, pip: str = "") -> None:
+    def stub_python(
+        self, *, version: str = "3.14", venv: int = 1, pip: str = "", windlass: str = WINDLASS
+    ) -> None:
         """The machine's only Python: makes "environments" with this very installation, unless `pip` fails."""
-        script = _PYTHON.format(version=version, venv=venv, pip=pip, windlass=WINDLASS)
+        script = _PYTHON.format(version=version, venv=venv, pip=pip, windlass=windlass)
         for name in ("python3.14", "python3.13", "python3.12", "python3.11", "python3"):
             self.home.program(name, script)
 

@@ -34,9 +34,18 @@ esac
 if [ -d "$path" ]; then
   for name in python3 python; do
     if [ -x "$path/bin/$name" ]; then path=$path/bin/$name; break; fi
+    if [ -L "$path/bin/$name" ]; then link=$path/bin/$name; fi
   done
 fi
-[ -f "$path" ] && [ -x "$path" ] || exit 3
+if [ ! -f "$path" ] || [ ! -x "$path" ]; then
+  end=${link:-$path}
+  for _ in 1 2 3 4 5 6 7 8; do
+    next=$(readlink "$end") || break
+    case $next in /*) end=$next ;; *) end=${end%/*}/$next ;; esac
+  done
+  printf '%s\n' "$end"
+  exit 3
+fi
 printf '%s\\n' "$path"
 readlink -f "$path"
 config=${path%/*/*}/pyvenv.cfg
@@ -153,9 +162,10 @@ def _look(wanted: str, *, agent: OsUser, task: OsUser) -> list[str]:
             f"environment.python: {wanted} is not on the PATH of this machine: write its path, or load its module in "
             "environment.prologue"
         )
+    leads = f" (it leads to {lines[0]})" if lines and lines[0] != wanted else ""
     raise user_error(
-        f"environment.python: {wanted} is no program on this machine that {task.user} ({task.uid}) may run: name an "
-        "interpreter, or the folder of a virtualenv"
+        f"environment.python: {wanted} is no program on this machine that {task.user} ({task.uid}) may run{leads}: "
+        "name an interpreter, or the folder of a virtualenv, in folders that everybody may enter"
     )
 
 

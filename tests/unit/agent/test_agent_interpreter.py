@@ -116,6 +116,22 @@ def test_what_is_no_program_is_refused_in_one_sentence(wanted: str, tmp_path: Pa
     )
 
 
+def test_where_a_virtualenv_leads_is_told_if_that_cannot_be_reached(tmp_path: Path) -> None:
+    away = tmp_path / "away" / "bin" / "python3.12"
+    venv = virtualenv(tmp_path / "venv", away)
+    for wanted in (venv, venv / "bin" / "python3"):
+        with pytest.raises(StartRefused) as refused:
+            find(wanted)
+        assert f"may run (it leads to {away}): name an interpreter" in str(refused.value)
+
+
+def test_links_in_a_circle_are_refused_too(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(StartRefused, match="is no program on this machine"):
+        find(tmp_path / "a")
+
+
 def test_a_whole_home_is_never_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     wanted = program(tmp_path / "bin" / "python3")

@@ -80,6 +80,7 @@ def test_whole_gpus_and_slices_are_gpus_of_their_own(mig_minors: Path) -> None:
         index=1,
         uuid="GPU-1aaa",
         name="NVIDIA H200",
+        memory_mib=143_771,
         pci="00000000:05:00.0",
         serial="165001",
         nodes=("/dev/nvidia4",),

@@ -7,12 +7,16 @@ that, repacking the same demand on the same machines could come out worse than t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
+from typing import TypeAlias
 
 from provisioner.demand import GangClass, nodes_needed
 from provisioner.plan_types import Phase, PoolInput
-from provisioner.types import AUX_PLACES, Gang
+from provisioner.types import AUX_PLACES, NO_FACTS, Gang, MachineFacts, Offer
+
+WholePlace: TypeAlias = tuple[int, str, str]
+"""Slots, place and placement group: whole machines that agree in these may serve one gang together."""
 
 
 class Bin:
@@ -22,6 +26,7 @@ class Bin:
         "aux",
         "claims",
         "coming",
+        "facts",
         "free",
         "left_s",
         "name",
@@ -41,6 +46,7 @@ class Bin:
         ready_in_s: float = 0.0,
         left_s: float = inf,
         old_claims: Sequence[str] = (),
+        facts: MachineFacts = NO_FACTS,
     ) -> None:
         self.name = name
         """Agent id, instance id, or intent id with a number."""
@@ -53,6 +59,7 @@ class Bin:
         """How long it lasts once it is ready."""
         self.old_claims = old_claims
         """Gangs it was bought for, or claimed it in an earlier plan."""
+        self.facts = facts
         self.claims: list[str] = []
         """Gangs that claim it in this plan."""
 
@@ -86,7 +93,10 @@ class Bins:
         self.claimed = Claimed()
         self._up: dict[int, list[Bin]] = {}
         self._coming: dict[int, list[Bin]] = {}
-        self._whole: dict[int, list[Bin]] = {}
+        self._whole: dict[WholePlace, list[Bin]] = {}
+        self._stale: set[WholePlace] = set()
+        """Where some are not whole any more."""
+        self._places: list[WholePlace] | None = None
 
     def honour_old_claims(self, gangs: Sequence[Gang]) -> None:
         """Give bins to the gangs that claimed them before and still wait."""
@@ -99,7 +109,10 @@ class Bins:
         for gang in gangs:
             bins = claimants.get(gang.request_id)
             if bins is not None and not any(
-                node.name in gang.blocked_agents or node.left_s < gang.least_s for node in bins
+                node.name in gang.blocked_agents
+                or node.left_s < gang.least_s
+                or not gang.requires.are_met_by(node.facts, len(bins))
+                for node in bins
             ):
                 self._honour(gang, bins)
 
@@ -128,7 +141,7 @@ class Bins:
             tier = self._coming if node.coming else self._up
             tier.setdefault(node.free, []).append(node)
             if node.is_whole and node.slots:
-                self._whole.setdefault(node.slots, []).append(node)
+                self._whole.setdefault(whole_place(node.slots, node.facts), []).append(node)
 
     def place(self, gangs: GangClass) -> None:
         """Best fit on running bins, then on coming ones, then over several whole bins of one size."""
@@ -140,29 +153,29 @@ class Bins:
         if gangs.left and not gangs.single_agent:
             self._place_over_whole(gangs)
 
-    def whole_sizes(self) -> list[int]:
-        return [size for size in sorted(self._whole, reverse=True) if self.whole(size)]
+    def whole_places(self) -> list[WholePlace]:
+        """Largest machines first."""
+        if self._places is None:
+            places = sorted(self._whole, key=lambda where: (-where[0], *where[1:]))
+            self._places = [where for where in places if self.whole(where)]
+        return self._places
 
-    def whole(self, size: int, gangs: GangClass | None = None) -> list[Bin]:
-        """Untouched bins of that size, best last; those of use to these gangs, or all."""
-        bins = self._whole.get(size)
-        if not bins:
-            return []
-        alive = [node for node in bins if node.is_whole]
-        self._whole[size] = alive
-        if gangs is None or not (gangs.blocked or gangs.least_s):
+    def whole(self, where: WholePlace, gangs: GangClass | None = None) -> list[Bin]:
+        """Untouched bins of that size and place, best last; those of use to these gangs, or all."""
+        if where in self._stale:
+            self._stale.discard(where)
+            self._whole[where] = [node for node in self._whole[where] if node.is_whole]
+        alive = self._whole.get(where, [])
+        if gangs is None or not (gangs.blocked or gangs.wants.least_s or gangs.wants.requires):
             return alive
-        return [
-            node
-            for node in alive
-            if node.name not in gangs.blocked and node.left_s >= gangs.least_s
-        ]
+        return [node for node in alive if _serves(node, gangs)]
 
     def take_whole(self, bins: Sequence[Bin], request_ids: Sequence[str]) -> None:
         """Bins that one gang uses entirely, alone or beside machines being bought for it."""
         for node in bins:
             tier = self._coming if node.coming else self._up
             tier[node.free].remove(node)
+            self._touch(node)
             node.give(request_ids, node.slots)
         self.claimed.add(request_ids, tuple(bins))
 
@@ -175,35 +188,57 @@ class Bins:
             skipped: list[Bin] = []
             while bucket and gangs.left:
                 node = bucket.pop()
-                if node.name in gangs.blocked or node.left_s < gangs.least_s:
+                if not _serves(node, gangs):
                     skipped.append(node)
                     continue
                 ids = gangs.take(min(free // slots, gangs.left))
+                self._touch(node)
                 node.give(ids, slots * len(ids))
                 self.claimed.add(ids, (node,))
                 tier.setdefault(node.free, []).append(node)
             tier[free].extend(reversed(skipped))
 
+    def _touch(self, node: Bin) -> None:
+        """Some of it is about to be given away."""
+        if node.is_whole:
+            self._stale.add(whole_place(node.slots, node.facts))
+            self._places = None
+
     def _place_over_whole(self, gangs: GangClass) -> None:
-        for size in self.whole_sizes():
-            count = nodes_needed(gangs.slots, False, size)
+        for where in self.whole_places():
+            count = nodes_needed(gangs.slots, False, where[0])
             if count is None or count == 1:
                 continue
-            while gangs.left and len(bins := self.whole(size, gangs)) >= count:
+            while gangs.left and len(bins := self.whole(where, gangs)) >= count:
                 self.take_whole(bins[-count:], gangs.take(1))
 
     def _place_aux(self, gangs: GangClass) -> None:
         for node in sorted(self.all, key=lambda node: (node.coming, node.ready_in_s, node.name)):
             if not gangs.left:
                 return
-            if node.aux > 0 and node.name not in gangs.blocked and node.left_s >= gangs.least_s:
+            if node.aux > 0 and _serves(node, gangs):
                 ids = gangs.take(min(node.aux, gangs.left))
                 node.aux -= len(ids)
                 node.give(ids, 0)
                 self.claimed.add(ids, (node,))
 
 
-def bins_of(pool: PoolInput, now: float) -> list[Bin]:
+def whole_place(slots: int, facts: MachineFacts) -> WholePlace:
+    return (slots, facts.place, facts.placement)
+
+
+def _serves(node: Bin, gangs: GangClass) -> bool:
+    """Whether these gangs may use it, room apart."""
+    if node.name in gangs.blocked or node.left_s < gangs.wants.least_s:
+        return False
+    requires = gangs.wants.requires
+    if requires is None:
+        return True
+    machines = nodes_needed(gangs.slots, gangs.single_agent, node.slots) or 1
+    return requires.are_met_by(node.facts, machines)
+
+
+def bins_of(pool: PoolInput, now: float, facts_of: Callable[[Offer], MachineFacts]) -> list[Bin]:
     """Nodes that can take work, and machines that will."""
     machines = {machine.name: machine for machine in pool.machines}
     bins = []
@@ -221,6 +256,7 @@ def bins_of(pool: PoolInput, now: float) -> list[Bin]:
                 aux=node.free_aux,
                 left_s=inf if ends_at is None else ends_at - now,
                 old_claims=claims,
+                facts=node.facts if machine is None else facts_of(machine.offer),
             )
         )
     for machine in pool.machines:
@@ -237,6 +273,7 @@ def bins_of(pool: PoolInput, now: float) -> list[Bin]:
                     if machine.ends_at is None
                     else machine.ends_at - now - machine.ready_in_s,
                     old_claims=machine.claims,
+                    facts=facts_of(machine.offer),
                 )
             )
     return bins

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
+from master.core.reasons import Reason, ReasonKind
 from provisioner.plan_types import PoolInput
 from provisioner.types import Offer
 
@@ -19,6 +20,8 @@ class Limits:
         """Machines below `max_instances`."""
         limit = settings.usd_per_hour_limit
         spent = sum(machine.offer.usd_per_hour for machine in pool.machines)
+        self._pool = settings.pool
+        self._usd_limit = limit
         self._usd_left = inf if limit is None else max(0.0, limit - spent)
 
     def affordable(self, offer: Offer) -> int:
@@ -30,3 +33,11 @@ class Limits:
     def bought(self, offer: Offer, machines: int) -> None:
         self.places -= machines
         self._usd_left -= offer.usd_per_hour * machines
+
+    def reason(self, usd: float) -> Reason:
+        """Why machines for `usd` per hour are not bought although they are to be had."""
+        return Reason(
+            kind=ReasonKind.OVER_BUDGET,
+            text=f"needs {usd:.2f} USD per hour more, which would exceed the budget of pool {self._pool} "
+            f"({self._usd_limit or 0.0:.2f} USD per hour)",
+        )

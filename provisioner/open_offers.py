@@ -45,6 +45,11 @@ class OpenOffers:
             block.is_shut(self.now) or block.scope in self._probed for block in self._blocks(offer)
         )
 
+    def has_refused(self, offer: Offer) -> bool:
+        """It is shut, or nobody knows what exists there. One that is being probed is not."""
+        shut = any(block.is_shut(self.now) for block in self._blocks(offer))
+        return shut or offer.key in self.unseen
+
     def only_open(self, offers: Iterable[Offer]) -> list[Offer]:
         return [offer for offer in offers if self.is_open(offer)]
 

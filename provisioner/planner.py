@@ -2,24 +2,26 @@
 
 All pools are planned at once, because capacity memory and probes are shared. Per pool, in this order:
 
-1. gangs claim what exists or is coming (`provisioner.bins`), old claims first;
-2. gangs over several nodes buy whole, on one offer, topping up free whole nodes of that size;
-3. the rest is covered greedily by price (`provisioner.purchase`);
-4. the pool's minimum is kept; idle nodes that nobody claimed go;
-5. every gang gets a reason, the pool an availability.
+1. gangs claim what exists or is coming (`bins`), old claims first;
+2. gangs over several nodes buy whole, on one offer in one zone, topping up free whole nodes there;
+3. the rest is covered greedily by expected cost (`quotes`: who may buy what now; `purchase`: the cover), and
+   part-filled machines whose gangs find room on others are left out again (`cart`);
+4. the pool's minimum is kept; idle nodes that nobody claimed go (`idle`);
+5. every gang gets a reason (`explain`), the pool an availability (`outlook`).
 
 Work is done on classes of equal gangs with counts, so ten thousand gangs cost little more than their shapes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from math import inf
 
 from master.core.reasons import Reason
 from provisioner import explain
-from provisioner.bins import Bin, Bins, bins_of
+from provisioner.bins import Bin, Bins, bins_of, whole_place
+from provisioner.cart import Cart, NewNode
 from provisioner.demand import GangClass, gang_classes, nodes_needed
 from provisioner.idle import idle_terminations, unclaimed_launches
 from provisioner.limits import Limits
@@ -34,9 +36,10 @@ from provisioner.plan_types import (
     PoolInput,
     Termination,
 )
-from provisioner.prices import usd_per_slot_hour
-from provisioner.purchase import Purchase, cheapest_by_size, next_purchase, slot_share
-from provisioner.types import Offer, OfferKey, PoolAvailability
+from provisioner.purchase import Purchase, Quote, next_purchase, slot_share
+from provisioner.quotes import Quotes
+from provisioner.types import Offer, PoolAvailability
+from provisioner.unserved import Unserved
 
 
 def plan(state: PlanInput) -> Plan:
@@ -78,32 +81,23 @@ class _PoolPlan:
         self.terminations: list[Termination] = []
         self.cancellations: list[Cancellation] = []
         self.reasons: dict[str, Reason] = {}
-        self._machines = {machine.name: machine for machine in pool.machines}
-        bins = bins_of(pool, now)
-        self._bins = Bins(bins)
-        self._offers_end = any(offer.end_of(now) is not None for offer in pool.offers)
-        self._timed = self._offers_end or any(node.left_s < inf for node in bins)
+        self._quotes = Quotes(pool, open_offers, now)
         self._limits = Limits(pool)
-        self._open: dict[float, list[Offer]] = {}
-        """By how long they must last."""
-        self._open_version = -1
+        self._cart = Cart()
+        bins = bins_of(pool, now, self._quotes.facts)
+        self._bins = Bins(bins)
+        self._picky = False
+        """Some gangs ask for certain machines."""
+        self._timed = self._quotes.end or any(node.left_s < inf for node in bins)
 
     def run(self) -> None:
-        gangs = self.pool.demand.gangs
-        self._bins.honour_old_claims(gangs)
-        self._bins.index()
-        classes = gang_classes(gangs, without=self._bins.claimed.by_request, timed=self._timed)
-        for gang_class in classes:
-            self._bins.place(gang_class)
+        classes = self._place_existing()
+        self._picky = any(gangs.wants.requires is not None for gangs in classes)
         if self.pool.hold is None:
             waiting = [gang_class for gang_class in classes if gang_class.left]
-            for gang_class in waiting:
-                self._buy_over_nodes(gang_class)
-            for least_s in sorted({each.least_s for each in waiting}, reverse=True):
-                alike = [each for each in waiting if each.least_s == least_s]
-                self._buy_single(alike, least_s)
-            self._buy_aux(waiting)
+            self._buy(waiting)
             self._keep_minimum()
+        self._launch()
         self._explain(classes)
         claimed = {node.name for node in self._bins.all if node.claims}
         self.cancellations = list(unclaimed_launches(self.pool, claimed))
@@ -116,45 +110,54 @@ class _PoolPlan:
             if node.coming and tuple(node.claims) != node.old_claims
         }
 
-    def _open_offers(self, least_s: float = 0.0) -> list[Offer]:
-        """Of each size the cheapest offer that is not blocked and lasts so long; largest first."""
-        if self._open_version != self.open_offers.version:
-            self._open_version = self.open_offers.version
-            self._open = {}
-        if not self._offers_end:
-            least_s = 0.0
-        if least_s not in self._open:
-            able = self.open_offers.only_open(self._lasting(least_s))
-            self._open[least_s] = cheapest_by_size(able)
-        return self._open[least_s]
+    def availability(self) -> PoolAvailability:
+        return availability(
+            self.pool,
+            self.reasons,
+            self.launches,
+            self._could_buy(),
+            self._still,
+            self.open_offers.memory,
+            self.now,
+        )
 
-    def _lasting(self, least_s: float) -> Sequence[Offer]:
-        """Offers whose machines, bought now, are of use for so long."""
-        if not self._offers_end or not least_s:
-            return self.pool.offers
-        return [offer for offer in self.pool.offers if self._lasts_s(offer) >= least_s]
+    def _place_existing(self) -> list[GangClass]:
+        """What exists or is coming is claimed first. All classes of gangs that had no claim yet."""
+        gangs = self.pool.demand.gangs
+        self._bins.honour_old_claims(gangs)
+        self._bins.index()
+        after_s = self.pool.settings.on_demand_after_s
+        classes = gang_classes(
+            gangs,
+            without=self._bins.claimed.by_request,
+            timed=self._timed,
+            run_matters=self._quotes.run_matters,
+            late_since=self.now - after_s if self._quotes.have_both else None,
+        )
+        for gang_class in classes:
+            self._bins.place(gang_class)
+        return classes
 
-    def _lasts_s(self, offer: Offer) -> float:
-        ready_at = self.now + self.open_offers.memory.boot_p50_s(offer)
-        end = offer.end_of(ready_at)
-        return inf if end is None else end - ready_at
+    def _buy(self, waiting: Sequence[GangClass]) -> None:
+        for gang_class in waiting:
+            self._buy_over_nodes(gang_class)
+        self._buy_single(waiting)
+        spared = self._cart.repair(self._quotes.suits)
+        for offer in spared:
+            self._limits.bought(offer, -1)
+        if spared:
+            self._buy_single(waiting)
+        self._buy_aux(waiting)
 
-    def _buyable(self, least_s: float = 0.0) -> list[Offer]:
-        return [offer for offer in self._open_offers(least_s) if self._limits.affordable(offer)]
+    def _buyable(self, quotes: Sequence[Quote]) -> list[Quote]:
+        return [quote for quote in quotes if self._limits.affordable(quote.offer)]
 
-    def _buy(
-        self, offer: Offer, groups: Sequence[tuple[tuple[str, ...], ...]], ids: Iterable[str]
-    ) -> None:
-        """Ask for groups of machines: for each group, for each machine, its claims. `ids`: all gangs in them, once."""
-        pool = self.pool.settings.pool
-        self.launches += [Launch(pool=pool, offer=offer, claims=claims) for claims in groups]
-        machines = sum(map(len, groups))
+    def _book(self, offer: Offer, machines: int) -> None:
         self._limits.bought(offer, machines)
         self.open_offers.bought(offer)
-        self.reasons.update(dict.fromkeys(ids, explain.asking_now(offer, len(groups[0]))))
 
     def _buy_over_nodes(self, gangs: GangClass) -> None:
-        """Gangs that take several nodes: whole, on one offer, free whole nodes of that size counted in."""
+        """Gangs that take several nodes: whole, on one offer, free whole nodes beside it counted in."""
         if gangs.single_agent or gangs.slots == 0:
             return
         while gangs.left:
@@ -168,118 +171,138 @@ class _PoolPlan:
             ids = gangs.take(times)
             if bins:
                 self._bins.take_whole(bins, ids)
-            self._buy(offer, [((request_id,),) * missing for request_id in ids], ids)
+            self._cart.add_gangs(offer, ids, missing)
+            self._book(offer, missing * times)
 
     def _cheapest_over_nodes(self, gangs: GangClass) -> tuple[Offer, list[Bin], int] | None:
         """Offer, free nodes to use beside it, machines to buy. None: one bigger node is no dearer, or nothing fits."""
-        offers = self._buyable(gangs.least_s)
+        quotes = self._buyable(self._quotes.of(gangs))
         best: tuple[float, int, Offer, list[Bin], int] | None = None
-        whole = {size: self._bins.whole(size, gangs) for size in self._bins.whole_sizes()}
-        for offer in offers:
+        whole = {where: self._bins.whole(where, gangs) for where in self._bins.whole_places()}
+        beside = [quote for where in whole for quote in self._quotes.at(where, gangs)]
+        for offer, usd in [*quotes, *self._buyable(beside)]:
             count = nodes_needed(gangs.slots, False, offer.slots)
             if count is None or count == 1:
                 continue
-            free = whole.get(offer.slots, [])
+            free = whole.get(whole_place(offer.slots, self._quotes.facts(offer)), [])
             missing = max(1, count - len(free))
             bins = free[len(free) - (count - missing) :] if count > missing else []
             if missing > self._limits.affordable(offer):
                 continue
-            cost = missing * offer.usd_per_hour
+            cost = round(missing * usd, 9)
             if best is None or (cost, missing) < best[:2]:
                 best = (cost, missing, offer, bins, missing)
-        if best is None or best[0] >= slot_share(gangs.slots, offers):
+        if best is None or best[0] >= round(slot_share(gangs.slots, quotes), 9):
             return None
         return best[2:]
 
-    def _buy_single(self, classes: Sequence[GangClass], least_s: float) -> None:
-        """Gangs that fit one node: greedy cover, many gangs to a node where that is cheaper."""
+    def _buy_single(self, waiting: Sequence[GangClass]) -> None:
+        """Gangs that fit one node, those together that may buy the same; again while purchases close offers."""
+        version = None
+        while version != (version := self.open_offers.version):
+            groups: dict[tuple[Quote, ...], list[GangClass]] = {}
+            for gangs in waiting:
+                if gangs.slots and gangs.left:
+                    groups.setdefault(tuple(self._quotes.of(gangs)), []).append(gangs)
+            for quotes, alike in groups.items():
+                self._cover(alike, quotes)
+
+    def _cover(self, classes: Sequence[GangClass], quotes: Sequence[Quote]) -> None:
+        """Greedy cover, many gangs to a node where that is cheaper."""
         by_slots: dict[int, list[GangClass]] = {}
         for gang_class in classes:
-            if gang_class.slots and gang_class.left:
-                by_slots.setdefault(gang_class.slots, []).append(gang_class)
+            by_slots.setdefault(gang_class.slots, []).append(gang_class)
         counts = {
             slots: sum(c.left for c in by_slots[slots]) for slots in sorted(by_slots, reverse=True)
         }
-        offers = self._buyable(least_s)
-        share = {slots: slot_share(slots, offers) for slots in counts}
-        while offers and (purchase := next_purchase(counts, offers, share)):
+        quotes = self._buyable(quotes)
+        share = {slots: slot_share(slots, quotes) for slots in counts}
+        while quotes and (purchase := next_purchase(counts, quotes, share)):
             bought = min(purchase.count, self._limits.affordable(purchase.offer))
             most = self.open_offers.most(purchase.offer)
             bought = bought if most is None else min(bought, most)
-            self._buy_filled(purchase, bought, by_slots)
+            self._cart.add(self._filled(purchase, bought, by_slots))
+            self._book(purchase.offer, bought)
             for slots, fits in purchase.filling.items():
                 counts[slots] -= fits * bought
-            offers = self._buyable(least_s)
+            quotes = [q for q in self._buyable(quotes) if self.open_offers.is_open(q.offer)]
 
-    def _buy_filled(
+    def _filled(
         self, purchase: Purchase, count: int, by_slots: Mapping[int, list[GangClass]]
-    ) -> None:
-        columns = [
-            (fits, _take(by_slots[slots], fits * count)) for slots, fits in purchase.filling.items()
-        ]
-        nodes = [
-            tuple(chain.from_iterable(ids[i * fits : (i + 1) * fits] for fits, ids in columns))
-            for i in range(count)
-        ]
-        step = MAX_INDEPENDENT_GROUP
-        groups = [tuple(nodes[start : start + step]) for start in range(0, count, step)]
-        self._buy(purchase.offer, groups, chain.from_iterable(nodes))
+    ) -> list[NewNode]:
+        aux = self.pool.settings.aux_places
+        nodes = [NewNode(purchase.offer, aux) for _ in range(count)]
+        for slots, fits in purchase.filling.items():
+            taken = list(_take(by_slots[slots], fits * count))
+            for gangs, ids in taken if len(taken) == 1 else ():
+                for i, node in enumerate(nodes):
+                    node.give(gangs, ids[i * fits : (i + 1) * fits])
+            if len(taken) > 1:
+                singles = [(gangs, one) for gangs, ids in taken for one in ids]
+                for i, (gangs, one) in enumerate(singles):
+                    nodes[i // fits].give(gangs, [one])
+        return nodes
 
     def _buy_aux(self, classes: Sequence[GangClass]) -> None:
         """Zero-slot tasks ride on what is bought anyway, else on the cheapest machines."""
         places = self.pool.settings.aux_places
-        zero_slot = [gang_class for gang_class in classes if not gang_class.slots]
+        zero_slot = [gangs for gangs in classes if not gangs.slots and gangs.left]
         if not places or not zero_slot:
             return
-        left = [
-            [number, machine, places]
-            for number, launch in enumerate(self.launches)
-            for machine in range(launch.count)
-        ]
-        for gang_class in zero_slot:
-            for place in left:
-                number, machine, free = place
-                if not gang_class.left:
+        nodes = [*self._cart.gang_nodes(places), *self._cart.nodes()]
+        for gangs in zero_slot:
+            for node in nodes:
+                if not gangs.left:
                     break
-                if free and self._lasts_s(self.launches[number].offer) >= gang_class.least_s:
-                    ids = gang_class.take(free)
-                    self._ride(number, machine, ids)
-                    place[2] -= len(ids)
-            while gang_class.left and (offer := self._cheapest_machine(gang_class.least_s)):
+                if node.aux and self._quotes.suits(node.offer, gangs):
+                    node.give(gangs, gangs.take(node.aux))
+            while gangs.left and (offer := self._cheapest_machine(gangs)):
                 most = self.open_offers.most(offer) or MAX_INDEPENDENT_GROUP
-                count = min(-(-gang_class.left // places), self._limits.affordable(offer), most)
-                machines = tuple(tuple(gang_class.take(places)) for _ in range(count))
-                self._buy(offer, [machines], chain.from_iterable(machines))
+                count = min(-(-gangs.left // places), self._limits.affordable(offer), most)
+                new = [NewNode(offer, places) for _ in range(count)]
+                for node in new:
+                    node.give(gangs, gangs.take(places))
+                nodes += new
+                self._cart.add(new)
+                self._book(offer, count)
 
-    def _ride(self, number: int, machine: int, request_ids: Sequence[str]) -> None:
-        """Zero-slot tasks on one machine of a launch that is bought in this plan."""
-        launch = self.launches[number]
-        self.launches[number] = launch.also_for(machine, request_ids)
-        asked = explain.asking_now(launch.offer, launch.count)
-        self.reasons.update(dict.fromkeys(request_ids, asked))
-
-    def _cheapest_machine(self, least_s: float) -> Offer | None:
-        return min(
-            self._buyable(least_s), key=lambda o: (o.usd_per_hour, o.boot_s, o.key), default=None
+    def _cheapest_machine(self, gangs: GangClass) -> Offer | None:
+        best = min(
+            self._buyable(self._quotes.of(gangs)),
+            key=lambda q: (q.usd, q.offer.usd_per_hour, q.offer.boot_s, q.offer.key),
+            default=None,
         )
+        return None if best is None else best.offer
 
     def _keep_minimum(self) -> None:
         kept = sum(machine.phase is not Phase.OUT for machine in self.pool.machines)
-        missing = self.pool.settings.min_instances - kept - sum(x.count for x in self.launches)
+        missing = self.pool.settings.min_instances - kept - self._cart.machines
         while missing > 0:
-            offer = min(
-                self._buyable(),
-                key=lambda o: (usd_per_slot_hour(o), o.usd_per_hour, o.key),
+            best = min(
+                self._buyable(self._quotes.cheapest()),
+                key=lambda q: (q.usd / q.offer.slots if q.offer.slots else inf, q.usd, q.offer.key),
                 default=None,
             )
-            if offer is None:
+            if best is None:
                 return
-            most = self.open_offers.most(offer) or MAX_INDEPENDENT_GROUP
-            count = min(missing, self._limits.affordable(offer), most)
-            self._buy(offer, [((),) * count], ())
+            most = self.open_offers.most(best.offer) or MAX_INDEPENDENT_GROUP
+            count = min(missing, self._limits.affordable(best.offer), most)
+            self._cart.add([NewNode(best.offer, 0) for _ in range(count)])
+            self._book(best.offer, count)
             missing -= count
 
+    def _launch(self) -> None:
+        self.launches = list(self._cart.launches(self.pool.settings.pool))
+        known: dict[tuple[int, int], Reason] = {}
+        for launch in self.launches:
+            key = (id(launch.offer), launch.count)
+            asked = known.get(key)
+            if asked is None:
+                asked = known[key] = explain.asking_now(launch.offer, launch.count)
+            self.reasons.update(dict.fromkeys(chain.from_iterable(launch.claims), asked))
+
     def _explain(self, classes: Sequence[GangClass]) -> None:
+        machines = {machine.name: machine for machine in self.pool.machines}
         texts: dict[tuple[str, ...], Reason] = {}
         for request_id, bins in self._bins.claimed.by_request.items():
             if request_id in self.reasons:
@@ -287,61 +310,37 @@ class _PoolPlan:
             names = tuple(node.name for node in bins)
             reason = texts.get(names)
             if reason is None:
-                coming = [self._machines[node.name] for node in bins if node.coming]
+                coming = [machines[node.name] for node in bins if node.coming]
                 reason = texts[names] = explain.claimed(names, coming)
             self.reasons[request_id] = reason
-        open_keys = frozenset(o.key for o in self.open_offers.only_open(self.pool.offers))
-        for gang_class in classes:
-            if not gang_class.left:
-                continue
-            reason = self._unserved(gang_class, open_keys)
-            self.reasons.update(dict.fromkeys(gang_class.remaining_ids(), reason))
+        left = [gangs for gangs in classes if gangs.left]
+        if left:
+            unserved = Unserved(self.pool, self._quotes, self._limits, self.now)
+            for gangs in left:
+                reason = unserved.reason(gangs)
+                self.reasons.update(dict.fromkeys(gangs.remaining_ids(), reason))
 
-    def _unserved(self, gangs: GangClass, open_keys: Collection[OfferKey]) -> Reason:
-        lasting = self._lasting(gangs.least_s)
-        if self.pool.offers and not lasting:
-            return explain.ends_too_soon(gangs.least_s)
-        return explain.unserved(
-            gangs.slots,
-            gangs.single_agent,
-            pool=self.pool.settings,
-            offers=lasting,
-            memory=self.open_offers.memory,
-            open_keys=open_keys,
-            unseen=self.open_offers.unseen,
-            hold=self.pool.hold,
-            places_left=self._limits.places,
-            now=self.now,
-        )
-
-    def availability(self) -> PoolAvailability:
-        return availability(
-            self.pool,
-            self.reasons,
-            self.launches,
-            self._open_offers(),
-            self._still,
-            self.open_offers.memory,
-            self.now,
-        )
+    def _could_buy(self) -> list[Offer]:
+        """Of each size the cheapest, and of each kind of machine one where gangs ask for certain machines."""
+        if self._picky:
+            return self._quotes.open_kinds()
+        return [quote.offer for quote in self._quotes.cheapest()]
 
     def _still(self, offer: Offer) -> int:
         """How many of that offer could be bought after this plan."""
         if self.pool.hold is not None:
             return 0
         most = self.open_offers.most(offer)
-        return (
-            self._limits.affordable(offer)
-            if most is None
-            else min(self._limits.affordable(offer), most)
-        )
+        more = self._limits.affordable(offer)
+        return more if most is None else min(more, most)
 
 
-def _take(classes: Sequence[GangClass], count: int) -> list[str]:
-    """`count` request ids from classes that differ only in what no new node is blocked for."""
-    ids: list[str] = []
+def _take(classes: Sequence[GangClass], count: int) -> Iterator[tuple[GangClass, list[str]]]:
+    """`count` gangs of classes that differ only in what no new node is blocked for."""
     for gang_class in classes:
-        if len(ids) == count:
-            break
-        ids += gang_class.take(count - len(ids))
-    return ids
+        if not count:
+            return
+        if gang_class.left:
+            ids = gang_class.take(count)
+            count -= len(ids)
+            yield gang_class, ids

@@ -7,13 +7,21 @@ again. Big machines win only where they are cheaper than the small ones they rep
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from provisioner.types import Offer
 
 Filling = Mapping[int, int]
 """Slots of a gang -> how many such gangs share one node."""
+
+
+class Quote(NamedTuple):
+    """An offer, and what an hour of work on one of its machines is expected to cost."""
+
+    offer: Offer
+    usd: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +33,25 @@ class Purchase:
     count: int
 
 
-def cheapest_by_size(offers: Sequence[Offer]) -> list[Offer]:
-    """For each size the cheapest offer, then the fastest to boot; largest size first."""
-    best: dict[int, Offer] = {}
-    for offer in offers:
-        known = best.get(offer.slots)
-        rank = (offer.usd_per_hour, offer.boot_s, offer.key)
-        if known is None or rank < (known.usd_per_hour, known.boot_s, known.key):
-            best[offer.slots] = offer
+def cheapest_by_size(quotes: Iterable[Quote]) -> list[Quote]:
+    """For each size the cheapest, then the fastest to boot; largest size first."""
+    best: dict[int, Quote] = {}
+    for quote in quotes:
+        known = best.get(quote.offer.slots)
+        if known is None or _rank(quote) < _rank(known):
+            best[quote.offer.slots] = quote
     return [best[size] for size in sorted(best, reverse=True)]
 
 
-def slot_share(slots: int, offers: Sequence[Offer]) -> float:
+def _rank(quote: Quote) -> tuple[object, ...]:
+    offer = quote.offer
+    return (round(quote.usd, 9), offer.usd_per_hour, offer.boot_s, offer.key)
+
+
+def slot_share(slots: int, quotes: Sequence[Quote]) -> float:
     """What a gang of `slots` costs per hour at the least: its share of the cheapest node that can hold it."""
     return min(
-        (offer.usd_per_hour * slots / offer.slots for offer in offers if offer.slots >= slots > 0),
+        (usd * slots / offer.slots for offer, usd in quotes if offer.slots >= slots > 0),
         default=float("inf"),
     )
 
@@ -57,20 +69,20 @@ def fill(node_slots: int, counts: Mapping[int, int]) -> dict[int, int]:
 
 
 def next_purchase(
-    counts: Mapping[int, int], offers: Sequence[Offer], share: Mapping[int, float]
+    counts: Mapping[int, int], quotes: Sequence[Quote], share: Mapping[int, float]
 ) -> Purchase | None:
     """The best purchase for what is left, repeated as often as its filling repeats. None if nothing fits.
 
-    `counts`: gangs by slots, sizes descending; `share`: `slot_share` of each size.
+    `counts`: gangs by slots, sizes descending; `quotes`: one of each size; `share`: `slot_share` of each size.
     """
     best: tuple[float, int, Purchase] | None = None
-    for offer in cheapest_by_size(offers):
+    for offer, usd in quotes:
         filling = fill(offer.slots, counts)
         if not filling:
             continue
         value = sum(share[slots] * fits for slots, fits in filling.items())
         # Free offers (price 0) make every value 0: then the node that holds most is best.
-        score = round(offer.usd_per_hour / value, 9) if value else 0.0
+        score = round(usd / value, 9) if value else 0.0
         held = sum(slots * fits for slots, fits in filling.items())
         if best is None or (score, -held) < best[:2]:
             repeats = min(counts[slots] // fits for slots, fits in filling.items())

@@ -245,6 +245,8 @@ class PoolSettings:
     usd_per_hour_limit: float | None = None
     max_starting_s: float | None = None
     """How long a machine may take until its agent connects. None: as its offer says, and as was learned."""
+    on_demand_after_s: float = 300.0
+    """How long a gang waits for spot capacity before on-demand is bought."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

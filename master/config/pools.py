@@ -136,10 +136,9 @@ class PoolSection(Item):
     """How long a machine may take until its agent connects. None: 20m."""
     budget: Budget = Budget()
     """Our own key: what its machines may cost."""
-    on_demand_after: Annotated[
-        NonNegativeDuration, NoEffect("no provider that is served sells spot capacity")
-    ] = timedelta(minutes=5)
-    """Our own key: how long a gang waits for spot capacity before on-demand is bought."""
+    on_demand_after: NonNegativeDuration = timedelta(minutes=5)
+    """Our own key: how long a gang waits at most for spot capacity before on-demand is bought: at once when every spot
+    offer that could hold it has refused."""
     fall_back_to: Items[str] = ()
     """Our own key: pools that may run what this one cannot start, in the order in which they are asked. From there
     nothing falls back further."""

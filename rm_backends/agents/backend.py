@@ -12,6 +12,7 @@ from agent_bootstrap.protocol import Channel, Leaving, Welcome
 from master.core.actor import Actor
 from master.core.reasons import Reason
 from master.core.scheduler.types import SchedulerSettings
+from master.core.unmet import unmet
 from provisioner.types import PoolAvailability, PoolCapacity, PoolDemand
 from rm_backends.agents.gateway import Gateway
 from rm_backends.agents.joins import Joins
@@ -36,7 +37,6 @@ from rm_backends.fall_back import Prospect
 from rm_backends.limits import refusal
 from rm_backends.outbox import Outbox
 from rm_backends.ports import AgentStore, JoinTokens, LogSink, RegistryLogins, SlotService
-from rm_backends.requirements import unmet
 from rm_backends.views import (
     AgentKey,
     AgentView,

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from master.core.reasons import ReasonKind
 from provisioner.capacity import CapacityMemory
 from provisioner.demand import nodes_needed
-from provisioner.explain import nearest_fit
 from provisioner.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
 from provisioner.planner import plan
 from provisioner.refusals import BlockKind, scope_of
 from provisioner.types import Gang, Node, Offer, PoolDemand, PoolSettings
+from provisioner.unserved import nearest_fit
 from tests.fakes.fleet_world import a_gang, an_offer
 
 NOW = 10_000.0
@@ -128,8 +128,10 @@ def test_a_single_agent_gang_is_not_split() -> None:
         ((2, 2), (node("n", 4),), (), {}),
         ((4, 4), (), (coming("m", FOUR),), {4: 1}),
         ((8,), (node("n", 4), node("o", 4)), (), {}),
-        ((8,), (node("n", 4), node("o", 4, 3)), (), {4: 1}),  # topped up, not bought anew
-        ((8,), (node("n", 4),), (coming("m", FOUR),), {}),
+        ((8,), (node("n", 4, facts=FOUR.facts), node("o", 4, 3)), (), {4: 1}),  # topped up
+        ((8,), (node("n", 4), node("o", 4, 3)), (), {4: 2}),  # n is somewhere else
+        ((8,), (node("n", 4, facts=FOUR.facts),), (coming("m", FOUR),), {}),
+        ((8,), (node("n", 4),), (coming("m", FOUR),), {4: 1}),
         ((4,), (node("n", 4, schedulable=False),), (), {4: 1}),
         ((4,), (node("m", 4),), (Machine(name="m", offer=FOUR, phase=Phase.OUT),), {4: 1}),
         ((0,), (node("n", 4, 0),), (), {}),

@@ -11,9 +11,9 @@ from agent_bootstrap.protocol import Slot, SlotKind
 from master.core.machines import MachineFacts, Market, Requirements
 from master.core.reasons import ReasonKind
 from master.core.scheduler import decide
+from master.core.unmet import unmet
 from provisioner.types import PoolAvailability, PoolCapacity
 from rm_backends.agents.options import PoolOptions
-from rm_backends.requirements import unmet
 from tests.fakes.agents_world import AgentsWorld, agents_world, allocation
 from tests.fakes.virtual_time import run
 from windlass.base.errors import Unsatisfiable

@@ -1,0 +1,41 @@
+"""What an hour of work on an offer is expected to cost, its price and all that comes with it. Pure.
+
+Of so many machines for a run of R hours (elasticity's expected cost, divided by R):
+
+    price                                              the run
+    + price x boot / R                                 machines are paid for while they boot
+    + a share of a slot's price x slots x wait / R     somebody waits while they boot, or for their delivery
+    + price x interruptions x work lost by one         on spot: what was done since the last checkpoint, and a boot
+"""
+
+from __future__ import annotations
+
+from provisioner.types import Offer
+
+DEFAULT_RUN_S = 3600.0
+"""How long work runs of which nobody knows."""
+LEAST_RUN_S = 60.0
+WAIT_SHARE = 0.1
+"""What a slot that is waited for costs, as a share of what it costs when it works."""
+LOST_S = 960.0
+"""Work that an interruption loses: half of the time between checkpoints (30 min), and a restart (1 min)."""
+
+
+def run_bucket_s(run_s: float | None) -> float:
+    """Run times as powers of two: work of about the same length is planned together."""
+    if run_s is None:
+        return DEFAULT_RUN_S
+    whole = max(1, round(max(run_s, LEAST_RUN_S) / LEAST_RUN_S))
+    return LEAST_RUN_S * float(1 << (whole.bit_length() - 1))
+
+
+def usd_per_hour(
+    offer: Offer, *, run_s: float, boot_s: float, slot_usd: float, now: float, machines: int = 1
+) -> float:
+    """Of each of `machines` of one gang. `slot_usd`: what an hour of a slot costs that is not waited for."""
+    price = offer.usd_per_hour
+    delay_s = 0.0 if offer.starts_at is None else max(0.0, offer.starts_at - now)
+    waiting = WAIT_SHARE * slot_usd * offer.slots * (boot_s + delay_s) / run_s
+    # One interruption stops the whole gang.
+    lost = price * offer.interruptions_per_hour * machines * (LOST_S + boot_s) / 3600.0
+    return price + price * boot_s / run_s + waiting + lost

@@ -1,0 +1,190 @@
+"""What each kind of gang may buy now, and in which order: what is paid for anyway, then spot, then on-demand.
+
+On-demand waits until every spot offer that could hold the gang has refused, or until the gang has waited for
+`on_demand_after`; where it is cheaper than spot, with all that spot brings, it need not wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from typing import NamedTuple
+
+from provisioner.bins import WholePlace, whole_place
+from provisioner.demand import GangClass, Wants, nodes_needed
+from provisioner.expected_cost import DEFAULT_RUN_S, usd_per_hour
+from provisioner.open_offers import OpenOffers
+from provisioner.plan_types import PoolInput
+from provisioner.prices import usd_per_slot_hour
+from provisioner.purchase import Quote, cheapest_by_size
+from provisioner.types import MachineFacts, Market, Offer
+
+PAID = frozenset({Market.RESERVED, Market.CAPACITY_BLOCK})
+"""Markets whose machines cost nothing more when they run."""
+
+
+class Shelf(NamedTuple):
+    """For gangs that want the same: of each size the cheapest offer that is open."""
+
+    paid: list[Quote]
+    patient: list[Quote]
+    """Without on-demand that is dearer than spot."""
+    all: list[Quote]
+    spot_sizes: frozenset[int]
+    """Of spot that did not refuse, being probed or not."""
+
+
+class Quotes:
+    """The offers of one pool as its gangs see them. Lives for one plan; follows what that plan buys."""
+
+    def __init__(self, pool: PoolInput, open_offers: OpenOffers, now: float) -> None:
+        self.open_offers = open_offers
+        self._offers = pool.offers
+        self._now = now
+        self._memory = open_offers.memory
+        self._facts: dict[int, MachineFacts] = {}
+        self._shelves: dict[tuple[Wants, int], Shelf] = {}
+        self._at: dict[WholePlace, list[Offer]] = {}
+        self._version = -1
+        self.end = any(offer.end_of(now) is not None for offer in pool.offers)
+        """Some offer's machines end by themselves."""
+        markets = {offer.key.market for offer in pool.offers}
+        self.have_both = {Market.SPOT, Market.ON_DEMAND} <= markets
+        """On-demand may have to wait for spot."""
+        self.run_matters = (
+            len({(o.boot_s, o.interruptions_per_hour, o.starts_at) for o in pool.offers}) > 1
+        )
+        """Which offer is cheapest depends on how long work runs."""
+        prices = sorted(
+            usd_per_slot_hour(o) for o in pool.offers if o.key.market is Market.ON_DEMAND
+        )
+        self._slot_usd = prices[0] if prices and prices[0] < inf else 0.0
+
+    def facts(self, offer: Offer) -> MachineFacts:
+        facts = self._facts.get(id(offer))
+        if facts is None:
+            facts = self._facts[id(offer)] = offer.facts
+        return facts
+
+    def lasts_s(self, offer: Offer) -> float:
+        """How long a machine bought now is of use."""
+        ready_at = self._now + self._memory.boot_p50_s(offer)
+        end = offer.end_of(ready_at)
+        return inf if end is None else end - ready_at
+
+    def is_lasting(self, offer: Offer, least_s: float) -> bool:
+        return not self.end or not least_s or self.lasts_s(offer) >= least_s
+
+    def suits(self, offer: Offer, gangs: GangClass) -> bool:
+        """Whether its machines are what these gangs want, now or when they are to be had again."""
+        wants = gangs.wants
+        if wants.requires is not None:
+            machines = nodes_needed(gangs.slots, gangs.single_agent, offer.slots) or 1
+            if not wants.requires.are_met_by(self.facts(offer), machines):
+                return False
+        return self.is_lasting(offer, wants.least_s)
+
+    def suitable(self, gangs: GangClass) -> list[Offer]:
+        return [offer for offer in self._offers if self.suits(offer, gangs)]
+
+    def of(self, gangs: GangClass) -> list[Quote]:
+        """What these gangs may buy now; largest size first."""
+        shelf = self._shelf(gangs)
+        if any(_holds(gangs, quote.offer.slots) for quote in shelf.paid):
+            return shelf.paid
+        return shelf.patient if self.waits_for_spot(gangs) else shelf.all
+
+    def waits_for_spot(self, gangs: GangClass) -> bool:
+        """On-demand is not bought yet: some spot offer that could hold them has not refused."""
+        if not self.have_both or gangs.wants.late:
+            return False
+        return any(_holds(gangs, size) for size in self._shelf(gangs).spot_sizes)
+
+    def at(self, where: WholePlace, gangs: GangClass) -> list[Quote]:
+        """What these gangs may buy of machines of that size in that place."""
+        if self._version != self.open_offers.version or not self._at:
+            self._at = {}
+            for offer in self.open_offers.only_open(self._offers):
+                known = self._at.setdefault(whole_place(offer.slots, self.facts(offer)), [])
+                known.append(offer)
+        patient = self.waits_for_spot(gangs)
+        return [
+            Quote(offer, self._usd(offer, gangs.wants))
+            for offer in self._at.get(where, ())
+            if self.suits(offer, gangs) and not (patient and offer.key.market is Market.ON_DEMAND)
+        ]
+
+    def cheapest(self) -> list[Quote]:
+        """Of each size, for whoever asks for nothing and does not wait."""
+        return self._shelf_of(Wants(late=True), None).all
+
+    def open_kinds(self) -> list[Offer]:
+        """Of each size, GPU, market and place the cheapest that is open: what could still be launched."""
+        kinds: dict[tuple[int, MachineFacts], Offer] = {}
+        for offer in self.open_offers.only_open(self._offers):
+            kinds.setdefault((offer.slots, self.facts(offer)), offer)
+        return list(kinds.values())
+
+    def _shelf(self, gangs: GangClass) -> Shelf:
+        return self._shelf_of(gangs.wants, gangs)
+
+    def _shelf_of(self, wants: Wants, gangs: GangClass | None) -> Shelf:
+        if self._version != self.open_offers.version:
+            self._version = self.open_offers.version
+            self._shelves = {}
+            self._at = {}
+        # How many machines there are matters to what all of them cost, and to whether they are close.
+        several = wants.requires is not None and gangs is not None
+        key = (wants, gangs.slots if several and gangs is not None else 0)
+        shelf = self._shelves.get(key)
+        if shelf is None:
+            offers = (
+                [offer for offer in self._offers if self.is_lasting(offer, wants.least_s)]
+                if wants.requires is None or gangs is None
+                else self.suitable(gangs)
+            )
+            shelf = self._shelves[key] = self._filled(offers, wants)
+        return shelf
+
+    def _filled(self, offers: Sequence[Offer], wants: Wants) -> Shelf:
+        quotes = [
+            Quote(offer, self._usd(offer, wants)) for offer in self.open_offers.only_open(offers)
+        ]
+        spot = [
+            Quote(offer, self._usd(offer, wants))
+            for offer in offers
+            if offer.key.market is Market.SPOT and not self.open_offers.has_refused(offer)
+        ]
+        sold = [quote for quote in quotes if quote.offer.key.market not in PAID]
+        bargain = min((_per_slot(quote) for quote in spot), default=inf)
+
+        def is_patient(quote: Quote) -> bool:
+            return quote.offer.key.market is not Market.ON_DEMAND or _per_slot(quote) < bargain
+
+        return Shelf(
+            paid=_cheapest(quotes, lambda quote: quote.offer.key.market in PAID),
+            patient=_cheapest(sold, is_patient) if self.have_both else cheapest_by_size(sold),
+            all=cheapest_by_size(sold),
+            spot_sizes=frozenset(quote.offer.slots for quote in spot),
+        )
+
+    def _usd(self, offer: Offer, wants: Wants) -> float:
+        return usd_per_hour(
+            offer,
+            run_s=wants.run_s or DEFAULT_RUN_S,
+            boot_s=self._memory.boot_p50_s(offer),
+            slot_usd=self._slot_usd,
+            now=self._now,
+        )
+
+
+def _holds(gangs: GangClass, size: int) -> bool:
+    return nodes_needed(gangs.slots, gangs.single_agent, size) is not None
+
+
+def _per_slot(quote: Quote) -> float:
+    return quote.usd / max(1, quote.offer.slots)
+
+
+def _cheapest(quotes: Iterable[Quote], only: Callable[[Quote], bool]) -> list[Quote]:
+    return cheapest_by_size([quote for quote in quotes if only(quote)])

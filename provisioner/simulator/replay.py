@@ -20,14 +20,9 @@ from provisioner.simulator.machines import Machine, SimulatedMachines, Supply
 from provisioner.simulator.pools import SimulatedCluster
 from provisioner.simulator.trace import TraceJob
 from provisioner.simulator.work import JobProgress, WorkModel
-<<<<<<< HEAD
 from provisioner.types import BlockedOffer, Offer, PoolSettings
-from windlass.base.clock import Clock, ManualClock
-=======
-from provisioner.types import Offer, PoolSettings
 from provisioner.unserved import nearest_fit
-from windlass.base.clock import ManualClock
->>>>>>> d0b8466 (Follow the moved reasons in the simulator; say when on-demand is bought)
+from windlass.base.clock import Clock, ManualClock
 from windlass.base.errors import InvalidConfig
 from windlass.base.ids import Ids
 

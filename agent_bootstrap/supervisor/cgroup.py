@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import time
 
-REMOVE_TRIES = 200
-REMOVE_PAUSE_S = 0.005
+END_S = 2.0
+"""How long processes that were killed may take to be gone."""
 
 
 def enter(group: str) -> None:
@@ -35,15 +36,28 @@ def end(group: str) -> None:
     """Kill what is left in it, and remove it. What resists is left to the agent."""
     with contextlib.suppress(OSError):
         _write(group, "cgroup.kill", "1")
-    for _ in range(REMOVE_TRIES):
-        try:
-            os.rmdir(group)
-        except FileNotFoundError:
-            return
-        except OSError:
-            time.sleep(REMOVE_PAUSE_S)
-        else:
-            return
+    _wait_empty(group, time.monotonic() + END_S)
+    with contextlib.suppress(OSError):
+        os.rmdir(group)
+
+
+def _wait_empty(group: str, deadline: float) -> None:
+    """The kernel tells each change of `cgroup.events` as urgent data."""
+    try:
+        events = os.open(os.path.join(group, "cgroup.events"), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        changed = select.poll()
+        changed.register(events, select.POLLPRI)
+        while b"populated 1" in os.pread(events, 4096, 0):
+            if (left := deadline - time.monotonic()) <= 0:
+                return
+            changed.poll(left * 1000)
+    except OSError:  # it was removed meanwhile
+        return
+    finally:
+        os.close(events)
 
 
 def _write(group: str, name: str, text: str) -> None:

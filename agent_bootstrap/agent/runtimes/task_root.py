@@ -146,7 +146,7 @@ def _interpreter() -> Iterator[Mount]:
 
 
 def is_shared(folder: str) -> bool:
-    """Whether other things than a Python live there: the root of the machine, or somebody's home."""
+    """Whether the folder holds more than a Python installation: the root of the machine, or somebody's home."""
     return folder in ("/", *HOMES, os.path.expanduser("~")) or os.path.dirname(folder) == HOMES[0]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,11 @@ from agent_bootstrap.container_options import Limits
 from agent_bootstrap.supervisor import cgroup
 from agent_bootstrap.supervisor.supervisor import Supervisor
 
+UNIFIED = [
+    line.split()[1]
+    for line in Path("/proc/mounts").read_text().splitlines()
+    if line.split()[2] == "cgroup2" and os.geteuid() == 0 and os.access(line.split()[1], os.W_OK)
+]
 OURS = "user.slice/user@1000.service/windlass.service"
 
 
@@ -146,6 +153,17 @@ def test_what_is_left_in_a_group_is_killed(tmp_path: Path) -> None:
     groups.end("c-1")
     assert (tmp_path / "c-1" / "cgroup.kill").read_text() == "1"
     groups.end("never-there")
+
+
+@pytest.mark.skipif(not UNIFIED, reason="needs root, and cgroup v2, with or without controllers")
+def test_a_real_group_goes_with_its_processes() -> None:
+    group = Path(UNIFIED[0], f"windlass-test-{os.getpid()}")
+    group.mkdir()
+    tree = "sleep 600 & sleep 600 & wait"
+    with subprocess.Popen(["sh", "-c", tree], preexec_fn=lambda: cgroup.enter(str(group))) as top:
+        cgroup.end(str(group))
+        assert not group.exists()
+        assert top.wait() == -signal.SIGKILL
 
 
 @pytest.mark.skipif(

@@ -25,7 +25,6 @@ from agent_bootstrap.agent.runtimes.commands.cache import ImageCache
 from agent_bootstrap.agent.runtimes.commands.pulling import Pulling
 from agent_bootstrap.agent.runtimes.commands.tool import Gpus, Tool
 from agent_bootstrap.agent.runtimes.devices import task_gpus
-from agent_bootstrap.agent.runtimes.engine.image_names import same_registry
 from agent_bootstrap.agent.runtimes.image_task import (
     ImageTask,
     make_pipes,
@@ -33,6 +32,7 @@ from agent_bootstrap.agent.runtimes.image_task import (
     start_folder,
 )
 from agent_bootstrap.agent.runtimes.mount_list import is_in
+from agent_bootstrap.agent.runtimes.registry_login import login_for
 from agent_bootstrap.agent.runtimes.setup import NO_IMAGE, LoginOf, Start
 from agent_bootstrap.agent.runtimes.task_lines import Say, lines_of
 from agent_bootstrap.bind_rules import HostPaths, problem_of, resolved
@@ -60,6 +60,9 @@ class CommandGround:
 class CommandSetup:
     """See `runtimes.setup.Setup`."""
 
+    notes: tuple[str, ...] = ()
+    isolation: IsolationKind = IsolationKind.CONTAINERS
+
     def __init__(self, ground: CommandGround) -> None:
         self._ground = ground
         self._tool = ground.tool
@@ -68,14 +71,6 @@ class CommandSetup:
     @property
     def name(self) -> str:
         return self._tool.shown
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def isolation(self) -> IsolationKind:
-        return IsolationKind.CONTAINERS
 
     async def prepare(
         self, place: ContainerDir, spec: ContainerSpec, node: Node, start: Start
@@ -152,14 +147,9 @@ class CommandSetup:
             )
 
     async def _login(self, spec: ContainerSpec, wanted: ImageReference, say: Say) -> Login | None:
-        login = None if wanted.is_file else await self._ground.login_of(spec)
+        given = None if wanted.is_file else await self._ground.login_of(spec)
+        login = login_for(wanted.registry, given, say)
         if login is None:
-            return None
-        if login.server and not same_registry(login.server, wanted.registry):
-            say(
-                f"registry_auth is for {login.server}, but the image is at {wanted.registry}: not used",
-                "WARNING",
-            )
             return None
         if not (login.username and login.password):
             say(

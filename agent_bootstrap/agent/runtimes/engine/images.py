@@ -17,7 +17,7 @@ from requests.exceptions import RequestException
 from agent_bootstrap.agent.runtimes.accounts import GROUP, PASSWD
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.engine.connection import Engine
-from agent_bootstrap.agent.runtimes.engine.image_names import image_name, registry_of, same_registry
+from agent_bootstrap.agent.runtimes.engine.image_names import image_name, registry_of
 from agent_bootstrap.agent.runtimes.engine.image_record import ImageRecord
 from agent_bootstrap.agent.runtimes.engine.progress import PullProgress
 from agent_bootstrap.agent.runtimes.pull_refusals import (
@@ -26,6 +26,7 @@ from agent_bootstrap.agent.runtimes.pull_refusals import (
     pull_refused,
     says,
 )
+from agent_bootstrap.agent.runtimes.registry_login import login_for
 from agent_bootstrap.agent.runtimes.setup import killed_early
 from agent_bootstrap.agent.runtimes.task_lines import Say
 from agent_bootstrap.protocol import ExitFailure, Login
@@ -182,14 +183,9 @@ def _file_in(client: APIClient, container: str, path: str) -> str | None:
 
 def _usable(login: Login | None, reference: str, say: Say) -> dict[str, str] | None:
     """As the engine wants it; None: no login, so that the engine's own configuration counts."""
-    if login is None:
-        return None
     registry = registry_of(reference)
-    if login.server and not same_registry(login.server, registry):
-        say(
-            f"registry_auth is for {login.server}, but the image is at {registry}: not used",
-            "WARNING",
-        )
+    login = login_for(registry, login, say)
+    if login is None:
         return None
     values = {
         "username": login.username,

@@ -63,6 +63,9 @@ class EngineGround:
 class EngineSetup:
     """See `runtimes.setup.Setup`."""
 
+    notes: tuple[str, ...] = ()
+    isolation: IsolationKind = IsolationKind.CONTAINERS
+
     def __init__(self, ground: EngineGround) -> None:
         self._ground = ground
         self._engine = ground.engine
@@ -72,14 +75,6 @@ class EngineSetup:
     @property
     def name(self) -> str:
         return self._engine.shown
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def isolation(self) -> IsolationKind:
-        return IsolationKind.CONTAINERS
 
     async def prepare(
         self, place: ContainerDir, spec: ContainerSpec, node: Node, start: Start

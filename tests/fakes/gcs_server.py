@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -37,6 +37,9 @@ class Bucket:
         tag = hashlib.md5(data, usedforsecurity=False).hexdigest()
         stored = self.objects[key] = Stored(data, datetime.now(UTC), tag)
         return stored
+
+    def joined(self, parts: Sequence[bytes]) -> bytes:
+        return b"".join(parts)
 
 
 class FakeGcs:
@@ -104,7 +107,7 @@ class Handler(BaseHTTPRequestHandler):
             )
         else:
             parts = bucket.parts.pop(query["uploadId"])
-            stored = bucket.put(key, b"".join(parts[number] for number in sorted(parts)))
+            stored = bucket.put(key, bucket.joined([parts[number] for number in sorted(parts)]))
             self._xml(
                 f'<CompleteMultipartUploadResult><ETag>"{stored.tag}"</ETag></CompleteMultipartUploadResult>'
             )
@@ -155,7 +158,10 @@ class Handler(BaseHTTPRequestHandler):
             return
         end = min(end, len(data) - 1)
         headers["Content-Range"] = f"bytes {start}-{end}/{len(data)}"
-        self._answer(206, memoryview(data)[start : end + 1], headers)
+        self._answer(206, self._range(data, start, end + 1), headers)
+
+    def _range(self, data: bytes, start: int, end: int) -> bytes | memoryview:
+        return memoryview(data)[start:end]
 
     def _list_xml(self, name: str, query: dict[str, str]) -> None:
         bucket = self._bucket(name)
@@ -254,7 +260,10 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(status, f"<Error><Code>{code}</Code></Error>".encode())
 
     def _answer(
-        self, status: int, data: bytes = b"", headers: dict[str, str] | None = None
+        self,
+        status: int,
+        data: bytes | memoryview = b"",
+        headers: dict[str, str] | None = None,
     ) -> None:
         self.send_response(status)
         for name, value in (headers or {}).items():
@@ -269,8 +278,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def gcs_server() -> Iterator[FakeGcs]:
-    handler = type("BoundHandler", (Handler,), {})
+def gcs_server(kind: type[Handler] = Handler) -> Iterator[FakeGcs]:
+    handler = type("BoundHandler", (kind,), {})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     handler.gcs = FakeGcs(f"http://127.0.0.1:{server.server_port}")

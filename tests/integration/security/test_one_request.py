@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from master.allocations.identities import Owner
 from master.api.json_text import MAX_VALUES
 from master.experiments.admission import Admission
 from tests.fakes.api_world import SINGLE, ApiWorld, api_world
@@ -76,9 +77,9 @@ async def test_nobody_waits_for_a_configuration_but_who_sends_one(
     goes_on = threading.Event()
     really = Admission.check
 
-    def check(self: Admission, text: str, *, owner_id: int) -> Any:
+    def check(self: Admission, text: str, *, owner: Owner) -> Any:
         goes_on.wait(60)
-        return really(self, text, owner_id=owner_id)
+        return really(self, text, owner=owner)
 
     monkeypatch.setattr(Admission, "check", check)
     waiting = [asyncio.create_task(world.create()) for _ in range(40)]

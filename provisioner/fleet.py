@@ -83,6 +83,8 @@ class InstanceRecord:
     idle_since: float | None = None
     silent_since: float | None = None
     """Since when its agent is not connected; None while it is."""
+    lost_since: float | None = None
+    """Since when its agent was silent, of one that is gone for that or before anybody asked for its end."""
     first_look_at: float | None = None
     looks: int = 0
     """How often it was listed."""
@@ -206,7 +208,8 @@ def step(record: InstanceRecord, seen: Observation, now: float, rules: Rules) ->
     gone = _gone_because(record, seen, now, rules)
     if gone is not None:
         reason = f"{record.reason}; {gone}" if record.reason else gone
-        return Step(record=move(record, _S.GONE, ended_at=now, reason=reason))
+        lost = _lost_since(record)
+        return Step(record=move(record, _S.GONE, ended_at=now, reason=reason, lost_since=lost))
     match record.state:
         case _S.PENDING | _S.BOOTING:
             return _step_booting(record, seen, now, rules)
@@ -273,6 +276,12 @@ def _gone_because(
     if record.missed_looks >= LOOKS_UNTIL_GONE and old_enough and not seen.connected:
         return "the provider does not list it any more"
     return None
+
+
+def _lost_since(record: InstanceRecord) -> float | None:
+    """None of one that was ended while its agent was there: an agent falls silent when its machine shuts down."""
+    silent, asked = record.silent_since, record.terminate_since
+    return silent if silent is not None and (asked is None or silent < asked) else None
 
 
 def _step_booting(record: InstanceRecord, seen: Observation, now: float, rules: Rules) -> Step:

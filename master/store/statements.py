@@ -10,7 +10,16 @@ from sqlalchemy import Connection, Executable, Table, bindparam, delete, insert,
 from sqlalchemy.dialects import postgresql, sqlite
 
 from master.store import unit_of_work
-from master.store.unit_of_work import Delete, Execute, Insert, Operation, UnitOfWork, Update, Upsert
+from master.store.unit_of_work import (
+    Add,
+    Delete,
+    Execute,
+    Insert,
+    Operation,
+    UnitOfWork,
+    Update,
+    Upsert,
+)
 from windlass.base.errors import Conflict
 
 SHAPES = 2048
@@ -40,6 +49,9 @@ def _apply(connection: Connection, operation: Operation) -> None:
             connection.execute(_insert(table_of(table)), rows)
         case Upsert(table, row):
             upsert_row(connection, table, row)
+        case Add(table, row, columns):
+            statement = _add(table_of(table), columns, connection.dialect.name)
+            connection.execute(statement, row)
         case Update(table, where, values, expect):
             statement = _update(table_of(table), _shape(where), tuple(values))
             parameters = _where(where) | {f"v_{key}": value for key, value in values.items()}
@@ -94,6 +106,16 @@ def _upsert(table: Table, keys: tuple[str, ...], dialect: str) -> Executable:
         new.on_conflict_do_update(index_elements=primary, set_=changes)
         if changes
         else new.on_conflict_do_nothing(index_elements=primary)
+    )
+    return statement
+
+
+@lru_cache(SHAPES)
+def _add(table: Table, columns: tuple[str, ...], dialect: str) -> Executable:
+    new: Any = (postgresql if dialect == "postgresql" else sqlite).insert(table)
+    sums = {key: table.c[key] + new.excluded[key] for key in columns}
+    statement: Executable = new.on_conflict_do_update(
+        index_elements=[column.name for column in table.primary_key.columns], set_=sums
     )
     return statement
 

@@ -238,7 +238,7 @@ class Allocation(SQLModel, table=True):
     status_code: Mapped[int | None] = Field(default=None)
     requested_at: Mapped[datetime] = time_column(nullable=False)
     started_at: Mapped[datetime | None] = time_column(index=True)
-    ended_at: Mapped[datetime | None] = time_column()
+    ended_at: Mapped[datetime | None] = time_column(index=True)
 
 
 class AllocationAccelerator(SQLModel, table=True):
@@ -373,6 +373,27 @@ class FleetInstance(SQLModel, table=True):
     pool: Mapped[str] = Field(index=True)
     gone: Mapped[bool] = Field(default=False, index=True)
     document: Mapped[JsonObject] = document_column(documents.FLEET_INSTANCE)
+    booked_until: Mapped[float | None] = Field(default=None)
+    """Seconds since the epoch: what it cost up to then is in `cost`. The row goes when it is gone and all of it is."""
+
+
+class Cost(SQLModel, table=True):
+    """What one machine cost in one month, for one job and of one kind."""
+
+    month: Mapped[str] = Field(primary_key=True)
+    """2026-11, in UTC."""
+    pool: Mapped[str] = Field(primary_key=True)
+    instance_id: Mapped[str] = Field(primary_key=True)
+    """Of a month long past: a note that its machines were summed up."""
+    job_id: Mapped[str] = Field(primary_key=True)
+    """Empty: nobody's."""
+    kind: Mapped[str] = Field(primary_key=True)
+    """`provisioner.lifetimes.CostKind`."""
+    user_id: Mapped[int | None] = Field(default=None)
+    experiment_id: Mapped[int | None] = Field(default=None, index=True)
+    usd: Mapped[float]
+    hours: Mapped[float]
+    """Of a machine."""
 
 
 class Port(SQLModel, table=True):

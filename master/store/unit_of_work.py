@@ -29,6 +29,15 @@ class Upsert:
 
 
 @dataclass(frozen=True, slots=True)
+class Add:
+    """Insert the row, or add these columns of it to those of the one with the same primary key."""
+
+    table: Table
+    row: Mapping[str, object]
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Update:
     """Set columns where all of `where` hold. `expect` rows must match (None: any number), else the unit fails."""
 
@@ -51,7 +60,7 @@ class Execute:
     statement: Executable
 
 
-Operation: TypeAlias = Insert | Upsert | Update | Delete | Execute
+Operation: TypeAlias = Insert | Upsert | Add | Update | Delete | Execute
 
 
 @dataclass(slots=True)
@@ -66,6 +75,9 @@ class UnitOfWork:
 
     def upsert(self, table: Table, row: Mapping[str, object]) -> None:
         self.operations.append(Upsert(table, row))
+
+    def add(self, table: Table, row: Mapping[str, object], *columns: str) -> None:
+        self.operations.append(Add(table, row, columns))
 
     def update(
         self,

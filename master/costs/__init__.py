@@ -1,0 +1,1 @@
+"""What the machines cost, by month and by whom: booked from the lives of machines and the allocations on them."""

@@ -28,6 +28,7 @@ from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.config import MasterConfig, ResolvedPool
 from master.control_plane import Parts, build
 from master.core.scheduler import decide
+from master.costs.books import Books
 from master.data_folder import exposures
 from master.elastic_pools import EmbeddedProviders, ProviderFactory, pool_settings, uses_prices
 from master.logs.master_lines import MasterLines
@@ -63,6 +64,8 @@ log = structlog.get_logger(__name__)
 TICK_S = 1.0
 """How exactly deadlines of tasks are kept."""
 HOUSEKEEPING_S = 3600.0
+BOOK_EVERY_S = 60.0
+"""How old what users have spent may be where budgets are checked."""
 LAST_LINES_S = 5.0
 """How long a master that stops tries to store what it still has to say in task logs."""
 
@@ -191,6 +194,7 @@ class Master:
         agents = self._agents_backend(allocations, info, epoch, join_tokens)
         router = Router([agents], fall_back=_fall_back(options.config), clock=options.clock)
         allocations.connect(router)
+        books = Books(self._store, options.clock)
         provisioner = self._provisioner(agents, info, epoch)
 
         await allocations.rm.restore(await plane.restore())
@@ -217,6 +221,7 @@ class Master:
         )
         group.create_task(plane.collector.run())
         group.create_task(self._housekeeping(auth, join_tokens, plane.parts.blobs).run())
+        group.create_task(Loop("books", books.book, interval_s=BOOK_EVERY_S).run())
         group.create_task(self._check.run())
         group.create_task(plane.experiments.storage_checks.warn_of_cluster_storage())
         await plane.resume()
@@ -243,6 +248,7 @@ class Master:
             gateway=agents,
             join_tokens=join_tokens,
             provisioner=provisioner,
+            books=books,
             clock=options.clock,
             certificate_names=options.tls.names if options.tls is not None else tuple,
             certificate_fingerprint=self._fingerprint,

@@ -39,6 +39,7 @@ from master.api.session import routes as session
 from master.api.tasks import routes as tasks
 from master.api.trials import routes as trials
 from master.api.users import routes as users
+from master.api.windlass import costs as windlass_costs
 from master.api.windlass import routes as windlass
 from master.api.workspaces import routes as workspaces
 
@@ -72,6 +73,7 @@ ROUTES: Sequence[BaseRoute] = (
     *users.router.routes,
     *workspaces.router.routes,
     *windlass.router.routes,
+    *windlass_costs.router.routes,
 )
 
 

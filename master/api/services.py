@@ -20,6 +20,7 @@ from master.checkpoints.downloads import Downloads
 from master.checkpoints.service import CheckpointService
 from master.config import MasterConfig
 from master.core.expconf.references import PoolSecrets
+from master.costs.books import Books
 from master.experiments.checkpoint_queries import CheckpointQueries
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.metric_queries import MetricQueries
@@ -128,6 +129,7 @@ class Services:
     gateway: AgentGateway
     join_tokens: IssuedTokens
     provisioner: Fleet | None
+    books: Books
     clock: Clock
     database_is_damaged: Callable[[], bool] = lambda: False
     """Whether a page was found that is not what was written."""

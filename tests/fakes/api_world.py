@@ -32,6 +32,7 @@ from master.control_plane import Parts, build
 from master.core.expconf import ClusterDefaults
 from master.core.expconf.references import take_secrets
 from master.core.scheduler.types import SchedulerSettings
+from master.costs.books import Books
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
 from master.store import tables
@@ -461,6 +462,7 @@ async def _start(
         gateway=agents,
         join_tokens=join_tokens,
         provisioner=OneInstance(clock) if elastic else None,
+        books=Books(store, clock),
         clock=clock,
     )
     app = build_app(services)

@@ -26,6 +26,7 @@ from windlass.cli.output import (
     print_rows,
     print_yaml,
     state_name,
+    usd,
     waiting_text,
 )
 from windlass.cli.times import UtcOption, local_time
@@ -81,8 +82,9 @@ def describe(
     client = client_for(ctx)
     answer = client.experiment(experiment_id)
     trials = client.trials(experiment_id)
+    cost = client.experiment_cost(experiment_id)
     if as_json:
-        print_json(answer | {"trials": trials})
+        print_json(answer | {"trials": trials, "cost": cost})
         return
     experiment = answer["experiment"]
     job = answer.get("jobSummary") or {}
@@ -105,12 +107,23 @@ def describe(
             ("best metric", experiment.get("bestTrialSearcherMetric")),
             ("started", local_time(experiment.get("startTime"))),
             ("ended", local_time(experiment.get("endTime"))),
+            ("cost so far", usd(cost["usd"]) if cost["usd"] else None),
+            ("cost per hour now", usd(cost["usdPerHour"]) if cost["usdPerHour"] else None),
+            ("cost forecast", _forecast(cost)),
         ]
     )
     typer.echo("")
     _print_trials(trials, as_csv=False)
     if any(map(error_of, [experiment, *trials])):
         print_failure(client, experiment, trials)
+
+
+def _forecast(cost: dict[str, Any]) -> str | None:
+    """Nothing where nothing is paid for: on agents that are always there."""
+    if not cost["usd"] and not cost["usdPerHour"]:
+        return None
+    forecast = cost["forecastUsd"]
+    return f"{'not known' if forecast is None else usd(forecast)} ({cost['basis']})"
 
 
 @app.command()

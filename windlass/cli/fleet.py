@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from enum import StrEnum
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +19,7 @@ from windlass.cli.output import (
     print_fields,
     print_json,
     print_rows,
+    usd,
 )
 from windlass.cli.times import UtcOption, local_time
 
@@ -28,8 +30,21 @@ app = typer.Typer(
     help="Show the machines of elastic pools and their costs.",
 )
 
+UNUSED = "(nobody)"
+"""Stands for machines that booted, were idle or were lost."""
 SIMULATED = "local"
 """The region of embedded pools, whose prices are invented."""
+
+
+class By(StrEnum):
+    """What costs are summed up by."""
+
+    POOL = "pool"
+    USER = "user"
+    EXPERIMENT = "experiment"
+    JOB = "job"
+    INSTANCE = "instance"
+    MONTH = "month"
 
 
 @app.callback()
@@ -74,27 +89,59 @@ def list_instances(
 
 
 @app.command()
-def costs(ctx: typer.Context, as_json: JsonOption = False, utc: UtcOption = False) -> None:
-    """Show what the fleet costs, beside a fleet of its peak size that is always on."""
-    fleet = client_for(ctx).fleet()
+def costs(
+    ctx: typer.Context,
+    by: Annotated[
+        By | None, typer.Option("--by", help="Sum up by this instead of showing the fleet.")
+    ] = None,
+    month: Annotated[
+        str | None,
+        typer.Option("--month", help="Of this month (2026-11, in UTC), or all. Default: this one."),
+    ] = None,
+    limit: LimitOption = None,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+    utc: UtcOption = False,
+) -> None:
+    """Show what the fleet costs, beside a fleet of its peak size that is always on; or who caused it."""
+    client = client_for(ctx)
+    if by is not None or month is not None:
+        found = client.fleet_costs((by or By.POOL).value, month)
+        if as_json:
+            print_json(found)
+        else:
+            _print_costs(found, limit, as_csv=as_csv)
+        return
+    fleet = client.fleet()
     if as_json:
         print_json({key: value for key, value in fleet.items() if key != "instances"})
         return
     spent, always_on = float(fleet["usd"]), float(fleet["alwaysOnUsd"])
-    saved = f"{_usd(always_on - spent)} ({1 - spent / always_on:.0%})" if always_on > 0 else None
+    saved = f"{usd(always_on - spent)} ({1 - spent / always_on:.0%})" if always_on > 0 else None
     print_fields(
         [
             ("instances now", len(fleet["instances"])),
-            ("cost per hour now", _usd(fleet["usdPerHour"])),
-            ("cost so far", _usd(spent)),
+            ("cost per hour now", usd(fleet["usdPerHour"])),
+            ("cost so far", usd(spent)),
             ("first launch", local_time(fleet.get("firstLaunchAt"))),
             ("most instances at once", fleet["peakInstances"]),
-            ("always-on cost per hour", _usd(fleet["peakUsdPerHour"])),
-            ("always-on cost since then", _usd(always_on)),
+            ("always-on cost per hour", usd(fleet["peakUsdPerHour"])),
+            ("always-on cost since then", usd(always_on)),
             ("saved", saved),
         ]
     )
     _say_if_simulated(fleet["instances"])
+
+
+def _print_costs(found: dict[str, Any], limit: int | None, *, as_csv: bool) -> None:
+    headers = [found["by"].capitalize(), "USD", "Busy", "Boot", "Idle", "Lost", "Machine hours"]
+    rows = [_cost_row(row, row["name"] or UNUSED) for row in found["rows"][:limit]]
+    print_rows(headers, [*rows, _cost_row(found["total"], "total")], as_csv=as_csv)
+
+
+def _cost_row(row: dict[str, Any], name: str) -> list[str]:
+    amounts = [row[key] for key in ("usd", "busyUsd", "bootUsd", "idleUsd", "lostUsd")]
+    return [name, *(f"{amount:.4f}" for amount in amounts), f"{row['machineHours']:.2f}"]
 
 
 def _row(instance: dict[str, Any]) -> list[Any]:
@@ -118,7 +165,3 @@ def _row(instance: dict[str, Any]) -> list[Any]:
 def _say_if_simulated(instances: list[dict[str, Any]]) -> None:
     if any(instance["offer"]["region"] == SIMULATED for instance in instances):
         notice("The costs of embedded pools are simulated")
-
-
-def _usd(amount: float) -> str:
-    return f"${amount:,.2f}" if abs(amount) >= 1 else f"${amount:.4f}"

@@ -96,6 +96,11 @@ def state_name(state: str | None) -> str:
     return (state or "").removeprefix("STATE_")
 
 
+def usd(amount: float) -> str:
+    """Money for people: cents, and more of what is less than a dollar."""
+    return f"${amount:,.2f}" if abs(amount) >= 1 else f"${amount:.4f}"
+
+
 def percent(progress: float | None) -> str:
     return "N/A" if progress is None else f"{100 * progress:.1f}%"
 

@@ -66,6 +66,14 @@ class Client:
         """The instances of elastic pools, and what they have cost."""
         return self.session.get("/api/v1/windlass/fleet")
 
+    def fleet_costs(self, by: str, month: str | None = None) -> Json:
+        """What elastic machines cost by pool, user, experiment, job, instance or month."""
+        return self.session.get("/api/v1/windlass/fleet/costs", {"by": by, "month": month})
+
+    def experiment_cost(self, experiment_id: int) -> Json:
+        """What an experiment cost so far, and what it will."""
+        return self.session.get(f"/api/v1/windlass/experiments/{experiment_id}/cost")
+
     def logout(self) -> None:
         self.session.post("/api/v1/auth/logout")
 

@@ -50,7 +50,9 @@ class World:
         unit = UnitOfWork()
         for number, name in ((1, "ann"), (2, "bob")):
             row = {"id": number, "username": name, "admin": False, "active": True}
-            unit.insert(User, row | {"created_at": self.clock.now(), "modified_at": self.clock.now()})
+            unit.insert(
+                User, row | {"created_at": self.clock.now(), "modified_at": self.clock.now()}
+            )
         await self.store.commit(unit)
 
     async def save(self, *records: InstanceRecord) -> None:

@@ -49,6 +49,7 @@ def cluster(master: ScriptedMaster) -> ScriptedMaster:
     page = {"endIndex": 1, "total": 1}
     master.on("GET", "/api/v1/experiments", {"experiments": [EXPERIMENT], "pagination": page})
     master.on("GET", "/api/v1/experiments/7", {"experiment": EXPERIMENT, "jobSummary": None})
+    master.on("GET", "/api/v1/windlass/experiments/7/cost", NO_COST)
     master.on("GET", "/api/v1/experiments/7/trials", {"trials": [TRIAL], "pagination": page})
     master.on("GET", "/api/v1/trials/11", {"trial": TRIAL})
     return master
@@ -307,6 +308,34 @@ def test_every_list_prints_plain_text_json_and_csv(
     csv_lines = det(full, *arguments, "--csv").stdout.splitlines()
     assert len(csv_lines) == 2
     assert csv_lines[0].count(",") >= 3
+
+
+NO_COST = {"usd": 0.0, "usdPerHour": 0.0, "forecastUsd": None, "basis": ""}
+
+
+def test_describe_shows_what_it_costs_and_will(full: ScriptedMaster) -> None:
+    assert "cost" not in det(full, "e", "describe", "7").stdout
+    cost = {"usd": 2.5, "usdPerHour": 0.4, "forecastUsd": 10.0, "basis": "25.0% done"}
+    full.on("GET", "/api/v1/windlass/experiments/7/cost", cost)
+    shown = det(full, "e", "describe", "7").stdout
+    assert "cost so far        $2.50" in shown
+    assert "cost per hour now  $0.4000" in shown
+    assert "cost forecast      $10.00 (25.0% done)" in shown
+    assert json.loads(det(full, "e", "describe", "7", "--json").stdout)["cost"] == cost
+
+
+def test_costs_of_the_fleet_are_summed_up_by_what_is_asked(full: ScriptedMaster) -> None:
+    row = {"busyUsd": 3.0, "bootUsd": 1.0, "idleUsd": 0.5, "lostUsd": 0.0, "machineHours": 2.0}
+    rows = [{"name": "ann", "usd": 4.0, **row}, {"name": "", "usd": 0.5, **row}]
+    answer = {"by": "user", "month": "2026-11", "rows": rows, "total": {**rows[0], "name": "total"}}
+    full.on("GET", "/api/v1/windlass/fleet/costs", answer)
+    shown = det(full, "fleet", "costs", "--by", "user", "--month", "2026-11").stdout.splitlines()
+    assert shown[0].split()[:2] == ["User", "USD"]
+    assert shown[1].split() == ["ann", "4.0000", "3.0000", "1.0000", "0.5000", "0.0000", "2.00"]
+    assert shown[2].startswith("(nobody)")
+    assert shown[3].startswith("total")
+    (asked,) = full.calls("GET", "/api/v1/windlass/fleet/costs")
+    assert asked.query == {"by": ["user"], "month": ["2026-11"]}
 
 
 def test_describe_shows_what_it_waits_for(full: ScriptedMaster) -> None:

@@ -1,0 +1,114 @@
+"""What the machines cost, and for whom: our own addition to the API."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from typing_extensions import TypedDict
+
+from master.api.access import Visible
+from master.api.permits import VISIBLE, permit
+from master.api.replies import Reply, reply
+from master.api.request_models import RowId
+from master.api.routing import ApiRoute
+from master.api.services import TheApi
+from master.auth.permissions import Action
+from master.costs.reports import By, CostSum, experiment_cost, summed
+from master.experiments.state import Phase
+from provisioner.lifetimes import CostKind
+from provisioner.months import month_of
+
+router = APIRouter(prefix="/api/v1/windlass", route_class=ApiRoute, tags=["windlass"])
+
+
+class CostRow(TypedDict):
+    name: str
+    """Of the pool, the user, ...; empty: of machines that nobody used."""
+    usd: float
+    busyUsd: float
+    bootUsd: float
+    idleUsd: float
+    lostUsd: float
+    machineHours: float
+
+
+class CostsReply(TypedDict):
+    by: By
+    month: str
+    """2026-11, in UTC; empty: all months."""
+    rows: list[CostRow]
+    total: CostRow
+
+
+class ExperimentCostReply(TypedDict):
+    usd: float
+    usdPerHour: float
+    forecastUsd: float | None
+    """Of the whole experiment; null: not known."""
+    basis: str
+    """What the forecast rests on, or why there is none."""
+
+
+MonthQuery = Annotated[
+    str | None,
+    Query(pattern=r"^(all|[0-9]{4}-(0[1-9]|1[0-2]))$", description="2026-11, or all."),
+]
+
+
+@router.get("/fleet/costs")
+@permit(Action.VIEW_CLUSTER, VISIBLE)
+async def costs(
+    visible: Visible, api: TheApi, by: By = By.POOL, month: MonthQuery = None
+) -> Reply[CostsReply]:
+    """By default of the current month. Sums by month are of all months."""
+    services = api.services
+    which = month or month_of(services.clock.now().timestamp())
+    every = which == "all" or by is By.MONTH
+    lines = await services.books.lines(None if every else which)
+    users = {user.id: user.username for user in services.auth.users()}
+    sums = summed(
+        lines,
+        by,
+        usernames=users,
+        is_visible=lambda job_id: services.jobs.is_visible(job_id, visible),
+    )
+    total = CostSum("total")
+    for line in lines:
+        total.add(line)
+    rows = [_row(each) for each in sums]
+    return reply({"by": by, "month": "" if every else which, "rows": rows, "total": _row(total)})
+
+
+@router.get("/experiments/{id}/cost")
+@permit(Action.VIEW_EXPERIMENTS, VISIBLE)
+async def experiment_costs(id: RowId, visible: Visible, api: TheApi) -> Reply[ExperimentCostReply]:
+    """What its slots on elastic machines cost so far, and what the whole of it will."""
+    experiment = (await api.reads.experiments.experiment(id, visible)).experiment
+    books = api.services.books
+    cost = experiment_cost(
+        await books.lines(experiment_id=id),
+        usd_per_hour=await books.usd_per_hour(id),
+        progress=experiment.progress,
+        is_over=Phase(experiment.state).is_terminal,
+    )
+    return reply(
+        {
+            "usd": cost.usd,
+            "usdPerHour": cost.usd_per_hour,
+            "forecastUsd": cost.forecast_usd,
+            "basis": cost.basis,
+        }
+    )
+
+
+def _row(each: CostSum) -> CostRow:
+    return {
+        "name": each.name,
+        "usd": each.total_usd,
+        "busyUsd": each.usd.get(CostKind.BUSY, 0.0),
+        "bootUsd": each.usd.get(CostKind.BOOT, 0.0),
+        "idleUsd": each.usd.get(CostKind.IDLE, 0.0),
+        "lostUsd": each.usd.get(CostKind.LOST, 0.0),
+        "machineHours": each.hours,
+    }

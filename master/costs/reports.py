@@ -1,0 +1,104 @@
+"""The books summed up for people: by pool, user, job and so on; and what an experiment will cost. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from master.costs.books import CostLine
+from provisioner.lifetimes import NOBODY, CostKind
+
+LEAST_PROGRESS = 0.01
+"""With less done, what it cost so far says nothing about the whole."""
+OTHERS = "(others)"
+"""Stands for what its reader may not see."""
+
+
+class By(StrEnum):
+    """What costs are summed up by."""
+
+    POOL = "pool"
+    USER = "user"
+    EXPERIMENT = "experiment"
+    JOB = "job"
+    INSTANCE = "instance"
+    MONTH = "month"
+
+
+@dataclass(slots=True)
+class CostSum:
+    """What one pool, user, job, ... cost."""
+
+    name: str
+    """Empty: nobody's. Of machines that nobody used."""
+    usd: dict[CostKind, float] = field(default_factory=dict)
+    hours: float = 0.0
+    """Of machines."""
+
+    @property
+    def total_usd(self) -> float:
+        return sum(self.usd.values())
+
+    def add(self, line: CostLine) -> None:
+        self.usd[line.kind] = self.usd.get(line.kind, 0.0) + line.usd
+        self.hours += line.hours
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentCost:
+    usd: float
+    usd_per_hour: float
+    """Now."""
+    forecast_usd: float | None
+    """Of the whole experiment; None: it is not known."""
+    basis: str
+    """What the forecast rests on, or why there is none."""
+
+
+def summed(
+    lines: Iterable[CostLine],
+    by: By,
+    *,
+    usernames: Mapping[int, str],
+    is_visible: Callable[[str], bool],
+) -> list[CostSum]:
+    """The dearest first; in time for months."""
+    sums: dict[str, CostSum] = {}
+    for line in lines:
+        name = _name(line, by, usernames)
+        if by in (By.USER, By.EXPERIMENT, By.JOB) and line.job_id and not is_visible(line.job_id):
+            name = OTHERS
+        sums.setdefault(name, CostSum(name)).add(line)
+    if by is By.MONTH:
+        return sorted(sums.values(), key=lambda each: each.name)
+    return sorted(sums.values(), key=lambda each: (-each.total_usd, each.name))
+
+
+def _name(line: CostLine, by: By, usernames: Mapping[int, str]) -> str:
+    match by:
+        case By.POOL:
+            return line.pool
+        case By.USER:
+            return "" if line.user_id is None else usernames.get(line.user_id, f"#{line.user_id}")
+        case By.EXPERIMENT:
+            return "" if line.experiment_id is None else str(line.experiment_id)
+        case By.JOB:
+            return line.job_id
+        case By.INSTANCE:
+            return line.instance_id
+        case By.MONTH:
+            return line.month
+
+
+def experiment_cost(
+    lines: Iterable[CostLine], *, usd_per_hour: float, progress: float, is_over: bool
+) -> ExperimentCost:
+    """Only what its own slots cost: boots and idle machines are nobody's."""
+    usd = sum(line.usd for line in lines if line.job_id != NOBODY)
+    forecast, basis = None, f"{progress:.1%} done: too little to tell"
+    if is_over:
+        forecast, basis = usd, "it is over"
+    elif progress >= LEAST_PROGRESS:
+        forecast, basis = usd / min(progress, 1.0), f"cost so far and {progress:.1%} done"
+    return ExperimentCost(usd=usd, usd_per_hour=usd_per_hour, forecast_usd=forecast, basis=basis)

@@ -1,0 +1,45 @@
+"""Rare work that is due at a time of day. What must react within seconds is a `Loop`, not this."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC
+
+import structlog
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.triggers.base import BaseTrigger
+
+log = structlog.get_logger(__name__)
+
+
+class TimedWork:
+    """Runs each job when its trigger says so: never twice at once, and once for all times that were missed."""
+
+    def __init__(self) -> None:
+        self._scheduler = AsyncIOScheduler(timezone=UTC)
+
+    def add(self, name: str, work: Callable[[], Awaitable[None]], trigger: BaseTrigger) -> None:
+        async def guarded() -> None:
+            try:
+                await work()
+            except Exception:
+                log.exception("timed work failed", job=name)
+
+        self._scheduler.add_job(
+            guarded,
+            trigger,
+            id=name,
+            name=name,
+            coalesce=True,
+            max_instances=1,
+            misfire_grace_time=None,
+        )
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        self._scheduler.start()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._scheduler.shutdown(wait=False)

@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC
 from pathlib import Path
 
 import structlog
+from apscheduler.triggers.cron import CronTrigger
 from sqlalchemy import select
 
 from master.allocations.service import AllocationService
@@ -46,6 +48,7 @@ from master.store.fleet_repository import FleetRepository
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from master.task_settings import TaskSettings
+from master.timed_work import TimedWork
 from master.tls.serving import ServedTls
 from master.workspaces.agent_users import AgentUsers
 from provisioner.price_book import PriceBook, open_book
@@ -222,6 +225,8 @@ class Master:
         group.create_task(plane.collector.run())
         group.create_task(self._housekeeping(auth, join_tokens, plane.parts.blobs).run())
         group.create_task(Loop("books", books.book, interval_s=BOOK_EVERY_S).run())
+        if not options.inline_store:  # its scheduler knows only the machine's clock
+            group.create_task(_timed_work(books).run())
         group.create_task(self._check.run())
         group.create_task(plane.experiments.storage_checks.warn_of_cluster_storage())
         await plane.resume()
@@ -397,6 +402,12 @@ class Master:
             version=DETERMINED_VERSION,
             windlass_version=__version__,
         )
+
+
+def _timed_work(books: Books) -> TimedWork:
+    work = TimedWork()
+    work.add("sum up costs of past months", books.roll_up, CronTrigger(hour=3, timezone=UTC))
+    return work
 
 
 def _database_files(options: MasterOptions) -> Sequence[Path]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from provisioner.capacity import Block, CapacityMemory
 from provisioner.plan_types import Phase, PlanInput
 from provisioner.refusals import BlockKind
-from provisioner.types import Offer, OfferKey, Scope
+from provisioner.types import Offer, Scope
 
 MAX_INDEPENDENT_GROUP = 8
 """Machines per launch when they do not belong to one gang: one refused call costs at most so many at once."""
@@ -28,7 +28,8 @@ class OpenOffers:
         """Offers where it is not known what exists, and why."""
         self.version = 0
         """Changes whenever an offer closes."""
-        self._covering: dict[OfferKey, tuple[Block, ...]] = {}
+        self._covering: dict[int, tuple[Block, ...]] = {}
+        """By the identity of an offer: the snapshot keeps them all."""
         self._probed: set[Scope] = set()
         """Keys whose probe is under way."""
         for pool in state.pools:
@@ -41,8 +42,11 @@ class OpenOffers:
                     )
 
     def is_open(self, offer: Offer) -> bool:
-        return offer.key not in self.unseen and not any(
-            block.is_shut(self.now) or block.scope in self._probed for block in self._blocks(offer)
+        if self.unseen and offer.key in self.unseen:
+            return False
+        blocks = self._blocks(offer)
+        return not blocks or not any(
+            block.is_shut(self.now) or block.scope in self._probed for block in blocks
         )
 
     def has_refused(self, offer: Offer) -> bool:
@@ -69,7 +73,7 @@ class OpenOffers:
             self.version += 1
 
     def _blocks(self, offer: Offer) -> tuple[Block, ...]:
-        known = self._covering.get(offer.key)
+        known = self._covering.get(id(offer))
         if known is None:
-            known = self._covering[offer.key] = tuple(self.memory.covering(offer))
+            known = self._covering[id(offer)] = tuple(self.memory.covering(offer))
         return known

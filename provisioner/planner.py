@@ -139,8 +139,9 @@ class _PoolPlan:
         return classes
 
     def _buy(self, waiting: Sequence[GangClass]) -> None:
+        ones = [c for c in waiting if c.slots]
         for gang_class in waiting:
-            self._buy_over_nodes(gang_class)
+            self._buy_over_nodes(gang_class, ones)
         self._buy_single(waiting)
         spared = self._cart.repair(self._quotes.suits)
         for offer in spared:
@@ -150,18 +151,23 @@ class _PoolPlan:
         self._buy_aux(waiting)
 
     def _buyable(self, quotes: Sequence[Quote]) -> list[Quote]:
-        return [quote for quote in quotes if self._limits.affordable(quote.offer)]
+        """Those that the limits allow, and that nothing bought meanwhile has closed."""
+        return [
+            quote
+            for quote in quotes
+            if self._limits.affordable(quote.offer) and self.open_offers.is_open(quote.offer)
+        ]
 
     def _book(self, offer: Offer, machines: int) -> None:
         self._limits.bought(offer, machines)
         self.open_offers.bought(offer)
 
-    def _buy_over_nodes(self, gangs: GangClass) -> None:
+    def _buy_over_nodes(self, gangs: GangClass, ones: Sequence[GangClass]) -> None:
         """Gangs that take several nodes: whole, on one offer, free whole nodes beside it counted in."""
         if gangs.single_agent or gangs.slots == 0:
             return
         while gangs.left:
-            choice = self._cheapest_over_nodes(gangs)
+            choice = self._cheapest_over_nodes(gangs, ones)
             if choice is None:
                 return
             offer, bins, missing = choice
@@ -174,7 +180,19 @@ class _PoolPlan:
             self._cart.add_gangs(offer, ids, missing)
             self._book(offer, missing * times)
 
-    def _cheapest_over_nodes(self, gangs: GangClass) -> tuple[Offer, list[Bin], int] | None:
+    def _is_for_one(self, offer: Offer, ones: Sequence[GangClass]) -> bool:
+        """It is being probed, and some gang needs but one machine: where there is one left, there may be no two.
+
+        A gang that is refused again and again would keep from it whoever could have what there is.
+        """
+        return self.open_offers.most(offer) is not None and any(
+            gangs.left and gangs.slots <= offer.slots and self._quotes.suits(offer, gangs)
+            for gangs in ones
+        )
+
+    def _cheapest_over_nodes(
+        self, gangs: GangClass, ones: Sequence[GangClass]
+    ) -> tuple[Offer, list[Bin], int] | None:
         """Offer, free nodes to use beside it, machines to buy. None: one bigger node is no dearer, or nothing fits."""
         quotes = self._buyable(self._quotes.of(gangs))
         best: tuple[float, int, Offer, list[Bin], int] | None = None
@@ -187,7 +205,7 @@ class _PoolPlan:
             free = whole.get(whole_place(offer.slots, self._quotes.facts(offer)), [])
             missing = max(1, count - len(free))
             bins = free[len(free) - (count - missing) :] if count > missing else []
-            if missing > self._limits.affordable(offer):
+            if missing > self._limits.affordable(offer) or self._is_for_one(offer, ones):
                 continue
             cost = round(missing * usd, 9)
             if best is None or (cost, missing) < best[:2]:
@@ -225,7 +243,7 @@ class _PoolPlan:
             self._book(purchase.offer, bought)
             for slots, fits in purchase.filling.items():
                 counts[slots] -= fits * bought
-            quotes = [q for q in self._buyable(quotes) if self.open_offers.is_open(q.offer)]
+            quotes = self._buyable(quotes)
 
     def _filled(
         self, purchase: Purchase, count: int, by_slots: Mapping[int, list[GangClass]]

@@ -115,8 +115,11 @@ class Quotes:
         ]
 
     def cheapest(self) -> list[Quote]:
-        """Of each size, for whoever asks for nothing and does not wait."""
-        return self._shelf_of(Wants(late=True), None).all
+        """Of each size, for whoever asks for nothing and does not wait; what is paid for anyway before all else."""
+        shelf = self._shelf_of(Wants(late=True), None)
+        paid = {quote.offer.slots for quote in shelf.paid}
+        others = [quote for quote in shelf.all if quote.offer.slots not in paid]
+        return sorted([*shelf.paid, *others], key=lambda quote: -quote.offer.slots)
 
     def open_kinds(self) -> list[Offer]:
         """Of each size, GPU, market and place the cheapest that is open: what could still be launched."""

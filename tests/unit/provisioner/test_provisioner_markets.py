@@ -211,6 +211,32 @@ def test_the_expected_cost_counts_boots_waiting_and_lost_work() -> None:
     assert [run_bucket_s(s) for s in (1.0, 60.0, 130.0, 3600.0)] == [60.0, 60.0, 120.0, 1920.0]
 
 
+def test_what_is_reserved_is_told_to_the_scheduler_and_serves_the_minimum() -> None:
+    decision = plan_of(pool_of((), (RESERVED,), min_instances=2, max_instances=5))
+    assert bought(decision) == [(RESERVED, 2)]
+    (told,) = decision.availabilities
+    assert sum(node.count for node in told.launchable) == 5
+    mixed = plan_of(pool_of((), (*BOTH, RESERVED), min_instances=1))
+    assert bought(mixed) == [(RESERVED, 1)]
+
+
+def test_a_recovering_offer_is_probed_with_one_machine_if_somebody_needs_but_one() -> None:
+    memory = refused(ON_DEMAND, at=NOW - 500.0)
+    gang, one = young("gang", 8), young("one", 4)
+    probe = plan_of(pool_of((gang, one), (ON_DEMAND,)), memory)
+    assert [launch.claims for launch in probe.launches] == [(("one",),)]
+    alone = plan_of(pool_of((gang,), (ON_DEMAND,)), memory)
+    assert [launch.count for launch in alone.launches] == [2]
+
+
+def test_one_probe_for_all_even_if_they_want_different_things() -> None:
+    memory = refused(SMALL, at=NOW - 500.0)
+    wants = Requirements(gpu_models=frozenset({"T4"}))
+    waiting = (young("a", 4, requires=wants), young("b", 4), young("c", 8))
+    decision = plan_of(pool_of(waiting, (SMALL,)), memory)
+    assert [launch.count for launch in decision.launches] == [1]
+
+
 @pytest.mark.parametrize(
     ("kind", "more", "text", "reason"),
     [

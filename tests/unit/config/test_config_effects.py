@@ -51,6 +51,14 @@ ELASTIC = {
     "max_instances": "provisioner:max_instances",
     "max_idle_agent_period": "provisioner:max_idle_s",
 }
+WISHES = {
+    "gpu_models": "master/core/machines.py:gpu_models",
+    "min_gpu_memory": "master/core/expconf/machine_wishes.py:min_gpu_memory",
+    "markets": "master/core/machines.py:markets",
+    "max_usd_per_hour": "master/core/machines.py:max_usd_per_hour",
+    "placement_group": "master/core/machines.py:placement_group",
+    "fall_back": "master/core/expconf/machine_wishes.py:fall_back",
+}
 PROVIDER = ELASTIC | {
     "type": ONE_VALUE,
     "name": "master:name",
@@ -121,6 +129,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         **below("resource_pools.provider", PROVIDER),
         **below("resource_pools.providers", PROVIDER),
         **below("resource_pools", ELASTIC),
+        "resource_pools.on_demand_after": "provisioner:on_demand_after_s",
         "resource_pools.fall_back_to": "master/app.py:fall_back_to",
         "resource_pools.fall_back_after": "master/app.py:fall_back_after_s",
         "resource_pools.budget.usd_per_hour": "provisioner:usd_per_hour_limit",
@@ -166,6 +175,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "resources.shm_size": "master/allocations:shm_size",
         **below("environment.environment_variables", VARIABLES),
         **below("resources.limits", LIMITS),
+        **below("resources", WISHES),
         **below("bind_mounts", MOUNTS),
         "work_dir": "master/tasks:work_dir",
     },
@@ -228,6 +238,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         ),
         **below("bind_mounts", MOUNTS),
         **below("resources.limits", LIMITS),
+        **below("resources", WISHES),
         **below("environment.environment_variables", VARIABLES),
         "resources.slots_per_trial": "master/experiments:slots_per_trial",
         "resources.max_slots": "master/experiments:max_slots",

@@ -110,6 +110,12 @@ def test_the_shortest_configuration_gets_every_default() -> None:
         "is_single_node": True,
         "native_parallel": False,
         "devices": [],
+        "gpu_models": [],
+        "min_gpu_memory": None,
+        "markets": [],
+        "max_usd_per_hour": None,
+        "placement_group": False,
+        "fall_back": True,
     }
     assert (document["work_dir"], document["debug"], document["idle_timeout"]) == (
         None,

@@ -52,7 +52,7 @@ from windlass.base.loop import Loop
 
 log = logging.getLogger(__name__)
 
-DEBOUNCE_S = 0.2
+DEBOUNCE_S = 0.05
 """After a wake the pass waits so long: a searcher's gangs arrive together and are bought together."""
 THREAD_FROM_GANGS = 2_000
 """Plans for more gangs than this may take 20 ms and leave the event loop."""

@@ -87,7 +87,10 @@ def test_what_is_taken_comes_back() -> None:
     assert {"1", "p", "cs"} & set(str(shown).replace("=", "'").split("'")) == set()
     back = secrets.resolved(shown)
     assert back["environment"]["environment_variables"]["cpu"] == ["A=1", "B"]
-    assert back["environment"]["registry_auth"] == {"password": "p"}
+    assert back["environment"]["registry_auth"] == {
+        "password": "p",
+        "serveraddress": "docker.io",
+    }
     assert back["checkpoint_storage"] == storage
     assert secrets.storage_referring(storage) == shown["checkpoint_storage"]
     assert "cs" not in repr(secrets)

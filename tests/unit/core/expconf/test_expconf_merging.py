@@ -233,7 +233,7 @@ def test_merging_changes_neither_argument(a: dict[str, Any], b: dict[str, Any]) 
         (
             {"registry_auth": {"username": "p"}},
             {"registry_auth": {"password": "c"}},
-            {"registry_auth": {"username": "p"}},
+            {"registry_auth": {"username": "p", "serveraddress": "docker.io"}},
         ),
         (
             {"environment_variables": {"cpu": ["A=p"]}},

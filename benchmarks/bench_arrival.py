@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.calibration import print_calibration
-from provisioner.providers.base import LaunchIntent, LaunchResult
+from provisioner.providers.base import Accepted, LaunchIntent, LaunchResult
 from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import PoolSettings
 from tests.fakes.fleet_world import CLUSTER, FleetWorld, a_gang, an_offer
@@ -42,7 +42,7 @@ class TimedProvider(SimulatedProvider):
         self.called = asyncio.Event()
         self.machines = 0
 
-    async def launch(self, intent: LaunchIntent) -> LaunchResult:
+    async def launch(self, intent: LaunchIntent) -> LaunchResult | Accepted:
         self.called.set()
         self.machines += intent.count
         return await super().launch(intent)

@@ -151,7 +151,7 @@ class Calls:
             await _close(provider)
 
     async def _look(self, name: str) -> Event:
-        started_at = self._now()
+        begun = self._clock.monotonic()
         try:
             async with asyncio.timeout(CALL_DEADLINE_S):
                 found = await self._providers[name].list()
@@ -159,9 +159,10 @@ class Calls:
         except Exception as error:  # noqa: BLE001 - a failing provider is an answer
             log.warning("listing provider %s failed: %s", name, _text(error))
             self._note_throttling(name, Api.LIST, error)
-            return _unseen(name, started_at, error)
+            return _unseen(name, self._now(), error)
         finally:
             self._looking.discard(name)
+        started_at = self._now() - (self._clock.monotonic() - begun)
         return Looked(provider=name, started_at=started_at, found=found)
 
     async def _asked(

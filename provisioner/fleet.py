@@ -175,6 +175,8 @@ class EndKind(StrEnum):
     LOST = "lost"
     ORPHAN = "orphan"
     IDLE = "idle"
+    RETIRED = "retired"
+    """Its pool or type is not configured any more."""
     CLOSING = "closing"
 
 
@@ -226,6 +228,11 @@ def terminating(record: InstanceRecord, why: str, now: float) -> InstanceRecord:
     return move(record, _S.TERMINATING, reason=why, terminate_since=now, claims=())
 
 
+def within(at: float | None, earliest: float, now: float) -> float | None:
+    """A time that a provider says, by its own clock: never before we asked, never in the future."""
+    return None if at is None else min(max(at, earliest), now)
+
+
 def may_end_lost(recent: int, fleet: int) -> int:
     """How many more instances may be ended as lost, when `recent` were in the last `UNHEALTHY_WINDOW_S`."""
     return max(0, max(UNHEALTHY_AT_LEAST, int(UNHEALTHY_SHARE * fleet)) - recent)
@@ -258,7 +265,9 @@ def _note(record: InstanceRecord, seen: Observation, now: float) -> InstanceReco
         return record  # the same object: the commit sees that nothing changed
     return replace(
         record,
-        started_at=record.started_at if seen.started_at is None else seen.started_at,
+        started_at=within(seen.started_at, record.created_at, now)
+        if record.started_at is None
+        else record.started_at,
         idle_since=idle_since,
         silent_since=silent_since,
         looks=looks,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -32,6 +32,25 @@ class PoolSetup:
         return next((offer for offer in self.offers if offer.key == key), None)
 
 
+class Retired:
+    """Which pools and offers are not configured any more. Machines of them get no work, and end when they are free."""
+
+    def __init__(
+        self, sold: Mapping[str, Collection[OfferKey]], undecided: Mapping[str, Collection[str]]
+    ) -> None:
+        self._sold = sold
+        self._undecided = undecided
+
+    def because(self, pool: str, key: OfferKey) -> str | None:
+        sold = self._sold.get(pool)
+        if sold is None:
+            return f"pool {pool} is not configured any more"
+        if key in sold or key.provider in self._undecided[pool]:
+            return None
+        name = key.instance_type or "this type of machine"
+        return f"pool {pool} does not buy {name} from {key.provider} any more"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
     """What is configured and what is for sale, at the instant of one pass."""
@@ -42,6 +61,16 @@ class Catalogue:
 
     def grace_of(self, provider: str) -> float:
         return self.list_grace_s.get(provider, LIST_GRACE_S)
+
+    def retired(self) -> Retired:
+        """What is not configured any more, looked up quickly."""
+        return Retired(
+            {
+                pool: frozenset(offer.key for offer in setup.offers)
+                for pool, setup in self.pools.items()
+            },
+            {pool: setup.undecided for pool, setup in self.pools.items()},
+        )
 
     def dearest_usd(self, slots: int) -> float:
         """For a machine whose price nobody knows: never 0 if anything of its size has a price."""
@@ -68,6 +97,8 @@ class FleetState:
     """When instances were ended as lost, within the last window."""
     unseen: Mapping[Scope, str] = field(default_factory=dict)
     """What could not be listed, and why. Nothing is launched there; nothing is believed gone either."""
+    retired: Mapping[str, str] = field(default_factory=dict)
+    """Instances whose pool or type is not configured any more, and which of them it is: no capacity for anything."""
     frozen: str = ""
     """Set while so many agents are silent that the fault is likelier ours: lost machines are kept."""
     closing: bool = False

@@ -8,7 +8,7 @@ from math import inf
 from typing import TypeAlias
 
 from provisioner.draft import Draft
-from provisioner.fleet import InstanceRecord
+from provisioner.fleet import InstanceRecord, within
 from provisioner.fleet_state import (
     CancelAnswered,
     LaunchAccepted,
@@ -83,10 +83,11 @@ class Launches:
             intent = known
         self.draft.memory = self.draft.memory.launched(intent.offer)
         created_at = intent.created_at if intent.called_at is None else intent.called_at
+        started_at = within(started_at, intent.accepted_at or created_at, self.draft.now)
         if (
             intent.accepted_at is not None
         ):  # it waited at the provider: that was no boot, and cost nothing
-            created_at = self.draft.now if started_at is None else min(started_at, self.draft.now)
+            created_at = self.draft.now if started_at is None else started_at
         for number, instance_id in enumerate(instance_ids):
             if instance_id not in self.draft.instances:
                 self.draft.instances[instance_id] = InstanceRecord(

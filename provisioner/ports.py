@@ -59,6 +59,10 @@ class NodeHost(Protocol):
 
     def uncordon(self, agent_id: str) -> None: ...
 
+    def drain(self, agent_id: str) -> None:
+        """Give the node no more work; what it runs may finish. May be repeated."""
+        ...
+
     def leave(self, agent_id: str, by: float, why: str) -> None:
         """The machine goes at `by`: no more work is placed there, and what it runs is asked to leave until then.
 

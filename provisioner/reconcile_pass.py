@@ -56,6 +56,8 @@ class ReconcilePass:
         self._ended_lost = tuple(t for t in state.ended_lost if now - t < UNHEALTHY_WINDOW_S)
         self._frozen = state.frozen
         self._seen: dict[str, Observation] = {}
+        self._sold = catalogue.retired()
+        self._retired: dict[str, str] = {}
         self.wishes: list[Wish] = []
         self.leaving: dict[str, tuple[float, str]] = {}
         """Machines that their provider takes back: when, and why."""
@@ -76,6 +78,7 @@ class ReconcilePass:
             unseen=self.draft.unseen,
             ended_lost=self._ended_lost,
             frozen=self._frozen,
+            retired=self._retired,
         )
 
     def absorb(self, events: Sequence[Event], agents: Agents) -> None:
@@ -102,6 +105,8 @@ class ReconcilePass:
                     self._told(event.instance_id)
         for intent in list(self.draft.intents.values()):
             self.launches.give_up_late(intent)
+            if why := self._sold.because(intent.pool, intent.offer.key):
+                self.launches.cancel(intent.id, why)
         for record in list(self.draft.instances.values()):
             self._step(record, agents)
 
@@ -189,7 +194,7 @@ class ReconcilePass:
             busy=agents.is_busy(record.id),
         )
         rules = Rules(
-            boot_deadline_s=self.draft.memory.boot_deadline_s(record.offer),
+            boot_deadline_s=self._boot_deadline_s(record),
             list_grace_s=self.draft.catalogue.grace_of(record.provider),
             watching_since=self.draft.state.watching_since,
         )
@@ -208,6 +213,19 @@ class ReconcilePass:
                 record.offer, new.reason, now=self.draft.now
             )
         self.draft.instances[record.id] = new
+        self._retire(new)
+
+    def _boot_deadline_s(self, record: InstanceRecord) -> float:
+        """As the operator says, else as its offer says and as was learned."""
+        setup = self.draft.catalogue.pools.get(record.pool)
+        most = None if setup is None else setup.settings.max_starting_s
+        return self.draft.memory.boot_deadline_s(record.offer) if most is None else most
+
+    def _retire(self, record: InstanceRecord) -> None:
+        why = self._sold.because(record.pool, record.offer.key)
+        if why is not None and record.state not in (InstanceState.TERMINATING, InstanceState.GONE):
+            self._retired[record.id] = why
+            self.wishes.append(Wish(instance_id=record.id, kind=EndKind.RETIRED, why=why))
 
     def apply(self, plan: Plan, new_id: Callable[[], str], freeze: Freeze) -> None:
         """Write down what the plan wants bought, and which gangs claim what is coming."""

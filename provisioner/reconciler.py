@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 from provisioner.calls import Calls
+from provisioner.clock_jumps import Clocks, shifted
 from provisioner.documents import forget_finished, restored, unsaved
 from provisioner.fleet import EndKind, InstanceRecord, InstanceState, Wish
 from provisioner.fleet_state import Agents, Catalogue, Event, FleetState, PoolSetup, Told
 from provisioner.intents import IntentRecord, launch_call
-from provisioner.plan_types import Plan, PlanInput
+from provisioner.plan_types import Plan
 from provisioner.planner import plan
 from provisioner.ports import FleetStore, NodeHost
 from provisioner.providers.base import Api, LaunchIntent, Provider
@@ -42,6 +44,7 @@ from provisioner.types import (
     CostView,
     InstanceView,
     PoolCapacity,
+    PoolDemand,
     PoolSettings,
     Scope,
 )
@@ -54,8 +57,8 @@ log = logging.getLogger(__name__)
 
 DEBOUNCE_S = 0.05
 """After a wake the pass waits so long: a searcher's gangs arrive together and are bought together."""
-THREAD_FROM_GANGS = 2_000
-"""Plans for more gangs than this may take 20 ms and leave the event loop."""
+THREAD_FROM = 1_000
+"""With so many machines and gangs a pass may take 20 ms: it leaves the event loop."""
 NOT_LISTED_YET = "the provider's machines are being listed"
 
 
@@ -92,6 +95,7 @@ class Provisioner:
         self._ends_everything = False
         self._closed = asyncio.Event()
         self._loop = Loop("provisioner", self.reconcile_pass, interval_s=interval_s)
+        self._clocks = Clocks(clock)
         self._calls = Calls(self._providers, clock, self._loop.wake)
         self._debounce: asyncio.TimerHandle | None = None
 
@@ -194,7 +198,9 @@ class Provisioner:
 
     async def reconcile_pass(self) -> None:
         """Take in answers, plan, commit, act. `run` calls it; tests may, inside `owning_calls`."""
-        now = self._now()
+        now, jump_s = self._now(), self._clocks.jump_s()
+        if jump_s:
+            log.warning("the clock has jumped by %.0f s: deadlines move along", jump_s)
         self._calls.start_looks()
         events = tuple(self._calls.inbox)
         catalogue = self._catalogue()
@@ -203,15 +209,21 @@ class Provisioner:
             nodes={node.agent_id: node for pool in demand for node in pool.nodes},
             connected=frozenset(self._connected),
         )
-        reconcile_pass = ReconcilePass(self._state, catalogue, now)
-        reconcile_pass.absorb(events, agents)
-        planned = await _plan(
-            plan_input(reconcile_pass.result(), demand, catalogue.pools, agents, now)
+        state = shifted(self._state, jump_s)
+        size = len(state.instances) + sum(len(pool.gangs) for pool in demand)
+        decide = partial(_decide, state, catalogue, events, demand, agents, now)
+        reconcile_pass, planned = await (
+            asyncio.to_thread(decide) if size >= THREAD_FROM else _at_once(decide)
         )
         reconcile_pass.apply(planned, self._ids.uuid, self._freeze)
         ended = self._end(reconcile_pass, planned)
-        await self._commit(reconcile_pass.result(), ended, len(events))
+        new = reconcile_pass.result()
+        await self._commit(new, ended, len(events))
+        if jump_s:
+            self._clocks.settle()
         self._act(now)
+        for instance_id in new.retired:
+            self._host.drain(instance_id)
         for instance_id, (by, why) in reconcile_pass.leaving.items():
             self._host.leave(instance_id, by, why)
         for availability in planned.availabilities:
@@ -329,7 +341,21 @@ class Provisioner:
         return self._clock.now().timestamp()
 
 
-async def _plan(state: PlanInput) -> Plan:
-    if sum(len(pool.demand.gangs) for pool in state.pools) < THREAD_FROM_GANGS:
-        return plan(state)
-    return await asyncio.to_thread(plan, state)
+def _decide(
+    state: FleetState,
+    catalogue: Catalogue,
+    events: Sequence[Event],
+    demand: Sequence[PoolDemand],
+    agents: Agents,
+    now: float,
+) -> tuple[ReconcilePass, Plan]:
+    """All of a pass that needs nothing but its arguments."""
+    reconcile_pass = ReconcilePass(state, catalogue, now)
+    reconcile_pass.absorb(events, agents)
+    return reconcile_pass, plan(
+        plan_input(reconcile_pass.result(), demand, catalogue.pools, agents, now)
+    )
+
+
+async def _at_once(decide: Callable[[], tuple[ReconcilePass, Plan]]) -> tuple[ReconcilePass, Plan]:
+    return decide()

@@ -75,6 +75,8 @@ def _machines(state: FleetState, pool: str, agents: Agents, now: float) -> Itera
 def _machine(state: FleetState, record: InstanceRecord, agents: Agents, now: float) -> Machine:
     age = now - record.created_at
     phase = Phase.OUT
+    if record.id in state.retired:
+        return Machine(name=record.id, offer=record.offer, phase=phase, group=record.intent_id)
     ready_in_s = 0.0
     claims: tuple[str, ...] = ()
     if record.state in (InstanceState.PENDING, InstanceState.BOOTING):
@@ -207,6 +209,8 @@ def instance_views(state: FleetState, now: float) -> list[InstanceView]:
 def _remark(state: FleetState, record: InstanceRecord, now: float) -> str:
     if record.state is InstanceState.LOST:
         return state.frozen or "its agent is silent"
+    if record.id in state.retired:
+        return f"{state.retired[record.id]}: it ends when its work has"
     since = record.terminate_since
     if record.state is InstanceState.TERMINATING and since and now - since > STILL_BILLING_S:
         return f"still billing {now - since:.0f} s after it was to end: {record.reason}"

@@ -31,7 +31,6 @@ from windlass.base.no_effect import NoEffect
 DEFAULT_POOL = "default"
 DEFAULT_MAX_INSTANCES = 5
 DEFAULT_IDLE_PERIOD = timedelta(minutes=5)
-DEFAULT_STARTING_PERIOD = timedelta(minutes=20)
 PLANNED_MANAGERS = ("kubernetes", "slurm", "pbs", "dispatcher")
 
 PoolName: TypeAlias = Annotated[str, Field(min_length=1)]
@@ -129,11 +128,8 @@ class PoolSection(Item):
     """The most machines. None: 5."""
     max_idle_agent_period: PositiveDuration | None = None
     """How long a machine without work is kept. None: 5m."""
-    max_agent_starting_period: Annotated[
-        PositiveDuration | None,
-        NoEffect("a machine of the embedded provider has as long as it takes"),
-    ] = None
-    """How long a machine may take until its agent connects. None: 20m."""
+    max_agent_starting_period: PositiveDuration | None = None
+    """How long a machine may take until its agent connects. None: as long as machines of its kind are known to take."""
     budget: Budget = Budget()
     """Our own key: what its machines may cost."""
     on_demand_after: NonNegativeDuration = timedelta(minutes=5)
@@ -199,7 +195,7 @@ class ResolvedPool:
     min_instances: int = 0
     max_instances: int = 0
     max_idle_s: float = DEFAULT_IDLE_PERIOD.total_seconds()
-    max_starting_s: float = DEFAULT_STARTING_PERIOD.total_seconds()
+    max_starting_s: float | None = None
     usd_per_hour_limit: float | None = None
     usd_per_month_limit: float | None = None
     on_demand_after_s: float = 300.0
@@ -223,7 +219,7 @@ def resolve_pool(
     """`scheduler` is the resource manager's, for a pool that has none; the container defaults are already merged."""
     elastic = bool(section.all_providers)
     idle = section.limit("max_idle_agent_period", DEFAULT_IDLE_PERIOD)
-    starting = section.limit("max_agent_starting_period", DEFAULT_STARTING_PERIOD)
+    starting = section.limit("max_agent_starting_period", None)
     return ResolvedPool(
         name=section.pool_name,
         description=section.description,
@@ -235,7 +231,7 @@ def resolve_pool(
         min_instances=section.limit("min_instances", 0),
         max_instances=section.limit("max_instances", DEFAULT_MAX_INSTANCES) if elastic else 0,
         max_idle_s=idle.total_seconds(),
-        max_starting_s=starting.total_seconds(),
+        max_starting_s=None if starting is None else starting.total_seconds(),
         usd_per_hour_limit=section.budget.usd_per_hour,
         usd_per_month_limit=section.budget.usd_per_month,
         on_demand_after_s=section.on_demand_after.total_seconds(),

@@ -9,7 +9,6 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from master.core.expconf.schema import NonNegative, Number, Positive, Section
 from windlass.base.durations import Duration, format_duration
-from windlass.base.no_effect import NoEffect
 
 PLANNED_PROVIDERS = ("aws", "gcp", "slurm", "hpc", "pbs")
 PROVIDERS = ("embedded",)
@@ -60,10 +59,7 @@ class EmbeddedSection(Section):
     """As in the pool."""
     max_idle_agent_period: PositiveDuration | None = None
     """As in the pool."""
-    max_agent_starting_period: Annotated[
-        PositiveDuration | None,
-        NoEffect("a machine of the embedded provider has as long as it takes"),
-    ] = None
+    max_agent_starting_period: PositiveDuration | None = None
     """As in the pool."""
 
 

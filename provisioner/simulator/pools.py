@@ -208,6 +208,11 @@ class SimulatedCluster:
                 node.set_schedulable(False)
         return True
 
+    def drain(self, agent_id: str) -> None:
+        for pool in self.pools.values():
+            if (node := pool.nodes.get(agent_id)) is not None:
+                node.set_schedulable(False)
+
     def uncordon(self, agent_id: str) -> None:
         for pool in self.pools.values():
             if (node := pool.nodes.get(agent_id)) is not None:

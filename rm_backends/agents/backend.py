@@ -290,6 +290,9 @@ class AgentsBackend:
     def uncordon(self, agent_id: str) -> None:
         self._registry.uncordon(agent_id)
 
+    def drain(self, agent_id: str) -> None:
+        self._registry.drain(agent_id)
+
     def leave(self, agent_id: str, by: float, why: str) -> None:
         at = datetime.fromtimestamp(by, UTC)
         self._registry.leave(agent_id, Leaving(at=at, reason=why))

@@ -289,6 +289,14 @@ class Registry:
         self._cordoned.add(agent_id)
         return True
 
+    def drain(self, agent_id: str) -> None:
+        """Nothing more is placed there, whatever it runs."""
+        self._cordoned.add(agent_id)
+        found = self.find(agent_id)
+        if found is not None and not found[1].cordoned:
+            found[1].cordoned = True
+            found[0].touch()
+
     def uncordon(self, agent_id: str) -> None:
         self._cordoned.discard(agent_id)
         if (found := self.find(agent_id)) is not None:

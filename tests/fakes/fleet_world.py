@@ -23,6 +23,7 @@ from provisioner.types import (
     PoolDemand,
     PoolSettings,
 )
+from tests.fakes.virtual_time import LoopClock
 from windlass.base.clock import Clock
 from windlass.base.errors import StoreUnavailable
 from windlass.base.ids import Ids
@@ -161,6 +162,9 @@ class FakeHost:
     def uncordon(self, agent_id: str) -> None:
         self.cordoned.discard(agent_id)
 
+    def drain(self, agent_id: str) -> None:
+        self.cordoned.add(agent_id)
+
     def leave(self, agent_id: str, by: float, why: str) -> None:
         self.leaving[agent_id] = (by, why)
 
@@ -231,7 +235,7 @@ class FleetWorld:
         self.settings = settings or PoolSettings(pool="gpu", max_instances=10, max_idle_s=120.0)
         self.cloud = SimulatedProvider(
             offers=tuple(offers),
-            clock=clock,
+            clock=LoopClock(),  # its own: nobody who sets the master's sets that
             cluster_id=CLUSTER,
             list_grace_s=list_grace_s,
             on_boot=self._booted,
@@ -248,7 +252,7 @@ class FleetWorld:
         self.others.append(
             SimulatedProvider(
                 offers=offers,
-                clock=self.clock,
+                clock=LoopClock(),
                 cluster_id=CLUSTER,
                 on_boot=self._booted,
                 on_end=self._ended,

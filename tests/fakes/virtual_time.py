@@ -125,6 +125,10 @@ class LoopClock:
         self._loop = asyncio.get_running_loop()
         self._start = start
 
+    def jump(self, seconds: float) -> None:
+        """Somebody sets the wall clock."""
+        self._start += timedelta(seconds=seconds)
+
     def now(self) -> datetime:
         return self._start + timedelta(seconds=self._loop.time())
 

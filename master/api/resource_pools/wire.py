@@ -46,7 +46,7 @@ def resource_pool(
         "minAgents": config.min_instances if config else 0,
         "maxAgents": config.max_instances if config else 0,
         "maxIdleAgentPeriod": config.max_idle_s if config and config.is_elastic else 0,
-        "maxAgentStartingPeriod": config.max_starting_s if config and config.is_elastic else 0,
+        "maxAgentStartingPeriod": config.max_starting_s or 0 if config else 0,
         "location": "cloud" if view.dynamic else "on-prem",
         "clusterName": cluster_name,
         "resourceManagerName": "default",

@@ -50,6 +50,7 @@ ELASTIC = {
     "min_instances": "provisioner:min_instances",
     "max_instances": "provisioner:max_instances",
     "max_idle_agent_period": "provisioner:max_idle_s",
+    "max_agent_starting_period": "provisioner:max_starting_s",
 }
 WISHES = {
     "gpu_models": "master/core/machines.py:gpu_models",

@@ -1,0 +1,180 @@
+"""What changes around a fleet: its configuration, the clock, its size; on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from provisioner import reconciler
+from provisioner.clock_jumps import shifted
+from provisioner.types import PoolSettings
+from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
+from tests.fakes.virtual_time import LoopClock, run
+
+OFFER = an_offer()
+OTHER = an_offer(4, 5.0, name="other")
+
+
+def in_world(story: Callable[[FleetWorld, LoopClock], Awaitable[None]], **settings: Any) -> None:
+    async def main() -> None:
+        clock = LoopClock()
+        keys = {"max_instances": 10, "max_idle_s": 120.0} | settings
+        world = FleetWorld(clock, [OFFER], settings=PoolSettings(pool="gpu", **keys))
+        await world.start()
+        try:
+            await story(world, clock)
+        finally:
+            await world.stop()
+
+    run(main(), limit_s=200_000)
+
+
+async def working(world: FleetWorld, request_id: str = "a") -> str:
+    await world.want(a_gang(request_id))
+    await world.until(lambda: request_id in world.host.placed)
+    return next(iter(world.host.placed[request_id]))
+
+
+def test_a_machine_of_a_type_that_is_not_bought_any_more_finishes_its_work_and_goes() -> None:
+    async def story(world: FleetWorld, clock: LoopClock) -> None:
+        old = await working(world)
+        world.cloud.sold = [OTHER]
+        await world.until(lambda: old in world.host.cordoned)
+        assert "a" in world.host.placed, "what runs may finish"
+        (view,) = world.provisioner.instances()
+        assert view.reason == (
+            "pool gpu does not buy gpu-4 from cloud any more: it ends when its work has"
+        )
+        new = await working(world, "b")
+        assert world.cloud.instances[new].intent.offer.key == OTHER.key
+        world.host.finish("a")
+        await world.until(lambda: old in world.host.gone)
+        assert world.living() == [new]
+        assert "does not buy gpu-4" in world.host.gone[old]
+
+    in_world(story)
+
+
+def test_machines_of_a_pool_that_is_gone_are_ended_and_booked_at_what_they_cost() -> None:
+    async def story(world: FleetWorld, clock: LoopClock) -> None:
+        await working(world)
+        await world.crash()
+        world.host.placed.clear()
+        world.settings = PoolSettings(pool="another")
+        await world.start()
+        await world.until(lambda: not world.provisioner.instances())
+        assert not world.living()
+        assert "pool gpu is not configured any more" in next(iter(world.host.gone.values()))
+        spent = world.provisioner.cost().spent_usd
+        assert spent == pytest.approx(world.cloud.usd(), rel=0.1)
+        assert spent > 0
+
+    in_world(story)
+
+
+def test_a_provider_that_does_not_know_yet_what_it_sells_retires_nothing() -> None:
+    async def story(world: FleetWorld, clock: LoopClock) -> None:
+        await working(world)
+        world.cloud.offers = lambda pool: None  # type: ignore[method-assign]
+        await asyncio.sleep(60)
+        assert not world.host.cordoned
+
+    in_world(story)
+
+
+def test_what_is_queued_for_a_type_that_is_not_bought_any_more_is_cancelled() -> None:
+    async def story(world: FleetWorld, clock: LoopClock) -> None:
+        world.cloud.faults.queue_s = {OFFER.key: 10_000.0}
+        await world.want(a_gang("a"))
+        await world.until(lambda: world.cloud.queue)
+        world.cloud.sold = [OTHER]
+        await world.until(lambda: not world.cloud.queue)
+        await world.until(lambda: "a" in world.host.placed)
+
+    in_world(story)
+
+
+@pytest.mark.parametrize("by_s", [3600.0, -3600.0])
+def test_s22_a_clock_that_jumps_fails_no_boot_and_ends_no_idle_node(by_s: float) -> None:
+    async def story(world: FleetWorld, clock: LoopClock) -> None:
+        await working(world)
+        world.host.finish("a")
+        await asyncio.sleep(30)
+        await world.want(a_gang("b", 8))
+        await world.until(lambda: len(world.living()) == 2)
+        clock.jump(by_s)
+        await asyncio.sleep(10)
+        assert len(world.living()) == 2
+        assert "terminate" not in world.cloud.calls
+        await world.until(lambda: "b" in world.host.placed, limit_s=120)
+        assert len(world.cloud.instances) == 2
+        world.host.finish("b")
+        await asyncio.sleep(100)
+        assert len(world.living()) == 2, "idle for less than the limit"
+        await world.until(lambda: not world.provisioner.instances(), limit_s=60)
+        bill = 2 * 4.0 * (asyncio.get_running_loop().time()) / 3600
+        assert 0 < world.provisioner.cost().spent_usd < bill
+
+    in_world(story)
+
+
+@pytest.mark.parametrize("by_s", [3600.0, -3600.0])
+def test_s22_a_clock_that_jumps_changes_no_block(by_s: float) -> None:
+    async def story(world: FleetWorld, clock: LoopClock) -> None:
+        world.cloud.faults.stock_out = {OFFER.key}
+        await world.want(a_gang("a"))
+        await world.until(lambda: "launch" in world.cloud.calls)
+        clock.jump(by_s)
+        await asyncio.sleep(100)
+        assert world.cloud.calls.count("launch") == 1
+        await asyncio.sleep(40)
+        assert world.cloud.calls.count("launch") == 2
+
+    in_world(story)
+
+
+def test_a_clock_that_does_not_jump_changes_nothing() -> None:
+    async def story(world: FleetWorld, clock: LoopClock) -> None:
+        state = world.provisioner._state
+        assert shifted(state, 0.0) is state
+
+    in_world(story)
+
+
+def test_max_starting_is_the_deadline_of_a_boot() -> None:
+    async def story(world: FleetWorld, clock: LoopClock) -> None:
+        world.cloud.faults.never_boot = {OFFER.key}
+        await world.want(a_gang("a"))
+        await world.until(lambda: world.living())
+        (first,) = world.living()
+        await asyncio.sleep(80)
+        assert world.living() == [first]
+        await world.until(lambda: first in world.host.gone, limit_s=20)
+        assert "no agent connected within" in world.host.gone[first]
+
+    in_world(story, max_starting_s=90.0)
+
+
+def test_s19_a_large_fleet_is_decided_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciler, "THREAD_FROM", 4)
+    threads: list[int] = []
+    to_thread = asyncio.to_thread
+
+    async def noted(call: Any, *more: Any) -> Any:
+        threads.append(1)
+        return await to_thread(call, *more)
+
+    monkeypatch.setattr(asyncio, "to_thread", noted)
+
+    async def story(world: FleetWorld, clock: LoopClock) -> None:
+        await world.want(a_gang("a"))
+        await asyncio.sleep(1)
+        assert not threads
+        await world.want(a_gang("b"), a_gang("c"))
+        await world.until(lambda: len(world.host.placed) == 3)
+        assert threads
+
+    in_world(story)

@@ -5,6 +5,8 @@
                         /host.state      which process it is, written by the host as its first act
                         /host.log        what the host printed
                         /agent/          the agent's own directory
+                        /notice          put there by people and tests: so many seconds after this file was written
+                                         the site takes the instance back, as a cloud does with spot machines
 
 The directories are the truth that `list` reads, so everything survives a restart of the master. An instance ends when
 its host process does: whatever still carries its id in the environment is then killed, and the directory goes.
@@ -330,6 +332,9 @@ class EmbeddedProvider(AnswersAtOnce):
     def _found(self, instance: _Instance) -> FoundInstance:
         instance_id = instance.instance_id
         state, detail = FoundState.RUNNING, ""
+        leaves_at = self._leaves_at(instance_id)
+        if leaves_at is not None and leaves_at <= self._clock.now().timestamp():
+            self._end_processes(instance_id)
         if not self._host_is_up(instance_id) and instance_id not in self._ending:
             if self._may_be_starting(instance_id):
                 state = FoundState.PENDING
@@ -349,8 +354,18 @@ class EmbeddedProvider(AnswersAtOnce):
             offer_key=instance.offer_key,
             slots=instance.slots,
             usd_per_hour=instance.usd_per_hour,
+            leaves_at=leaves_at,
+            leaves_because="taken back by the site" if leaves_at is not None else "",
             detail=detail,
         )
+
+    def _leaves_at(self, instance_id: str) -> float | None:
+        """As its notice says; one that cannot be read is none."""
+        notice = self._root / instance_id / "notice"
+        try:
+            return notice.stat().st_mtime + float(notice.read_text())
+        except (OSError, ValueError):
+            return None
 
     def _host_is_up(self, instance_id: str) -> bool:
         """The host process lives: the child we started, or the process that `host.state` names."""

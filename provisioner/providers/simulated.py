@@ -254,6 +254,9 @@ class SimulatedProvider:
         if self.faults.list_fails:
             raise ProviderError("list failed")
         now = self._now()
+        for instance in list(self.instances.values()):
+            if instance.leaves_at is not None and instance.leaves_at <= now:
+                self.kill(instance.id)
         oldest_hidden = now - self.faults.hide_young_s
         listed = [
             _found(instance)

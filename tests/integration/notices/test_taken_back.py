@@ -59,7 +59,7 @@ def test_training_moves_before_its_machine_dies_and_goes_on_with_the_same_metric
         assert row["restarts"] == 0
         assert row["latest_searcher_metric"] == pytest.approx(losses()[-1])
         reported = [r for r in read_rows(database, "metric", "id") if not r["archived"]]
-        assert [r["metrics"]["loss"] for r in reported] == pytest.approx(losses())
+        assert [r["metrics"]["avg_metrics"]["loss"] for r in reported] == pytest.approx(losses())
         runs = [r["document"] for r in read_rows(database, "allocation", "id")]
         assert len(runs) == 2
         assert f"agent {first} goes at" in runs[0]["preempt_reason"]

@@ -111,7 +111,7 @@ class Launches:
             state=IntentState.ACCEPTED,
             handle=accepted.handle,
             accepted_at=self.draft.now if known.accepted_at is None else known.accepted_at,
-            next_try_at=accepted.look_again_at,
+            next_try_at=self.draft.now + max(RETRY_FIRST_S, accepted.look_again_s),
             tries=0,
             starts_at=accepted.starts_at,
             queue_reason=accepted.reason,

@@ -72,7 +72,8 @@ class Accepted:
 
     handle: str
     """By what the provider knows it: the whole group is asked for, listed and cancelled by it."""
-    look_again_at: float
+    look_again_s: float
+    """Ask again after so long. No time of day: the clocks of two machines differ."""
     reason: str = ""
     """Why it has to wait, in the provider's words."""
     starts_at: float | None = None

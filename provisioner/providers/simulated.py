@@ -245,7 +245,7 @@ class SimulatedProvider:
         _, due = self.queue[handle]
         return Accepted(
             handle=handle,
-            look_again_at=min(self._now() + 30.0, max(self._now(), due)),
+            look_again_s=min(30.0, due - self._now()),
             reason="(Resources)",
             starts_at=due,
         )

@@ -19,6 +19,7 @@ def main() -> None:
     # One process for all its slots: it trains on none of them.
     with core.init(distributed=core.DummyDistributedContext()) as context:
         epoch, value = 0, 1.0
+        assert context.info is not None
         latest = context.info.latest_checkpoint
         if latest is not None:
             with context.checkpoint.restore_path(latest) as path:

@@ -3,6 +3,9 @@
 Ten instance types in six zone-markets, a pool of 1,000 nodes (a tenth booting, most of the rest busy), and waiting
 gangs whose sizes follow the mix of a public trace: mostly 1 slot, then 8, 4, 2 and several nodes. `shapes` is how many
 different gangs there are: sizes, one-agent gangs, gangs that must avoid some agents.
+
+The largest case, 100,000 gangs x 20 types x 10,000 nodes, has no budget: it is printed with the exponent of its growth
+over the case of 10,000 gangs. Beside it Ray plans 100 gangs on 100 nodes (extra `bench`; skipped without it).
 """
 
 from __future__ import annotations
@@ -13,7 +16,10 @@ import json
 import random
 import statistics
 import time
+import tracemalloc
+from math import log
 
+from benchmarks.ray_planner import ray_plan
 from provisioner.capacity import CapacityMemory
 from provisioner.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
 from provisioner.planner import plan
@@ -37,9 +43,14 @@ SIZES = [1] * 62 + [2] * 7 + [4] * 12 + [8] * 13 + [16] * 4 + [32] * 2
 NOW = 1_000_000.0
 CASES = [(1_000, 100, 1_000, 10.0), (10_000, 100, 1_000, 60.0), (10_000, 500, 1_000, 300.0)]
 """gangs, shapes, nodes, budget in ms."""
+LARGEST = (100_000, 100, 10_000)
+WITH_RAY = (100, 20, 100)
 
 
-def make_offers() -> tuple[Offer, ...]:
+def make_offers(doubled: bool = False) -> tuple[Offer, ...]:
+    """`doubled`: each type a second time, a little dearer, under another name."""
+    dearer = [(f"{name}x", slots, price * 1.07) for name, slots, price in TYPES]
+    types = [*TYPES, *dearer] if doubled else TYPES
     return tuple(
         Offer(
             key=OfferKey(
@@ -49,7 +60,7 @@ def make_offers() -> tuple[Offer, ...]:
             usd_per_hour=price * (0.35 if market is Market.SPOT else 1.0),
             boot_s=180.0,
         )
-        for name, slots, price in TYPES
+        for name, slots, price in types
         for zone, market in ZONE_MARKETS
     )
 
@@ -79,9 +90,11 @@ def make_gangs(rng: random.Random, count: int, shapes: int, agents: list[str]) -
     return tuple(gangs)
 
 
-def make_input(gangs: int, shapes: int, nodes: int, seed: int = 1) -> PlanInput:
+def make_input(
+    gangs: int, shapes: int, nodes: int, seed: int = 1, *, doubled: bool = False
+) -> PlanInput:
     rng = random.Random(seed)
-    offers = make_offers()
+    offers = make_offers(doubled)
     machines, seen = [], []
     for i in range(nodes):
         offer = rng.choice(offers)
@@ -138,31 +151,79 @@ def measure(state: PlanInput, rounds: int = 7) -> tuple[float, Plan]:
     return statistics.median(took), result
 
 
+def peak_mib(state: PlanInput) -> float:
+    """Peak memory of one plan, its input apart."""
+    gc.collect()
+    tracemalloc.start()
+    plan(state)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / 2**20
+
+
+def shapes_in(state: PlanInput) -> int:
+    return len({(g.slots, g.single_agent, g.blocked_agents) for g in state.pools[0].demand.gangs})
+
+
+def usd_of(result: Plan) -> float:
+    return sum(launch.offer.usd_per_hour * launch.count for launch in result.launches)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
-    arguments = parser.parse_args()
-    if not arguments.json:
-        print(f"{'gangs':>7} {'shapes':>7} {'nodes':>6} {'ms':>8} {'budget':>7} {'ratio':>6}")
-    for gangs, shapes, nodes, budget_ms in CASES:
-        state = make_input(gangs, shapes, nodes)
-        found = {(g.slots, g.single_agent, g.blocked_agents) for g in state.pools[0].demand.gangs}
-        ms, result = measure(state)
+    as_json = parser.parse_args().json
+    if not as_json:
+        print(
+            f"{'gangs':>7} {'shapes':>7} {'nodes':>6} {'ms':>8} {'budget':>7} {'ratio':>6} {'MiB':>6}"
+        )
+    took: dict[int, float] = {}
+    for gangs, shapes, nodes, budget_ms in [*CASES, (*LARGEST, None)]:
+        large = budget_ms is None
+        state = make_input(gangs, shapes, nodes, doubled=large)
+        ms, result = measure(state, rounds=3 if large else 7)
         assert len(result.reasons) == gangs
-        row = {
+        took.setdefault(gangs, ms)
+        row: dict[str, object] = {
             "gangs": gangs,
-            "shapes": len(found),
+            "shapes": shapes_in(state),
             "nodes": nodes,
             "ms": round(ms, 2),
             "budget_ms": budget_ms,
-            "ratio": round(ms / budget_ms, 2),
+            "ratio": None if budget_ms is None else round(ms / budget_ms, 2),
+            "peak_mib": round(peak_mib(state), 1),
         }
-        if arguments.json:
+        if large:
+            row["exponent"] = round(log(ms / took[10_000]) / log(gangs / 10_000), 2)
+        if as_json:
             print(json.dumps({"bench": "plan", **row}))
-        else:
-            print(
-                f"{gangs:>7} {len(found):>7} {nodes:>6} {ms:>8.2f} {budget_ms:>7.0f} {ms / budget_ms:>6.2f}"
-            )
+            continue
+        bound = f"{budget_ms:>7.0f} {ms / budget_ms:>6.2f}" if budget_ms else f"{'-':>7} {'-':>6}"
+        grown = f"   grows with gangs to the power of {row['exponent']}" if large else ""
+        print(
+            f"{gangs:>7} {row['shapes']:>7} {nodes:>6} {ms:>8.2f} {bound} {row['peak_mib']:>6}{grown}"
+        )
+    beside_ray(as_json)
+
+
+def beside_ray(as_json: bool) -> None:
+    state = make_input(*WITH_RAY)
+    ms, result = measure(state)
+    theirs = ray_plan(state)
+    row: dict[str, object]
+    if theirs is None:
+        row = {"skipped": "Ray is not installed: pip install 'windlass-cluster[bench]'"}
+    else:
+        row = {
+            "gangs": WITH_RAY[0],
+            "nodes": WITH_RAY[2],
+            "ms": round(ms, 2),
+            "usd_per_hour": round(usd_of(result), 2),
+            "ray": theirs.version,
+            "ray_ms": round(theirs.cpu_s * 1000, 1),
+            "ray_usd_per_hour": round(theirs.usd_per_hour, 2),
+        }
+    print(json.dumps({"bench": "plan_ray", **row}))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A task that attacks its machine, in every way of containing it: each row of `containment_probe.py` must hold."""
+"""A task that attacks its machine, in every way of containing it: each row of `containment/` must hold."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from tests.jails import open_way_to, works_or_skip
 
 HERE = Path(__file__).parent
 ORDINARY = 41007
+SCRIPTS = "/run/determined/containment"
 SHM_BYTES = 16 * 2**20
 SECRET = "SECRET_OF_THE_NEIGHBOUR"
 JAILS = [(agent, way) for agent in ("root", "ordinary") for way in ("bubblewrap", "namespace")]
@@ -106,20 +107,22 @@ class Machine:
 
     def spec(self, facts: dict[str, Any]) -> ContainerSpec:
         given = base64.b64encode(b"given").decode()
-        probe = base64.b64encode((HERE / "containment_probe.py").read_bytes()).decode()
+        scripts = {
+            f"{SCRIPTS}/{path.name}": base64.b64encode(path.read_bytes()).decode()
+            for path in (HERE / "containment").glob("*.py")
+        }
         master = HostPaths(
             cluster=(str(self.storage),), forbidden=(str(self.folder / "master.db"),)
         )
-        script = "/run/determined/containment_probe.py"
         return ContainerSpec(
             container_id="probe",
             allocation_id="probe.1",
             task_id="probe",
             task_type="COMMAND",
-            entrypoint=("{python}", script, json.dumps(facts)),
+            entrypoint=("{python}", f"{SCRIPTS}/probe.py", json.dumps(facts)),
             environment={},
             files=(
-                FileItem(path=script, content_b64=probe),
+                *(FileItem(path=path, content_b64=text) for path, text in scripts.items()),
                 FileItem(path="/run/determined/given", content_b64=given),
                 FileItem(path="/etc/windlass-test/given", content_b64=given),
             ),

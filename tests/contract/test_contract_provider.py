@@ -62,10 +62,21 @@ Make: TypeAlias = Callable[..., Awaitable[EmbeddedProvider]]
 class Given:
     """One provider and what the suite needs to know of it."""
 
-    def __init__(self, provider: Provider, kill: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        provider: Provider,
+        *,
+        kill: Callable[[str], None],
+        take_back: Callable[[str, float], None],
+        reconfigure: Callable[[], None],
+    ) -> None:
         self.provider = provider
         self.kill = kill
         """The machine dies by itself."""
+        self.take_back = take_back
+        """The provider announces that it takes the machine back so many seconds from now."""
+        self.reconfigure = reconfigure
+        """What launches are made of changes, as after a restart with another configuration."""
 
     @property
     def offer(self) -> Offer:
@@ -179,12 +190,25 @@ async def make(tmp_path: Path) -> AsyncIterator[Make]:
 
 
 @pytest.fixture(params=["simulated", "embedded"])
-async def given(request: pytest.FixtureRequest, make: Make) -> AsyncIterator[Given]:
+async def given(request: pytest.FixtureRequest, make: Make, tmp_path: Path) -> AsyncIterator[Given]:
     if request.param == "simulated":
         cloud = SimulatedProvider(
-            offers=[an_offer(2, 3.0)], clock=SystemClock(), cluster_id=CLUSTER, list_grace_s=0.0
+            offers={"gpu": [an_offer(2, 3.0)]},
+            clock=SystemClock(),
+            cluster_id=CLUSTER,
+            list_grace_s=0.0,
         )
-        yield Given(cloud, cloud.kill)
+
+        def announce(instance_id: str, seconds: float) -> None:
+            now = SystemClock().now().timestamp()
+            cloud.instances[instance_id].leaves_at = now + seconds
+
+        yield Given(
+            cloud,
+            kill=cloud.kill,
+            take_back=announce,
+            reconfigure=lambda: setattr(cloud, "settings", "v2"),
+        )
         cloud.drop_timers()
         return
     provider = await make()
@@ -194,7 +218,15 @@ async def given(request: pytest.FixtureRequest, make: Make) -> AsyncIterator[Giv
             os.kill(provider._children[instance_id].pid, signal.SIGKILL)
         provider._children[instance_id].wait()
 
-    yield Given(provider, kill)
+    def notice(instance_id: str, seconds: float) -> None:
+        (tmp_path / instance_id / "notice").write_text(str(seconds))
+
+    yield Given(
+        provider,
+        kill=kill,
+        take_back=notice,
+        reconfigure=lambda: setattr(provider, "_master_url", "http://127.0.0.1:2"),
+    )
 
 
 async def test_offers_are_complete(given: Given) -> None:
@@ -251,6 +283,54 @@ async def test_a_machine_that_died_is_not_alive_in_lists(given: Given) -> None:
     given.kill(result.instance_ids[0])
     assert set(await given.living()) == {result.instance_ids[1]}
     assert set(await given.living()) == {result.instance_ids[1]}
+
+
+async def test_a_repetition_after_a_changed_configuration_makes_nothing_new(given: Given) -> None:
+    intent = given.intent(2)
+    first = await given.launch(intent)
+    given.reconfigure()
+    assert await given.launch(intent) == first
+    assert len(await given.living()) == 2
+
+
+async def test_what_is_frozen_holds_no_secret_and_is_plain_json(given: Given) -> None:
+    request = given.intent().request
+    assert json.loads(json.dumps(request)) == request
+    assert "join-me" not in json.dumps(request)
+
+
+async def test_tags_say_what_a_machine_has_and_costs(given: Given) -> None:
+    (instance_id,) = (await given.launch(given.intent())).instance_ids
+    found = (await given.living())[instance_id]
+    assert (found.slots, found.usd_per_hour) == (2, 3.0)
+    assert found.started_at is not None
+
+
+async def test_a_machine_that_is_taken_back_is_announced_and_then_gone(given: Given) -> None:
+    stays, goes = (await given.launch(given.intent(2))).instance_ids
+    given.take_back(goes, 3600.0)
+    found = await given.living()
+    assert found[stays].leaves_at is None
+    assert found[goes].leaves_at is not None
+    assert found[goes].leaves_because
+    given.take_back(goes, -1.0)
+    assert set(await given.living()) == {stays}
+
+
+async def test_a_pool_that_buys_nothing_here_is_sold_nothing(given: Given) -> None:
+    assert given.provider.offers("another") == ()
+
+
+async def test_an_unknown_handle_is_cancelled_with_success(given: Given) -> None:
+    await given.provider.cancel("never-was")
+    assert not (await given.provider.list()).groups
+
+
+async def test_it_can_be_closed_and_opened_again(given: Given) -> None:
+    ids = (await given.launch(given.intent())).instance_ids
+    await given.provider.close()
+    await given.provider.open()
+    assert set(await given.living()) == set(ids)
 
 
 async def test_embedded_keeps_secrets_private_and_out_of_the_environment(

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import yaml
 
+from tests.command_line import run_here
 from tests.real_cluster import WINDLASS
 
 SYSTEMCTL = Path(__file__).parent / "fakes" / "systemctl.py"
@@ -45,6 +46,12 @@ class AgentHome:
             timeout=90,
             env=self.environ | environ,
         )
+
+    def run_here(
+        self, *words: str, given: str = "", **environ: str
+    ) -> subprocess.CompletedProcess[str]:
+        """The same, in this process."""
+        return run_here(("agent", *words), self.environ | environ, given)
 
     @property
     def config(self) -> Path:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.agent_home import AgentHome
-from tests.real_cluster import WINDLASS, RealCluster, eventually, free_port
+from tests.command_line import run_here
+from tests.real_cluster import RealCluster, eventually, free_port
 from windlass.sdk.client import Client
 from windlass.sdk.session import Session
 
@@ -43,7 +44,7 @@ def token(admin: Client, **wanted: Any) -> str:
 
 
 def join(home: AgentHome, url: str, name: str, *words: str, given: str = "") -> Any:
-    return home.run(
+    return home.run_here(
         *("join", url, "--user", "--agent-id", name, "--set", "artificial_slots=2", *words),
         given=given,
     )
@@ -53,7 +54,10 @@ def test_one_line_makes_an_agent_that_comes_back_without_its_token(
     cluster: RealCluster, admin: Client, home: AgentHome
 ) -> None:
     made = token(admin)
-    done = join(home, cluster.url, "one", "--token", made)
+    done = home.run(
+        *("join", cluster.url, "--user", "--agent-id", "one", "--set", "artificial_slots=2"),
+        *("--token", made),
+    )
     assert done.returncode == 0, done.stderr
     assert "joined pool gpu" in done.stderr
     assert "connected, with 2 slots" in done.stderr
@@ -88,7 +92,7 @@ def test_one_line_makes_an_agent_that_comes_back_without_its_token(
     assert not home.work_dir.exists()
     assert not home.unit.exists()
     assert "one" not in cluster.agents()
-    assert "no agent has joined here" in home.run("leave", "--user", "--yes").stderr
+    assert "no agent has joined here" in home.run_here("leave", "--user", "--yes").stderr
 
 
 def test_a_token_is_read_from_a_file_from_standard_input_or_from_a_variable(
@@ -104,7 +108,7 @@ def test_a_token_is_read_from_a_file_from_standard_input_or_from_a_variable(
     )
     for number, (words, given, environ) in enumerate(how):
         place = AgentHome(home.home / str(number))
-        done = place.run(
+        done = place.run_here(
             *("join", cluster.url, "--user", "--agent-id", f"t{number}", "--no-service", *words),
             given=given,
             **environ,
@@ -120,7 +124,7 @@ def test_whatever_is_wrong_is_one_sentence_and_changes_nothing(
 ) -> None:
     spent, short, revoked = token(admin), token(admin, validS=0.001), token(admin)
     other = home.home / "other"
-    first = AgentHome(other).run(
+    first = AgentHome(other).run_here(
         "join", cluster.url, "--user", "--agent-id", "first", "--no-service", "--token", spent
     )
     assert first.returncode == 0, first.stderr
@@ -190,11 +194,11 @@ def test_an_agent_that_leaves_waits_for_its_tasks_or_kills_them(
         return str(cluster.get(f"/api/v1/commands/{launched}")["command"]["state"])
 
     eventually("it runs", lambda: state() == "STATE_RUNNING")
-    refused = home.run("leave", "--user", "--yes", "--grace", "1s")
+    refused = home.run_here("leave", "--user", "--yes", "--grace", "1s")
     assert refused.returncode == 1
     assert "still runs 1 task:" in refused.stderr
     assert home.agents(), "it goes on until they are gone"
-    left = home.run("leave", "--user", "--yes", "--grace", "0", "--force")
+    left = home.run_here("leave", "--user", "--yes", "--grace", "0", "--force")
     assert left.returncode == 0, left.stderr
     assert state() == "STATE_TERMINATED"
     assert not home.work_dir.exists()
@@ -204,20 +208,15 @@ def test_the_line_that_an_administrator_is_given_works_and_is_listed_masked(
     cluster: RealCluster, home: AgentHome
 ) -> None:
     def master(*words: str, user: str = "admin") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [WINDLASS, "-m", cluster.url, "master", "join-token", *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=home.environ | cluster.login_as(user),
-        )
+        asked = ("-m", cluster.url, "master", "join-token", *words)
+        return run_here(asked, home.environ | cluster.login_as(user))
 
     made = master("create", "gpu", "--uses", "2", "--valid", "2h", "--description", "rack 7")
     assert made.returncode == 0, made.stderr
     assert "for 2 agents of pool gpu, until" in made.stderr
     program, group, *line = made.stdout.split()
     assert (program, group, line[:2]) == ("windlass", "agent", ["join", cluster.url])
-    done = home.run(*line, "--user", "--agent-id", "given", "--no-service")
+    done = home.run_here(*line, "--user", "--agent-id", "given", "--no-service")
     assert done.returncode == 0, done.stderr
     listed = master("list")
     secret = line[3].rpartition("_")[2]
@@ -228,7 +227,9 @@ def test_the_line_that_an_administrator_is_given_works_and_is_listed_masked(
     token_id = row.split()[0]
     revoked = master("revoke", token_id)
     assert "agents joined with it: given" in revoked.stderr
-    again = AgentHome(home.home / "again").run(*line, "--user", "--agent-id", "x", "--no-service")
+    again = AgentHome(home.home / "again").run_here(
+        *line, "--user", "--agent-id", "x", "--no-service"
+    )
     assert "revoked at" in again.stderr
     assert master("create", "gpu", "--token-only").stdout.startswith("wjt_")
     for words, said in (
@@ -247,13 +248,8 @@ def test_the_list_of_agents_shows_refused_ones_to_administrators(
     join(home, cluster.url, "stranger", "--token", "wrong")
 
     def listed(user: str, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [WINDLASS, "-m", cluster.url, "agent", "list", *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=home.environ | cluster.login_as(user),
-        )
+        asked = ("-m", cluster.url, "agent", "list", *words)
+        return run_here(asked, home.environ | cluster.login_as(user))
 
     shown = listed("admin", "--all")
     assert shown.returncode == 0, shown.stderr

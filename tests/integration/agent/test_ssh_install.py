@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.command_line import run_here
 from tests.real_cluster import WINDLASS, RealCluster, eventually
 from tests.sshd import MISSING, SSHD, Sshd, make_key
 from windlass.install.hosts import parse_host
@@ -47,15 +48,18 @@ class Lab:
     def know(self, *machines: Sshd) -> None:
         self.known_hosts.write_text("".join(machine.known_host for machine in machines))
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+    @property
+    def environ(self) -> dict[str, str]:
         environ = {k: v for k, v in os.environ.items() if not k.startswith(("DET_", "SSH_"))}
-        environ |= self.cluster.login_as("admin") | {"HOME": str(self.folder)}
+        return environ | self.cluster.login_as("admin") | {"HOME": str(self.folder)}
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [WINDLASS, "-m", self.cluster.url, "agent", *words],
             capture_output=True,
             text=True,
             check=False,
-            env=environ,
+            env=self.environ,
             timeout=110,
         )
 
@@ -265,12 +269,12 @@ def test_what_cannot_be_meant_is_told_before_anything_is_done(lab: Lab) -> None:
         ("a@x\na@x", "named twice"),
     ):
         hosts.write_text(text)
-        done = lab.run("install", "--hosts-file", str(hosts))
+        done = run_here(("agent", "install", "--hosts-file", str(hosts)), lab.environ)
         assert done.returncode == 1
         assert said in done.stderr
-    done = lab.run("install", "x", "--identity", "/no/such/key")
+    done = run_here(("agent", "install", "x", "--identity", "/no/such/key"), lab.environ)
     assert "--identity /no/such/key: there is no such file" in done.stderr
-    done = lab.run("install", "x", "--wheels", "/no/such")
+    done = run_here(("agent", "install", "x", "--wheels", "/no/such"), lab.environ)
     assert "there is no such folder" in done.stderr
 
 

@@ -12,6 +12,8 @@ from typing import Any
 import psutil
 import yaml
 
+from tests.command_line import run_here
+
 DET = str(Path(sys.executable).with_name("det"))
 TRAIN = """
 import time
@@ -46,17 +48,24 @@ class Shell:
         (home / "model").mkdir()
         (home / "model" / "train.py").write_text(TRAIN)
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        environment = {
+    @property
+    def environ(self) -> dict[str, str]:
+        return {
             "HOME": str(self.home),
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
             "DET_MASTER": f"{self.scheme}://127.0.0.1:{self.port}",
         }
+
+    def look(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """`det`, in this process: for what is asked again and again."""
+        return run_here(words, self.environ)
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [DET, *words],
             cwd=self.home,
-            env=environment,
+            env=self.environ,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -82,7 +91,10 @@ class Shell:
         return str(path)
 
     def json(self, *words: str) -> Any:
-        return json.loads(self.ok(*words, "--json"))
+        """What `det` lists or shows."""
+        done = self.look(*words, "--json")
+        assert done.returncode == 0, f"det {' '.join(words)}\n{done.stdout}\n{done.stderr}"
+        return json.loads(done.stdout)
 
     def processes(self) -> list[str]:
         found = []

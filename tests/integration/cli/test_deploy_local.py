@@ -88,7 +88,7 @@ class Machine(Shell):
         return dict(self.json("experiment", "list-trials", experiment)[0])
 
     def batches(self, experiment: str) -> int:
-        done = self.run("experiment", "list-trials", experiment, "--json")
+        done = self.look("experiment", "list-trials", experiment, "--json")
         trials = json.loads(done.stdout) if done.returncode == 0 else []
         return int(trials[0]["totalBatchesProcessed"]) if trials else 0
 
@@ -124,7 +124,9 @@ def kill(*records: ProcessRecord | None) -> None:
 
 
 def starts(machine: Machine, experiment: str) -> int:
-    return machine.ok("experiment", "logs", experiment).count("starts at ")
+    done = machine.look("experiment", "logs", experiment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.count("starts at ")
 
 
 @pytest.mark.parametrize("name", ["master", "agent-0"])

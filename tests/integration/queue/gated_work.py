@@ -17,9 +17,10 @@ SINGLE = {"name": "single", "metric": "loss"}
 class Queue:
     """What the test does to the cluster, and what it sees of it."""
 
-    def __init__(self, cluster: RealCluster) -> None:
+    def __init__(self, cluster: RealCluster, gates: str = "gates") -> None:
+        """`gates`: of this test, where several share the cluster."""
         self.cluster = cluster
-        self._gates = cluster.folder / "gates"
+        self._gates = cluster.folder / gates
         self._gates.mkdir()
         self._mount = {"host_path": str(self._gates), "container_path": INSIDE}
 
@@ -63,6 +64,15 @@ class Queue:
 
     def state(self, name: str) -> str:
         return str(self.jobs()[name]["summary"]["state"])
+
+    def end(self) -> None:
+        """Returns when nothing runs or waits."""
+        client = self.cluster.client
+        for experiment in client.experiments(archived=None):
+            client.session.post(f"/api/v1/experiments/{experiment['id']}/kill", {})
+        for name in self.jobs():
+            self.open_gate(name)
+        eventually("nothing is queued", lambda: not self.jobs())
 
     def until(self, expected: dict[str, int]) -> None:
         """Returns when the slots are held like this, by work that has really started."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,11 +17,18 @@ MASTER: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def queue(tmp_path: Path) -> Iterator[Queue]:
-    with RealCluster(tmp_path / "cluster", MASTER) as cluster:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    with RealCluster(tmp_path_factory.mktemp("preemption"), MASTER) as cluster:
         cluster.start_agent("rack-1", slots=2)
-        yield Queue(cluster)
+        yield cluster
+
+
+@pytest.fixture
+def queue(cluster: RealCluster, request: pytest.FixtureRequest) -> Iterator[Queue]:
+    queue = Queue(cluster, f"gates-{request.node.name}")
+    yield queue
+    queue.end()
 
 
 def test_who_does_not_leave_in_time_is_killed_and_comes_back_uncounted(queue: Queue) -> None:

@@ -111,7 +111,7 @@ async def test_plain_http_is_told_that_it_is_https(server: Server, method: str) 
     async with httpx2.AsyncClient(base_url=server.at.url.replace("https:", "http:")) as client:
         reply = await client.request(method, "/api/v1/me")
     assert reply.status_code == 400
-    assert reply.json()["error"]["error"].startswith(f"{SENTENCE}: write https://")
+    assert reply.json()["error"]["error"].startswith(f"{SENTENCE}: write https://127.0.0.1:")
     assert await server.honest() == 200
 
 

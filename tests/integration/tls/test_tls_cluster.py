@@ -378,13 +378,13 @@ def test_a_machine_joins_by_the_line_that_an_administrator_is_given(
     home = AgentHome(tmp_path / "home")
     who = ("--user", "--agent-id", "joined", "--set", "artificial_slots=1")
     try:
-        blind = home.run(*line[:4], *who)
+        blind = home.run_here(*line[:4], *who)
         assert blind.returncode == 1
         (sentence,) = [text for text in blind.stderr.splitlines() if text.startswith("error:")]
         assert "is signed by nobody that is trusted here" in sentence
         assert "give --cert-fingerprint with the fingerprint that `windlass master" in sentence
         assert "security.tls" not in sentence
-        plain = home.run("join", own.url.replace("https:", "http:"), *line[2:4], *who)
+        plain = home.run_here("join", own.url.replace("https:", "http:"), *line[2:4], *who)
         assert f"this port speaks HTTPS only: write {own.url} for the URL" in plain.stderr
         assert not home.config.exists()
         done = home.run(*line, *who)
@@ -439,8 +439,7 @@ def test_a_new_certificate_under_load(private: Private) -> None:
         _reload(cluster, "serving a new certificate")
         shown.add(_shown(cluster))
         assert _shown(cluster) == new.fingerprint
-        more = calls[0] + 5
-        eventually("calls go on", lambda more=more: calls[0] >= more)
+        _more_calls(calls)
     stop.set()
     for thread in threads:
         thread.join()
@@ -455,6 +454,11 @@ def test_a_new_certificate_under_load(private: Private) -> None:
     assert "trying again" not in cluster.logs_of(trial["id"])
     connected = [a for a in cluster.client.agents() if a["id"] == "node"]
     assert len(connected) == 1
+
+
+def _more_calls(calls: list[int]) -> None:
+    enough = calls[0] + 5
+    eventually("calls go on", lambda: calls[0] >= enough)
 
 
 def _reported(cluster: RealCluster, experiment: int) -> int:

@@ -93,8 +93,16 @@ def config_of(seed: int) -> Mapping[str, Any]:
 class World:
     """Made inside a running virtual loop, inside `processes()`."""
 
-    def __init__(self, seed: int, folder: Path, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self,
+        seed: int,
+        folder: Path,
+        tasks: asyncio.TaskGroup,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`config`: another master.yaml than that of the seed."""
         self.seed = seed
+        self.config = config_of(seed) if config is None else config
         self.folder = folder
         self.clock = LoopClock()
         self.tasks = tasks
@@ -170,7 +178,7 @@ class World:
     def _options(self, process: MasterProcess) -> MasterOptions:
         return MasterOptions(
             deleter=NothingToDelete(),
-            config=MasterConfig.model_validate(config_of(self.seed)),
+            config=MasterConfig.model_validate(self.config),
             data_dir=self.folder,
             master_url="http://master:8080",
             clock=self.clock,

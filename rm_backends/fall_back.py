@@ -79,11 +79,14 @@ class Wait:
 
 def seen(wait: Wait, kind: ReasonKind, now: float, *, hopeless: bool = False) -> Wait:
     """After a look at why it waits. `hopeless` counts for reasons in `STUCK` only."""
-    if kind in COMING:
-        return replace(wait, kind=kind, hopeless=False)
-    if kind not in STUCK:
-        return replace(wait, kind=kind, hopeless=False, stuck_since=None)
-    since = now if wait.stuck_since is None else wait.stuck_since
+    since = wait.stuck_since
+    if kind in STUCK:
+        since = now if since is None else since
+    else:
+        hopeless = False
+        since = since if kind in COMING else None
+    if (kind, hopeless, since) == (wait.kind, wait.hopeless, wait.stuck_since):
+        return wait
     return replace(wait, kind=kind, hopeless=hopeless, stuck_since=since)
 
 

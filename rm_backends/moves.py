@@ -39,10 +39,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LOOK_EVERY_S = 1.0
-LOOKS_AT_ONCE = 500
-"""A look takes some microseconds, on the event loop."""
+LOOKS_AT_ONCE = 300
+"""A look takes some ten microseconds, on the event loop."""
 ASK_EVERY_S = 5.0
-"""Pools are asked again so often, with all that may move: each time a decision of theirs is made."""
+"""Pools are asked so often, with all that may move: each time a decision of theirs is made."""
 ASKED_AT_ONCE = 100
 LOOKS = 10
 """So often in `after_s`, one is looked at that may not leave yet; no more than each `LOOK_EVERY_S`."""
@@ -126,6 +126,8 @@ class Moves:
         self._untold: dict[str, JobOrder] = {}
         """Of jobs whose slots elsewhere have changed, which their pools do not know yet."""
         self._due: list[tuple[float, int, str]] = []
+        self._ask_at = 0.0
+        """Until then no pool is asked."""
         self._numbers = count()
         self._loop = Loop("moves between pools", self._step, interval_s=LOOK_EVERY_S)
         self._tasks: asyncio.TaskGroup | None = None
@@ -226,6 +228,9 @@ class Moves:
         look = _Look(self._clock.monotonic())
         await self._tell_all()
         asking = [one for one in self._due_now(look.now) if self._may_move(one, look)]
+        if look.now < self._ask_at or not asking:
+            return
+        self._ask_at = look.now + ASK_EVERY_S
         asking.sort(key=lambda one: (one.request.requested, one.id))
         for one, to in await self._destinations(asking[:ASKED_AT_ONCE], look):
             if self._followed.get(one.id) is one and self._tasks is not None:
@@ -262,7 +267,8 @@ class Moves:
         if not one.wait.is_away:
             one.why = reason.text
         if fall_back.targets(one.wait, rule, look.now):
-            self._look_in(one, ASK_EVERY_S - look.now % ASK_EVERY_S)  # all of them together
+            ask_at = self._ask_at if look.now < self._ask_at else look.now + ASK_EVERY_S
+            self._look_in(one, ask_at - look.now)  # all of them together
             return True
         ripe_at = fall_back.ripe_at(one.wait, rule)
         self._look_in(one, often if ripe_at is None else min(often, ripe_at - look.now))

@@ -1,0 +1,101 @@
+"""What it costs that requests may fall back: the router's looks at 10,000 of them, and its questions to another pool.
+
+Printed are milliseconds of work for each second of the master's life; the budget is 10, which is 1 % of a core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+
+from master.core.reasons import Reason, ReasonKind
+from master.core.scheduler import decide
+from provisioner.types import PoolAvailability
+from rm_backends.agents.backend import AgentsBackend
+from rm_backends.agents.options import PoolOptions
+from rm_backends.base import AllocationRequest, JobOrder
+from rm_backends.fall_back import Rule
+from rm_backends.router import Router
+from tests.fakes.agents_world import (
+    FewLogins,
+    MemoryAgentStore,
+    MemoryLogSink,
+    OneToken,
+    RecordingMaster,
+)
+from windlass.base.clock import ManualClock
+from windlass.base.ids import Ids
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+WAITING = 10_000
+SECONDS = 600
+BUDGET_MS = 10.0
+
+
+def request(number: int) -> AllocationRequest:
+    return AllocationRequest(
+        allocation_id=f"t-{number}.1",
+        task_id=f"t-{number}",
+        name=f"t-{number}",
+        pool="home",
+        slots=8,
+        job=JobOrder(job_id=f"j-{number % 100}", submitted=AT),
+        requested=AT,
+    )
+
+
+def backend(clock: ManualClock) -> AgentsBackend:
+    return AgentsBackend(
+        pools=[PoolOptions(name="home", dynamic=True), PoolOptions(name="other")],
+        events=RecordingMaster(),
+        agent_store=MemoryAgentStore(),
+        log_sink=MemoryLogSink(),
+        join_tokens=OneToken(),
+        logins=FewLogins(),
+        clock=clock,
+        ids=Ids.seeded(1),
+        epoch=1,
+        master_id="m",
+        cluster_id="c",
+        cluster_name="",
+        decide=decide,
+    )
+
+
+async def cost_ms(kind: ReasonKind) -> float:
+    """For each second, while all of them wait for that reason."""
+    clock = ManualClock()
+    agents = backend(clock)
+    router = Router([agents], fall_back={"home": Rule(pools=("other",))}, clock=clock)
+    for number in range(WAITING):
+        await router.request(request(number))
+    home = agents._pools["home"]
+    state = home.snapshot()
+    await home.apply(state, decide(state))
+    reasons = dict.fromkeys(home.waiting, Reason(kind=kind, text="the quota is used"))
+    agents.availability(PoolAvailability(pool="home", reasons=reasons))
+    spent = 0.0
+    for _ in range(SECONDS):
+        clock.advance(1.0)
+        before = time.perf_counter()
+        await router._moves._step()
+        spent += time.perf_counter() - before
+    return 1000 * spent / SECONDS
+
+
+async def main() -> None:
+    print(
+        f"the router follows {WAITING:,} requests that may fall back, for {SECONDS} s of its time"
+    )
+    for kind, what in (
+        (ReasonKind.QUEUED, "queued at home"),
+        (ReasonKind.QUOTA, "stuck at home; a pool that has nothing free is asked all the time"),
+    ):
+        ms = await cost_ms(kind)
+        verdict = "within" if ms <= BUDGET_MS else "ABOVE"
+        print(f"  {what}: {ms:.2f} ms a second, {verdict} the budget of {BUDGET_MS:g}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

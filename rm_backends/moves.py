@@ -14,7 +14,7 @@ import heapq
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Protocol, TypeVar
 
@@ -90,6 +90,8 @@ class _Followed:
     move: _Move | None = None
     holds: bool = False
     """It has slots."""
+    asked_at: float = 0.0
+    """When other pools were asked for it."""
 
     @property
     def id(self) -> str:
@@ -98,6 +100,11 @@ class _Followed:
     @property
     def job_id(self) -> str:
         return self.request.job.job_id
+
+    @property
+    def age(self) -> tuple[datetime, str]:
+        """The oldest first."""
+        return self.request.requested, self.id
 
 
 @dataclass(slots=True)
@@ -227,12 +234,15 @@ class Moves:
     async def _step(self) -> None:
         look = _Look(self._clock.monotonic())
         await self._tell_all()
-        asking = [one for one in self._due_now(look.now) if self._may_move(one, look)]
+        asking = [one for one in self._due_now(look.now) if self._looked_at(one, look)]
         if look.now < self._ask_at or not asking:
             return
         self._ask_at = look.now + ASK_EVERY_S
-        asking.sort(key=lambda one: (one.request.requested, one.id))
-        for one, to in await self._destinations(asking[:ASKED_AT_ONCE], look):
+        asking.sort(key=lambda one: (one.asked_at, one.age))  # each has its turn
+        asking = sorted(asking[:ASKED_AT_ONCE], key=lambda one: one.age)
+        for one in asking:
+            one.asked_at = look.now
+        for one, to in await self._destinations(asking, look):
             if self._followed.get(one.id) is one and self._tasks is not None:
                 one.move = _move(one, to)
                 self._tasks.create_task(self._carry_out(one, one.move))
@@ -244,6 +254,15 @@ class Moves:
             _, _, id_ = heapq.heappop(self._due)
             if (one := self._followed.get(id_)) is not None:
                 yield one
+
+    def _looked_at(self, one: _Followed, look: _Look) -> bool:
+        """As `_may_move`. A backend that raises is asked again later."""
+        try:
+            return self._may_move(one, look)
+        except Exception:
+            log.exception("request %s could not be looked at", one.id)
+            self._look_in(one, MOST_S)
+            return False
 
     def _may_move(self, one: _Followed, look: _Look) -> bool:
         """Look at one that is due: forget it or say when it is due again, and whether pools are to be asked for it."""
@@ -303,7 +322,7 @@ class Moves:
         for place in range(max(map(len, lists.values()), default=0)):
             by_pool: dict[str, dict[str, _Followed]] = {}
             for id_, one in left.items():
-                if place < len(lists[id_]):
+                if place < len(lists[id_]) and self._followed.get(id_) is one:
                     by_pool.setdefault(lists[id_][place], {})[id_] = one
             for pool, ones in by_pool.items():
                 waits = {id_: one.wait for id_, one in ones.items()}
@@ -351,7 +370,8 @@ class Moves:
             await _repeat(lambda: target.kill(one.id))
             return
         one.move = None
-        log.info("request %s moved to resource pool %s: %s", one.id, to, move.why)
+        if to == move.to:
+            log.info("request %s moved to resource pool %s: %s", one.id, to, move.why)
 
     def _request_in(self, pool: str, one: _Followed) -> AllocationRequest:
         """As that pool is asked: with its age, and the newest order of its job."""

@@ -21,6 +21,7 @@ from master.core.scheduler.types import (
     SchedulerType,
 )
 from provisioner.types import LaunchableNode, PoolAvailability
+from rm_backends import moves
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import (
@@ -485,6 +486,31 @@ def test_where_it_runs_may_become_its_own_pool() -> None:
         await it.router.request(replace(limited(3), pool="b"))
         await it.world.settle(10)
         assert held(it, "b") == 8
+
+    play(scenario)
+
+
+def test_all_have_their_turn_to_ask() -> None:
+    """However many older ones nobody can start."""
+
+    async def scenario(it: Cluster) -> None:
+        await it.world.add_agent("b1", pool="b", slots=4)
+        with mock.patch.object(moves, "ASKED_AT_ONCE", 3):
+            requests = [await it.ask(n, slots=8) for n in range(1, 10)]
+            requests.append(await it.ask(10))
+            it.says(QUOTA, *requests)
+            assert (await it.world.master.granted("task-10.1")).pool == "b"
+
+    play(scenario)
+
+
+def test_a_backend_that_raises_is_looked_at_again() -> None:
+    async def scenario(it: Cluster) -> None:
+        await it.world.add_agent("b1", pool="b", slots=4)
+        it.says(QUOTA, await it.ask(1))
+        with mock.patch.object(it.backend, "explain", side_effect=OSError("no")):
+            await it.world.settle(AFTER_S)
+        assert (await it.world.master.granted(ID)).pool == "b"
 
     play(scenario)
 

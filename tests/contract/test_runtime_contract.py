@@ -7,6 +7,7 @@ import shutil
 import signal
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -170,7 +171,8 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
     for path in tmp_path.glob("c-*"):
         for pid in made.processes(ContainerDir(path)):
             if pid > 1:
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it ended by itself meanwhile
+                    os.kill(pid, signal.SIGKILL)
 
 
 def docker_socket() -> str:

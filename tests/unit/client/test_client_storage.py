@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,10 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windlass.base.errors import InvalidArgument, InvalidConfig, StorageDenied
-from windlass.storage import list_files, open_storage, progress_lines
+from windlass.storage import list_files, object_transfers, open_storage, progress_lines
 from windlass.storage.azure_account import Account, account_of
 from windlass.storage.globs import matching
 from windlass.storage.object_transfers import MOST_PARTS, PART, part_size
+from windlass.storage.objects import StoredObject
 from windlass.storage.s3 import _credentials, _public_url
 
 KEYS = {"access_key": "k", "secret_key": "s"}
@@ -190,3 +194,28 @@ def test_progress_is_told_now_and_then() -> None:
         report(second * 10**8, 25 * 10**8)
     report(25 * 10**8, 25 * 10**8)
     assert lines == ["uploading x: 1.0 of 2.5 GB", "uploading x: 2.0 of 2.5 GB"]
+
+
+@pytest.mark.parametrize("size", [0, 5, 2 * PART, 2 * PART + 5])
+def test_a_file_that_another_tool_stored_as_one_part_is_compared_in_pieces(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = os.urandom(size)
+    file = tmp_path / "weights"
+    file.write_bytes(content)
+    pieces: list[int] = []
+    really = os.pread
+
+    def pread(fd: int, count: int, offset: int) -> bytes:
+        pieces.append(count)
+        return really(fd, count, offset)
+
+    monkeypatch.setattr(os, "pread", pread)
+    tag = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    stored = StoredObject("key", size, f'"{tag}"', datetime.now(UTC))
+    with file.open("rb") as opened:
+        status = os.fstat(opened.fileno())
+        assert object_transfers._is_same(opened.fileno(), status, stored)
+        other = replace(stored, tag="0" * 32)
+        assert not object_transfers._is_same(opened.fileno(), status, other)
+    assert max(pieces, default=0) <= PART

@@ -148,7 +148,7 @@ def test_the_clusters_own_login_is_the_one_that_master_yaml_has_now() -> None:
     _, secrets = take_secrets(pool("of this year"))
     cluster = ClusterTasks(secrets={"default": secrets})
     assert cluster.registry_login(config, "default") == Login(
-        username="site", password="of this year"
+        server="docker.io", username="site", password="of this year"
     )
     nobody = complete_command({"entrypoint": ["true"]}, defaults=ClusterDefaults())
     assert cluster.registry_login(nobody, "default") is None

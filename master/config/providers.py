@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -68,7 +69,9 @@ def _known_type(value: Any) -> Any:
     if isinstance(name, str) and name not in PROVIDERS:
         if name in PLANNED_PROVIDERS:
             raise ValueError(f"provider type {name} is not supported yet")
-        raise ValueError(f'provider type "{name}" is unknown: use one of {", ".join(PROVIDERS)}')
+        near = get_close_matches(name, (*PROVIDERS, *PLANNED_PROVIDERS), n=1)
+        meant = f'did you mean "{near[0]}"?' if near else f"use one of {', '.join(PROVIDERS)}"
+        raise ValueError(f'provider type "{name}" is unknown: {meant}')
     return value
 
 

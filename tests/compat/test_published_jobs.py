@@ -20,12 +20,13 @@ pytestmark = pytest.mark.skipif(
 POOLS = [
     {"pool_name": "default", "scheduler": {"type": "priority"}},
     {"pool_name": "shared", "scheduler": {"type": "fair_share"}},
+    {"pool_name": "empty", "fall_back_to": ["shared"]},
 ]
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[RealCluster]:
-    """One slot in a pool with priorities, one in a pool with shares."""
+    """One slot in a pool with priorities, one in a pool with shares, none in a pool that falls back to that."""
     with RealCluster(tmp_path, {"resource_pools": POOLS}) as cluster:
         cluster.start_agent("node", slots=1)
         cluster.start_agent("other", pool="shared", slots=1)
@@ -33,7 +34,7 @@ def cluster(tmp_path: Path) -> Iterator[RealCluster]:
         yield cluster
 
 
-def submit(cluster: RealCluster, name: str) -> str:
+def submit(cluster: RealCluster, name: str, pool: str = "default") -> str:
     """An experiment that runs until its gate is open; its job."""
     experiment_id = cluster.submit(
         {
@@ -41,7 +42,7 @@ def submit(cluster: RealCluster, name: str) -> str:
             "entrypoint": ["sh", "-c", f"until [ -e gates/{name} ]; do sleep 0.05; done"],
             "bind_mounts": [{"host_path": str(gates(cluster)), "container_path": "gates"}],
             "searcher": {"name": "single", "metric": "loss", "max_length": {"batches": 1}},
-            "resources": {"slots_per_trial": 1},
+            "resources": {"slots_per_trial": 1, "resource_pool": pool},
             "max_restarts": 0,
         },
         MODEL,
@@ -159,3 +160,31 @@ def test_the_order_survives_the_masters_death(cluster: RealCluster) -> None:
     assert order(cluster) == expected
     assert job(cluster, "second")["weight"] == 2.5
     eventually("the agent is back", lambda: job(cluster, "first")["allocatedSlots"] == 1)
+
+
+@pytest.mark.slow
+def test_work_runs_on_in_the_pool_that_its_own_falls_back_to(cluster: RealCluster) -> None:
+    """Over a death of the master; and its user makes that pool its own."""
+    job_id = submit(cluster, "away", pool="empty")
+    eventually("it is there", lambda: cluster.client.jobs(pool="shared"))
+    eventually("it runs there", lambda: job(cluster, "away")["allocatedSlots"] == 1)
+    assert order(cluster, "-p", "shared") == ["away"]
+    assert order(cluster, "-p", "empty") == []
+    assert "empty" in det(cluster, "e", "describe", "1"), "the pool that it was submitted to"
+    explained = cluster.client.explain_job(job_id)
+    [run] = explained["holding"]
+    assert run["resourcePool"] == "shared"
+    assert run["fellBack"].startswith("it could not start in resource pool 'empty' (no agents")
+
+    cluster.kill_master()
+    cluster.start_master()
+    eventually("it is there again", lambda: cluster.client.jobs(pool="shared"))
+    eventually("it holds its slot", lambda: job(cluster, "away")["allocatedSlots"] == 1)
+    det(cluster, "job", "update", job_id, "--resource-pool", "shared")
+    assert cluster.client.explain_job(job_id)["holding"][0]["fellBack"] is None
+    open_gate(cluster, "away")
+    assert cluster.wait(1)["resourcePool"] == "shared"
+    [trial] = cluster.trials(1)
+    said = cluster.logs_of(trial["id"])
+    assert "in resource pool shared, as empty could not start it: no agents in service" in said
+    assert said.count("was assigned to") == 1, "one run, from beginning to end"

@@ -51,6 +51,7 @@ from master.task_settings import TaskSettings
 from master.timed_work import TimedWork
 from master.tls.serving import ServedTls
 from master.workspaces.agent_users import AgentUsers
+from provisioner.budgets import Money
 from provisioner.price_book import PriceBook, open_book
 from provisioner.reconciler import Provisioner
 from rm_backends.agents.backend import AgentsBackend
@@ -198,7 +199,7 @@ class Master:
         router = Router([agents], fall_back=_fall_back(options.config), clock=options.clock)
         allocations.connect(router)
         books = Books(self._store, options.clock)
-        provisioner = self._provisioner(agents, info, epoch)
+        provisioner = self._provisioner(agents, info, epoch, books)
 
         await allocations.rm.restore(await plane.restore())
         if provisioner is not None:
@@ -322,7 +323,7 @@ class Master:
         )
 
     def _provisioner(
-        self, agents: AgentsBackend, info: ClusterInfo, epoch: int
+        self, agents: AgentsBackend, info: ClusterInfo, epoch: int, books: Books
     ) -> Provisioner | None:
         options = self._options
         elastic = [p for p in options.config.pools() if p.is_elastic]
@@ -340,6 +341,7 @@ class Master:
             cluster_id=info.cluster_id,
             generation=epoch,
             interval_s=options.provision_every_s,
+            money=Money(options.config.budget.budgets(), lambda: books.spending),
         )
 
     def _embedded_providers(self) -> ProviderFactory:

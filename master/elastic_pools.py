@@ -81,8 +81,8 @@ def pool_settings(pool: ResolvedPool) -> PoolSettings:
         max_idle_s=pool.max_idle_s,
         max_starting_s=pool.max_starting_s,
         aux_places=pool.max_aux_containers_per_agent,
-        usd_per_hour_limit=pool.usd_per_hour_limit,
         on_demand_after_s=pool.on_demand_after_s,
+        budget=pool.budget,
     )
 
 

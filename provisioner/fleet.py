@@ -103,10 +103,14 @@ class InstanceRecord:
     def is_alive(self) -> bool:
         return self.state is not InstanceState.GONE
 
+    def billed(self, now: float) -> tuple[float, float]:
+        """From when until when it costs something, so far."""
+        start = self.created_at if self.started_at is None else self.started_at
+        return start, now if self.ended_at is None else self.ended_at
+
     def usd(self, now: float) -> float:
         """What it has cost so far."""
-        end = now if self.ended_at is None else self.ended_at
-        start = self.created_at if self.started_at is None else self.started_at
+        start, end = self.billed(now)
         return usd_for(self.offer.usd_per_hour, end - start)
 
 

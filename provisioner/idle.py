@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from provisioner.plan_types import Cancellation, Machine, Phase, PoolInput, Termination
 from provisioner.prices import usd_per_slot_hour
+from provisioner.purse import NOTICE_S
 
 
-def idle_terminations(pool: PoolInput, claimed: Collection[str]) -> Iterator[Termination]:
+def leaving(pool: PoolInput, spent: str | None, now: float) -> Mapping[str, tuple[float, str]]:
+    """Machines whose work is to leave, until when and why: all that work, once a budget is spent that says so."""
+    if spent is None:
+        return {}
+    busy = (m for m in pool.machines if m.phase is Phase.UP and m.idle_s is None)
+    return {machine.name: (now + NOTICE_S, spent) for machine in busy}
+
+
+def idle_terminations(
+    pool: PoolInput, claimed: Collection[str], spent: str | None = None
+) -> Iterator[Termination]:
     """Idle long enough, claimed by nobody in this plan, not needed for the minimum; the dearest per slot first.
 
-    Above max_instances (the limit was lowered) idle machines go at once.
+    Above max_instances (the limit was lowered) idle machines go at once; all do for which no money is left (`spent`).
     """
     settings = pool.settings
     queued = {c.intent_id for c in unclaimed_launches(pool, claimed)}
     kept = [m for m in pool.machines if m.phase is not Phase.OUT and m.group not in queued]
+    if spent is not None:
+        for machine in kept:
+            if machine.idle_s is not None:
+                yield Termination(pool=settings.pool, instance_id=machine.name, why=spent)
+        return
     spare = len(kept) - settings.min_instances
     above = len(kept) - settings.max_instances
     idle = [m for m in kept if m.idle_s is not None and m.name not in claimed]

@@ -54,7 +54,7 @@ class Lifetime:
             pool=record.pool,
             slots=record.offer.slots,
             usd_per_hour=record.offer.usd_per_hour,
-            start=record.created_at,
+            start=record.billed(record.created_at)[0],
             ready=record.ready_at,
             lost=record.lost_since,
             end=None if record.is_alive else record.ended_at,

@@ -2,42 +2,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import inf
 
-from master.core.reasons import Reason, ReasonKind
-from provisioner.plan_types import PoolInput
+from master.core.reasons import Reason
+from provisioner.budgets import WhenSpent
+from provisioner.plan_types import Machine, Phase, PlanInput, PoolInput
+from provisioner.purse import Purse, Running, expected_life_s
 from provisioner.types import Offer
-
-ROUNDING_USD = 1e-9
 
 
 class Limits:
-    """What is left of the limits of one pool within one plan."""
+    """What is left of the limits of one pool within one plan; what is bought counts for the cluster's purse, too."""
 
-    def __init__(self, pool: PoolInput) -> None:
+    def __init__(self, pool: PoolInput, state: PlanInput, cluster: Purse) -> None:
         settings = pool.settings
         self.places = max(0, settings.max_instances - len(pool.machines))
         """Machines below `max_instances`."""
-        limit = settings.usd_per_hour_limit
-        spent = sum(machine.offer.usd_per_hour for machine in pool.machines)
-        self._pool = settings.pool
-        self._usd_limit = limit
-        self._usd_left = inf if limit is None else max(0.0, limit - spent)
+        self._idle_s = settings.max_idle_s
+        own = Purse(
+            f"pool {settings.pool}",
+            settings.budget,
+            spent_usd=state.spending.pools.get(settings.pool, 0.0),
+            running=_running(pool),
+            now=state.now,
+        )
+        self._purses = [purse for purse in (own, cluster) if purse.budget]
 
     def affordable(self, offer: Offer) -> int:
         """How many more machines of that offer are allowed."""
-        if offer.usd_per_hour <= 0 or self._usd_left == inf:
-            return self.places
-        return min(self.places, int((self._usd_left + ROUNDING_USD) // offer.usd_per_hour))
+        expected_s = expected_life_s(offer, self._idle_s)
+        most = (purse.affordable(offer.usd_per_hour, expected_s) for purse in self._purses)
+        return int(min(self.places, min(most, default=inf)))
 
     def bought(self, offer: Offer, machines: int) -> None:
         self.places -= machines
-        self._usd_left -= offer.usd_per_hour * machines
+        for purse in self._purses:
+            purse.bought(offer.usd_per_hour, expected_life_s(offer, self._idle_s), machines)
 
-    def reason(self, usd: float) -> Reason:
-        """Why machines for `usd` per hour are not bought although they are to be had."""
-        return Reason(
-            kind=ReasonKind.OVER_BUDGET,
-            text=f"needs {usd:.2f} USD per hour more, which would exceed the budget of pool {self._pool} "
-            f"({self._usd_limit or 0.0:.2f} USD per hour)",
+    def reason(self, offer: Offer, machines: int) -> Reason | None:
+        """Why so many of that offer are not bought although they are to be had; None: money is not why."""
+        usd, expected_s = offer.usd_per_hour * machines, expected_life_s(offer, self._idle_s)
+        for purse in self._purses:
+            if purse.affordable(usd, expected_s) < 1:
+                return purse.reason(usd, expected_s)
+        return None
+
+    def must_leave(self) -> str | None:
+        """Why running work is to be preempted; None: it is not."""
+        for purse in self._purses:
+            if purse.budget.when_spent is WhenSpent.PREEMPT and purse.is_spent():
+                return f"the budget of {purse.whose} is spent ({purse.budget.usd_per_month:.2f} USD per month)"
+        return None
+
+
+def cluster_purse(state: PlanInput) -> Purse:
+    return Purse(
+        "the cluster",
+        state.budgets.cluster,
+        spent_usd=state.spending.cluster,
+        running=(machine for pool in state.pools for machine in _running(pool)),
+        now=state.now,
+    )
+
+
+def _running(pool: PoolInput) -> Iterator[Running]:
+    idle_s = pool.settings.max_idle_s
+    for machine in pool.machines:
+        yield Running(
+            machine.offer.usd_per_hour,
+            machine.age_s,
+            expected_life_s(machine.offer, idle_s),
+            tail_s=_tail_s(machine, idle_s),
         )
+
+
+def _tail_s(machine: Machine, idle_s: float) -> float:
+    if machine.phase is Phase.OUT:
+        return 0.0
+    return idle_s if machine.idle_s is None else max(0.0, idle_s - machine.idle_s)

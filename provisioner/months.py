@@ -17,6 +17,11 @@ def month_end(at: float) -> float:
     return datetime(year, month, 1, tzinfo=UTC).timestamp()
 
 
+def month_start(at: float) -> float:
+    now = datetime.fromtimestamp(at, UTC)
+    return datetime(now.year, now.month, 1, tzinfo=UTC).timestamp()
+
+
 def by_month(start: float, end: float) -> Iterator[tuple[str, float, float]]:
     """The part of each month in that time: its name, from, until. Nothing if `end` is not after `start`."""
     while start < end:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from master.core.reasons import Reason
+from provisioner.budgets import NO_BUDGETS, Budgets, Spending
 from provisioner.capacity import CapacityMemory
 from provisioner.types import Offer, PoolAvailability, PoolDemand, PoolSettings, Scope
 
@@ -66,6 +67,8 @@ class PlanInput:
     memory: CapacityMemory = field(default_factory=CapacityMemory)
     unseen: Mapping[Scope, str] = field(default_factory=dict)
     """Where it is not known what exists, and why: nothing is launched there."""
+    budgets: Budgets = NO_BUDGETS
+    spending: Spending = field(default_factory=Spending)
 
     def unseen_because(self, offer: Offer) -> str | None:
         return next((why for scope, why in self.unseen.items() if scope.covers(offer)), None)
@@ -116,3 +119,5 @@ class Plan:
     availabilities: tuple[PoolAvailability, ...] = ()
     claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Coming machine -> the gangs that claim it from now on."""
+    leaving: Mapping[str, tuple[float, str]] = field(default_factory=dict)
+    """Machine -> until when the work on it is to leave, and why."""

@@ -23,8 +23,8 @@ from provisioner import explain
 from provisioner.bins import Bin, Bins, bins_of, whole_place
 from provisioner.cart import Cart, NewNode
 from provisioner.demand import GangClass, gang_classes, nodes_needed
-from provisioner.idle import idle_terminations, unclaimed_launches
-from provisioner.limits import Limits
+from provisioner.idle import idle_terminations, leaving, unclaimed_launches
+from provisioner.limits import Limits, cluster_purse
 from provisioner.open_offers import MAX_INDEPENDENT_GROUP, OpenOffers
 from provisioner.outlook import availability
 from provisioner.plan_types import (
@@ -40,19 +40,26 @@ from provisioner.purchase import Purchase, Quote, next_purchase, slot_share
 from provisioner.quotes import Quotes
 from provisioner.types import Offer, PoolAvailability
 from provisioner.unserved import Unserved
+from provisioner.user_budgets import within_user_budgets
 
 
 def plan(state: PlanInput) -> Plan:
     """Plan all pools on one snapshot. Same input, same plan."""
+    return within_user_budgets(state, _plan_pools)
+
+
+def _plan_pools(state: PlanInput) -> Plan:
     open_offers = OpenOffers(state)
+    cluster = cluster_purse(state)
     launches: list[Launch] = []
     terminations: list[Termination] = []
     cancellations: list[Cancellation] = []
     reasons: dict[str, Reason] = {}
     availabilities: list[PoolAvailability] = []
     claims: dict[str, tuple[str, ...]] = {}
+    goes: dict[str, tuple[float, str]] = {}
     for pool in state.pools:
-        planned = _PoolPlan(pool, open_offers, state.now)
+        planned = _PoolPlan(pool, open_offers, Limits(pool, state, cluster), state.now)
         planned.run()
         launches += planned.launches
         terminations += planned.terminations
@@ -60,6 +67,7 @@ def plan(state: PlanInput) -> Plan:
         reasons |= planned.reasons
         availabilities.append(planned.availability())
         claims |= planned.claims()
+        goes |= planned.leaving
     return Plan(
         launches=tuple(launches),
         terminations=tuple(terminations),
@@ -67,13 +75,16 @@ def plan(state: PlanInput) -> Plan:
         reasons=reasons,
         availabilities=tuple(availabilities),
         claims=claims,
+        leaving=goes,
     )
 
 
 class _PoolPlan:
     """The working state of planning one pool. Lives for one call of `plan`."""
 
-    def __init__(self, pool: PoolInput, open_offers: OpenOffers, now: float) -> None:
+    def __init__(
+        self, pool: PoolInput, open_offers: OpenOffers, limits: Limits, now: float
+    ) -> None:
         self.pool = pool
         self.open_offers = open_offers
         self.now = now
@@ -82,7 +93,8 @@ class _PoolPlan:
         self.cancellations: list[Cancellation] = []
         self.reasons: dict[str, Reason] = {}
         self._quotes = Quotes(pool, open_offers, now)
-        self._limits = Limits(pool)
+        self._limits = limits
+        self.leaving: Mapping[str, tuple[float, str]] = {}
         self._cart = Cart()
         bins = bins_of(pool, now, self._quotes.facts)
         self._bins = Bins(bins)
@@ -101,7 +113,9 @@ class _PoolPlan:
         self._explain(classes)
         claimed = {node.name for node in self._bins.all if node.claims}
         self.cancellations = list(unclaimed_launches(self.pool, claimed))
-        self.terminations = list(idle_terminations(self.pool, claimed))
+        spent = self._limits.must_leave()
+        self.terminations = list(idle_terminations(self.pool, claimed, spent))
+        self.leaving = leaving(self.pool, spent, self.now)
 
     def claims(self) -> dict[str, tuple[str, ...]]:
         return {

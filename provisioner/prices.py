@@ -6,11 +6,15 @@ asked, and ends when the machine is certainly gone: both err on the expensive si
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
+from provisioner.months import by_month
 from provisioner.types import CostView, Offer
 
 SECONDS_PER_HOUR = 3600.0
+MONTHS_KEPT = 2
+"""In the ledger of the provisioner: budgets ask for the current one. The books keep all."""
 
 
 def usd_for(usd_per_hour: float, seconds: float) -> float:
@@ -30,6 +34,8 @@ class Ledger:
     peak_instances: int = 0
     peak_usd_per_hour: float = 0.0
     first_launch_at: float | None = None
+    months: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Month -> pool -> what machines that are gone cost in it. The newest two months."""
 
     def with_fleet(self, *, instances: int, usd_per_hour: float, now: float) -> Ledger:
         """Remember the peak and the first launch."""
@@ -42,9 +48,17 @@ class Ledger:
             first_launch_at=now if self.first_launch_at is None else self.first_launch_at,
         )
 
-    def with_gone(self, usd: float) -> Ledger:
+    def with_gone(self, pool: str, usd_per_hour: float, start: float, end: float) -> Ledger:
         """Book a machine that is gone. Once per machine: in the commit that forgets it."""
-        return replace(self, gone_usd=self.gone_usd + usd)
+        months = {month: dict(pools) for month, pools in self.months.items()}
+        for month, since, until in by_month(start, end):
+            pools = months.setdefault(month, {})
+            pools[pool] = pools.get(pool, 0.0) + usd_for(usd_per_hour, until - since)
+        return replace(
+            self,
+            gone_usd=self.gone_usd + usd_for(usd_per_hour, end - start),
+            months={month: months[month] for month in sorted(months)[-MONTHS_KEPT:]},
+        )
 
     def view(self, *, living_usd: float, usd_per_hour: float, now: float) -> CostView:
         since = 0.0 if self.first_launch_at is None else now - self.first_launch_at

@@ -185,7 +185,9 @@ class ReconcilePass:
         record = self.draft.instances.get(instance_id)
         if record is not None and not record.told and not record.is_alive:
             self.draft.instances[instance_id] = replace(record, told=True)
-            self._ledger = self._ledger.with_gone(record.usd(self.draft.now))
+            self._ledger = self._ledger.with_gone(
+                record.pool, record.offer.usd_per_hour, *record.billed(self.draft.now)
+            )
 
     def _step(self, record: InstanceRecord, agents: Agents) -> None:
         seen = replace(

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
+from provisioner.budgets import NO_LIMITS, Money
 from provisioner.calls import Calls
 from provisioner.clock_jumps import Clocks, shifted
 from provisioner.documents import forget_finished, restored, unsaved
@@ -77,7 +78,9 @@ class Provisioner:
         cluster_id: str,
         generation: int,
         interval_s: float = 2.0,
+        money: Money = NO_LIMITS,
     ) -> None:
+        self._money = money
         self._providers = {provider.name: provider for provider in providers}
         self._host = host
         self._store = store
@@ -211,7 +214,7 @@ class Provisioner:
         )
         state = shifted(self._state, jump_s)
         size = len(state.instances) + sum(len(pool.gangs) for pool in demand)
-        decide = partial(_decide, state, catalogue, events, demand, agents, now)
+        decide = partial(_decide, state, catalogue, events, demand, agents, now, self._money)
         reconcile_pass, planned = await (
             asyncio.to_thread(decide) if size >= THREAD_FROM else _at_once(decide)
         )
@@ -224,7 +227,8 @@ class Provisioner:
         self._act(now)
         for instance_id in new.retired:
             self._host.drain(instance_id)
-        for instance_id, (by, why) in reconcile_pass.leaving.items():
+        goes = {**planned.leaving, **reconcile_pass.leaving}
+        for instance_id, (by, why) in goes.items():
             self._host.leave(instance_id, by, why)
         for availability in planned.availabilities:
             self._host.availability(availability)
@@ -348,12 +352,13 @@ def _decide(
     demand: Sequence[PoolDemand],
     agents: Agents,
     now: float,
+    money: Money,
 ) -> tuple[ReconcilePass, Plan]:
     """All of a pass that needs nothing but its arguments."""
     reconcile_pass = ReconcilePass(state, catalogue, now)
     reconcile_pass.absorb(events, agents)
     return reconcile_pass, plan(
-        plan_input(reconcile_pass.result(), demand, catalogue.pools, agents, now)
+        plan_input(reconcile_pass.result(), demand, catalogue.pools, agents, now, money)
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
+from provisioner.budgets import Money, Spending
 from provisioner.fleet import (
     LOST_CORDON_S,
     STILL_BILLING_S,
@@ -15,6 +16,8 @@ from provisioner.fleet import (
 )
 from provisioner.fleet_state import Agents, FleetState, PoolSetup
 from provisioner.intents import IntentRecord, IntentState
+from provisioner.lifetimes import Lifetime
+from provisioner.months import month_of, month_start
 from provisioner.plan_types import Machine, Phase, PlanInput, PoolInput
 from provisioner.prices import usd_for
 from provisioner.types import BlockedOffer, CostView, InstanceView, Offer, PoolDemand
@@ -31,6 +34,7 @@ def plan_input(
     pools: Mapping[str, PoolSetup],
     agents: Agents,
     now: float,
+    money: Money,
 ) -> PlanInput:
     """One immutable snapshot for `plan`; pools without demand are planned for their minimum and idle nodes."""
     by_pool = {each.pool: each for each in demand}
@@ -44,7 +48,23 @@ def plan_input(
         )
         for pool, setup in pools.items()
     ]
-    return PlanInput(now=now, pools=tuple(inputs), memory=state.memory, unseen=state.unseen)
+    return PlanInput(
+        now=now,
+        pools=tuple(inputs),
+        memory=state.memory,
+        unseen=state.unseen,
+        budgets=money.budgets,
+        spending=Spending(pools=pool_spending(state, now), users=money.users()),
+    )
+
+
+def pool_spending(state: FleetState, now: float) -> dict[str, float]:
+    """What the machines of each pool cost in the month of `now` so far."""
+    spent = dict(state.ledger.months.get(month_of(now), {}))
+    for record in state.instances.values():
+        usd = Lifetime.of(record).usd(month_start(now), now)
+        spent[record.pool] = spent.get(record.pool, 0.0) + usd
+    return spent
 
 
 def _machines(state: FleetState, pool: str, agents: Agents, now: float) -> Iterator[Machine]:

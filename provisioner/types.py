@@ -11,6 +11,7 @@ from master.core.machines import MachineFacts as MachineFacts
 from master.core.machines import Market as Market
 from master.core.machines import Requirements as Requirements
 from master.core.reasons import Reason
+from provisioner.budgets import NO_BUDGET, Budget
 
 AUX_PLACES = 100
 """Zero-slot tasks a node holds at once unless it says otherwise; the default of the agents."""
@@ -172,6 +173,8 @@ class Node:
     """How many more zero-slot tasks it could hold."""
     ends_at: float | None = None
     facts: MachineFacts = NO_FACTS
+    users: Mapping[str, int] = field(default_factory=dict)
+    """Slots that the work of each user holds there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,11 +245,11 @@ class PoolSettings:
     max_idle_s: float = 300.0
     aux_places: int = AUX_PLACES
     """Zero-slot tasks that one machine holds at once; 0: none."""
-    usd_per_hour_limit: float | None = None
     max_starting_s: float | None = None
     """How long a machine may take until its agent connects. None: as its offer says, and as was learned."""
     on_demand_after_s: float = 300.0
     """How long a gang waits for spot capacity before on-demand is bought."""
+    budget: Budget = NO_BUDGET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

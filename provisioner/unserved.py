@@ -81,9 +81,10 @@ class Unserved:
             _nodes(gangs, quote.offer) for quote in self._quotes.of(gangs)
         ):
             return self._waits_for_spot(gangs, suitable)
-        if not any(_nodes(gangs, o) <= self._limits.affordable(o) for o in usable):
-            return self._limits.reason(min(_nodes(gangs, o) * o.usd_per_hour for o in usable))
-        return self._blocked(usable)  # only a probe allows less than limits do
+        needs = [(_nodes(gangs, offer), offer) for offer in usable]
+        count, cheapest = min(needs, key=lambda pair: (pair[0] * pair[1].usd_per_hour, pair[1].key))
+        # Only a probe allows less than limits do.
+        return self._limits.reason(cheapest, count) or self._blocked(usable)
 
     def _waits_for_spot(self, gangs: GangClass, suitable: Sequence[Offer]) -> Reason:
         until = gangs.oldest_since + self._settings.on_demand_after_s

@@ -99,6 +99,8 @@ class AllocationRequest:
     """What it asks of the machines beside slots."""
     launches_machines: bool = True
     """False: it waits for a machine that is there anyway."""
+    user: str = ""
+    """Whose it is: budgets count by users."""
     fell_back: FellBack | None = None
     """None: `pool` is its own."""
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
-from master.config.money import Prices
+from master.config.money import ClusterBudget, Prices
 from master.config.pools import (
     DEFAULT_POOL,
     AgentResourceManager,
@@ -143,6 +143,8 @@ class MasterConfig(Section):
     """What all pools share."""
     resource_pools: Items[PoolSection] = (PoolSection(pool_name=DEFAULT_POOL),)
     """Where work waits and runs."""
+    budget: ClusterBudget = ClusterBudget()
+    """Our own section: how much may be spent."""
     prices: Prices = Prices()
     """Our own section: what machines cost."""
     additional_resource_managers: Annotated[Items[FreeMap], AfterValidator(_none_yet)] = ()

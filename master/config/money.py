@@ -2,17 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from master.config.providers import PositiveDuration
 from master.core.expconf.schema import Items, Number, Section
+from provisioner.budgets import Budget, Budgets, WhenSpent
 from provisioner.price_book import STALE_AFTER, Override
 from provisioner.types import Market
 
 Usd = Annotated[Number, Field(ge=0)]
 Share = Annotated[Number, Field(ge=0, lt=1)]
+
+
+class BudgetSection(Section):
+    """What machines may cost."""
+
+    usd_per_hour: Usd | None = None
+    """Of all machines at a time."""
+    usd_per_month: Usd | None = None
+    """In a calendar month, UTC."""
+
+    def budget(self) -> Budget:
+        return Budget(usd_per_hour=self.usd_per_hour, usd_per_month=self.usd_per_month)
+
+
+class PoolBudget(BudgetSection):
+    """What the machines of a pool may cost."""
+
+    when_spent: WhenSpent = Field(default=WhenSpent.KEEP, strict=False)
+    """Of usd_per_month: keep what runs, or preempt it in time."""
+
+    def budget(self) -> Budget:
+        return replace(super().budget(), when_spent=self.when_spent)
+
+
+class ClusterBudget(PoolBudget):
+    """What all elastic pools together may cost, and the work of users."""
+
+    each_user: BudgetSection = BudgetSection()
+    """The share of machines that the work of one user holds."""
+    users: dict[str, BudgetSection] = Field(default_factory=dict)
+    """By username, instead of each_user."""
+
+    def budgets(self) -> Budgets:
+        users = {name: section.budget() for name, section in self.users.items()}
+        return Budgets(cluster=self.budget(), each_user=self.each_user.budget(), users=users)
 
 
 class PriceOverride(Section):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from master.config.money import PoolBudget
 from master.config.providers import (
     NonNegativeDuration,
     PositiveDuration,
@@ -21,11 +22,11 @@ from master.core.expconf.schema import (
     Item,
     Items,
     NonNegative,
-    Number,
     Positive,
     Section,
 )
 from master.core.scheduler.types import SchedulerSettings
+from provisioner.budgets import NO_BUDGET, Budget
 from windlass.base.no_effect import NoEffect
 
 DEFAULT_POOL = "default"
@@ -84,17 +85,6 @@ def _agents_only(value: Any) -> Any:
 ResourceManagerSection: TypeAlias = Annotated[AgentResourceManager, BeforeValidator(_agents_only)]
 
 
-class Budget(Section):
-    """What the machines of a pool may cost."""
-
-    usd_per_hour: Annotated[Number, Field(ge=0)] | None = None
-    """Of all its machines at a time."""
-    usd_per_month: Annotated[
-        Annotated[Number, Field(ge=0)] | None, NoEffect("limit the pool by usd_per_hour")
-    ] = None
-    """In a calendar month."""
-
-
 class PoolSection(Item):
     """One resource pool, as an operator writes it."""
 
@@ -130,7 +120,7 @@ class PoolSection(Item):
     """How long a machine without work is kept. None: 5m."""
     max_agent_starting_period: PositiveDuration | None = None
     """How long a machine may take until its agent connects. None: as long as machines of its kind are known to take."""
-    budget: Budget = Budget()
+    budget: PoolBudget = PoolBudget()
     """Our own key: what its machines may cost."""
     on_demand_after: NonNegativeDuration = timedelta(minutes=5)
     """Our own key: how long a gang waits at most for spot capacity before on-demand is bought: at once when every spot
@@ -196,8 +186,7 @@ class ResolvedPool:
     max_instances: int = 0
     max_idle_s: float = DEFAULT_IDLE_PERIOD.total_seconds()
     max_starting_s: float | None = None
-    usd_per_hour_limit: float | None = None
-    usd_per_month_limit: float | None = None
+    budget: Budget = NO_BUDGET
     on_demand_after_s: float = 300.0
     fall_back_to: tuple[str, ...] = ()
     fall_back_after_s: float = 300.0
@@ -232,8 +221,7 @@ def resolve_pool(
         max_instances=section.limit("max_instances", DEFAULT_MAX_INSTANCES) if elastic else 0,
         max_idle_s=idle.total_seconds(),
         max_starting_s=None if starting is None else starting.total_seconds(),
-        usd_per_hour_limit=section.budget.usd_per_hour,
-        usd_per_month_limit=section.budget.usd_per_month,
+        budget=section.budget.budget(),
         on_demand_after_s=section.on_demand_after.total_seconds(),
         fall_back_to=section.fall_back_to,
         fall_back_after_s=section.fall_back_after.total_seconds(),

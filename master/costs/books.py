@@ -17,6 +17,7 @@ from sqlalchemy import func, insert, literal, or_, select
 from master.store.store import Store
 from master.store.tables import Allocation, Cost, FleetInstance, Task, User
 from master.store.unit_of_work import UnitOfWork
+from provisioner.budgets import UserSpending
 from provisioner.fleet import InstanceRecord, instance_from_document
 from provisioner.lifetimes import (
     ChargeKey,
@@ -65,15 +66,6 @@ class CostLine:
     experiment_id: int | None
     usd: float
     hours: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserSpending:
-    """What users' work on elastic machines cost in a month, and costs now. By username."""
-
-    at: float = 0.0
-    month_usd: Mapping[str, float] = field(default_factory=dict)
-    usd_per_hour: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

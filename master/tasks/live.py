@@ -127,6 +127,7 @@ class LiveTask(Root[TaskState, datetime, Step]):
             single_agent=True,
             preemptible=False,
             requires=self.state.config.resources.requirements(),
+            user=self.owner_name,
             launches_machines=self.state.kind.launches_machines,
             fell_back=fell_back(state),
         )

@@ -379,6 +379,7 @@ class Pool:
                 since=entry.as_request.requested,
                 blocked_agents=entry.as_request.blocked_agents,
                 least_s=entry.least_s,
+                user=entry.request.user,
                 requires=entry.as_request.requires,
                 run_time_s=entry.as_request.expected_run_s,
             )
@@ -409,7 +410,17 @@ class Pool:
             free_aux=max(0, agent.aux_places - agent.aux_running),
             ends_at=agent.ends_at,
             facts=agent.facts,
+            users=self._users_on(agent),
         )
+
+    def _users_on(self, agent: Agent) -> dict[str, int]:
+        slots: dict[str, int] = {}
+        for hold in agent.holds.values():
+            entry = self.assignments.entries.get(hold.allocation_id)
+            if entry is not None and hold.slot_ids:
+                user = entry.request.user
+                slots[user] = slots.get(user, 0) + len(hold.slot_ids)
+        return slots
 
     def _shape_of(self, agents: list[Agent], *, as_in_service: bool = False) -> PoolShape:
         """Slots that were taken out of service may come back: they count, unless asked for what is `as_in_service`."""

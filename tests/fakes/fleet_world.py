@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from master.core.reasons import Reason
+from provisioner.budgets import NO_LIMITS, Money
 from provisioner.providers.base import LaunchIntent, Provider
 from provisioner.providers.simulated import SimulatedInstance, SimulatedProvider
 from provisioner.reconciler import Provisioner
@@ -227,7 +228,9 @@ class FleetWorld:
         settings: PoolSettings | None = None,
         list_grace_s: float = 60.0,
         seed: int = 1,
+        money: Money = NO_LIMITS,
     ) -> None:
+        self.money = money
         self.clock = clock
         self.host = FakeHost()
         self.store = MemoryFleetStore()
@@ -272,6 +275,7 @@ class FleetWorld:
             ids=self.ids,
             cluster_id=CLUSTER,
             generation=self.generation,
+            money=self.money,
         )
         await self.provisioner.load()
         for agent_id in self.host.sizes:

@@ -125,7 +125,7 @@ def test_every_documented_key_is_accepted(tmp_path: Path) -> None:
     gpu, aux = config.pools()
     assert (gpu.name, gpu.is_elastic, gpu.min_instances, gpu.max_instances) == ("gpu", True, 1, 9)
     assert (gpu.max_idle_s, gpu.max_starting_s, gpu.on_demand_after_s) == (10, 60, 60)
-    assert (gpu.usd_per_hour_limit, gpu.usd_per_month_limit) == (20, 2000)
+    assert (gpu.budget.usd_per_hour, gpu.budget.usd_per_month) == (20, 2000)
     assert (gpu.max_aux_containers_per_agent, gpu.agent_reconnect_wait_s) == (3, 30)
     assert [provider.slots_per_instance for provider in gpu.providers] == [4, 8]
     assert (gpu.fall_back_to, gpu.fall_back_after_s) == (("aux",), 90)
@@ -424,7 +424,6 @@ def test_keys_without_effect_are_told_where_they_stand(tmp_path: Path) -> None:
     assert [warning.partition(" has no effect: ")[0] for warning in warnings] == [
         "observability",
         "security.ssh",
-        "resource_pools[1].budget.usd_per_month",
         "__internal.audit_logging_enabled",
         "resource_pools[0].task_container_defaults.nccl_port_range",
     ]

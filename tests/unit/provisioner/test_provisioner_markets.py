@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from master.core.reasons import ReasonKind
+from provisioner.budgets import Budget
 from provisioner.capacity import CapacityMemory
 from provisioner.expected_cost import DEFAULT_RUN_S, run_bucket_s, usd_per_hour
 from provisioner.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
@@ -47,8 +48,10 @@ def pool_of(
     *,
     machines: tuple[Machine, ...] = (),
     nodes: tuple[Node, ...] = (),
+    usd_per_hour_limit: float | None = None,
     **keys: Any,
 ) -> PoolInput:
+    keys |= {"budget": Budget(usd_per_hour=usd_per_hour_limit)}
     return PoolInput(
         settings=PoolSettings(pool="gpu", **({"max_instances": 100} | keys)),
         offers=offers,
@@ -282,7 +285,7 @@ def test_a_refusal_is_one_sentence_for_the_user(
 def test_the_budget_is_named_with_what_it_would_take() -> None:
     decision = plan_of(pool_of((young(),), (ON_DEMAND,), usd_per_hour_limit=5.0))
     assert decision.reasons["g"].text == (
-        "needs 6.00 USD per hour more, which would exceed the budget of pool gpu (5.00 USD per hour)"
+        "over budget: pool gpu may cost 5.00 USD per hour, this needs 6.00"
     )
 
 

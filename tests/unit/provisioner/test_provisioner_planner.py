@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from master.core.reasons import ReasonKind
+from provisioner.budgets import Budget
 from provisioner.capacity import CapacityMemory
 from provisioner.demand import nodes_needed
 from provisioner.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
@@ -193,8 +194,8 @@ def test_oldest_gangs_of_a_shape_are_served_first() -> None:
             {},
             ReasonKind.AT_LIMIT,
         ),
-        ({"usd_per_hour_limit": 8.0}, (), {4: 2}, ReasonKind.OVER_BUDGET),
-        ({"usd_per_hour_limit": 11.0}, (up("a", FOUR),), {4: 1}, ReasonKind.OVER_BUDGET),
+        ({"budget": Budget(usd_per_hour=8.0)}, (), {4: 2}, ReasonKind.OVER_BUDGET),
+        ({"budget": Budget(usd_per_hour=11.0)}, (up("a", FOUR),), {4: 1}, ReasonKind.OVER_BUDGET),
     ],
 )
 def test_limits_cut_and_are_named(
@@ -405,7 +406,7 @@ def test_every_plan_keeps_its_promises(
         machines=tuple(owned),
         max_instances=most,
         min_instances=min(least, most),
-        usd_per_hour_limit=budget,
+        budget=Budget(usd_per_hour=budget),
     )
     decision = plan_of(given_pool)
 

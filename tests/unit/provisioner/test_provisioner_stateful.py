@@ -21,6 +21,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from provisioner.budgets import Budget
 from provisioner.providers.base import Api
 from provisioner.providers.simulated import Faults
 from provisioner.types import PoolSettings
@@ -76,7 +77,7 @@ class FleetLife(RuleBasedStateMachine):
                     max_instances=MOST,
                     min_instances=least,
                     max_idle_s=90.0,
-                    usd_per_hour_limit=budget,
+                    budget=Budget(usd_per_hour=budget),
                 ),
             )
             await self.world.start()

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from master.core.scheduler.types import SchedulerSettings, SchedulerType
+from provisioner.budgets import Budget
 from provisioner.simulator.machines import Outage, Supply
 from provisioner.simulator.replay import ClusterPlan, Played, PoolPlan, play
 from provisioner.simulator.report import JOB_COLUMNS, Summary, least_wait_s, summary, tables
@@ -159,7 +160,7 @@ def test_a_job_of_a_pool_that_is_not_there() -> None:
 def test_work_that_would_wait_for_ever_is_told() -> None:
     plan = a_plan(ONE)
     (pool,) = plan.pools
-    poor = replace(pool, settings=replace(pool.settings, usd_per_hour_limit=0.5))
+    poor = replace(pool, settings=replace(pool.settings, budget=Budget(usd_per_hour=0.5)))
     with pytest.raises(InvalidConfig, match=r"job a would wait for ever: .*budget"):
         played(replace(plan, pools=[poor]), a_job("a", 0.0, 1, 1.0))
 

@@ -21,12 +21,50 @@ from provisioner.budgets import (
     UserSpending,
     WhenSpent,
 )
-from provisioner.plan_types import Plan, PlanInput, PoolInput
+from provisioner.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
 from provisioner.planner import plan
-from provisioner.types import Gang, PoolSettings
+from provisioner.types import Gang, Node, Offer, PoolDemand, PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.virtual_time import LoopClock, VirtualTimeLoop
-from tests.unit.provisioner.test_provisioner_planner import bought, coming, node, pool, up
+
+
+def node(name: str, slots: int, free: int | None = None, **more: Any) -> Node:
+    free = slots if free is None else free
+    return Node(agent_id=name, pool="gpu", slots=slots, free_slots=free, busy=free < slots, **more)
+
+
+def up(name: str, offer: Offer, idle_s: float | None = None, **more: Any) -> Machine:
+    return Machine(name=name, offer=offer, phase=Phase.UP, idle_s=idle_s, **more)
+
+
+def coming(name: str, offer: Offer, *claims: str, **more: Any) -> Machine:
+    return Machine(name=name, offer=offer, phase=Phase.COMING, claims=claims, **more)
+
+
+def pool(
+    waiting: tuple[Gang, ...],
+    offers: tuple[Offer, ...],
+    *,
+    nodes: tuple[Node, ...] = (),
+    machines: tuple[Machine, ...] = (),
+    name: str = "gpu",
+    **limits: Any,
+) -> PoolInput:
+    return PoolInput(
+        settings=PoolSettings(pool=name, max_instances=100, **limits),
+        offers=offers,
+        demand=PoolDemand(pool=name, gangs=waiting, nodes=nodes),
+        machines=machines,
+    )
+
+
+def bought(decision: Plan) -> dict[int, int]:
+    """Slots of a machine -> how many are bought."""
+    counts: dict[int, int] = {}
+    for launch in decision.launches:
+        counts[launch.offer.slots] = counts.get(launch.offer.slots, 0) + launch.count
+    return counts
+
 
 HOUR = 3600.0
 NOON = datetime(2026, 11, 10, 12, tzinfo=UTC).timestamp()

@@ -229,8 +229,9 @@ def test_limits_may_stand_in_the_provider(tmp_path: Path) -> None:
 
 def test_a_pools_container_defaults_lie_over_the_clusters(tmp_path: Path) -> None:
     gpu, aux = loaded(tmp_path, EVERY_KEY).pools()
-    assert gpu.containers().environment_variables is not None
-    assert gpu.containers().environment_variables.cpu == ("B=2", "A=1")
+    variables = gpu.containers().environment_variables
+    assert variables is not None
+    assert variables.cpu == ("B=2", "A=1")
     assert gpu.containers().shm_size_bytes == 1024
     assert aux.containers().preemption_timeout == 60
     assert load(None).pools()[0].containers().shm_size_bytes == 4 * 2**30

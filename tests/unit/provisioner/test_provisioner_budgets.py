@@ -93,7 +93,7 @@ def of_month(usd: float, **more: Any) -> Budget:
 
 
 def test_a_month_commits_what_is_launched_for_as_long_as_it_will_live() -> None:
-    keys = {"budget": of_month(20.0), "max_idle_s": 0.0}
+    keys: dict[str, Any] = {"budget": of_month(20.0), "max_idle_s": 0.0}
     assert bought(planned(pool(gangs(9), (FOUR,), **keys), spent={"gpu": 7.0})) == {4: 3}
     running = (up("a", FOUR, age_s=1800.0), coming("b", FOUR, age_s=0.0))
     nodes = (node("a", 4, 0),)
@@ -104,7 +104,7 @@ def test_a_month_commits_what_is_launched_for_as_long_as_it_will_live() -> None:
 
 
 def test_only_what_is_left_of_the_month_counts_and_the_next_begins_anew() -> None:
-    keys = {"budget": of_month(20.0), "max_idle_s": 0.0}
+    keys: dict[str, Any] = {"budget": of_month(20.0), "max_idle_s": 0.0}
     late = planned(pool(gangs(9), (FOUR,), **keys), now=LAST_HOUR + 1800, spent={"gpu": 14.0})
     assert bought(late) == {4: 3}
     spent = planned(pool(gangs(1), (FOUR,), **keys), now=LAST_HOUR, spent={"gpu": 20.0})

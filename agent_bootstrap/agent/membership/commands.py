@@ -149,7 +149,7 @@ def leave_command(
         options = joined_options(where)
         if not yes:
             typer.confirm(
-                f"Take agent {options.agent_id} out of {options.url} and remove {options.work_dir}?",
+                f"Take agent {options.agent_id} out of {options.url} and remove its files in {options.work_dir}?",
                 abort=True,
                 err=True,
             )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from agent_bootstrap.agent.announcement import FILE as ANNOUNCEMENT
 from agent_bootstrap.agent.announcement import LOCK, announce, is_running
 from agent_bootstrap.agent.container_dir import ContainerDir, ContainerDirs
 from agent_bootstrap.agent.credential import CREDENTIAL_FILE, load_or_create
@@ -18,12 +19,19 @@ from agent_bootstrap.agent.membership.places import Places
 from agent_bootstrap.agent.membership.systemd import Systemd
 from agent_bootstrap.agent.option_layers import load_options
 from agent_bootstrap.agent.options import AgentOptions
+from agent_bootstrap.agent.runtimes.engine.image_record import FILE as IMAGE_RECORD
 from agent_bootstrap.protocol import Leaving
+from agent_bootstrap.supervisor.contact import FILE as CONTACT
 from windlass.base.errors import Conflict
 from windlass.base.plurals import counted
 from windlass.base.processes import ProcessName
 from windlass.base.processes import is_running as process_runs
 
+OWN_FILES = (
+    *(CREDENTIAL_FILE, LOCK, ANNOUNCEMENT, CONTACT, IMAGE_RECORD, "epoch.json"),
+    *("containers", "trash", "unreadable", "images"),
+)
+"""What agents make in a work_dir."""
 POLL_S = 0.5
 STOP_S = 60.0
 """How long tasks that are killed may take to be gone."""
@@ -64,9 +72,32 @@ def leave(farewell: Farewell, say: Say, *, systemd: Systemd | None = None) -> No
     _await_stop(options.work_dir)
     _refuse_leftovers(options.work_dir)
     farewell.places.config.unlink(missing_ok=True)
-    with suppress(FileNotFoundError):
-        shutil.rmtree(options.work_dir)
+    left = remove_files(options.work_dir)
+    if left:
+        say(
+            f"{options.work_dir} stays: {counted(left, 'file or folder')} in it are not the agent's"
+        )
     say(f"Agent {options.agent_id} has left {options.url}")
+
+
+def remove_files(work_dir: Path) -> int:
+    """What agents make in their work_dir, and the folder if nothing else is in it; how much else is.
+
+    An operator may have named a folder that others use, too.
+    """
+    for name in OWN_FILES:
+        path = work_dir / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    try:
+        left = len(list(work_dir.iterdir()))
+    except FileNotFoundError:
+        return 0
+    if not left:
+        work_dir.rmdir()
+    return left
 
 
 def _drain(farewell: Farewell, options: AgentOptions, master: MasterCalls, say: Say) -> None:

@@ -107,9 +107,7 @@ def describe(
             ("best metric", experiment.get("bestTrialSearcherMetric")),
             ("started", local_time(experiment.get("startTime"))),
             ("ended", local_time(experiment.get("endTime"))),
-            ("cost so far", usd(cost["usd"]) if cost["usd"] else None),
-            ("cost per hour now", usd(cost["usdPerHour"]) if cost["usdPerHour"] else None),
-            ("cost forecast", _forecast(cost)),
+            *_cost_fields(cost),
         ]
     )
     typer.echo("")
@@ -118,12 +116,17 @@ def describe(
         print_failure(client, experiment, trials)
 
 
-def _forecast(cost: dict[str, Any]) -> str | None:
+def _cost_fields(cost: dict[str, Any] | None) -> list[tuple[str, str | None]]:
     """Nothing where nothing is paid for: on agents that are always there."""
-    if not cost["usd"] and not cost["usdPerHour"]:
-        return None
+    if cost is None or not (cost["usd"] or cost["usdPerHour"]):
+        return []
     forecast = cost["forecastUsd"]
-    return f"{'not known' if forecast is None else usd(forecast)} ({cost['basis']})"
+    told = "not known" if forecast is None else usd(forecast)
+    return [
+        ("cost so far", usd(cost["usd"]) if cost["usd"] else None),
+        ("cost per hour now", usd(cost["usdPerHour"]) if cost["usdPerHour"] else None),
+        ("cost forecast", f"{told} ({cost['basis']})"),
+    ]
 
 
 @app.command()

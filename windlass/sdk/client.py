@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Literal
 from urllib.parse import quote
 
+from windlass.base.errors import NotFound
 from windlass.sdk.context_dir import FileEntry
 from windlass.sdk.session import Query, Session, hash_password
 from windlass.sdk.wire import Json
@@ -70,9 +71,12 @@ class Client:
         """What elastic machines cost by pool, user, experiment, job, instance or month."""
         return self.session.get("/api/v1/windlass/fleet/costs", {"by": by, "month": month})
 
-    def experiment_cost(self, experiment_id: int) -> Json:
-        """What an experiment cost so far, and what it will."""
-        return self.session.get(f"/api/v1/windlass/experiments/{experiment_id}/cost")
+    def experiment_cost(self, experiment_id: int) -> Json | None:
+        """What an experiment cost so far, and what it will. None: this master does not count costs."""
+        try:
+            return self.session.get(f"/api/v1/windlass/experiments/{experiment_id}/cost")
+        except NotFound:
+            return None
 
     def logout(self) -> None:
         self.session.post("/api/v1/auth/logout")

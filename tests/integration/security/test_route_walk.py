@@ -151,6 +151,8 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/windlass/pools": READ,
     "GET /api/v1/windlass/experiments/{id}/searcher": READ,
     "GET /api/v1/windlass/experiments/{id}/reasons": READ,
+    "GET /api/v1/windlass/experiments/{id}/cost": READ,
+    "GET /api/v1/windlass/fleet/costs": READ,
     "GET /api/v1/windlass/allocations/{id}/reason": READ,
     "DELETE /api/v1/windlass/agents/{agent_id}": ADMINS,
     "GET /api/v1/windlass/refused-agents": ADMINS,

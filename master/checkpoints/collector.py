@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from sqlalchemy import select
@@ -39,9 +39,14 @@ LOOK_EVERY_S = 10.0
 FIRST_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=10)
 UNDER_WAY = 200
-"""Rows at once: most of them wait for an agent, or for one of `DELETING_AT_ONCE` workers."""
+"""Rows at once, without those that wait for an agent: one may never come. Most wait for one of `DELETING_AT_ONCE`."""
 EXPERIMENT_ATTEMPTS = 3
 """Then an experiment is DELETE_FAILED, and its owner decides. Everything else is tried for ever."""
+
+
+class _Asked(NamedTuple):
+    task_id: str
+    experiment_id: int
 
 
 class Incomplete(WindlassError):
@@ -76,6 +81,8 @@ class Collector:
         self._loop = Loop("checkpoint collection", self._begin_due, interval_s=LOOK_EVERY_S)
         self._busy: set[int] = set()
         """Experiments of which something is being deleted: one thing at a time."""
+        self._waiting = 0
+        """How many of those wait for an agent, or for the task on it."""
         self._not_before: dict[str, datetime] = {}
         self._workers = asyncio.Semaphore(DELETING_AT_ONCE)
         self._seen: set[str] = set()
@@ -91,32 +98,40 @@ class Collector:
             self._start = group.create_task
             await self._loop.run()
 
-    async def _begin_due(self) -> None:
-        gc = tables.CheckpointGc
-        rows = await self._store.read(select(gc).order_by(gc.asked_at, gc.task_id))
-        now = self._clock.now()
-        for row in rows:
-            due = self._not_before.get(row.task_id, now) <= now
-            if len(self._busy) >= UNDER_WAY or self._start is None:
-                return
-            if due and row.experiment_id not in self._busy:
-                self._busy.add(row.experiment_id)
-                self._start(self._handle(row))
+    def _has_room(self) -> bool:
+        return len(self._busy) - self._waiting < UNDER_WAY
 
-    async def _handle(self, row: tables.CheckpointGc) -> None:
+    async def _begin_due(self) -> None:
+        if self._start is None or not self._has_room():
+            return
+        gc = tables.CheckpointGc
+        asked = select(gc.task_id, gc.experiment_id).order_by(gc.asked_at, gc.task_id)
+        now = self._clock.now()
+        for task_id, experiment_id in await self._store.read(asked, _Asked):
+            if not self._has_room():
+                return
+            due = self._not_before.get(task_id, now) <= now
+            if due and experiment_id not in self._busy:
+                self._busy.add(experiment_id)
+                self._start(self._handle(task_id, experiment_id))
+
+    async def _handle(self, task_id: str, experiment_id: int) -> None:
+        self._not_before.pop(task_id, None)
+        gc = tables.CheckpointGc
         try:
-            await self._attempt(row)
-            self._not_before.pop(row.task_id, None)
+            row = await self._store.read_one(select(gc).where(gc.task_id == task_id))
+            if row is not None:
+                await self._attempt(row)
         except LeaseLost:
             raise
         except StoreUnavailable:
-            self._not_before[row.task_id] = self._clock.now() + FIRST_PAUSE
+            self._not_before[task_id] = self._clock.now() + FIRST_PAUSE
         except Exception:
-            log.exception("checkpoint collection crashed", task=row.task_id)
-            self._not_before[row.task_id] = self._clock.now() + LONGEST_PAUSE
+            log.exception("checkpoint collection crashed", task=task_id)
+            self._not_before[task_id] = self._clock.now() + LONGEST_PAUSE
         finally:
-            self._seen.discard(row.task_id)
-            self._busy.discard(row.experiment_id)
+            self._seen.discard(task_id)
+            self._busy.discard(experiment_id)
             self._loop.wake()
 
     async def _attempt(self, row: tables.CheckpointGc) -> None:
@@ -181,9 +196,14 @@ class Collector:
             return await self._delete_here(row, deletion, here)
         if self._places.bucket(deletion.storage):
             return await self._delete_here(row, deletion, None)
-        return await self._agents.delete(
-            row.experiment_id, deletion, say=lambda text: self._say(row, text)
-        )
+        self._waiting += 1
+        self._loop.wake()
+        try:
+            return await self._agents.delete(
+                row.experiment_id, deletion, say=lambda text: self._say(row, text)
+            )
+        finally:
+            self._waiting -= 1
 
     async def _sees(self, row: tables.CheckpointGc, here: FolderHere, deletion: Deletion) -> bool:
         """Whether the master's own file system has that storage: an empty mount point must not count as deleted."""

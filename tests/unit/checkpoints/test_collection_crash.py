@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import pytest
@@ -33,21 +33,24 @@ def there(folder: Path) -> set[str]:
     return {path.parent.name for path in folder.glob("*/weights")}
 
 
-async def ended(cluster: ScriptedCluster) -> None:
-    """An experiment that ends with five checkpoints, of which one is kept."""
+async def ended(cluster: ScriptedCluster, uuids: Sequence[str] = UUIDS) -> None:
+    """An experiment that ends with these checkpoints, of which the last is kept."""
     live = await cluster.create(SINGLE)
-    await cluster.grant()
-    await cluster.report(ContainerPhase.RUNNING)
-    for steps, uuid in enumerate(UUIDS):
+    (trial,) = live.state.trials.values()
+    run = trial.allocation
+    assert run is not None
+    await cluster.grant(of=run)
+    await cluster.report(ContainerPhase.RUNNING, of=run)
+    for steps, uuid in enumerate(uuids):
         await cluster.reports.checkpoint(
             CheckpointReport(
                 uuid=uuid,
-                task_id=cluster.trial.task_id,
+                task_id=trial.task_id,
                 resources={"weights": 1},
                 metadata={"steps_completed": steps},
             )
         )
-    await cluster.exit(0)
+    await cluster.exit(0, of=run)
     assert live.state.ended_at is not None
 
 

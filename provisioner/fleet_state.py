@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -182,6 +183,15 @@ class Told:
     instance_id: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TryAgain:
+    """Somebody asks to forget what keeps this from being bought."""
+
+    scope: Scope
+    committed: asyncio.Event = field(default_factory=asyncio.Event, compare=False)
+    """Set once that is written down."""
+
+
 Event: TypeAlias = (
     Looked
     | Launched
@@ -192,6 +202,7 @@ Event: TypeAlias = (
     | CancelAnswered
     | TerminateAnswered
     | Told
+    | TryAgain
 )
 
 

@@ -39,6 +39,7 @@ from provisioner.fleet_state import (
     TerminateAnswered,
     TokenIsSpent,
     Told,
+    TryAgain,
 )
 from provisioner.launches import Freeze, Launches
 from provisioner.plan_types import Plan
@@ -103,6 +104,8 @@ class ReconcilePass:
                     self._terminate_answered(event)
                 case Told():
                     self._told(event.instance_id)
+                case TryAgain():
+                    self.draft.memory = self.draft.memory.cleared(event.scope)
         for intent in list(self.draft.intents.values()):
             self.launches.give_up_late(intent)
             if why := self._sold.because(intent.pool, intent.offer.key):

@@ -14,13 +14,15 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
+from master.core.actor import Actor
 from provisioner.budgets import NO_LIMITS, Money
 from provisioner.calls import Calls
 from provisioner.clock_jumps import Clocks, shifted
 from provisioner.documents import forget_finished, restored, unsaved
 from provisioner.fleet import EndKind, InstanceRecord, InstanceState, Wish
-from provisioner.fleet_state import Agents, Catalogue, Event, FleetState, PoolSetup, Told
+from provisioner.fleet_state import Agents, Catalogue, Event, FleetState, PoolSetup, Told, TryAgain
 from provisioner.intents import IntentRecord, launch_call
+from provisioner.offer_views import OfferView, offer_id, offer_views
 from provisioner.plan_types import Plan
 from provisioner.planner import plan
 from provisioner.ports import FleetStore, NodeHost
@@ -44,6 +46,7 @@ from provisioner.types import (
     BlockedOffer,
     CostView,
     InstanceView,
+    OfferKey,
     PoolCapacity,
     PoolDemand,
     PoolSettings,
@@ -162,6 +165,18 @@ class Provisioner:
         offers = (offer for setup in self._catalogue().pools.values() for offer in setup.offers)
         return blocked_offers(self._state, offers, self._now())
 
+    def offers(self) -> Sequence[OfferView]:
+        """Every offer of every pool, and whether it may be bought now."""
+        return offer_views(self._state, self._catalogue().pools.values(), self._now())
+
+    async def retry(self, key: OfferKey, *, by: Actor) -> None:
+        """Forget what keeps the offer from being bought, and plan anew. Returns once that is committed."""
+        asked = TryAgain(scope=Scope.of(key))
+        self._calls.inbox.append(asked)
+        self._loop.wake()
+        await asked.committed.wait()
+        log.info("offer %s may be tried again: asked by %s", offer_id(key), by)
+
     def cost(self) -> CostView:
         return cost_view(self._state, self._now())
 
@@ -221,7 +236,7 @@ class Provisioner:
         reconcile_pass.apply(planned, self._ids.uuid, self._freeze)
         ended = self._end(reconcile_pass, planned)
         new = reconcile_pass.result()
-        await self._commit(new, ended, len(events))
+        await self._commit(new, ended, events)
         if jump_s:
             self._clocks.settle()
         self._act(now)
@@ -251,7 +266,9 @@ class Provisioner:
         ]
         return reconcile_pass.end([*reconcile_pass.wishes, *idle], self._host.cordon)
 
-    async def _commit(self, new: FleetState, cordoned: Sequence[str], events: int) -> None:
+    async def _commit(
+        self, new: FleetState, cordoned: Sequence[str], events: Sequence[Event]
+    ) -> None:
         changes = unsaved(self._state, new)
         try:
             if changes:
@@ -264,7 +281,10 @@ class Provisioner:
             raise
         # `shutdown` may have been called while the commit was under way.
         self._state = replace(forget_finished(new), closing=self._state.closing)
-        del self._calls.inbox[:events]
+        del self._calls.inbox[: len(events)]
+        for event in events:
+            if isinstance(event, TryAgain):
+                event.committed.set()
 
     def _act(self, now: float) -> None:
         """Start every call that the committed state says is due."""

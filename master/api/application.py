@@ -40,6 +40,7 @@ from master.api.tasks import routes as tasks
 from master.api.trials import routes as trials
 from master.api.users import routes as users
 from master.api.windlass import costs as windlass_costs
+from master.api.windlass import offers as windlass_offers
 from master.api.windlass import routes as windlass
 from master.api.workspaces import routes as workspaces
 
@@ -74,6 +75,7 @@ ROUTES: Sequence[BaseRoute] = (
     *workspaces.router.routes,
     *windlass.router.routes,
     *windlass_costs.router.routes,
+    *windlass_offers.router.routes,
 )
 
 

@@ -19,6 +19,7 @@ from master.auth.service import AuthService
 from master.checkpoints.downloads import Downloads
 from master.checkpoints.service import CheckpointService
 from master.config import MasterConfig
+from master.core.actor import Actor
 from master.core.expconf.references import PoolSecrets
 from master.costs.books import Books
 from master.experiments.checkpoint_queries import CheckpointQueries
@@ -36,7 +37,8 @@ from master.tasks.interactive_queries import InteractiveQueries
 from master.tasks.queries import TaskQueries
 from master.tasks.service import InteractiveService
 from master.workspaces.queries import WorkspaceQueries
-from provisioner.types import BlockedOffer, CostView, InstanceView
+from provisioner.offer_views import OfferView
+from provisioner.types import BlockedOffer, CostView, InstanceView, OfferKey
 from rm_backends.observer import AgentOperator, Observer
 from rm_backends.views import JoinRequest, RefusalView, Standing
 from windlass.base.clock import Clock
@@ -60,6 +62,14 @@ class Fleet(Protocol):
     def instances(self) -> Sequence[InstanceView]: ...
 
     def blocked_offers(self) -> Sequence[BlockedOffer]: ...
+
+    def offers(self) -> Sequence[OfferView]:
+        """Every offer of every pool."""
+        ...
+
+    async def retry(self, key: OfferKey, *, by: Actor) -> None:
+        """Forget what keeps the offer from being bought. Returns once that is committed."""
+        ...
 
     def cost(self) -> CostView: ...
 

@@ -7,7 +7,8 @@ import base64
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -29,6 +30,7 @@ from master.auth.service import AuthService
 from master.checkpoints.downloads import Downloads
 from master.config import MasterConfig, load
 from master.control_plane import Parts, build
+from master.core.actor import Actor
 from master.core.expconf import ClusterDefaults
 from master.core.expconf.references import take_secrets
 from master.core.scheduler.types import SchedulerSettings
@@ -40,7 +42,16 @@ from master.store.agents_repository import AgentsRepository
 from master.store.blobs import BlobStore
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
-from provisioner.types import BlockedOffer, CostView, InstanceView, Market, OfferKey
+from provisioner.offer_views import OfferState, OfferView
+from provisioner.types import (
+    BlockedOffer,
+    CostView,
+    InstanceView,
+    Market,
+    Offer,
+    OfferKey,
+    Scope,
+)
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import UNDECIDED
@@ -85,11 +96,16 @@ resources: {slots_per_trial: 1}
 """
 
 
+SPOT = "site/east/east-1/gpu-8/spot"
+"""An offer that is refused until it is tried again."""
+
+
 class OneInstance:
     """A provisioner that has one machine, for the shape of the answer."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
+        self._refuses = True
 
     def instances(self) -> list[InstanceView]:
         now = self._clock.now().timestamp()
@@ -118,6 +134,28 @@ class OneInstance:
         now = self._clock.now().timestamp()
         key = OfferKey(provider="default", instance_type="spot")
         return [BlockedOffer(offer=key, reason="no capacity", until=now + 120)]
+
+    def offers(self) -> list[OfferView]:
+        now = self._clock.now().timestamp()
+        key = OfferKey(
+            provider="site", region="east", zone="east-1", instance_type="gpu-8", market=Market.SPOT
+        )
+        offer = Offer(key=key, slots=8, usd_per_hour=2.0, boot_s=60.0, gpu_model="H200")
+        unpriced = replace(offer, key=replace(key, market=Market.ON_DEMAND), usd_per_hour=inf)
+        known: dict[str, Any] = {"pool": "default", "boot_s": 42.0, "is_learned": True}
+        open_ = OfferView(offer=offer, state=OfferState.OPEN, **known)
+        refused = replace(
+            open_,
+            state=OfferState.REFUSED,
+            reason="no capacity",
+            scope=Scope(provider="site", zone="east-1", market=Market.SPOT),
+            next_try_at=now + 120,
+        )
+        return [refused if self._refuses else open_, replace(open_, offer=unpriced)]
+
+    async def retry(self, key: OfferKey, *, by: Actor) -> None:
+        if key.market is Market.SPOT:
+            self._refuses = False
 
     def cost(self) -> CostView:
         return CostView(

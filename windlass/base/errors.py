@@ -79,8 +79,9 @@ class NotFound(WindlassError):
 
     code = "not_found"
 
-    def __init__(self, kind: str, id_: object) -> None:
-        super().__init__(f"{kind} '{id_}' not found")
+    def __init__(self, kind: str, id_: object, hint: str = "") -> None:
+        """`hint`: the way out, with the punctuation that leads to it."""
+        super().__init__(f"{kind} '{id_}' not found{hint}")
         self.kind = kind
         self.id = id_
 

@@ -1,4 +1,4 @@
-"""`windlass fleet`: the machines of elastic pools and their costs."""
+"""`windlass fleet`: the machines of elastic pools, what may be bought, and what it costs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from windlass.base.durations import format_duration
 from windlass.cli.connect import client_for
 from windlass.cli.groups import AliasedGroup
 from windlass.cli.output import (
+    REFUSED,
     CsvOption,
     JsonOption,
     LimitOption,
@@ -19,15 +20,17 @@ from windlass.cli.output import (
     print_fields,
     print_json,
     print_rows,
+    say,
     usd,
 )
+from windlass.cli.states import STATE
 from windlass.cli.times import UtcOption, local_time
 
 app = typer.Typer(
     cls=AliasedGroup,
     no_args_is_help=True,
     add_completion=False,
-    help="Show the machines of elastic pools and their costs.",
+    help="Show the machines of elastic pools, what may be bought, and what it costs.",
 )
 
 UNUSED = "(nobody)"
@@ -49,7 +52,7 @@ class By(StrEnum):
 
 @app.callback()
 def group() -> None:
-    """Show the machines of elastic pools and their costs."""
+    """Show the machines of elastic pools, what may be bought, and what it costs."""
 
 
 @app.command("list")
@@ -86,6 +89,50 @@ def list_instances(
         until = f" until {local_time(blocked['until'])}" if blocked["until"] else ""
         notice(f"No {type_}{until}: {blocked['reason']}")
     _say_if_simulated(instances)
+
+
+@app.command()
+def offers(
+    ctx: typer.Context,
+    limit: LimitOption = None,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+    utc: UtcOption = False,
+) -> None:
+    """List what elastic pools may buy: price, time to boot, and what was refused until when."""
+    found = client_for(ctx).fleet_offers()[:limit]
+    if as_json:
+        print_json(found)
+        return
+    headers = [
+        "Offer",
+        "Pool",
+        "Slots",
+        "GPU",
+        "USD/h",
+        "Boot",
+        STATE,
+        "Next try",
+        "Applies to",
+        REFUSED,
+    ]
+    print_rows(headers, [_offer_row(offer) for offer in found], as_csv=as_csv)
+
+
+@app.command()
+def retry(
+    ctx: typer.Context,
+    offer: Annotated[str, typer.Argument(help="Its name, as `offers` shows it.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Forget why an offer was refused, and try it again when something needs it. For administrators."""
+    found = client_for(ctx).retry_offer(offer)
+    if as_json:
+        print_json(found)
+        return
+    for each in found:
+        reason = f": {each['reason']}" if each["reason"] else ""
+        say(f"Offer {offer} of pool {each['pool']} is {each['state']}{reason}")
 
 
 @app.command()
@@ -159,6 +206,26 @@ def _row(instance: dict[str, Any]) -> list[Any]:
         f"{instance['usdPerHour']:.2f}",
         f"{instance['usd']:.4f}",
         instance.get("reason"),
+    ]
+
+
+def _offer_row(offer: dict[str, Any]) -> list[Any]:
+    scope: dict[str, Any] = offer["scope"] or {}
+    memory = offer["gpuMemoryMib"]
+    gpu = f"{offer['gpuModel']} {memory / 1024:g} GiB" if memory else offer["gpuModel"]
+    price = offer["usdPerHour"]
+    learned = "" if offer["bootIsLearned"] else " (not measured)"
+    return [
+        offer["name"],
+        offer["pool"],
+        offer["slots"],
+        gpu,
+        "unknown" if price is None else f"{price:.2f}",
+        f"{format_duration(timedelta(seconds=round(offer['bootS'])))}{learned}",
+        offer["state"],
+        local_time(offer["nextTryAt"]),
+        "/".join(part or "-" for part in scope.values() if part is not None),
+        offer["reason"],
     ]
 
 

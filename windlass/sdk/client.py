@@ -67,6 +67,15 @@ class Client:
         """The instances of elastic pools, and what they have cost."""
         return self.session.get("/api/v1/windlass/fleet")
 
+    def fleet_offers(self) -> list[Json]:
+        """What elastic pools may buy, at which price, and what refuses."""
+        return list(self.session.get("/api/v1/windlass/fleet/offers")["offers"])
+
+    def retry_offer(self, offer: str) -> list[Json]:
+        """Forget why it is refused. For administrators. Returns the offer as it is then, once for each of its pools."""
+        body = {"offer": offer}
+        return list(self.session.post("/api/v1/windlass/fleet/offers/retry", body)["offers"])
+
     def fleet_costs(self, by: str, month: str | None = None) -> Json:
         """What elastic machines cost by pool, user, experiment, job, instance or month."""
         return self.session.get("/api/v1/windlass/fleet/costs", {"by": by, "month": month})

@@ -148,6 +148,8 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/workspaces/{id}/projects": READ,
     "GET /api/v1/projects/{id}": READ,
     "GET /api/v1/windlass/fleet": READ,
+    "GET /api/v1/windlass/fleet/offers": READ,
+    "POST /api/v1/windlass/fleet/offers/retry": ADMINS,
     "GET /api/v1/windlass/pools": READ,
     "GET /api/v1/windlass/experiments/{id}/searcher": READ,
     "GET /api/v1/windlass/experiments/{id}/reasons": READ,
@@ -170,6 +172,7 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
         f"POST {_BULK}/{act}": lambda there: {"experimentIds": [there.experiment]}
         for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive")
     },
+    "POST /api/v1/windlass/fleet/offers/retry": lambda there: {"offer": "none"},
     "POST /api/v1/commands": lambda there: {"config": COMMAND, "preview": True},
     "POST /api/v1/commands/{command_id}/set_priority": lambda there: {"priority": 1},
     "POST /api/v1/trials/{trial_id}/metrics": lambda there: {

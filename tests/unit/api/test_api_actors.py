@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,11 +24,11 @@ from master.experiments.service import ExperimentService
 from master.jobs.service import JobService
 from master.tasks.service import InteractiveService
 from rm_backends.router import Router
-from tests.fakes.api_world import SINGLE, ApiWorld
+from tests.fakes.api_world import SINGLE, SPOT, ApiWorld, OneInstance, api_world
 
 SERVICES = (
     *(AuthService, ExperimentMetadata, ExperimentService, InteractiveService),
-    *(JobService, ReportService, Router, CheckpointService, IssuedTokens),
+    *(JobService, ReportService, Router, CheckpointService, IssuedTokens, OneInstance),
 )
 _BULK = "POST /api/v1/projects/{project_id}/experiments/"
 
@@ -73,6 +74,7 @@ BODIES: Bodies = {
     "POST /api/v1/commands": lambda here: {"config": {"entrypoint": ["true"]}},
     "POST /api/v1/commands/{command_id}/set_priority": lambda here: {"priority": 7},
     "POST /api/v1/job-queues": lambda here: {"updates": [{"jobId": here.job, "weight": 2.0}]},
+    "POST /api/v1/windlass/fleet/offers/retry": lambda here: {"offer": SPOT},
     "POST /api/v1/users": lambda here: {"user": {"username": "eve"}},
     "PATCH /api/v1/users/{user_id}": lambda here: {
         "displayName": "D",
@@ -104,6 +106,13 @@ def mutating() -> list[str]:
             if route.permit.action is not Action.REPORT or name in CHANGED_BY_USERS_TOO:
                 found.append(name)
     return sorted(found)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[ApiWorld]:
+    async with api_world(tmp_path, elastic=True) as opened:
+        await opened.login()
+        yield opened
 
 
 @pytest.fixture

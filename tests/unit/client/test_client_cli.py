@@ -338,6 +338,64 @@ def test_costs_of_the_fleet_are_summed_up_by_what_is_asked(full: ScriptedMaster)
     assert asked.query == {"by": ["user"], "month": ["2026-11"]}
 
 
+OFFER = {
+    "name": "site/east-1/gpu-8/spot",
+    "pool": "default",
+    "provider": "site",
+    "region": "",
+    "zone": "east-1",
+    "instanceType": "gpu-8",
+    "market": "spot",
+    "slots": 8,
+    "gpuModel": "H200",
+    "gpuMemoryMib": 144384,
+    "cpus": None,
+    "memoryMib": None,
+    "usdPerHour": 2.0,
+    "state": "refused",
+    "reason": "InsufficientInstanceCapacity",
+    "scope": {"provider": "site", "region": None, "zone": "east-1", "market": "spot"},
+    "nextTryAt": "2026-11-22T15:00:00.000000Z",
+    "bootS": 90.0,
+    "bootIsLearned": True,
+}
+OPEN = {
+    **OFFER,
+    "name": "site/east-1/gpu-8/on_demand",
+    "usdPerHour": None,
+    "state": "open",
+    "reason": "",
+    "scope": None,
+    "nextTryAt": None,
+    "bootIsLearned": False,
+}
+
+
+def test_offers_show_what_may_be_bought_and_what_refuses(full: ScriptedMaster) -> None:
+    full.on("GET", "/api/v1/windlass/fleet/offers", {"offers": [OFFER, OPEN]})
+    _, refused, open_ = det(full, "fleet", "offers", "--utc").stdout.splitlines()
+    for text in (
+        "H200 141 GiB",
+        " 2.00 ",
+        " refused ",
+        "2026-11-22 15:00:00 UTC",
+        "site/east-1/spot",
+    ):
+        assert text in refused
+    assert refused.endswith("InsufficientInstanceCapacity")
+    assert "unknown" in open_
+    assert "(not measured)" in open_
+    assert json.loads(det(full, "fleet", "offers", "--json").stdout) == [OFFER, OPEN]
+
+
+def test_a_retry_says_how_the_offer_stands(full: ScriptedMaster) -> None:
+    full.on("POST", "/api/v1/windlass/fleet/offers/retry", {"offers": [OPEN]})
+    result = det(full, "fleet", "retry", OPEN["name"])
+    assert result.stdout == "Offer site/east-1/gpu-8/on_demand of pool default is open\n"
+    (asked,) = full.calls("POST", "/api/v1/windlass/fleet/offers/retry")
+    assert asked.body == {"offer": "site/east-1/gpu-8/on_demand"}
+
+
 def test_describe_shows_what_it_waits_for(full: ScriptedMaster) -> None:
     result = det(full, "e", "describe", "7")
     assert "queued behind 3 jobs" in result.stdout

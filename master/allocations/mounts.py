@@ -54,8 +54,7 @@ def _target_problem(container_path: str) -> str | None:
 
 def storage_problems(config: ExperimentConfig, rules: HostPaths, *, as_root: bool) -> Iterator[str]:
     storage = config.checkpoint_storage
-    for key, wrong in name_problems(storage):
-        yield f"<config>.checkpoint_storage.{key}: {getattr(storage, key)!r} {wrong}"
+    yield from name_problems(storage, "<config>.checkpoint_storage")
     mount = storage_mount(config)
     if mount is not None and (problem := problem_of(mount.source, rules, as_root=as_root)):
         key = "host_path" if mount.target == SHARED_FS else "container_path"

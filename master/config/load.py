@@ -18,6 +18,7 @@ from master.core.expconf.errors import explain, json_kind
 from master.core.expconf.errors import path as locate
 from master.core.expconf.images import image_problems
 from master.core.expconf.normalise import normalise_container_defaults
+from master.core.expconf.storage_names import name_problems
 from windlass.base.errors import InvalidConfig
 from windlass.base.image_reference import DEFAULT_REGISTRY
 from windlass.base.no_effect import keys_without_effect
@@ -47,6 +48,8 @@ def load(path: Path | None, *, overrides: Mapping[str, Any] | None = None) -> Ma
         config = MasterConfig.model_validate(document)
     except ValidationError as error:
         problems |= {problem.line for problem in explain(error, MasterConfig, root=ROOT)}
+    if config is not None and config.checkpoint_storage is not None:
+        problems.update(name_problems(config.checkpoint_storage, f"{ROOT}.checkpoint_storage"))
     if problems or config is None:
         raise InvalidConfig(sorted(problems), what=WHAT)
     return config.with_warnings(

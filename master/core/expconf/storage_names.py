@@ -1,4 +1,4 @@
-"""Names of buckets that no service has: refused at submission, where a bucket that is only missing may come later."""
+"""Names of buckets that no service has: refused at submission and in master.yaml; a bucket that is missing may come."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ _AZURE = re.compile(r"\$root|[a-z0-9](-?[a-z0-9]){0,62}")
 _URL = re.compile(r"https?://[^/\s]+(/\S*)?")
 
 
-def name_problems(storage: CheckpointStorage) -> Iterator[tuple[str, str]]:
-    """(key, what is wrong with its value, as the rest of a sentence that begins with the value)."""
+def name_problems(storage: CheckpointStorage, where: str) -> Iterator[str]:
+    """One line each; `where` is the path of the section. A URL's query, which may hold a secret, is not shown."""
+    for key, wrong in _wrong_values(storage):
+        shown = str(getattr(storage, key)).partition("?")[0]
+        yield f"{where}.{key}: {shown!r} {wrong}"
+
+
+def _wrong_values(storage: CheckpointStorage) -> Iterator[tuple[str, str]]:
     if isinstance(storage, S3Storage):
         if not _PLAIN.fullmatch(storage.bucket):
             yield "bucket", _bucket("letters")

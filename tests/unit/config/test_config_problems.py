@@ -23,6 +23,29 @@ def problems(tmp_path: Path, text: str, overrides: dict[str, Any] | None = None)
 
 
 @pytest.mark.parametrize(
+    ("storage", "line"),
+    [
+        (
+            "{type: s3, bucket: a/b}",
+            "bucket: 'a/b' is not the name of a bucket: it has only letters",
+        ),
+        (
+            "{type: s3, bucket: b, endpoint_url: 'minio?sig=SECRET'}",
+            "endpoint_url: 'minio' is no URL: it begins with https:// or http://, then a host",
+        ),
+        ("{type: gcs, bucket: Upper}", "bucket: 'Upper' is not the name of a bucket"),
+        (
+            "{type: azure, container: a--b, account_url: 'https://a.blob.core.windows.net'}",
+            "container: 'a--b' is not the name of a container",
+        ),
+    ],
+)
+def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) -> None:
+    (problem,) = problems(tmp_path, f"checkpoint_storage: {storage}")
+    assert problem.startswith(f"<master.yaml>.checkpoint_storage.{line}")
+
+
+@pytest.mark.parametrize(
     ("text", "line"),
     [
         ("bogus: 1", '<master.yaml>: additionalProperties "bogus" not allowed'),

@@ -251,6 +251,41 @@ def test_wrong_credentials_of_azure(tmp_path: Path) -> None:
             open_storage(missing, patience=CHECKS).files("u")
 
 
+_FRAME = (
+    "<AuthenticationErrorDetail>Signature not valid in the specified time frame: Start [{} GMT] - Expiry [{} GMT] - "
+    "Current [Sun, 22 Nov 2026 10:00:00 GMT]</AuthenticationErrorDetail>"
+)
+_BEFORE, _AFTER = "Sun, 22 Nov 2026 09:59:59", "Fri, 01 Jan 2027 00:00:00"
+_TOKEN = "<AuthenticationErrorDetail>Lifetime validation failed. The token is expired.</AuthenticationErrorDetail>"
+
+
+@pytest.mark.parametrize(
+    ("code", "detail", "said"),
+    [
+        ("AuthenticationFailed", _FRAME.format(_BEFORE, _BEFORE), "credentials expired: renew"),
+        ("InvalidAuthenticationInfo", _TOKEN, "credentials expired: renew"),
+        ("AuthenticationFailed", _FRAME.format(_AFTER, _AFTER), "the credentials are wrong"),
+        ("AuthenticationFailed", "", "the credentials are wrong"),
+    ],
+)
+def test_expired_credentials_of_azure_are_told_from_wrong_ones(
+    proxy: FaultyProxy, code: str, detail: str, said: str
+) -> None:
+    """The proxy answers for the storage: no emulator looks at the time."""
+    proxy.fault = lambda method, path: Fault(403, code, more=detail)
+    section = {
+        "type": "azure",
+        "container": "container",
+        "account_url": f"{proxy.url}/account",
+        "credential": "sv=2021-08-06&se=2026-11-22T09%3A59%3A59Z&sr=c&sp=racwdl&sig=U0VDUkVU",
+    }
+    storage = open_storage(section, patience=CHECKS)
+    for call in (lambda: storage.files("u"), lambda: storage.write("u", "x", b"")):
+        with pytest.raises(StorageDenied, match=rf"/container: {said}.*\({code}\)$") as raised:
+            call()
+        assert "U0VDUkVU" not in str(raised.value)
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 8 MiB."""

@@ -20,6 +20,12 @@ class Fault:
     code: str = ""
     done: bool = False
     """The storage did what it was asked for all the same."""
+    more: str = ""
+    """Elements after the code."""
+
+    @property
+    def answer(self) -> bytes:
+        return f"<Error><Code>{self.code}</Code>{self.more}</Error>".encode()
 
 
 @dataclass
@@ -58,7 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault is None and (asked := re.match(r"bytes=(\d+)-", self.headers.get("Range") or "")):
             fault = self.proxy.fault_from(int(asked[1]))
         if fault is not None and fault.status and not fault.done:
-            self._send(fault.status, f"<Error><Code>{fault.code}</Code></Error>".encode(), [])
+            self._send(fault.status, fault.answer, [])
             return
         parts = urlsplit(self.proxy.target)
         connection = HTTPConnection(parts.hostname or "", parts.port)
@@ -69,7 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             connection.close()
         if fault is not None and fault.done:
-            self._send(fault.status, f"<Error><Code>{fault.code}</Code></Error>".encode(), [])
+            self._send(fault.status, fault.answer, [])
             return
         if fault is not None:
             self.close_connection = True

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from email.utils import parsedate
 
 from windlass.base.errors import (
     StorageDenied,
@@ -19,6 +20,7 @@ from windlass.base.errors import (
 )
 
 _CODE = re.compile(r"<Code>(\w+)</Code>|\"(?:reason|error)\": ?\"(\w+)\"")
+_TIME_FRAME = re.compile(r"Expiry \[([^\]]+)\] - Current \[([^\]]+)\]")
 _STATUS = re.compile(r"status code: (\d{3})")
 _SECRET = re.compile(r"(?i)\b(sig|signature|x-amz-[a-z-]+|token|accountkey)=[^&\s\"]+")
 SAID_OF_OTHERS = 200
@@ -36,6 +38,15 @@ def _kind(error: type[StorageError], words: str, *codes: str) -> _Kind:
     return _Kind(error, words, frozenset(codes))
 
 
+_EXPIRED = _kind(
+    StorageDenied,
+    "credentials expired: renew them (a new token, a new login or a new key) and try again",
+    "ExpiredToken",
+    "TokenRefreshRequired",
+    "ExpiredTokenException",
+    "RequestExpired",
+    "invalid_grant",
+)
 _KINDS = (
     _kind(
         StorageMissing,
@@ -45,15 +56,7 @@ _KINDS = (
         "ContainerBeingDeleted",
         "AccountNotFound",
     ),
-    _kind(
-        StorageDenied,
-        "credentials expired: renew them (a new token, a new login or a new key) and try again",
-        "ExpiredToken",
-        "TokenRefreshRequired",
-        "ExpiredTokenException",
-        "RequestExpired",
-        "invalid_grant",
-    ),
+    _EXPIRED,
     _kind(
         StorageDenied,
         "the credentials are wrong: correct them where this process gets them from ({source})",
@@ -149,10 +152,22 @@ def storage_error(error: Exception, place: Place, name: str) -> StorageError:
     about = f"{place.where}/{name}" if name else place.where
     codes = {code for found in _CODE.findall(text) for code in found if code}
     for kind in _KINDS:
-        if kind.codes & codes:
+        known = codes if kind is _EXPIRED and _is_past_its_time(text) else kind.codes & codes
+        if known:
             words = kind.words.format(bucket=place.bucket, source=place.source)
-            return kind.error(f"{place.where}: {words} ({', '.join(sorted(kind.codes & codes))})")
+            return kind.error(f"{place.where}: {words} ({', '.join(sorted(known))})")
     return _by_status(error, text, about, place)
+
+
+def _is_past_its_time(text: str) -> bool:
+    """Azure answers AuthenticationFailed to what is wrong and to what has expired; its sentence tells them apart."""
+    if "The token is expired" in text:
+        return True
+    found = _TIME_FRAME.search(text)
+    if found is None:
+        return False
+    expiry, current = (parsedate(time) for time in found.groups())
+    return expiry is not None and current is not None and expiry <= current
 
 
 def _by_status(error: Exception, text: str, about: str, place: Place) -> StorageError:

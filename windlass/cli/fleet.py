@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from windlass.base.durations import format_duration
+from windlass.base.errors import NotFound
 from windlass.cli.connect import client_for
 from windlass.cli.groups import AliasedGroup
 from windlass.cli.output import (
@@ -89,6 +91,51 @@ def list_instances(
         until = f" until {local_time(blocked['until'])}" if blocked["until"] else ""
         notice(f"No {type_}{until}: {blocked['reason']}")
     _say_if_simulated(instances)
+
+
+@app.command()
+def describe(
+    ctx: typer.Context,
+    instance: Annotated[str, typer.Argument(help="Its id, as `list` shows it.")],
+    as_json: JsonOption = False,
+    utc: UtcOption = False,
+) -> None:
+    """Show one machine: what it is, its life so far, what it costs, what runs on it, why it ends."""
+    client = client_for(ctx)
+    fleet = {each["id"]: each for each in client.fleet()["instances"]}
+    found = fleet.get(instance)
+    if found is None:
+        near = get_close_matches(instance, fleet, cutoff=0.3)
+        raise NotFound("instance", instance, f"; nearest: {', '.join(near)}" if near else "")
+    agents = [agent for agent in client.agents() if agent["id"] == instance]
+    runs = {each["parent"] for agent in agents for each in agent["containers"].values()}
+    uses = (
+        [each for each in client.live_allocations() if each["allocationId"] in runs] if runs else []
+    )
+    if as_json:
+        print_json({**found, "allocations": uses})
+        return
+    offer = found["offer"]
+    place = (offer["provider"], offer["region"], offer["zone"], offer["instanceType"])
+    idle = found["idleS"]
+    print_fields(
+        [
+            ("instance", instance),
+            ("pool", found["pool"]),
+            ("offer", "/".join(part for part in (*place, offer["market"]) if part)),
+            ("slots", found["slots"]),
+            ("state", found["activity"]),
+            ("launched", local_time(found["createdAt"])),
+            ("ready", local_time(found["readyAt"])),
+            ("age", _length(found["ageS"])),
+            ("idle for", None if idle is None else _length(idle)),
+            ("cost per hour", usd(found["usdPerHour"])),
+            ("cost so far", usd(found["usd"])),
+            ("runs", ", ".join(each["name"] for each in uses)),
+            ("reason", found["reason"]),
+        ]
+    )
+    _say_if_simulated([found])
 
 
 @app.command()
@@ -201,7 +248,7 @@ def _row(instance: dict[str, Any]) -> list[Any]:
         offer["market"].replace("_", "-"),
         instance["slots"],
         instance["activity"],
-        format_duration(timedelta(seconds=round(instance["ageS"]))),
+        _length(instance["ageS"]),
         local_time(instance.get("createdAt")),
         f"{instance['usdPerHour']:.2f}",
         f"{instance['usd']:.4f}",
@@ -221,12 +268,16 @@ def _offer_row(offer: dict[str, Any]) -> list[Any]:
         offer["slots"],
         gpu,
         "unknown" if price is None else f"{price:.2f}",
-        f"{format_duration(timedelta(seconds=round(offer['bootS'])))}{learned}",
+        f"{_length(offer['bootS'])}{learned}",
         offer["state"],
         local_time(offer["nextTryAt"]),
         "/".join(part or "-" for part in scope.values() if part is not None),
         offer["reason"],
     ]
+
+
+def _length(seconds: float) -> str:
+    return format_duration(timedelta(seconds=round(seconds)))
 
 
 def _say_if_simulated(instances: list[dict[str, Any]]) -> None:

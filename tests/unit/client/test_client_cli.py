@@ -388,6 +388,49 @@ def test_offers_show_what_may_be_bought_and_what_refuses(full: ScriptedMaster) -
     assert json.loads(det(full, "fleet", "offers", "--json").stdout) == [OFFER, OPEN]
 
 
+MACHINE = {
+    "id": "i-12",
+    "pool": "default",
+    "offer": {key: OFFER[key] for key in ("provider", "region", "zone", "instanceType", "market")},
+    "slots": 8,
+    "usdPerHour": 2.0,
+    "usd": 3.0,
+    "state": "terminating",
+    "activity": "ending",
+    "reason": "idle for 5 min",
+    "createdAt": "2026-11-22T13:00:00.000000Z",
+    "readyAt": "2026-11-22T13:02:00.000000Z",
+    "ageS": 5400.0,
+    "idleS": None,
+}
+
+
+def test_a_machine_is_described_with_what_runs_on_it(full: ScriptedMaster) -> None:
+    full.on("GET", "/api/v1/windlass/fleet", {"instances": [MACHINE]})
+    containers = {"c": {"id": "c", "parent": "7.1.1"}}
+    full.on("GET", "/api/v1/agents", {"agents": [{"id": "i-12", "containers": containers}]})
+    mine, other = ({"allocationId": f"7.{n}.1", "name": f"trial {n}"} for n in (1, 2))
+    tasks = {"allocationIdToSummary": {"7.1.1": mine, "7.2.1": other}}
+    full.on("GET", "/api/v1/tasks", tasks)
+    lines = det(full, "fleet", "describe", "i-12", "--utc").stdout.splitlines()
+    shown = {name.strip(): value for name, _, value in (line.partition("  ") for line in lines)}
+    assert shown["offer"].strip() == "site/east-1/gpu-8/spot"
+    assert shown["state"].strip() == "ending"
+    assert shown["ready"].strip() == "2026-11-22 13:02:00 UTC"
+    assert shown["cost so far"].strip() == "$3.00"
+    assert shown["runs"].strip() == "trial 1"
+    assert shown["reason"].strip() == "idle for 5 min"
+    document = json.loads(det(full, "fleet", "describe", "i-12", "--json").stdout)
+    assert document == {**MACHINE, "allocations": [mine]}
+
+
+def test_an_unknown_machine_is_answered_with_the_nearest(full: ScriptedMaster) -> None:
+    full.on("GET", "/api/v1/windlass/fleet", {"instances": [MACHINE]})
+    result = det(full, "fleet", "describe", "i-13")
+    assert result.exit_code != 0
+    assert "instance 'i-13' not found; nearest: i-12" in str(result.exception) + result.output
+
+
 def test_a_retry_says_how_the_offer_stands(full: ScriptedMaster) -> None:
     full.on("POST", "/api/v1/windlass/fleet/offers/retry", {"offers": [OPEN]})
     result = det(full, "fleet", "retry", OPEN["name"])

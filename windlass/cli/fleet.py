@@ -271,7 +271,7 @@ def _offer_row(offer: dict[str, Any]) -> list[Any]:
         f"{_length(offer['bootS'])}{learned}",
         offer["state"],
         local_time(offer["nextTryAt"]),
-        "/".join(part or "-" for part in scope.values() if part is not None),
+        "/".join(part for part in scope.values() if part),
         offer["reason"],
     ]
 

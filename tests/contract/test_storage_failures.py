@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -11,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from tests.certificates import Authority
 from tests.fakes import azurite
 from tests.fakes.faulty_proxy import Fault, FaultyProxy, faulty_proxy
+from tests.fakes.refusing_tls import refusing_tls
 from tests.fakes.s3_server import ACCESS_KEY, SECRET_KEY, keys, s3_client, s3_server
 from windlass.base.errors import (
     StorageDenied,
@@ -284,6 +287,24 @@ def test_expired_credentials_of_azure_are_told_from_wrong_ones(
         with pytest.raises(StorageDenied, match=rf"/container: {said}.*\({code}\)$") as raised:
             call()
         assert "U0VDUkVU" not in str(raised.value)
+
+
+def test_an_expired_login_of_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real client asks for a token at accounts.google.com, which is the proxy."""
+    authority = Authority(tmp_path)
+    login = {"type": "authorized_user", "client_id": "c", "client_secret": "s3cret"}
+    (tmp_path / "adc.json").write_text(json.dumps(login | {"refresh_token": "s3cret"}))
+    body = {"error": "invalid_grant", "error_description": "Token has been expired or revoked."}
+    issued = authority.issue(hosts=("accounts.google.com", "oauth2.googleapis.com"))
+    with refusing_tls(issued, "400 Bad Request", json.dumps(body, indent=2).encode()) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy)
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(authority.root))
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "adc.json"))
+        storage = open_storage({"type": "gcs", "bucket": "b"}, patience=CHECKS)
+        said = r"gs://b: credentials expired: renew them .*\(invalid_grant\)$"
+        with pytest.raises(StorageDenied, match=said) as raised:
+            storage.files("u")
+    assert "s3cret" not in str(raised.value)
 
 
 @pytest.fixture

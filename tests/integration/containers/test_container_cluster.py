@@ -75,7 +75,9 @@ def test_a_search_outlives_its_agent_its_master_and_a_pause(
 ) -> None:
     search = {"name": "random", "metric": "loss", "max_trials": 8, "max_concurrent_trials": 4}
     written = tmp_path / "config.yaml"
-    written.write_text(yaml.safe_dump(config(searcher=search)))
+    # Long epochs: the first trials must still run when the master is back and the pause comes.
+    environment = {"image": IMAGE, "environment_variables": ["EPOCH_S=3"]}
+    written.write_text(yaml.safe_dump(config(searcher=search, environment=environment)))
     said = det("experiment", "create", str(written), str(MODEL))
     experiment = int(said.split("Created experiment ")[1].split()[0])
     eventually("epochs are reported", lambda: steps(cluster, experiment) >= 2)

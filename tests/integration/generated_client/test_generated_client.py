@@ -29,22 +29,28 @@ def cluster(tmp_path: Path) -> Iterator[RealCluster]:
         yield it
 
 
-def run(*command: str | Path, folder: Path) -> None:
+OMITTED = "WARNING parsing GET /checkpoints/{checkpoint_uuid} within checkpoints."
+"""The generator knows no archives: it leaves out what a download answers."""
+
+
+def run(*command: str | Path, folder: Path) -> str:
     search = f"{GENERATOR}:{os.environ['PATH']}"  # the generator calls its own ruff
     environment = {"PATH": search, "PYTHONPATH": str(folder)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 def test_a_generated_client_talks_to_a_master(cluster: RealCluster, tmp_path: Path) -> None:
     cluster.start_agent("node", slots=1)
     description = tmp_path / "openapi.json"
     description.write_bytes(httpx2.get(f"{cluster.url}/openapi.json").content)
-    run(
+    said = run(
         GENERATOR / "openapi-python-client",
-        *("generate", "--fail-on-warning", "--meta", "none"),
+        *("generate", "--meta", "none"),
         *("--path", description, "--output-path", tmp_path / "generated"),
         folder=tmp_path,
     )
+    assert [line for line in said.splitlines() if line.startswith("WARNING")] == [OMITTED]
     script = Path(__file__).with_name("calls.py")
     run(GENERATOR / "python", script, cluster.url, cluster.password, folder=tmp_path)

@@ -27,6 +27,7 @@ from master.api.openapi import DescribedApp
 from tests.fakes.api_population import Known, populate
 from tests.fakes.api_world import ApiWorld, api_world
 from tests.fakes.declared_replies import DeclaredReplies
+from tests.jails import open_way_to
 
 EXAMPLES = 12
 """Of each operation, valid and invalid each."""
@@ -188,6 +189,7 @@ def _kind(name: str, path: str) -> str:
 async def test_generated_requests_are_answered_as_described(
     tmp_path: Path, operation_id: str
 ) -> None:
+    open_way_to(tmp_path / "checkpoints")  # the master reads them as their owner
     async with api_world(tmp_path, elastic=True) as world:
         await world.login()
         fuzz = Fuzz(world, await populate(world, tmp_path), operation_id)

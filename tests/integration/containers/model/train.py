@@ -8,7 +8,7 @@ from pathlib import Path
 from windlass import core
 
 EPOCHS = 6
-EPOCH_S = 0.3
+EPOCH_S = float(os.environ.get("EPOCH_S", "0.3"))
 
 
 def main() -> None:

@@ -44,6 +44,7 @@ NEVER_GRANTED = {
     "agents_join": "no generated join token is right",
     "agents_standing": "no generated credential is right",
     "agents_leave": "no generated credential is right",
+    "windlass_retry": "no generated name is that of an offer",
 }
 """Operations of which no generated request succeeds, and why."""
 

@@ -190,7 +190,9 @@ def _kind(name: str, path: str) -> str:
 async def test_generated_requests_are_answered_as_described(
     tmp_path: Path, operation_id: str
 ) -> None:
-    open_way_to(tmp_path / "checkpoints")  # the master reads them as their owner
+    open_way_to(tmp_path / "checkpoints").parent.chmod(
+        0o755
+    )  # the master reads them as their owner
     async with api_world(tmp_path, elastic=True) as world:
         await world.login()
         fuzz = Fuzz(world, await populate(world, tmp_path), operation_id)

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from math import ceil
@@ -30,7 +31,7 @@ from windlass.base.clock import Clock
 from windlass.base.errors import CapacityError
 
 
-class Baseline:
+class Baseline(ABC):
     """What `provisioner.simulator.replay` needs of a provisioner."""
 
     idle_s = 600.0
@@ -53,14 +54,14 @@ class Baseline:
         self._launches = 0
         self._last_launch = float("-inf")
 
-    async def load(self) -> None:
+    async def load(self) -> None:  # noqa: B027 - not every buyer has anything to do
         """Nothing was written down."""
 
     @asynccontextmanager
     async def owning_calls(self) -> AsyncIterator[None]:
         yield
 
-    def note_agent(self, instance_id: str, connected: bool) -> None:
+    def note_agent(self, instance_id: str, connected: bool) -> None:  # noqa: B027 - as above
         """Nodes are looked at."""
 
     def blocked_offers(self) -> Sequence[BlockedOffer]:
@@ -87,9 +88,9 @@ class Baseline:
             )
         )
 
+    @abstractmethod
     def wanted(self, demand: PoolDemand, booting: Mapping[int, int]) -> Sequence[tuple[Offer, int]]:
         """What to launch now; `booting`: machines by their slots."""
-        raise NotImplementedError
 
     def may_end(self, now: float) -> bool:
         return True

@@ -14,12 +14,12 @@ from collections import deque
 from agent_bootstrap.supervisor.kernel import punch_hole
 
 WAITING_BYTES = 1 << 20
-"""The newest output, that is kept although there is no room for it: the error that ended the task is there."""
+"""The newest output, kept in memory while the file is full: it holds the error that ended the task."""
 LOOK_EVERY_BYTES = 16 << 20
 """How much is written before what the master has is freed."""
 BLOCK_BYTES = 4096
 AGAIN_S = 1.0
-"""How soon room is looked for while something waits for it."""
+"""How soon a full file is tried again."""
 
 
 class OutputFile:

@@ -55,6 +55,7 @@ class SimulatedNode:
                 instance_id=self.agent.id,
                 busy=self.idle_since_s is None,
                 schedulable=self.agent.schedulable,
+                facts=self.agent.facts,
             )
         return self._node
 
@@ -141,7 +142,7 @@ class SimulatedCluster:
         pool.nodes[machine.id] = SimulatedNode(
             machine=machine,
             free=slots,
-            agent=AgentState(id=machine.id, slots=slots),
+            agent=AgentState(id=machine.id, slots=slots, facts=machine.offer.facts),
             idle_since_s=self._now_s(),
         )
         pool.is_stale = self.fleet_changed = True
@@ -271,6 +272,7 @@ class SimulatedCluster:
                 ready_in_s=max(0.0, node.ready_in_s - age),
                 booting=True,
                 ends_at=node.ends_at,
+                facts=node.facts,
             )
             for node in pool.availability.booting
             if node.instance_id not in pool.nodes
@@ -281,6 +283,7 @@ class SimulatedCluster:
                 count=node.count,
                 ready_in_s=node.ready_in_s,
                 ends_at=node.ends_at,
+                facts=node.facts,
             )
             for node in pool.availability.launchable
         )

@@ -13,8 +13,8 @@ OnPull = Callable[[bool], None]
 """Told when the pull of an image begins (True), and when it is over."""
 
 
-def nobody(pulls: bool) -> None:
-    """Told in vain."""
+def ignored(pulls: bool) -> None:
+    """An `OnPull` for callers that need not know."""
 
 
 class StartRefused(Exception):
@@ -44,7 +44,7 @@ class Runtime(Protocol):
         ...
 
     async def start(
-        self, place: ContainerDir, spec: ContainerSpec, node: Node, on_pull: OnPull = nobody
+        self, place: ContainerDir, spec: ContainerSpec, node: Node, on_pull: OnPull = ignored
     ) -> bool:
         """Start it. True once its first process runs; False: it ended before, `wait` says how. Raises StartRefused."""
         ...

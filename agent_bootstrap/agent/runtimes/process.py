@@ -20,7 +20,7 @@ from pathlib import Path
 from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.environment import DEFAULT_PATH, Node
 from agent_bootstrap.agent.log_lines import read_lines
-from agent_bootstrap.agent.runtimes.base import OnPull, nobody
+from agent_bootstrap.agent.runtimes.base import OnPull, ignored
 from agent_bootstrap.agent.runtimes.isolation import SUPERVISOR_DIR
 from agent_bootstrap.agent.runtimes.setup import Setup, Start, killed_early
 from agent_bootstrap.agent.runtimes.task_tree import Ground, prepare
@@ -125,7 +125,7 @@ class ProcessRuntime:
         return self._setup.isolation
 
     async def start(
-        self, place: ContainerDir, spec: ContainerSpec, node: Node, on_pull: OnPull = nobody
+        self, place: ContainerDir, spec: ContainerSpec, node: Node, on_pull: OnPull = ignored
     ) -> bool:
         killed = self._preparing[place.path] = asyncio.Event()
         if place.path in self._killed:

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.environment import Node
-from agent_bootstrap.agent.runtimes.base import OnPull, StartRefused, nobody
+from agent_bootstrap.agent.runtimes.base import OnPull, StartRefused, ignored
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, IsolationKind, Login
 
 KILLED_EARLY = "killed before it was started"
@@ -31,7 +31,7 @@ class Start:
     """One start under way."""
 
     killed: asyncio.Event
-    on_pull: OnPull = nobody
+    on_pull: OnPull = ignored
 
     @contextmanager
     def pulling(self) -> Iterator[None]:

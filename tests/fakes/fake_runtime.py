@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.environment import Node
-from agent_bootstrap.agent.runtimes.base import OnPull, StartRefused, nobody
+from agent_bootstrap.agent.runtimes.base import OnPull, StartRefused, ignored
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord, IsolationKind
 
 SIGKILL = 9
@@ -52,7 +52,7 @@ class FakeRuntime:
         return IsolationKind.DIRECTORY
 
     async def start(
-        self, place: ContainerDir, spec: ContainerSpec, node: Node, on_pull: OnPull = nobody
+        self, place: ContainerDir, spec: ContainerSpec, node: Node, on_pull: OnPull = ignored
     ) -> bool:
         if place.path in self._killed:
             raise StartRefused(ExitFailure.ABORTED, "killed before it was started")

@@ -9,8 +9,9 @@ import json
 import subprocess
 import tarfile
 import tempfile
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,32 @@ def small_disk(folder: Path, mib: int) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["umount", "-R", "-l", str(folder)], check=True)
+
+
+@contextmanager
+def disk_kept_full(folder: Path) -> Iterator[None]:
+    """Also while others free space on it: what an earlier task left may be removed at any time."""
+    filler = folder / "filler"
+    full, ends = threading.Event(), threading.Event()
+
+    def fill() -> None:
+        with filler.open("wb", buffering=0) as file:
+            while not ends.is_set():
+                try:
+                    file.write(bytes(4096))
+                except OSError:
+                    full.set()
+                    ends.wait(0.001)
+
+    thread = threading.Thread(target=fill)
+    thread.start()
+    try:
+        assert full.wait(30)
+        yield
+    finally:
+        ends.set()
+        thread.join()
+        filler.unlink()
 
 
 @pytest.fixture(scope="module")
@@ -219,15 +246,9 @@ def test_a_full_disk_under_the_task_is_the_tasks_own_sentence_and_ends_nothing_e
 def test_a_node_whose_disk_is_full_says_so(
     det: PublishedDet, cluster: RealCluster, tmp_path: Path
 ) -> None:
-    filler = cluster.folder / "node" / "filler"
-    with suppress(OSError), filler.open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(4096))
-    experiment = submitted(det, tmp_path)
-    try:
+    with disk_kept_full(cluster.folder / "node"):
+        experiment = submitted(det, tmp_path)
         sentence = told(det, cluster, experiment)[0]
-    finally:
-        filler.unlink()
     assert sentence.endswith("the agent could not run the task: No space left on device")
     assert cluster.wait(experiment)["state"] == "STATE_COMPLETED", "not its fault: it ran again"
 

@@ -25,10 +25,9 @@ from provisioner.fleet_state import (
 from provisioner.intents import IntentRecord
 from provisioner.pacing import Pacing
 from provisioner.providers.base import Accepted, Api, LaunchAnswer, LaunchIntent, Provider
-from provisioner.providers.errors import Refusal, TokenSpent
+from provisioner.providers.errors import Refusal, TokenSpent, refusal_kind
 from provisioner.refusals import BlockKind
 from windlass.base.clock import Clock
-from windlass.base.errors import CapacityError, ProviderAuthError, QuotaError
 
 log = logging.getLogger(__name__)
 
@@ -37,11 +36,6 @@ CLOSE_DEADLINE_S = 5.0
 REOPEN_FIRST_S = 1.0
 REOPEN_CAP_S = 60.0
 
-_REFUSALS: Sequence[tuple[type[Exception], BlockKind]] = (
-    (CapacityError, BlockKind.CAPACITY),
-    (QuotaError, BlockKind.QUOTA),
-    (ProviderAuthError, BlockKind.AUTH),
-)
 _ASK_AGAIN = (BlockKind.THROTTLED, BlockKind.TRANSIENT)
 """No fault of the offer: the same call is made again, and nothing is blocked."""
 
@@ -194,7 +188,7 @@ class Calls:
     def _failed(self, intent: IntentRecord, error: Exception, *, first: bool) -> Event:
         log.warning("launch %s at %s refused: %s", intent.id, intent.provider, _text(error))
         said = error if isinstance(error, Refusal) else None
-        kind = said.kind if said else next((k for t, k in _REFUSALS if isinstance(error, t)), None)
+        kind = refusal_kind(error)
         self._note_throttling(intent.provider, Api.LAUNCH, error)
         if kind in _ASK_AGAIN or (kind is None and not first):
             return LaunchUnanswered(intent=intent, message=_text(error), nothing_made=True)

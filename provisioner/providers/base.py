@@ -1,6 +1,6 @@
 """What every source of machines can do. Calls that can be repeated safely.
 
-`tests/contract/test_contract_provider.py` says what they mean; every provider passes it.
+`tests/contract/test_contract_provider_*.py` say what they mean; every provider in `tests/contract/providers` passes.
 """
 
 from __future__ import annotations

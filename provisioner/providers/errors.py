@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from provisioner.refusals import BlockKind
 from provisioner.types import Scope
-from windlass.base.errors import ProviderError
+from windlass.base.errors import CapacityError, ProviderAuthError, ProviderError, QuotaError
 
 
 class Refusal(ProviderError):
@@ -34,3 +36,17 @@ class Refusal(ProviderError):
 
 class TokenSpent(ProviderError):
     """The token is known with other parameters, or what was made with it has ended: it launches nothing any more."""
+
+
+_SHORT: Sequence[tuple[type[Exception], BlockKind]] = (
+    (CapacityError, BlockKind.CAPACITY),
+    (QuotaError, BlockKind.QUOTA),
+    (ProviderAuthError, BlockKind.AUTH),
+)
+
+
+def refusal_kind(error: BaseException) -> BlockKind | None:
+    """Why the provider says no; None if the error does not say it."""
+    if isinstance(error, Refusal):
+        return error.kind
+    return next((kind for type_, kind in _SHORT if isinstance(error, type_)), None)

@@ -43,6 +43,8 @@ class Faults:
     """So many launches are answered with "this token launches nothing any more"."""
     cancel_failures: int = 0
     stock_out: set[OfferKey] = field(default_factory=set)
+    stock: dict[OfferKey, int] = field(default_factory=dict)
+    """So many more machines of these can be had."""
     refuse: dict[OfferKey, Exception] = field(default_factory=dict)
     """Raised instead of launching that offer."""
     lost_replies: int = 0
@@ -203,12 +205,16 @@ class SimulatedProvider:
             raise faults.refuse[key]
         if key in faults.stock_out:
             raise CapacityError(f"no {key.instance_type or 'machine'} left in {key.zone or 'here'}")
+        if intent.count > faults.stock.get(key, intent.count):
+            raise CapacityError(f"requested {intent.count}, available {faults.stock[key]}")
         if key in faults.queue_s:
             self.queue[intent.token] = (intent, self._now() + faults.queue_s[key])
             if faults.lost_replies > 0:
                 faults.lost_replies -= 1
                 raise TimeoutError("reply lost")
             return self._accepted(intent.token)
+        if key in faults.stock:
+            faults.stock[key] -= intent.count
         result = self._make(intent)
         if faults.lies:
             return LaunchResult(instance_ids=result.instance_ids[:-1])

@@ -1,0 +1,1 @@
+"""How a machine that was just launched becomes an agent: user data, and what it fetches from the master."""

@@ -164,7 +164,7 @@ def _largest_first(gangs: Sequence[Gang]) -> list[Gang]:
 
 
 def _packed(slots: int, free: list[int]) -> bool:
-    """Whether a gang has room on what is free, which it then takes; over several only whole ones."""
+    """Whether a gang fits on what is free, and allocates it if so; over several machines only whole ones."""
     fits = [n for n, each in enumerate(free) if each >= slots]
     if fits:
         free[min(fits, key=lambda n: free[n])] -= slots

@@ -87,7 +87,7 @@ def _nobody_spent() -> UserSpending:
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """What the provisioner is told of money."""
+    """The budgets and what counts against them, as the planner reads them."""
 
     budgets: Budgets = NO_BUDGETS
     users: Callable[[], UserSpending] = _nobody_spent

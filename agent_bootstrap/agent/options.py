@@ -118,7 +118,6 @@ class LogOptions(BaseModel):
     """The least important level that is written."""
     color: bool = True
     """Colours where stderr is a terminal; JSON lines elsewhere, always."""
-    """Colours on a terminal."""
 
 
 class DefaultLimits(BaseModel):

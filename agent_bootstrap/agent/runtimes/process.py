@@ -35,9 +35,8 @@ from windlass.base.processes import (
     wait_gone,
 )
 
-"""What supervisor.py takes for "kill the tree"."""
 KILL_GRACE_S = 10.0
-"""A supervisor that has not ended this long after that is killed itself; its tree dies with it."""
+"""A supervisor that has not ended this long after it was told to kill is killed itself; its tree dies with it."""
 SWEEP_TRIES = 100
 SWEEP_PAUSE_S = 0.02
 LIFELINE_ENV = "WINDLASS_LIFELINE_FD"

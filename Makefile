@@ -116,6 +116,18 @@ $(STAMPS)/engine: $(STAMPS)/uv
 	fi
 	touch $@
 
+# A batch system, for tests only: they start one of their own, and no service of the machine's.
+$(STAMPS)/slurm: $(STAMPS)/uv
+	@if command -v sbatch >/dev/null && PATH="$$PATH:/usr/sbin" command -v slurmctld >/dev/null && PATH="$$PATH:/usr/sbin" command -v munged >/dev/null; then
+	  :
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+	  echo "installing slurm-wlm and munge"
+	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends slurm-wlm munge >/dev/null; } || echo "slurm-wlm cannot be installed: tests with it are skipped" >&2
+	else
+	  echo "slurm-wlm or munge is not installed: tests with them are skipped (as root: apt-get install slurm-wlm munge)" >&2
+	fi
+	touch $@
+
 # The demo installs only what it needs; once the development set is there it is enough for the demo too.
 $(STAMPS)/demo: $(STAMPS)/uv $(STAMPS)/packages requirements-demo.lock pyproject.toml
 	@if [ ! -e $(STAMPS)/dev ]; then
@@ -125,7 +137,7 @@ $(STAMPS)/demo: $(STAMPS)/uv $(STAMPS)/packages requirements-demo.lock pyproject
 	fi
 	touch $@
 
-$(STAMPS)/dev: $(STAMPS)/uv $(STAMPS)/packages $(STAMPS)/engine requirements.lock pyproject.toml
+$(STAMPS)/dev: $(STAMPS)/uv $(STAMPS)/packages $(STAMPS)/engine $(STAMPS)/slurm requirements.lock pyproject.toml
 	@echo "setting up the development environment"
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --require-hashes -r requirements.lock
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --no-deps -e .

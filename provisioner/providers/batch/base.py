@@ -1,0 +1,175 @@
+"""What every batch system can do for us. A job is a lease of nodes on which our agents run.
+
+Every job has a name that nobody else has: it is found by it, whatever became of the call that submitted it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from master.core.reasons import ReasonKind
+from windlass.base.errors import BatchSystemError
+
+
+class NoAnswer(BatchSystemError):
+    """The scheduler did not answer: nothing is known of any job, and a submission may have been accepted."""
+
+    code = "batch_system_down"
+
+
+class JobRefused(BatchSystemError):
+    """The scheduler did not take a job."""
+
+    code = "job_refused"
+
+    def __init__(self, message: str, *, kind: ReasonKind, passing: bool) -> None:
+        """`passing`: the same job may be taken later."""
+        super().__init__(message)
+        self.kind = kind
+        self.passing = passing
+
+
+class JobPhase(StrEnum):
+    QUEUED = "queued"
+    STARTING = "starting"
+    """It has nodes, which boot or are being prepared."""
+    RUNNING = "running"
+    PAUSED = "paused"
+    """Suspended by the site: its processes stand still, and its nodes are its own."""
+    ENDING = "ending"
+    ENDED = "ended"
+
+
+class EndCause(StrEnum):
+    """Why a job ended, as the site says."""
+
+    OK = "ok"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    PREEMPTED = "preempted"
+    NODE_FAILED = "node_failed"
+    OUT_OF_MEMORY = "out_of_memory"
+    CANCELLED = "cancelled"
+    LAUNCH_FAILED = "launch_failed"
+    """Its script never ran."""
+    UNKNOWN = "unknown"
+    """It is over, and nobody says how."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport:
+    """One job, as the site tells of it. Times are seconds since the epoch."""
+
+    job_id: str
+    name: str
+    phase: JobPhase
+    state: str
+    """In the site's own word."""
+    kind: ReasonKind = ReasonKind.QUEUED
+    """Why it waits, in one of our words; what follows, in the site's and in plain ones."""
+    reason: str = ""
+    words: str = ""
+    held: bool = False
+    """It will not start before somebody does something about it."""
+    starts_at: float | None = None
+    """When it started, or probably will."""
+    ends_at: float | None = None
+    """When it ended, or its time limit ends it."""
+    nodes: tuple[str, ...] = ()
+    cause: EndCause | None = None
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """A job to be submitted."""
+
+    name: str
+    queue: str
+    nodes: int
+    gpus_per_node: int
+    """0: none are asked for."""
+    gpu_type: str = ""
+    cpus_per_node: int | None = None
+    memory_mib_per_node: int | None = None
+    """None: as the site does."""
+    walltime_s: float | None = None
+    """None: as the site does."""
+    avoid: tuple[str, ...] = ()
+    """Names of nodes."""
+    project: str = ""
+    arguments: tuple[str, ...] = ()
+    """Of the operator and the user, after ours."""
+    directory: Path
+    """Where it starts, and where its output goes. It must exist."""
+    script: str
+    """Readable by everybody on some sites: nothing secret."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """A partition of Slurm, a queue of PBS."""
+
+    name: str
+    is_default: bool = False
+    is_open: bool = True
+    """Jobs may be submitted to it, and start."""
+    nodes: int = 0
+    idle_nodes: int = 0
+    gpus_per_node: int = 0
+    """The most common number among its nodes."""
+    gpu_types: frozenset[str] = frozenset()
+    cpus_per_node: int = 1
+    """The least of its nodes."""
+    memory_mib_per_node: int | None = None
+    max_nodes: int | None = None
+    """Of one job. None: as many as there are."""
+    max_walltime_s: float | None = None
+    default_walltime_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What the batch system said of itself."""
+
+    version: str = ""
+    queues: Mapping[str, Queue] = field(default_factory=dict)
+
+
+class BatchSystem(Protocol):
+    """Calls may take as long as the site does. Each raises NoAnswer: then nothing is known, least of all an end."""
+
+    @property
+    def name(self) -> str:
+        """`slurm` or `pbs`."""
+        ...
+
+    async def site(self) -> Site: ...
+
+    async def submit(self, job: JobSpec) -> str:
+        """The id of the job. Raises JobRefused; after NoAnswer it may exist all the same."""
+        ...
+
+    async def poll(self, names: Collection[str]) -> Mapping[str, JobReport]:
+        """By name, in one call. A job that is left out is unknown to a scheduler that did answer."""
+        ...
+
+    async def named_like(self, prefix: str) -> Sequence[JobReport]:
+        """All jobs of this user whose names begin so."""
+        ...
+
+    async def ended(self, job_id: str) -> JobReport | None:
+        """How a job ended that the scheduler forgot, or tells little of. None: nobody remembers, or it did not end."""
+        ...
+
+    async def cancel(self, job_ids: Collection[str]) -> None:
+        """Those that are over are passed by."""
+        ...
+
+    async def signal(self, job_id: str, signal: str) -> None:
+        """To every process of the job, its script included."""
+        ...

@@ -1,0 +1,90 @@
+"""Partitions and nodes, as `scontrol show ... -o` tells of them, as queues. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from provisioner.providers.batch.base import Queue
+from provisioner.providers.batch.slurm.text import (
+    UNLIMITED,
+    gpus,
+    limit_s,
+    node_state,
+    records,
+)
+
+_OUT = frozenset(
+    {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINT", "NOT_RESPONDING", "FUTURE"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    name: str
+    partitions: tuple[str, ...]
+    gpus: Mapping[str, int]
+    cpus: int
+    memory_mib: int
+    is_idle: bool
+
+
+def nodes_of(text: str) -> list[Node]:
+    """Of `scontrol show node -o`."""
+    return [
+        Node(
+            name=record["NodeName"],
+            partitions=tuple(filter(None, record.get("Partitions", "").split(","))),
+            gpus=gpus(record.get("Gres", "")),
+            cpus=_number(record.get("CPUTot", "")) or 1,
+            memory_mib=_number(record.get("RealMemory", "")) or 0,
+            is_idle=_is_idle(record.get("State", "")),
+        )
+        for record in records(text)
+        if record.get("NodeName")
+    ]
+
+
+def queues_of(partitions: str, nodes: Sequence[Node]) -> dict[str, Queue]:
+    """Of `scontrol show partition -o`. Nodes that are powered down may be missing from `nodes`."""
+    queues = {}
+    for record in records(partitions):
+        if not (name := record.get("PartitionName", "")):
+            continue
+        mine = [node for node in nodes if name in node.partitions]
+        counts = Counter(sum(node.gpus.values()) for node in mine)
+        counts.pop(0, None)
+        queues[name] = Queue(
+            name=name,
+            is_default=record.get("Default") == "YES",
+            is_open=record.get("State", "UP") == "UP",
+            nodes=_number(record.get("TotalNodes", "")) or len(mine),
+            idle_nodes=sum(node.is_idle for node in mine),
+            gpus_per_node=_most_common(counts),
+            gpu_types=frozenset(type_ for node in mine for type_ in node.gpus if type_),
+            cpus_per_node=min((node.cpus for node in mine), default=1),
+            memory_mib_per_node=min((node.memory_mib for node in mine), default=0) or None,
+            max_nodes=_number(record.get("MaxNodes", "")),
+            max_walltime_s=_limit(record.get("MaxTime", "")),
+            default_walltime_s=_limit(record.get("DefaultTime", "")),
+        )
+    return queues
+
+
+def _is_idle(state: str) -> bool:
+    words = node_state(state)
+    return "IDLE" in words and not words & _OUT
+
+
+def _most_common(counts: Counter[int]) -> int:
+    """Of several, the largest."""
+    return max(counts, key=lambda number: (counts[number], number), default=0)
+
+
+def _limit(text: str) -> float | None:
+    return None if text == UNLIMITED else limit_s(text)
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() else None

@@ -1,0 +1,202 @@
+"""The text that Slurm's commands print, as records. Pure; what cannot be read is left out, not an error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+SQUEUE_FORMAT = "%i|%T|%S|%e|%N|%D|%r|%j"
+"""Id, state, start, end, nodes, number of nodes, reason, name. Names of others may contain anything: last."""
+SACCT_FORMAT = "JobIDRaw,State,ExitCode,Start,End,NodeList,JobName"
+NOT_SET = frozenset(
+    {"", "N/A", "n/a", "(null)", "None", "NONE", "Unknown", "None assigned", "INVALID"}
+)
+UNLIMITED = "UNLIMITED"
+
+_KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_/:]*)=")
+_STATE_FLAGS = "*~#%!$@^-+"
+_BRACKETS = re.compile(r"^(.*?)\[([^\]]*)\](.*)$")
+_MOST_HOSTS = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLine:
+    """One job of squeue or sacct."""
+
+    job_id: str
+    name: str
+    state: str
+    """One word, upper case."""
+    reason: str = ""
+    start: float | None = None
+    end: float | None = None
+    nodes: tuple[str, ...] = ()
+    exit_code: tuple[int, int] | None = None
+    """Code and signal, as Slurm prints them."""
+
+
+def squeue_lines(text: str) -> Iterator[JobLine]:
+    """Of `squeue -h -o SQUEUE_FORMAT`, with SLURM_TIME_FORMAT=%s."""
+    for line in text.splitlines():
+        words = line.split("|", 7)
+        if len(words) == 8 and (state := _state(words[1])):
+            yield JobLine(
+                job_id=words[0].strip(),
+                state=state,
+                start=seconds(words[2]),
+                end=seconds(words[3]),
+                nodes=hosts(words[4]),
+                reason=words[6].strip(),
+                name=words[7].strip(),
+            )
+
+
+def sacct_lines(text: str) -> Iterator[JobLine]:
+    """Of `sacct -n -P -X -o SACCT_FORMAT`, with SLURM_TIME_FORMAT=%s. Of a job that ran several times, all runs."""
+    for line in text.splitlines():
+        words = line.split("|", 6)
+        if len(words) == 7 and (state := _state(words[1])):
+            yield JobLine(
+                job_id=words[0].strip(),
+                state=state,
+                exit_code=exit_code(words[2]),
+                start=seconds(words[3]),
+                end=seconds(words[4]),
+                nodes=hosts(words[5]),
+                name=words[6].strip(),
+            )
+
+
+def scontrol_job(text: str) -> JobLine | None:
+    """Of `scontrol show job -o ID`."""
+    for record in records(text):
+        if (job_id := record.get("JobId")) and (state := _state(record.get("JobState", ""))):
+            reason = record.get("Reason", "")
+            return JobLine(
+                job_id=job_id,
+                name=record.get("JobName", ""),
+                state=state,
+                reason=""
+                if reason in NOT_SET
+                else reason.replace("_", " ")
+                if "_" in reason
+                else reason,
+                start=seconds(record.get("StartTime", "")),
+                end=seconds(record.get("EndTime", "")),
+                nodes=hosts(record.get("NodeList", "")),
+                exit_code=exit_code(record.get("ExitCode", "")),
+            )
+    return None
+
+
+def records(text: str) -> Iterator[Mapping[str, str]]:
+    """Lines of `scontrol show ... -o`: Key=value, and values may hold blanks."""
+    for line in text.splitlines():
+        found = list(_KEY.finditer(line))
+        ends = [match.start() for match in found[1:]] + [len(line)]
+        if found:
+            yield {
+                match.group(1): line[match.end() : end].strip()
+                for match, end in zip(found, ends, strict=True)
+            }
+
+
+def settings(text: str) -> dict[str, str]:
+    """Of `scontrol show config`."""
+    found = {}
+    for line in text.splitlines():
+        key, is_one, value = line.partition("=")
+        if is_one and " " not in key.strip():
+            found[key.strip()] = value.strip()
+    return found
+
+
+def node_state(text: str) -> frozenset[str]:
+    """`IDLE+DRAIN*`, `mix#` and the like: the words, upper case, without the flags that stand for others."""
+    words = re.split(r"[+]", text.strip())
+    return frozenset(word.strip(_STATE_FLAGS).upper() for word in words if word.strip(_STATE_FLAGS))
+
+
+def gpus(gres: str) -> dict[str, int]:
+    """`gpu:tesla:4(S:0-1),gpu:2` as type -> number; the type may be empty. Others than GPUs are left out."""
+    found: dict[str, int] = {}
+    for entry in re.split(r",(?![^(]*\))", gres):
+        words = re.sub(r"\(.*?\)", "", entry).strip().removeprefix("gres/").split(":")
+        if words[0] != "gpu":
+            continue
+        number = words[-1] if words[-1].isdigit() else "1"
+        type_ = next((word for word in words[1:] if not word.isdigit()), "")
+        found[type_] = found.get(type_, 0) + int(number)
+    return found
+
+
+def hosts(text: str) -> tuple[str, ...]:
+    """`n[1-3,07],login` as names, in that order."""
+    if text.strip() in NOT_SET:
+        return ()
+    names: list[str] = []
+    for part in re.split(r",(?![^\[]*\])", text.strip()):
+        names += _expand(part)
+        if len(names) > _MOST_HOSTS:
+            return ()
+    return tuple(names)
+
+
+def seconds(text: str) -> float | None:
+    """A time that was printed as seconds since the epoch."""
+    text = text.strip()
+    return float(text) if text.isascii() and text.isdigit() else None
+
+
+def exit_code(text: str) -> tuple[int, int] | None:
+    code, is_one, signal = text.strip().partition(":")
+    if not is_one or not code.isdigit() or not signal.isdigit():
+        return None
+    return int(code), int(signal)
+
+
+def limit_s(text: str) -> float | None:
+    """`2-00:00:00`, `10:00` or `30` (minutes) as seconds. None: no limit, or none that can be read."""
+    days, has_days, clock = text.strip().rpartition("-")
+    words = clock.split(":")
+    if not all(word.isdigit() for word in words) or (has_days and not days.isdigit()):
+        return None
+    numbers = [int(word) for word in words]
+    if has_days:
+        hours, minutes, rest = (*numbers, 0, 0)[:3]
+    elif len(numbers) == 3:
+        hours, minutes, rest = numbers
+    else:
+        hours, minutes, rest = 0, numbers[0], numbers[1] if len(numbers) > 1 else 0
+    return float(((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + rest)
+
+
+def walltime(seconds: float) -> str:
+    """As `--time` takes it, rounded up to whole seconds."""
+    whole = -int(-seconds // 1)
+    hours, rest = divmod(whole, 3600)
+    return f"{hours}:{rest // 60:02}:{rest % 60:02}"
+
+
+def _state(text: str) -> str:
+    """`CANCELLED by 2001` -> CANCELLED; empty for what is no state."""
+    word = text.strip().split(" ")[0].split("+")[0].strip(_STATE_FLAGS)
+    return word if word and re.fullmatch(r"[A-Z_]+", word) else ""
+
+
+def _expand(part: str) -> list[str]:
+    found = _BRACKETS.match(part)
+    if found is None:
+        return [part] if part else []
+    before, ranges, after = found.groups()
+    names: list[str] = []
+    for one in ranges.split(","):
+        first, is_range, last = one.partition("-")
+        if not first.isdigit() or (is_range and not last.isdigit()):
+            return [part]
+        for number in range(int(first), int(last if is_range else first) + 1):
+            if len(names) > _MOST_HOSTS:
+                return names
+            names += [f"{before}{number:0{len(first)}}{rest}" for rest in (_expand(after) or [""])]
+    return names

@@ -1,0 +1,248 @@
+"""A Slurm of the tests' own on 127.0.0.1: its configuration, its munge, and pretended GPUs; as root or as anybody.
+
+Every node is a slurmd of this machine with a name and a port of its own. All is ended by process id.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from getpass import getuser
+from pathlib import Path
+
+import psutil
+import pytest
+
+PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "srun")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random")
+"""GPUs must be character devices, or CUDA_VISIBLE_DEVICES is not set. These are never opened."""
+START_LIMIT_S = 60.0
+DAEMONS = ("munged", "slurmctld", "slurmd", "slurmstepd")
+
+
+def require_slurm() -> None:
+    """Skip, with the reason, where Slurm is not installed."""
+    missing = [name for name in NEEDED if shutil.which(name, path=PATH) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)} (as root: make .make/slurm)")
+
+
+@dataclass
+class Slurm:
+    """One running site."""
+
+    folder: Path
+    nodes: int
+    gpus: int
+    port: int
+    _started: list[psutil.Process] = field(default_factory=list)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What its commands, and masters that use it, need."""
+        return {"SLURM_CONF": str(self.folder / "etc" / "slurm.conf"), "PATH": PATH}
+
+    def run(self, *words: str, check: bool = True) -> str:
+        """One of its commands."""
+        done = subprocess.run(
+            words,
+            env={**os.environ, **self.environment, "LC_ALL": "C.UTF-8"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        if check and done.returncode:
+            raise AssertionError(f"{words} failed: {done.stderr}")
+        return done.stdout
+
+    def jobs(self, *states: str) -> list[str]:
+        """Names of the jobs in these states (none: those that are not over)."""
+        wanted = ("-t", ",".join(states)) if states else ()
+        return self.run("squeue", "-h", "-o", "%j", *wanted).split()
+
+    def start_controller(self) -> None:
+        self._daemon("slurmctld", [])
+        _until("slurmctld answers", lambda: "UP" in self.run("scontrol", "ping", check=False))
+
+    def stop_controller(self) -> None:
+        """It keeps its state, and jobs run on."""
+        for pid in self._pids("slurmctld"):
+            _end(psutil.Process(pid))
+
+    def start_node(self, number: int) -> None:
+        self._daemon("slurmd", ["-N", f"n{number}"])
+
+    def start(self) -> None:
+        self._write_configuration()
+        etc, run_ = self.folder / "etc", self.folder / "run"
+        self._daemon(
+            "munged",
+            [
+                "--force",
+                f"--key-file={etc}/munge.key",
+                f"--socket={run_}/munge.s",
+                f"--pid-file={run_}/munged.pid",
+                f"--log-file={self.folder}/log/munged.log",
+                f"--seed-file={run_}/munge.seed",
+            ],
+        )
+        self._daemon("slurmctld", [])
+        for number in range(1, self.nodes + 1):
+            self.start_node(number)
+        _until("all nodes are idle", self._all_idle)
+
+    def stop(self) -> None:
+        """Jobs first, then the daemons, then whatever still names this folder."""
+        with suppress(Exception):
+            self.run("scancel", "--me", check=False)
+        processes = [p for name in reversed(DAEMONS) for p in self._processes(name)]
+        for process in processes:
+            _end(process)
+
+    def settle(self) -> None:
+        """Between tests: no jobs, and every node as it was."""
+        for name in self.run("scontrol", "show", "hostnames", f"n[1-{self.nodes}]").split():
+            self.run("scontrol", "update", f"NodeName={name}", "State=RESUME", check=False)
+        self.run("scancel", "--me", check=False)
+        _until("no jobs are left", lambda: not self.jobs() and self._all_idle())
+
+    def _all_idle(self) -> bool:
+        states = self.run("sinfo", "-h", "-N", "-p", "gpu", "-o", "%T", check=False).split()
+        return states == ["idle"] * self.nodes
+
+    def _daemon(self, name: str, arguments: list[str]) -> None:
+        """They go into the background by themselves."""
+        with (self.folder / "log" / f"{name}.out").open("ab") as log:
+            subprocess.run(
+                [name, *arguments],
+                env={**os.environ, **self.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                check=True,
+                timeout=START_LIMIT_S,
+            )
+
+    def _pids(self, name: str) -> list[int]:
+        return [process.pid for process in self._processes(name)]
+
+    def _processes(self, name: str) -> list[psutil.Process]:
+        """By what they were told of this folder: a pid file may be missing or old."""
+        mark = str(self.folder)
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.name() == name and (
+                    process.environ().get("SLURM_CONF", "").startswith(mark)
+                    or any(mark in word for word in process.cmdline())
+                ):
+                    found.append(process)
+        return found
+
+    def _write_configuration(self) -> None:
+        for name in ("etc", "state", "spool", "run", "log"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        key = self.folder / "etc" / "munge.key"
+        key.touch(mode=0o600)
+        key.write_bytes(secrets.token_bytes(128))
+        (self.folder / "etc" / "slurm.conf").write_text(self._slurm_conf())
+        nodes = f"n[1-{self.nodes}]"
+        (self.folder / "etc" / "gres.conf").write_text(
+            "".join(
+                f"NodeName={nodes} Name=gpu Type=fake File={device}\n"
+                for device in DEVICES[: self.gpus]
+            )
+        )
+
+    def _slurm_conf(self) -> str:
+        host, me, folder = socket.gethostname().split(".")[0], getuser(), self.folder
+        nodes = f"n[1-{self.nodes}]"
+        return f"""ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={self.port}
+AuthType=auth/munge
+AuthInfo=socket={folder}/run/munge.s
+SlurmUser={me}
+SlurmdUser={me}
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/run/slurmctld.pid
+SlurmdPidFile={folder}/run/slurmd-%n.pid
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdLogFile={folder}/log/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+MpiDefault=none
+ReturnToService=2
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=100
+GresTypes=gpu
+KillWait=2
+MinJobAge=300
+SlurmdTimeout=300
+SchedulerParameters=sched_interval=1,bf_interval=2,sched_min_interval=50000
+NodeName=DEFAULT NodeHostname={host} NodeAddr=127.0.0.1 CPUs=16 RealMemory=16000
+NodeName={nodes} Port=[{self.port + 1}-{self.port + self.nodes}] Gres=gpu:fake:{self.gpus} Feature=fake State=UNKNOWN
+PartitionName=gpu Nodes={nodes} Default=YES DefaultTime=30 MaxTime=2-0 State=UP
+PartitionName=short Nodes=n1 MaxTime=2 MaxNodes=1 State=UP
+PartitionName=closed Nodes=n1 MaxTime=60 State=DOWN
+"""
+
+
+@contextmanager
+def running_slurm(folder: Path, *, nodes: int = 2, gpus: int = 2) -> Iterator[Slurm]:
+    slurm = Slurm(folder=folder, nodes=nodes, gpus=gpus, port=_free_ports(nodes + 1))
+    try:
+        slurm.start()
+        yield slurm
+    finally:
+        slurm.stop()
+
+
+def environment_of(slurm: Slurm) -> Mapping[str, str]:
+    return {**os.environ, **slurm.environment}
+
+
+def _free_ports(count: int) -> int:
+    """The first of so many in a row."""
+    for _ in range(100):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            first = int(probe.getsockname()[1])
+        with suppress(OSError, OverflowError):
+            for port in range(first, first + count):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+            return first
+    raise AssertionError("no free ports in a row")
+
+
+def _end(process: psutil.Process) -> None:
+    with suppress(psutil.NoSuchProcess):
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(5)
+        except psutil.TimeoutExpired:
+            process.kill()
+
+
+def _until(what: str, look: object) -> None:
+    assert callable(look)
+    deadline = time.monotonic() + START_LIMIT_S
+    while not look():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {START_LIMIT_S:g} s: {what}")
+        time.sleep(0.05)

@@ -194,8 +194,8 @@ KillWait=2
 MinJobAge=300
 SlurmdTimeout=300
 SchedulerParameters=sched_interval=1,bf_interval=2,sched_min_interval=50000
-NodeName=DEFAULT NodeHostname={host} NodeAddr=127.0.0.1 CPUs=16 RealMemory=16000
-NodeName={nodes} Port=[{self.port + 1}-{self.port + self.nodes}] Gres=gpu:fake:{self.gpus} Feature=fake State=UNKNOWN
+NodeName=DEFAULT CPUs=16 RealMemory=16000 Gres=gpu:fake:{self.gpus} Feature=fake State=UNKNOWN
+NodeName={nodes} NodeHostname={host} NodeAddr=127.0.0.1 Port=[{self.port + 1}-{self.port + self.nodes}]
 PartitionName=gpu Nodes={nodes} Default=YES DefaultTime=30 MaxTime=2-0 State=UP
 PartitionName=short Nodes=n1 MaxTime=2 MaxNodes=1 State=UP
 PartitionName=closed Nodes=n1 MaxTime=60 State=DOWN

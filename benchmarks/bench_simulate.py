@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -52,8 +53,10 @@ def an_offer(slots: int, zone: str = "a") -> Offer:
     return Offer(key=key, slots=slots, usd_per_hour=float(slots), boot_s=BOOT_S)
 
 
-def a_plan(offers: Sequence[Offer], idle_s: float, supply: Supply | None = None) -> ClusterPlan:
-    settings = PoolSettings(pool="gpu", max_instances=100_000, max_idle_s=idle_s)
+def a_plan(
+    offers: Sequence[Offer], idle_s: float, supply: Supply | None = None, **more: Any
+) -> ClusterPlan:
+    settings = PoolSettings(pool="gpu", max_instances=100_000, max_idle_s=idle_s, **more)
     pool = PoolPlan(settings=settings, scheduler=SchedulerSettings(), offers=offers)
     return ClusterPlan(pools=[pool], default_pool="gpu", supply=supply or Supply(stock={}))
 
@@ -103,6 +106,7 @@ def compare(name: str) -> None:
         ("ours, idle 20 min", a_plan(every, 1200.0), provisioner_of),
         ("ours, idle 5 min (default)", a_plan(every, 300.0), provisioner_of),
         ("ours, idle one boot", a_plan(every, BOOT_S), provisioner_of),
+        ("ours, idle auto", a_plan(every, 1800.0, idle_auto=True), provisioner_of),
     ]
     for label, plan, buyer in cases:
         told, seconds = run(plan, jobs, buyer)

@@ -67,6 +67,10 @@ class Baseline(ABC):
     def blocked_offers(self) -> Sequence[BlockedOffer]:
         return ()
 
+    def idle_ends(self) -> Sequence[float]:
+        start = self._clock.now().timestamp() - self._clock.monotonic()
+        return [start + since + self.idle_s for since in self._idle_since.values()]
+
     async def reconcile_pass(self) -> None:
         await asyncio.sleep(0)
         (demand,) = self._cluster.demand()

@@ -79,6 +79,7 @@ def pool_settings(pool: ResolvedPool) -> PoolSettings:
         min_instances=pool.min_instances,
         max_instances=pool.max_instances,
         max_idle_s=pool.max_idle_s,
+        idle_auto=pool.idle_auto,
         max_starting_s=pool.max_starting_s,
         aux_places=pool.max_aux_containers_per_agent,
         on_demand_after_s=pool.on_demand_after_s,

@@ -10,7 +10,11 @@ Of so many machines for a run of R hours (elasticity's expected cost, divided by
 
 from __future__ import annotations
 
-from provisioner.types import Offer
+from collections.abc import Iterable
+from math import inf
+
+from provisioner.prices import usd_per_slot_hour
+from provisioner.types import Market, Offer
 
 DEFAULT_RUN_S = 3600.0
 """How long work runs of which nobody knows."""
@@ -27,6 +31,13 @@ def run_bucket_s(run_s: float | None) -> float:
         return DEFAULT_RUN_S
     whole = max(1, round(max(run_s, LEAST_RUN_S) / LEAST_RUN_S))
     return LEAST_RUN_S * float(1 << (whole.bit_length() - 1))
+
+
+def slot_usd_of(offers: Iterable[Offer]) -> float:
+    """What an hour of a slot costs that is not waited for: the least on-demand price; 0 where there is none."""
+    on_demand = (usd_per_slot_hour(o) for o in offers if o.key.market is Market.ON_DEMAND)
+    least = min(on_demand, default=inf)
+    return least if least < inf else 0.0
 
 
 def usd_per_hour(

@@ -1,12 +1,17 @@
-"""Which machines without work a pool gives back."""
+"""Which machines without work a pool gives back, and why it keeps the others. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from provisioner.plan_types import Cancellation, Machine, Phase, PoolInput, Termination
+from provisioner.idle_time import IdleTimes
+from provisioner.plan_types import Cancellation, Kept, Machine, Phase, PoolInput, Termination
 from provisioner.prices import usd_per_slot_hour
 from provisioner.purse import NOTICE_S
+
+ROUNDING_S = 1e-3
+"""Times since the epoch are that exact: who comes back when a time is over finds it over."""
 
 
 def leaving(pool: PoolInput, spent: str | None, now: float) -> Mapping[str, tuple[float, str]]:
@@ -17,38 +22,52 @@ def leaving(pool: PoolInput, spent: str | None, now: float) -> Mapping[str, tupl
     return {machine.name: (now + NOTICE_S, spent) for machine in busy}
 
 
-def idle_terminations(
-    pool: PoolInput, claimed: Collection[str], spent: str | None = None
-) -> Iterator[Termination]:
-    """Idle long enough, claimed by nobody in this plan, not needed for the minimum; the dearest per slot first.
+@dataclass(frozen=True, slots=True)
+class IdleDecision:
+    """What becomes of the machines without work."""
+
+    terminations: Sequence[Termination] = ()
+    kept: Mapping[str, Kept] = field(default_factory=dict)
+
+
+def idle_decision(
+    pool: PoolInput,
+    claimed: Collection[str],
+    times: IdleTimes,
+    now: float,
+    spent: str | None = None,
+) -> IdleDecision:
+    """Those go that are idle long enough, claimed by nobody and not needed for the minimum; the dearest per slot first.
 
     Above max_instances (the limit was lowered) idle machines go at once; all do for which no money is left (`spent`).
     """
     settings = pool.settings
     queued = {c.intent_id for c in unclaimed_launches(pool, claimed)}
-    kept = [m for m in pool.machines if m.phase is not Phase.OUT and m.group not in queued]
+    present = [m for m in pool.machines if m.phase is not Phase.OUT and m.group not in queued]
+    idle = [m for m in present if m.idle_s is not None]
     if spent is not None:
-        for machine in kept:
-            if machine.idle_s is not None:
-                yield Termination(pool=settings.pool, instance_id=machine.name, why=spent)
-        return
-    spare = len(kept) - settings.min_instances
-    above = len(kept) - settings.max_instances
-    idle = [m for m in kept if m.idle_s is not None and m.name not in claimed]
+        return IdleDecision([_ended(pool, machine, spent) for machine in idle])
+    spare = len(present) - settings.min_instances
+    above = len(present) - settings.max_instances
+    terminations: list[Termination] = []
+    kept: dict[str, Kept] = {}
     idle.sort(key=lambda m: (-usd_per_slot_hour(m.offer), -(m.idle_s or 0.0), m.name))
     for machine in idle:
-        if spare <= 0:
-            return
-        idle_s = machine.idle_s or 0.0
-        if above > 0:
-            why = f"more instances than max_instances ({settings.max_instances})"
-        elif idle_s >= settings.max_idle_s:
-            why = f"idle for {idle_s:.0f} s (limit {settings.max_idle_s:.0f} s)"
+        idle_s, limit_s = machine.idle_s or 0.0, times.limit_s(machine)
+        if machine.name in claimed:
+            kept[machine.name] = Kept("work that waits starts on it")
+        elif spare <= 0:
+            kept[machine.name] = Kept(f"min_instances is {settings.min_instances}")
+        elif above <= 0 and idle_s < limit_s - ROUNDING_S:
+            kept[machine.name] = Kept(times.why(machine), now + limit_s - idle_s)
         else:
-            continue
-        yield Termination(pool=settings.pool, instance_id=machine.name, why=why)
-        spare -= 1
-        above -= 1
+            why = f"idle for {idle_s:.0f} s (limit {limit_s:.0f} s)"
+            if above > 0:
+                why = f"more instances than max_instances ({settings.max_instances})"
+            terminations.append(_ended(pool, machine, why))
+            spare -= 1
+            above -= 1
+    return IdleDecision(terminations, kept)
 
 
 def unclaimed_launches(pool: PoolInput, claimed: Collection[str]) -> Iterator[Cancellation]:
@@ -66,3 +85,7 @@ def unclaimed_launches(pool: PoolInput, claimed: Collection[str]) -> Iterator[Ca
         if len(machines) <= spare and not any(machine.name in claimed for machine in machines):
             yield Cancellation(intent_id=group, why="nobody waits for it any more")
             spare -= len(machines)
+
+
+def _ended(pool: PoolInput, machine: Machine, why: str) -> Termination:
+    return Termination(pool=pool.settings.pool, instance_id=machine.name, why=why)

@@ -7,6 +7,7 @@ from math import inf
 
 from master.core.reasons import Reason
 from provisioner.budgets import WhenSpent
+from provisioner.idle_time import IdleTimes
 from provisioner.plan_types import Machine, Phase, PlanInput, PoolInput
 from provisioner.purse import Purse, Running, expected_life_s
 from provisioner.types import Offer
@@ -15,34 +16,36 @@ from provisioner.types import Offer
 class Limits:
     """What is left of the limits of one pool within one plan; what is bought counts for the cluster's purse, too."""
 
-    def __init__(self, pool: PoolInput, state: PlanInput, cluster: Purse) -> None:
+    def __init__(
+        self, pool: PoolInput, state: PlanInput, cluster: Purse, idle_times: IdleTimes
+    ) -> None:
         settings = pool.settings
         self.places = max(0, settings.max_instances - len(pool.machines))
         """Machines below `max_instances`."""
-        self._idle_s = settings.max_idle_s
+        self._idle_times = idle_times
         own = Purse(
             f"pool {settings.pool}",
             settings.budget,
             spent_usd=state.spending.pools.get(settings.pool, 0.0),
-            running=_running(pool),
+            running=_running(pool, idle_times),
             now=state.now,
         )
         self._purses = [purse for purse in (own, cluster) if purse.budget]
 
     def affordable(self, offer: Offer) -> int:
         """How many more machines of that offer are allowed."""
-        expected_s = expected_life_s(offer, self._idle_s)
+        expected_s = self._life_s(offer)
         most = (purse.affordable(offer.usd_per_hour, expected_s) for purse in self._purses)
         return int(min(self.places, min(most, default=inf)))
 
     def bought(self, offer: Offer, machines: int) -> None:
         self.places -= machines
         for purse in self._purses:
-            purse.bought(offer.usd_per_hour, expected_life_s(offer, self._idle_s), machines)
+            purse.bought(offer.usd_per_hour, self._life_s(offer), machines)
 
     def reason(self, offer: Offer, machines: int) -> Reason | None:
         """Why so many of that offer are not bought although they are to be had; None: money is not why."""
-        usd, expected_s = offer.usd_per_hour * machines, expected_life_s(offer, self._idle_s)
+        usd, expected_s = offer.usd_per_hour * machines, self._life_s(offer)
         for purse in self._purses:
             if purse.affordable(usd, expected_s) < 1:
                 return purse.reason(usd, expected_s)
@@ -55,20 +58,27 @@ class Limits:
                 return f"the budget of {purse.whose} is spent ({purse.budget.usd_per_month:.2f} USD per month)"
         return None
 
+    def _life_s(self, offer: Offer) -> float:
+        return expected_life_s(offer, self._idle_times.of(offer))
+
 
 def cluster_purse(state: PlanInput) -> Purse:
     return Purse(
         "the cluster",
         state.budgets.cluster,
         spent_usd=state.spending.cluster,
-        running=(machine for pool in state.pools for machine in _running(pool)),
+        running=(
+            machine
+            for pool in state.pools
+            for machine in _running(pool, IdleTimes(pool, state.memory))
+        ),
         now=state.now,
     )
 
 
-def _running(pool: PoolInput) -> Iterator[Running]:
-    idle_s = pool.settings.max_idle_s
+def _running(pool: PoolInput, idle_times: IdleTimes) -> Iterator[Running]:
     for machine in pool.machines:
+        idle_s = idle_times.of(machine.offer)
         yield Running(
             machine.offer.usd_per_hour,
             machine.age_s,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from master.core.reasons import Reason
 from provisioner.budgets import NO_BUDGETS, Budgets, Spending
@@ -101,6 +102,14 @@ class Termination:
     why: str
 
 
+class Kept(NamedTuple):
+    """Why a machine without work is kept."""
+
+    why: str
+    until: float | None = None
+    """It is ended then if nothing changes. None: as long as that is so."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancellation:
     """A launch that was accepted, and that nobody waits for any more."""
@@ -121,3 +130,5 @@ class Plan:
     """Coming machine -> the gangs that claim it from now on."""
     leaving: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     """Machine -> until when the work on it is to leave, and why."""
+    kept: Mapping[str, Kept] = field(default_factory=dict)
+    """Machines without work that stay."""

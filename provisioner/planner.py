@@ -23,12 +23,14 @@ from provisioner import explain
 from provisioner.bins import Bin, Bins, bins_of, whole_place
 from provisioner.cart import Cart, NewNode
 from provisioner.demand import GangClass, gang_classes, nodes_needed
-from provisioner.idle import idle_terminations, leaving, unclaimed_launches
+from provisioner.idle import idle_decision, leaving, unclaimed_launches
+from provisioner.idle_time import IdleTimes
 from provisioner.limits import Limits, cluster_purse
 from provisioner.open_offers import MAX_INDEPENDENT_GROUP, OpenOffers
 from provisioner.outlook import availability
 from provisioner.plan_types import (
     Cancellation,
+    Kept,
     Launch,
     Phase,
     Plan,
@@ -58,8 +60,11 @@ def _plan_pools(state: PlanInput) -> Plan:
     availabilities: list[PoolAvailability] = []
     claims: dict[str, tuple[str, ...]] = {}
     goes: dict[str, tuple[float, str]] = {}
+    kept: dict[str, Kept] = {}
     for pool in state.pools:
-        planned = _PoolPlan(pool, open_offers, Limits(pool, state, cluster), state.now)
+        times = IdleTimes(pool, state.memory)
+        limits = Limits(pool, state, cluster, times)
+        planned = _PoolPlan(pool, open_offers, limits, times, state.now)
         planned.run()
         launches += planned.launches
         terminations += planned.terminations
@@ -68,6 +73,7 @@ def _plan_pools(state: PlanInput) -> Plan:
         availabilities.append(planned.availability())
         claims |= planned.claims()
         goes |= planned.leaving
+        kept |= planned.kept
     return Plan(
         launches=tuple(launches),
         terminations=tuple(terminations),
@@ -76,6 +82,7 @@ def _plan_pools(state: PlanInput) -> Plan:
         availabilities=tuple(availabilities),
         claims=claims,
         leaving=goes,
+        kept=kept,
     )
 
 
@@ -83,7 +90,12 @@ class _PoolPlan:
     """The working state of planning one pool. Lives for one call of `plan`."""
 
     def __init__(
-        self, pool: PoolInput, open_offers: OpenOffers, limits: Limits, now: float
+        self,
+        pool: PoolInput,
+        open_offers: OpenOffers,
+        limits: Limits,
+        idle_times: IdleTimes,
+        now: float,
     ) -> None:
         self.pool = pool
         self.open_offers = open_offers
@@ -94,7 +106,9 @@ class _PoolPlan:
         self.reasons: dict[str, Reason] = {}
         self._quotes = Quotes(pool, open_offers, now)
         self._limits = limits
+        self._idle_times = idle_times
         self.leaving: Mapping[str, tuple[float, str]] = {}
+        self.kept: Mapping[str, Kept] = {}
         self._cart = Cart()
         bins = bins_of(pool, now, self._quotes.facts)
         self._bins = Bins(bins)
@@ -114,7 +128,8 @@ class _PoolPlan:
         claimed = {node.name for node in self._bins.all if node.claims}
         self.cancellations = list(unclaimed_launches(self.pool, claimed))
         spent = self._limits.must_leave()
-        self.terminations = list(idle_terminations(self.pool, claimed, spent))
+        idle = idle_decision(self.pool, claimed, self._idle_times, self.now, spent)
+        self.terminations, self.kept = list(idle.terminations), idle.kept
         self.leaving = leaving(self.pool, spent, self.now)
 
     def claims(self) -> dict[str, tuple[str, ...]]:

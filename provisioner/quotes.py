@@ -12,15 +12,11 @@ from typing import NamedTuple
 
 from provisioner.bins import WholePlace, whole_place
 from provisioner.demand import GangClass, Wants, nodes_needed
-from provisioner.expected_cost import DEFAULT_RUN_S, usd_per_hour
+from provisioner.expected_cost import DEFAULT_RUN_S, slot_usd_of, usd_per_hour
 from provisioner.open_offers import OpenOffers
 from provisioner.plan_types import PoolInput
-from provisioner.prices import usd_per_slot_hour
 from provisioner.purchase import Quote, cheapest_by_size
-from provisioner.types import MachineFacts, Market, Offer
-
-PAID = frozenset({Market.RESERVED, Market.CAPACITY_BLOCK})
-"""Markets whose machines cost nothing more when they run."""
+from provisioner.types import PAID_MARKETS, MachineFacts, Market, Offer
 
 
 class Shelf(NamedTuple):
@@ -55,10 +51,7 @@ class Quotes:
             len({(o.boot_s, o.interruptions_per_hour, o.starts_at) for o in pool.offers}) > 1
         )
         """Which offer is cheapest depends on how long work runs."""
-        prices = sorted(
-            usd_per_slot_hour(o) for o in pool.offers if o.key.market is Market.ON_DEMAND
-        )
-        self._slot_usd = prices[0] if prices and prices[0] < inf else 0.0
+        self._slot_usd = slot_usd_of(pool.offers)
 
     def facts(self, offer: Offer) -> MachineFacts:
         facts = self._facts.get(id(offer))
@@ -158,14 +151,14 @@ class Quotes:
             for offer in offers
             if offer.key.market is Market.SPOT and not self.open_offers.has_refused(offer)
         ]
-        sold = [quote for quote in quotes if quote.offer.key.market not in PAID]
+        sold = [quote for quote in quotes if quote.offer.key.market not in PAID_MARKETS]
         bargain = min((_per_slot(quote) for quote in spot), default=inf)
 
         def is_patient(quote: Quote) -> bool:
             return quote.offer.key.market is not Market.ON_DEMAND or _per_slot(quote) < bargain
 
         return Shelf(
-            paid=_cheapest(quotes, lambda quote: quote.offer.key.market in PAID),
+            paid=_cheapest(quotes, lambda quote: quote.offer.key.market in PAID_MARKETS),
             patient=_cheapest(sold, is_patient) if self.have_both else cheapest_by_size(sold),
             all=cheapest_by_size(sold),
             spot_sizes=frozenset(quote.offer.slots for quote in spot),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -23,7 +23,7 @@ from provisioner.fleet import EndKind, InstanceRecord, InstanceState, Wish
 from provisioner.fleet_state import Agents, Catalogue, Event, FleetState, PoolSetup, Told, TryAgain
 from provisioner.intents import IntentRecord, launch_call
 from provisioner.offer_views import OfferView, offer_id, offer_views
-from provisioner.plan_types import Plan
+from provisioner.plan_types import Kept, Plan
 from provisioner.planner import plan
 from provisioner.ports import FleetStore, NodeHost
 from provisioner.providers.base import Api, LaunchIntent, Provider
@@ -104,6 +104,8 @@ class Provisioner:
         self._clocks = Clocks(clock)
         self._calls = Calls(self._providers, clock, self._loop.wake)
         self._debounce: asyncio.TimerHandle | None = None
+        self._kept: Mapping[str, Kept] = {}
+        """Machines without work that the last plan keeps."""
 
     async def load(self) -> None:
         """Read what was written down. Once, before `run`."""
@@ -159,7 +161,11 @@ class Provisioner:
         )
 
     def instances(self) -> Sequence[InstanceView]:
-        return instance_views(self._state, self._now())
+        return instance_views(self._state, self._now(), self._kept)
+
+    def idle_ends(self) -> Sequence[float]:
+        """When machines without work are to be ended, as the last plan says."""
+        return [kept.until for kept in self._kept.values() if kept.until is not None]
 
     def blocked_offers(self) -> Sequence[BlockedOffer]:
         offers = (offer for setup in self._catalogue().pools.values() for offer in setup.offers)
@@ -239,6 +245,7 @@ class Provisioner:
         await self._commit(new, ended, events)
         if jump_s:
             self._clocks.settle()
+        self._kept = planned.kept
         self._act(now)
         for instance_id in new.retired:
             self._host.drain(instance_id)

@@ -18,7 +18,7 @@ from provisioner.fleet_state import Agents, FleetState, PoolSetup
 from provisioner.intents import IntentRecord, IntentState
 from provisioner.lifetimes import Lifetime
 from provisioner.months import month_of, month_start
-from provisioner.plan_types import Machine, Phase, PlanInput, PoolInput
+from provisioner.plan_types import Kept, Machine, Phase, PlanInput, PoolInput
 from provisioner.prices import usd_for
 from provisioner.types import BlockedOffer, CostView, InstanceView, Offer, PoolDemand
 
@@ -192,7 +192,10 @@ def to_tell(state: FleetState) -> list[InstanceRecord]:
     return [record for record in state.instances.values() if not record.is_alive]
 
 
-def instance_views(state: FleetState, now: float) -> list[InstanceView]:
+def instance_views(
+    state: FleetState, now: float, kept: Mapping[str, Kept] | None = None
+) -> list[InstanceView]:
+    """`kept`: as the last plan says."""
     views = [
         InstanceView(
             id=f"{intent.id}/{number}",
@@ -208,6 +211,7 @@ def instance_views(state: FleetState, now: float) -> list[InstanceView]:
         if not intent.is_finished
         for number in range(intent.count)
     ]
+    stays = kept or {}
     return views + [
         InstanceView(
             id=record.id,
@@ -221,6 +225,8 @@ def instance_views(state: FleetState, now: float) -> list[InstanceView]:
             idle_since=record.idle_since,
             usd=record.usd(now),
             reason=_remark(state, record, now),
+            kept_because=stays[record.id].why if record.id in stays else "",
+            kept_until=stays[record.id].until if record.id in stays else None,
         )
         for record in state.instances.values()
     ]

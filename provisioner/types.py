@@ -17,6 +17,10 @@ AUX_PLACES = 100
 """Zero-slot tasks a node holds at once unless it says otherwise; the default of the agents."""
 
 
+PAID_MARKETS = frozenset({Market.RESERVED, Market.CAPACITY_BLOCK})
+"""Their machines cost nothing more when they run."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class OfferKey:
     """Names one offer, and the provider that sells it."""
@@ -111,6 +115,8 @@ class Offer:
     """None: unknown."""
     image: str = ""
     """What its machines boot."""
+    least_billed_s: float = 0.0
+    """A machine that lives shorter is paid for so long."""
     interruptions_per_hour: float = 0.0
     """How often the provider takes one of its machines back."""
 
@@ -243,6 +249,9 @@ class PoolSettings:
     min_instances: int = 0
     max_instances: int = 1
     max_idle_s: float = 300.0
+    """A machine without work is ended after so long."""
+    idle_auto: bool = False
+    """It is ended when a new boot would be cheaper; `max_idle_s` is then the most."""
     aux_places: int = AUX_PLACES
     """Zero-slot tasks that one machine holds at once; 0: none."""
     max_starting_s: float | None = None
@@ -271,6 +280,10 @@ class InstanceView:
     """What it has cost so far, from its launch."""
     reason: str = ""
     """Why it is being ended, or what is unusual about it."""
+    kept_because: str = ""
+    """Why it is kept although it has no work."""
+    kept_until: float | None = None
+    """When it is ended if no work comes; None: nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

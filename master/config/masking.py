@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from master.config.model import MasterConfig
+from master.config.providers import AUTO
 from master.core.expconf import secrets
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from windlass.base.durations import format_duration
@@ -37,7 +38,8 @@ def _resolve(config: MasterConfig, document: dict[str, Any]) -> None:
         if pool.is_elastic:
             shown["min_instances"] = pool.min_instances
             shown["max_instances"] = pool.max_instances
-            shown["max_idle_agent_period"] = format_duration(timedelta(seconds=pool.max_idle_s))
+            idle = format_duration(timedelta(seconds=pool.max_idle_s))
+            shown["max_idle_agent_period"] = AUTO if pool.idle_auto else idle
 
 
 def _leave_out_marked_defaults(owner: dict[str, Any]) -> None:

@@ -11,6 +11,8 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from master.config.money import PoolBudget
 from master.config.providers import (
+    AUTO,
+    IdlePeriod,
     NonNegativeDuration,
     PositiveDuration,
     ProviderSection,
@@ -27,6 +29,7 @@ from master.core.expconf.schema import (
 )
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.budgets import NO_BUDGET, Budget
+from provisioner.idle_time import MOST_IDLE_S
 from windlass.base.no_effect import NoEffect
 
 DEFAULT_POOL = "default"
@@ -116,8 +119,9 @@ class PoolSection(Item):
     """Machines that are kept without work. None: 0."""
     max_instances: Positive | None = None
     """The most machines. None: 5."""
-    max_idle_agent_period: PositiveDuration | None = None
-    """How long a machine without work is kept. None: 5m."""
+    max_idle_agent_period: IdlePeriod | None = None
+    """How long a machine without work is kept. auto: as long as that is cheaper than a new boot, between 30s and 30m.
+    None: 5m."""
     max_agent_starting_period: PositiveDuration | None = None
     """How long a machine may take until its agent connects. None: as long as machines of its kind are known to take."""
     budget: PoolBudget = PoolBudget()
@@ -185,6 +189,7 @@ class ResolvedPool:
     min_instances: int = 0
     max_instances: int = 0
     max_idle_s: float = DEFAULT_IDLE_PERIOD.total_seconds()
+    idle_auto: bool = False
     max_starting_s: float | None = None
     budget: Budget = NO_BUDGET
     on_demand_after_s: float = 300.0
@@ -219,7 +224,8 @@ def resolve_pool(
         providers=section.all_providers,
         min_instances=section.limit("min_instances", 0),
         max_instances=section.limit("max_instances", DEFAULT_MAX_INSTANCES) if elastic else 0,
-        max_idle_s=idle.total_seconds(),
+        max_idle_s=MOST_IDLE_S if idle == AUTO else idle.total_seconds(),
+        idle_auto=idle == AUTO,
         max_starting_s=None if starting is None else starting.total_seconds(),
         budget=section.budget.budget(),
         on_demand_after_s=section.on_demand_after.total_seconds(),

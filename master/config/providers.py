@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 from master.core.expconf.schema import NonNegative, Number, Positive, Section
-from windlass.base.durations import Duration, format_duration
+from windlass.base.durations import Duration, format_duration, parse_duration
 
 PLANNED_PROVIDERS = ("aws", "gcp", "slurm", "hpc", "pbs")
 PROVIDERS = ("embedded",)
@@ -30,6 +30,27 @@ def _not_negative(value: timedelta) -> timedelta:
 
 PositiveDuration: TypeAlias = Annotated[Duration, AfterValidator(_positive)]
 NonNegativeDuration: TypeAlias = Annotated[Duration, AfterValidator(_not_negative)]
+
+
+AUTO: Final = "auto"
+
+
+def _idle_period(value: Any) -> Any:
+    if value == AUTO:
+        return AUTO
+    if not isinstance(value, str):
+        raise ValueError(f'{value!r} is neither a duration such as "5m" nor {AUTO}')
+    return _positive(parse_duration(value))
+
+
+def _shown_period(value: timedelta | str) -> str:
+    return value if isinstance(value, str) else format_duration(value)
+
+
+# A union by itself would report a bad duration once for each of its members.
+IdlePeriod: TypeAlias = Annotated[
+    timedelta | Literal["auto"], BeforeValidator(_idle_period), PlainSerializer(_shown_period)
+]
 
 
 class EmbeddedSection(Section):
@@ -58,7 +79,7 @@ class EmbeddedSection(Section):
     """As in the pool."""
     max_instances: Positive | None = None
     """As in the pool."""
-    max_idle_agent_period: PositiveDuration | None = None
+    max_idle_agent_period: IdlePeriod | None = None
     """As in the pool."""
     max_agent_starting_period: PositiveDuration | None = None
     """As in the pool."""

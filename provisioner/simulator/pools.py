@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import inf
 
 from master.core.reasons import Reason
 from master.core.scheduler import decide
@@ -174,19 +173,6 @@ class SimulatedCluster:
             if gangs != pool.gangs:
                 pool.gangs = gangs
                 self.fleet_changed = True
-
-    def next_idle_end_s(self, idle_limits: Mapping[str, float], after_s: float) -> float:
-        """When the next machine will have been idle for its pool's limit; inf if none is."""
-        return min(
-            (
-                at
-                for name, pool in self.pools.items()
-                for node in pool.nodes.values()
-                if node.idle_since_s is not None
-                and (at := node.idle_since_s + idle_limits[name]) > after_s
-            ),
-            default=inf,
-        )
 
     # --- NodeHost
 

@@ -105,6 +105,10 @@ class Buyer(Protocol):
 
     def blocked_offers(self) -> Sequence[BlockedOffer]: ...
 
+    def idle_ends(self) -> Sequence[float]:
+        """When machines without work are to be ended."""
+        ...
+
 
 MakeBuyer = Callable[[ClusterPlan, Mapping[str, SimulatedMachines], SimulatedCluster, Clock], Buyer]
 
@@ -317,8 +321,10 @@ class _Replay:
 
     def _next_look_s(self, now_s: float) -> float:
         """When time alone may make the provisioner do something: idle machines, offers that were blocked."""
-        limits = {name: pool.settings.max_idle_s for name, pool in self._pools.items()}
-        at_s = self._cluster.next_idle_end_s(limits, now_s)
+        at_s = min(
+            (at for end in self._provisioner.idle_ends() if (at := end - self._start) > now_s),
+            default=inf,
+        )
         if any(pool.waiting for pool in self._cluster.pools.values()):
             at_s = min(at_s, now_s + self._look_gap_s)
             untils = [blocked.until for blocked in self._provisioner.blocked_offers()]

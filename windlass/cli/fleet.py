@@ -132,7 +132,7 @@ def describe(
             ("cost per hour", usd(found["usdPerHour"])),
             ("cost so far", usd(found["usd"])),
             ("runs", ", ".join(each["name"] for each in uses)),
-            ("reason", found["reason"]),
+            ("reason", _reason(found)),
         ]
     )
     _say_if_simulated([found])
@@ -252,8 +252,17 @@ def _row(instance: dict[str, Any]) -> list[Any]:
         local_time(instance.get("createdAt")),
         f"{instance['usdPerHour']:.2f}",
         f"{instance['usd']:.4f}",
-        instance.get("reason"),
+        _reason(instance),
     ]
+
+
+def _reason(instance: dict[str, Any]) -> str:
+    """Why it ends or what is unusual; of one without work, why it is kept and until when."""
+    kept = instance.get("keptBecause")
+    if instance["reason"] or not kept:
+        return str(instance["reason"] or "")
+    until = instance.get("keptUntil")
+    return f"kept until {local_time(until)}: {kept}" if until else f"kept: {kept}"
 
 
 def _offer_row(offer: dict[str, Any]) -> list[Any]:

@@ -31,6 +31,10 @@ class Instance(TypedDict):
     readyAt: Timestamp | None
     ageS: float
     idleS: float | None
+    keptBecause: str
+    """Why it is kept although it has no work."""
+    keptUntil: Timestamp | None
+    """When it is ended if no work comes."""
 
 
 class FleetCost(TypedDict):

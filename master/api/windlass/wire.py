@@ -41,6 +41,8 @@ def instance(view: InstanceView, now: float) -> Instance:
         "readyAt": epoch(view.ready_at),
         "ageS": max(0.0, now - view.created_at),
         "idleS": None if view.idle_since is None else max(0.0, now - view.idle_since),
+        "keptBecause": view.kept_because,
+        "keptUntil": epoch(view.kept_until),
     }
 
 

@@ -402,7 +402,25 @@ MACHINE = {
     "readyAt": "2026-11-22T13:02:00.000000Z",
     "ageS": 5400.0,
     "idleS": None,
+    "keptBecause": "",
+    "keptUntil": None,
 }
+
+
+def test_a_machine_without_work_says_why_it_is_kept_and_until_when(full: ScriptedMaster) -> None:
+    kept = {
+        "state": "ready",
+        "activity": "idle",
+        "reason": "",
+        "idleS": 60.0,
+        "keptBecause": "cheaper until then than another boot of 180 s",
+        "keptUntil": "2026-11-22T13:04:00.000000Z",
+    }
+    full.on("GET", "/api/v1/windlass/fleet", {"instances": [{**MACHINE, **kept}]})
+    full.on("GET", "/api/v1/agents", {"agents": []})
+    said = "kept until 2026-11-22 13:04:00 UTC: cheaper until then than another boot of 180 s"
+    assert said in det(full, "fleet", "describe", "i-12", "--utc").stdout
+    assert said in det(full, "fleet", "list", "--csv", "--utc").stdout
 
 
 def test_a_machine_is_described_with_what_runs_on_it(full: ScriptedMaster) -> None:

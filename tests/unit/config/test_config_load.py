@@ -227,6 +227,17 @@ def test_limits_may_stand_in_the_provider(tmp_path: Path) -> None:
     assert (pool.min_instances, pool.max_instances, pool.max_idle_s) == (2, 3, 7)
 
 
+def test_how_long_idle_machines_are_kept_may_follow_from_what_a_boot_costs(tmp_path: Path) -> None:
+    text = (
+        "resource_pools: [{pool_name: a, max_idle_agent_period: auto, provider: {type: embedded}}]"
+    )
+    config = loaded(tmp_path, text)
+    (pool,) = config.pools()
+    assert (pool.idle_auto, pool.max_idle_s) == (True, 1800)
+    shown = masked(config)["resource_pools"][0]
+    assert shown["max_idle_agent_period"] == "auto"
+
+
 def test_a_pools_container_defaults_lie_over_the_clusters(tmp_path: Path) -> None:
     gpu, aux = loaded(tmp_path, EVERY_KEY).pools()
     variables = gpu.containers().environment_variables

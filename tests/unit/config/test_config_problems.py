@@ -210,6 +210,14 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
             f"{POOL}.max_idle_agent_period: must be > 0s but found 0s",
         ),
         (
+            "resource_pools: [{pool_name: a, max_idle_agent_period: 5, provider: {type: embedded}}]",
+            f'{POOL}.max_idle_agent_period: 5 is neither a duration such as "5m" nor auto',
+        ),
+        (
+            "resource_pools: [{pool_name: a, max_idle_agent_period: ever, provider: {type: embedded}}]",
+            f'{POOL}.max_idle_agent_period: "ever" is not a duration: write "90s", "5m" or "1h30m"',
+        ),
+        (
             "resource_pools:\n- {pool_name: a, max_instances: 2, "
             "provider: {type: embedded, max_instances: 3}}",
             f"{POOL}: max_instances is given differently in the pool and in a provider",

@@ -63,6 +63,19 @@ def test_one_job_waits_for_a_boot_and_its_machine_goes_when_idle() -> None:
     assert told.unused_usd == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.mark.parametrize("boot_s", [60.0, 180.0, 181.3])
+def test_an_idle_machine_goes_when_a_boot_would_have_been_cheaper(boot_s: float) -> None:
+    offer = an_offer(1, 1.0, boot_s=boot_s)
+    plan = a_plan(offer)
+    (pool,) = plan.pools
+    auto = replace(pool, settings=replace(pool.settings, idle_auto=True, max_idle_s=1800.0))
+    result, _ = played(
+        replace(plan, pools=[auto]), a_job("a", 10.0, 1, 3600.0), a_job("b", 9000.0, 1, 60.0)
+    )
+    first, _ = sorted(result.machines, key=lambda machine: machine.created_s)
+    assert first.ended_s == pytest.approx(10.0 + boot_s + 3600.0 + 1.1 * boot_s, abs=0.01)
+
+
 def test_the_next_job_takes_an_idle_machine() -> None:
     result, told = played(
         a_plan(ONE), a_job("a", 0.0, 1, 100.0), a_job("b", BOOT_S + 100.0 + IDLE_S - 1, 1, 50.0)

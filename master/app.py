@@ -252,6 +252,7 @@ class Master:
             cluster=router,
             operator=router,
             gateway=agents,
+            foreseer=agents,
             join_tokens=join_tokens,
             provisioner=provisioner,
             books=books,

@@ -107,6 +107,10 @@ class Quotes:
             if self.suits(offer, gangs) and not (patient and offer.key.market is Market.ON_DEMAND)
         ]
 
+    def usd(self, offer: Offer, gangs: GangClass) -> float:
+        """What an hour of the work of these gangs is expected to cost on one of its machines."""
+        return self._usd(offer, gangs.wants)
+
     def cheapest(self) -> list[Quote]:
         """Of each size, for whoever asks for nothing and does not wait; what is paid for anyway before all else."""
         shelf = self._shelf_of(Wants(late=True), None)

@@ -26,6 +26,7 @@ from provisioner.offer_views import OfferView, offer_id, offer_views
 from provisioner.plan_types import Kept, Plan
 from provisioner.planner import plan
 from provisioner.ports import FleetStore, NodeHost
+from provisioner.preview import Preview, preview
 from provisioner.providers.base import Api, LaunchIntent, Provider
 from provisioner.reconcile_pass import ReconcilePass
 from provisioner.snapshot import (
@@ -45,6 +46,7 @@ from provisioner.snapshot import (
 from provisioner.types import (
     BlockedOffer,
     CostView,
+    Gang,
     InstanceView,
     OfferKey,
     PoolCapacity,
@@ -183,6 +185,13 @@ class Provisioner:
         await asked.committed.wait()
         log.info("offer %s may be tried again: asked by %s", offer_id(key), by)
 
+    async def preview(self, gangs: Sequence[Gang] = ()) -> Preview:
+        """What the next pass would launch if these gangs waited, too. Changes nothing."""
+        demand, now = self._host.demand(), self._now()
+        pools, agents = self._catalogue().pools, self._agents(demand)
+        state = plan_input(self._state, demand, pools, agents, now, self._money)
+        return await asyncio.to_thread(preview, state, gangs)
+
     def cost(self) -> CostView:
         return cost_view(self._state, self._now())
 
@@ -229,10 +238,7 @@ class Provisioner:
         events = tuple(self._calls.inbox)
         catalogue = self._catalogue()
         demand = self._host.demand()
-        agents = Agents(
-            nodes={node.agent_id: node for pool in demand for node in pool.nodes},
-            connected=frozenset(self._connected),
-        )
+        agents = self._agents(demand)
         state = shifted(self._state, jump_s)
         size = len(state.instances) + sum(len(pool.gangs) for pool in demand)
         decide = partial(_decide, state, catalogue, events, demand, agents, now, self._money)
@@ -338,6 +344,12 @@ class Provisioner:
             settings=self._pools[pool],
             offers=tuple(offer for offers in sold.values() for offer in offers or ()),
             undecided=frozenset(name for name, offers in sold.items() if offers is None),
+        )
+
+    def _agents(self, demand: Sequence[PoolDemand]) -> Agents:
+        return Agents(
+            nodes={node.agent_id: node for pool in demand for node in pool.nodes},
+            connected=frozenset(self._connected),
         )
 
     def _freeze(self, call: LaunchIntent) -> JsonMapping:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from agent_bootstrap.protocol import IsolationKind
 from master.core.reasons import Reason
 from master.core.scheduler.types import Job, SchedulerSettings
+from provisioner.types import Gang
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,3 +198,15 @@ def _sum_up(own: Sequence[QueueEntry]) -> JobInPool:
         allocated_slots=sum(sum(entry.placement.values()) for entry in own),
         first_waiting=next(waiting, None),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreseen:
+    """What would become of a request that came now."""
+
+    starts: bool = False
+    """On free slots."""
+    reason: Reason | None = None
+    """Why it would wait; None: it starts."""
+    gang: Gang | None = None
+    """What machines would be launched for; None: for this it would not be."""

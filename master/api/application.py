@@ -41,6 +41,7 @@ from master.api.trials import routes as trials
 from master.api.users import routes as users
 from master.api.windlass import costs as windlass_costs
 from master.api.windlass import offers as windlass_offers
+from master.api.windlass import plans as windlass_plans
 from master.api.windlass import routes as windlass
 from master.api.workspaces import routes as workspaces
 
@@ -76,6 +77,7 @@ ROUTES: Sequence[BaseRoute] = (
     *windlass.router.routes,
     *windlass_costs.router.routes,
     *windlass_offers.router.routes,
+    *windlass_plans.router.routes,
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Protocol, TypeAlias, cast
@@ -38,9 +38,11 @@ from master.tasks.queries import TaskQueries
 from master.tasks.service import InteractiveService
 from master.workspaces.queries import WorkspaceQueries
 from provisioner.offer_views import OfferView
-from provisioner.types import BlockedOffer, CostView, InstanceView, OfferKey
+from provisioner.preview import Preview
+from provisioner.types import BlockedOffer, CostView, Gang, InstanceView, OfferKey
+from rm_backends.base import AllocationRequest
 from rm_backends.observer import AgentOperator, Observer
-from rm_backends.views import JoinRequest, RefusalView, Standing
+from rm_backends.views import Foreseen, JoinRequest, RefusalView, Standing
 from windlass.base.clock import Clock
 
 
@@ -72,6 +74,18 @@ class Fleet(Protocol):
         ...
 
     def cost(self) -> CostView: ...
+
+    async def preview(self, gangs: Sequence[Gang] = ()) -> Preview:
+        """What would be launched now if these waited, too. Changes nothing."""
+        ...
+
+
+class Foreseer(Protocol):
+    """What pools of agents would do for requests that they do not have."""
+
+    async def foresee(self, requests: Sequence[AllocationRequest]) -> Mapping[str, Foreseen]:
+        """By allocation id; left out: those of pools that others schedule. Changes nothing."""
+        ...
 
 
 class AgentJoins(Protocol):
@@ -138,6 +152,7 @@ class Services:
     operator: AgentOperator
     gateway: AgentGateway
     join_tokens: IssuedTokens
+    foreseer: Foreseer
     provisioner: Fleet | None
     books: Books
     clock: Clock

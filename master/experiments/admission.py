@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import islice
 from typing import Any
@@ -106,6 +106,15 @@ class Admission:
             log.warning("experiment may never run", reason=error.message)
             return ("LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED",)
         return ()
+
+    def first_requests(self, checked: Checked, *, user: str) -> list[AllocationRequest]:
+        """What the trials that such an experiment of this user begins with would ask for."""
+        settings = checked.settings
+        one = replace(
+            self._probe(settings), user=user, preemption_timeout_s=settings.preemption_timeout_s
+        )
+        trials = range(checked.search.method.first_trials)
+        return [replace(one, allocation_id=f"planned.{number}") for number in trials]
 
     def _warnings(
         self, config: ExperimentConfig, raw: Mapping[str, Any], pool: str

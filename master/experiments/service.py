@@ -33,7 +33,7 @@ from master.store.blobs import BlobStore
 from master.store.contexts import Listing, listing, store_context
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
-from rm_backends.base import RestoreRecord
+from rm_backends.base import AllocationRequest, RestoreRecord
 from windlass.base.clock import Clock
 from windlass.base.errors import InvalidState, NotFound
 from windlass.base.ids import Ids
@@ -89,6 +89,10 @@ class ExperimentService:
         """Parse, complete and test an experiment config against this cluster. Creates nothing."""
         owner = Owner(by.user_id, await self._workspace_of(project_id))
         return await self._check(text, owner)
+
+    async def would_request(self, text: str, *, by: Actor) -> list[AllocationRequest]:
+        """What the first trials of such an experiment would ask for. Raises as `check`; creates nothing."""
+        return self._admission.first_requests(await self.check(text, by=by), user=by.name)
 
     async def _check(self, text: str, owner: Owner) -> Checked:
         checked = await in_parsing_thread(self._admission.check, text, owner=owner)

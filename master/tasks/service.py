@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
@@ -107,6 +107,13 @@ class InteractiveService:
         return await in_parsing_thread(
             self._check, new, self._ids.uuid(), Owner(by.user_id, new.workspace_id)
         )
+
+    async def would_request(self, new: NewTask, *, by: Actor) -> AllocationRequest:
+        """What such a task would ask for. Raises as `check`; launches nothing."""
+        checked = await self.check(new, by=by)
+        probe = self._probe(checked.config, checked.pool)
+        launches = KINDS[new.type].launches_machines
+        return replace(probe, allocation_id="planned.0", user=by.name, launches_machines=launches)
 
     def _check(self, new: NewTask, id_: str, owner: Owner) -> Checked:
         kind = KINDS[new.type]

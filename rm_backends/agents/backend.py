@@ -40,6 +40,7 @@ from rm_backends.ports import AgentStore, JoinTokens, LogSink, RegistryLogins, S
 from rm_backends.views import (
     AgentKey,
     AgentView,
+    Foreseen,
     JobInPool,
     PoolView,
     QueueEntry,
@@ -226,6 +227,14 @@ class AgentsBackend:
             if not never[key]:
                 able.append(request)
         return await self._pool(pool).prospects(able)
+
+    async def foresee(self, requests: Sequence[AllocationRequest]) -> Mapping[str, Foreseen]:
+        """What would become of these if they came now, by allocation id; left out: those of other backends."""
+        told: dict[str, Foreseen] = {}
+        for name, pool in self._pools.items():
+            if mine := [request for request in requests if request.pool == name]:
+                told |= await pool.foresee(mine)
+        return told
 
     def _could_hold(self, request: AllocationRequest) -> bool:
         try:

@@ -34,6 +34,7 @@ from rm_backends.base import AllocationHint, AllocationRequest, JobOrder, Releas
 from rm_backends.fall_back import Prospect
 from rm_backends.limits import PoolShape, fits, refusal
 from rm_backends.outbox import Outbox
+from rm_backends.views import Foreseen
 from windlass.base.clock import Clock
 from windlass.base.ids import Ids
 from windlass.base.loop import Loop
@@ -191,6 +192,33 @@ class Pool:
         """What the scheduler would do if these came now. Changes nothing."""
         state = with_requests(self.snapshot(), requests, self.name)
         return prospects(state, await self._decided(state), requests)
+
+    async def foresee(self, requests: Sequence[AllocationRequest]) -> Mapping[str, Foreseen]:
+        """What would become of these if they came now, by allocation id. Changes nothing."""
+        state = with_requests(self.snapshot(), requests, self.name)
+        decision = await self._decided(state)
+        starts = {start.request_id for start in decision.start}
+        return {
+            request.allocation_id: self._foreseen(
+                request,
+                decision.waiting.get(request.allocation_id),
+                starts=request.allocation_id in starts,
+            )
+            for request in requests
+        }
+
+    def _foreseen(
+        self, request: AllocationRequest, waiting: Waiting | None, *, starts: bool
+    ) -> Foreseen:
+        if starts or waiting is None:
+            return Foreseen(starts=starts, reason=None if starts else UNDECIDED)
+        if not waiting.needs_capacity:
+            return Foreseen(reason=self._named(waiting))
+        entry = Entry(request)
+        if self.options.dynamic and request.launches_machines:
+            return Foreseen(reason=_not_planned(waiting.reason), gang=self._gang(entry))
+        fits_here = self._fits_open_agents(entry)
+        return Foreseen(reason=waiting.reason if fits_here else self._no_such_agent(entry))
 
     def set_availability(self, availability: PoolAvailability) -> None:
         self._availability = availability
@@ -370,19 +398,7 @@ class Pool:
 
     def _demand_now(self, seen: set[str]) -> PoolDemand:
         gangs = tuple(
-            Gang(
-                request_id=entry.id,
-                job_id=entry.as_request.job_id,
-                pool=self.name,
-                slots=entry.as_request.slots,
-                single_agent=entry.as_request.single_agent,
-                since=entry.as_request.requested,
-                blocked_agents=entry.as_request.blocked_agents,
-                least_s=entry.least_s,
-                user=entry.request.user,
-                requires=entry.as_request.requires,
-                run_time_s=entry.as_request.expected_run_s,
-            )
+            self._gang(entry)
             for entry in self.waiting.values()
             if entry.request.launches_machines
             and (waiting := self._standing.waiting.get(entry.id))
@@ -394,6 +410,21 @@ class Pool:
             if agent.id in seen or agent.presence is Presence.AWAY
         )
         return PoolDemand(pool=self.name, gangs=gangs, nodes=nodes)
+
+    def _gang(self, entry: Entry) -> Gang:
+        return Gang(
+            request_id=entry.id,
+            job_id=entry.as_request.job_id,
+            pool=self.name,
+            slots=entry.as_request.slots,
+            single_agent=entry.as_request.single_agent,
+            since=entry.as_request.requested,
+            blocked_agents=entry.as_request.blocked_agents,
+            least_s=entry.least_s,
+            user=entry.request.user,
+            requires=entry.as_request.requires,
+            run_time_s=entry.as_request.expected_run_s,
+        )
 
     def _node(self, agent: Agent) -> Node:
         return Node(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -43,13 +43,18 @@ from master.store.blobs import BlobStore
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from provisioner.offer_views import OfferState, OfferView
+from provisioner.plan_types import PlanInput, PoolInput
+from provisioner.preview import Preview, preview
 from provisioner.types import (
     BlockedOffer,
     CostView,
+    Gang,
     InstanceView,
     Market,
     Offer,
     OfferKey,
+    PoolDemand,
+    PoolSettings,
     Scope,
 )
 from rm_backends.agents.backend import AgentsBackend
@@ -156,6 +161,15 @@ class OneInstance:
     async def retry(self, key: OfferKey, *, by: Actor) -> None:
         if key.market is Market.SPOT:
             self._refuses = False
+
+    async def preview(self, gangs: Sequence[Gang] = ()) -> Preview:
+        key = OfferKey(provider="site", instance_type="gpu-8")
+        pool = PoolInput(
+            settings=PoolSettings(pool="default", max_instances=2),
+            offers=(Offer(key=key, slots=8, usd_per_hour=2.0, boot_s=60.0),),
+            demand=PoolDemand(pool="default"),
+        )
+        return preview(PlanInput(now=self._clock.now().timestamp(), pools=(pool,)), gangs)
 
     def cost(self) -> CostView:
         return CostView(
@@ -452,7 +466,7 @@ async def _start(
     join_tokens = IssuedTokens(store, clock, ids, others=OneToken(), pools=("default",))
     await join_tokens.load()
     agents = AgentsBackend(
-        pools=[PoolOptions(name="default", scheduler=scheduler)],
+        pools=[PoolOptions(name="default", scheduler=scheduler, dynamic=elastic)],
         events=allocations,
         agent_store=AgentsRepository(store),
         log_sink=logs,
@@ -498,6 +512,7 @@ async def _start(
         cluster=router,
         operator=router,
         gateway=agents,
+        foreseer=agents,
         join_tokens=join_tokens,
         provisioner=OneInstance(clock) if elastic else None,
         books=Books(store, clock),

@@ -12,6 +12,7 @@ import typer
 from windlass.base.durations import format_duration
 from windlass.base.errors import NotFound
 from windlass.cli.connect import client_for
+from windlass.cli.fleet_plan import plan
 from windlass.cli.groups import AliasedGroup
 from windlass.cli.output import (
     REFUSED,
@@ -91,6 +92,9 @@ def list_instances(
         until = f" until {local_time(blocked['until'])}" if blocked["until"] else ""
         notice(f"No {type_}{until}: {blocked['reason']}")
     _say_if_simulated(instances)
+
+
+app.command()(plan)
 
 
 @app.command()

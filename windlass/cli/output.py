@@ -29,7 +29,14 @@ ERROR = "Error"
 """The column with why it failed."""
 REFUSED = "Refused"
 """The column with why the master does not take an agent."""
-SENTENCES = {WAITING: "waits for", ERROR: "failed", REFUSED: "was refused"}
+WHY_NOT = "Why not"
+"""The column with why an offer would not be launched."""
+SENTENCES = {
+    WAITING: "waits for",
+    ERROR: "failed",
+    REFUSED: "was refused",
+    WHY_NOT: "is not launched",
+}
 """Columns of long text, and the words that lead to it where it is printed below a narrow table."""
 WORD_LIMIT = 36
 """Words up to this length, that of a UUID, are not broken over lines."""

@@ -71,6 +71,13 @@ class Client:
         """What elastic pools may buy, at which price, and what refuses."""
         return list(self.session.get("/api/v1/windlass/fleet/offers")["offers"])
 
+    def fleet_plan(self, experiment: str = "", command: Json | None = None) -> Json:
+        """What would be launched now, with one of these configurations if it were submitted, too. Nothing is."""
+        if not experiment and command is None:
+            return self.session.get("/api/v1/windlass/fleet/plan")
+        body: Json = {"command": command} if command is not None else {"experiment": experiment}
+        return self.session.post("/api/v1/windlass/fleet/plan", body)
+
     def retry_offer(self, offer: str) -> list[Json]:
         """Forget why it is refused. For administrators. Returns the offer as it is then, once for each of its pools."""
         body = {"offer": offer}

@@ -150,6 +150,8 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/windlass/fleet": READ,
     "GET /api/v1/windlass/fleet/offers": READ,
     "POST /api/v1/windlass/fleet/offers/retry": ADMINS,
+    "GET /api/v1/windlass/fleet/plan": READ,
+    "POST /api/v1/windlass/fleet/plan": CREATE,
     "GET /api/v1/windlass/pools": READ,
     "GET /api/v1/windlass/experiments/{id}/searcher": READ,
     "GET /api/v1/windlass/experiments/{id}/reasons": READ,
@@ -173,6 +175,7 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
         for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive")
     },
     "POST /api/v1/windlass/fleet/offers/retry": lambda there: {"offer": "none"},
+    "POST /api/v1/windlass/fleet/plan": lambda there: {"experiment": SINGLE},
     "POST /api/v1/commands": lambda there: {"config": COMMAND, "preview": True},
     "POST /api/v1/commands/{command_id}/set_priority": lambda there: {"priority": 1},
     "POST /api/v1/trials/{trial_id}/metrics": lambda there: {

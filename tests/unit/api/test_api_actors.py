@@ -75,6 +75,7 @@ BODIES: Bodies = {
     "POST /api/v1/commands/{command_id}/set_priority": lambda here: {"priority": 7},
     "POST /api/v1/job-queues": lambda here: {"updates": [{"jobId": here.job, "weight": 2.0}]},
     "POST /api/v1/windlass/fleet/offers/retry": lambda here: {"offer": SPOT},
+    "POST /api/v1/windlass/fleet/plan": lambda here: {"experiment": SINGLE},
     "POST /api/v1/users": lambda here: {"user": {"username": "eve"}},
     "PATCH /api/v1/users/{user_id}": lambda here: {
         "displayName": "D",

@@ -322,3 +322,96 @@ def test_a_cluster_without_elastic_pools_has_no_costs(cluster: ScriptedMaster) -
     assert result.exit_code == 0
     assert "saved" not in result.stdout
     assert result.stderr == ""
+
+
+PLAN: Json = {
+    "launches": [
+        {
+            "pool": "gpu",
+            "offer": "aws/east/p4d/spot",
+            "machines": 2,
+            "slots": 16,
+            "usdPerHour": 19.2,
+            "readyInS": 180.0,
+            "runs": 3,
+            "runsOfConfig": 2,
+        }
+    ],
+    "usdPerHour": 19.2,
+    "asked": [
+        {"pool": "gpu", "slots": 8, "runs": 2, "outcome": "launches", "reason": None},
+        {
+            "pool": "gpu",
+            "slots": 8,
+            "runs": 1,
+            "outcome": "waits",
+            "reason": {"kind": "at_limit", "text": "pool gpu is at max_instances (2)"},
+        },
+    ],
+    "waiting": [{"pool": "gpu", "runs": 4, "reason": {"kind": "quota", "text": "quota vCPUs"}}],
+    "considered": [
+        {
+            "pool": "gpu",
+            "slots": 8,
+            "singleAgent": False,
+            "asks": "",
+            "runs": 3,
+            "runsOfConfig": 2,
+            "offers": [
+                {
+                    "offer": "aws/east/p4d/spot",
+                    "slots": 8,
+                    "machines": 3,
+                    "usdPerHour": 28.8,
+                    "usdPerWorkHour": 30.0,
+                    "launched": 2,
+                    "whyNot": "",
+                },
+                {
+                    "offer": "aws/east/g5/spot",
+                    "slots": 1,
+                    "machines": 0,
+                    "usdPerHour": None,
+                    "usdPerWorkHour": None,
+                    "launched": 0,
+                    "whyNot": "too few slots for one agent",
+                },
+            ],
+        }
+    ],
+}
+
+
+def test_a_plan_says_what_would_be_launched_and_why_nothing_else(
+    cluster: ScriptedMaster, tmp_path: Path
+) -> None:
+    cluster.on("POST", "/api/v1/windlass/fleet/plan", PLAN)
+    file = tmp_path / "experiment.yaml"
+    file.write_text("name: one  # kept\n")
+    result = det(cluster, "fleet", "plan", "-f", str(file))
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "2 runs of 8 slots in pool gpu: machines would be launched"
+    assert lines[1] == "1 run of 8 slots in pool gpu: pool gpu is at max_instances (2)"
+    launch = "aws/east/p4d/spot gpu 2 16 19.20 3m 3, 2 of this"
+    assert " ".join(lines[3].split()) == launch
+    assert lines[4] == "Together 2 machines, 19.20 USD per hour"
+    assert lines[5] == "4 runs in pool gpu: quota vCPUs"
+    assert "Weighed for 3 runs of 8 slots in pool gpu:" in lines
+    assert " ".join(lines[-1].split()) == "aws/east/g5/spot too few slots for one agent"
+    (asked,) = cluster.calls("POST", "/api/v1/windlass/fleet/plan")
+    assert asked.body == {"experiment": "name: one  # kept\n"}
+
+
+def test_a_plan_without_a_file_is_of_what_waits(cluster: ScriptedMaster, tmp_path: Path) -> None:
+    nothing = {"launches": [], "usdPerHour": 0.0, "asked": [], "waiting": [], "considered": []}
+    cluster.on("GET", "/api/v1/windlass/fleet/plan", nothing)
+    assert det(cluster, "fleet", "plan").stdout == "Nothing would be launched now\n"
+    assert json.loads(det(cluster, "fleet", "plan", "--json").stdout) == nothing
+    cluster.on("POST", "/api/v1/windlass/fleet/plan", PLAN)
+    file = tmp_path / "command.yaml"
+    file.write_text("entrypoint: [sleep, '1']\n")
+    result = det(cluster, "fleet", "plan", "--command", "-f", str(file), "--config", "name=x")
+    assert result.exit_code == 0, result.output
+    (asked,) = cluster.calls("POST", "/api/v1/windlass/fleet/plan")
+    assert asked.body == {"command": {"entrypoint": ["sleep", "1"], "name": "x"}}

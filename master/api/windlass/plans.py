@@ -1,0 +1,246 @@
+"""What elastic pools would launch now, and for an experiment that nobody has submitted: our own addition to the API."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from enum import StrEnum
+from math import isfinite
+
+from fastapi import APIRouter
+from typing_extensions import TypedDict
+
+from master.api.access import Caller
+from master.api.permits import CLUSTER, permit
+from master.api.replies import Reply, reply
+from master.api.request_models import Body, FreeObject, Text
+from master.api.routing import ApiRoute
+from master.api.services import Api, TheApi
+from master.api.values import WaitingReason, reason
+from master.auth.permissions import Action
+from master.auth.principal import Principal
+from master.core.jobs import JobType
+from master.core.reasons import Reason, ReasonKind
+from master.tasks.service import NewTask
+from provisioner.offer_views import offer_id
+from provisioner.preview import Considered, PlannedLaunch, Preview, Weighed
+from rm_backends.base import AllocationRequest
+from rm_backends.views import Foreseen
+from windlass.base.errors import InvalidArgument
+
+router = APIRouter(prefix="/api/v1/windlass/fleet/plan", route_class=ApiRoute, tags=["windlass"])
+
+
+class Outcome(StrEnum):
+    STARTS = "starts"
+    """On free slots."""
+    LAUNCHES = "launches"
+    """Machines would be launched for it."""
+    WAITS = "waits"
+
+
+class PlanRequest(Body):
+    """One of both."""
+
+    experiment: Text = ""
+    """Its configuration: YAML, as it would be submitted."""
+    command: FreeObject | None = None
+    """The configuration of a command."""
+
+
+class AskedRuns(TypedDict):
+    """Runs that the configuration would ask for and that fare alike."""
+
+    pool: str
+    slots: int
+    runs: int
+    outcome: Outcome
+    reason: WaitingReason | None
+
+
+class Launch(TypedDict):
+    pool: str
+    offer: str
+    """Its name, as of the list of offers."""
+    machines: int
+    slots: int
+    """Of all of them."""
+    usdPerHour: float | None
+    """Of all of them; null: unknown."""
+    readyInS: float
+    runs: int
+    """For so many that wait; 0: for the minimum of the pool."""
+    runsOfConfig: int
+    """Of these, so many of the configuration."""
+
+
+class WeighedOffer(TypedDict):
+    offer: str
+    slots: int
+    machines: int
+    """That all of these runs would take; 0: it can hold none."""
+    usdPerHour: float | None
+    """Of these machines, by price alone."""
+    usdPerWorkHour: float | None
+    """What an hour of the work would cost there, with boot, waiting and interruptions."""
+    launched: int
+    whyNot: str
+    """Empty: it would be launched."""
+
+
+class ConsideredRuns(TypedDict):
+    """Runs of one shape, and all offers of their pool."""
+
+    pool: str
+    slots: int
+    singleAgent: bool
+    asks: str
+    """What they ask of machines beside slots."""
+    runs: int
+    runsOfConfig: int
+    offers: list[WeighedOffer]
+
+
+class WaitingRuns(TypedDict):
+    """Submitted runs that need machines and would get none now."""
+
+    pool: str
+    runs: int
+    reason: WaitingReason | None
+
+
+class PlanReply(TypedDict):
+    launches: list[Launch]
+    usdPerHour: float | None
+    """Of all launches; null: unknown."""
+    asked: list[AskedRuns]
+    """What becomes of the configuration; empty without one."""
+    waiting: list[WaitingRuns]
+    considered: list[ConsideredRuns]
+
+
+@router.get("")
+@permit(Action.VIEW_CLUSTER, CLUSTER)
+async def plan(api: TheApi) -> Reply[PlanReply]:
+    """What would be launched now for what waits. Nothing is."""
+    return reply(await _plan(api, ()))
+
+
+@router.post("")
+@permit(Action.CREATE_EXPERIMENT, CLUSTER)
+async def plan_for(body: PlanRequest, principal: Caller, api: TheApi) -> Reply[PlanReply]:
+    """The same if this were submitted now: it is checked as at its submission. Nothing is launched nor written."""
+    return reply(await _plan(api, await _requests(api, body, principal)))
+
+
+async def _requests(api: Api, body: PlanRequest, by: Principal) -> Sequence[AllocationRequest]:
+    if (body.command is None) is not bool(body.experiment):
+        raise InvalidArgument("give the configuration of an experiment, or that of a command")
+    if body.command is None:
+        return await api.services.experiments.would_request(body.experiment, by=by)
+    new = NewTask(type=JobType.COMMAND, config=body.command)
+    return [await api.services.tasks.would_request(new, by=by)]
+
+
+async def _plan(api: Api, requests: Sequence[AllocationRequest]) -> PlanReply:
+    services = api.services
+    foreseen = await services.foreseer.foresee(requests) if requests else {}
+    gangs = [each.gang for each in foreseen.values() if each.gang is not None]
+    none = Preview(launches=(), reasons={}, considered=())
+    told = none if services.provisioner is None else await services.provisioner.preview(gangs)
+    mine = {request.allocation_id for request in requests}
+    bought = {id_ for launch in told.launches for id_ in launch.request_ids}
+    return {
+        "launches": [_launch(launch, mine) for launch in told.launches],
+        "usdPerHour": _finite(told.usd_per_hour),
+        "asked": _asked(requests, foreseen, told.reasons, bought),
+        "waiting": _waiting(told, {*mine, *bought}),
+        "considered": [_considered(each, mine) for each in told.considered],
+    }
+
+
+def _launch(launch: PlannedLaunch, mine: Collection[str]) -> Launch:
+    return {
+        "pool": launch.pool,
+        "offer": offer_id(launch.offer.key),
+        "machines": launch.count,
+        "slots": launch.count * launch.offer.slots,
+        "usdPerHour": _finite(launch.usd_per_hour),
+        "readyInS": launch.ready_in_s,
+        "runs": len(launch.request_ids),
+        "runsOfConfig": sum(id_ in mine for id_ in launch.request_ids),
+    }
+
+
+def _asked(
+    requests: Sequence[AllocationRequest],
+    foreseen: Mapping[str, Foreseen],
+    reasons: Mapping[str, Reason],
+    bought: Collection[str],
+) -> list[AskedRuns]:
+    counts: Counter[tuple[str, int, Outcome, Reason | None]] = Counter()
+    for request in requests:
+        id_, known = request.allocation_id, foreseen.get(request.allocation_id)
+        outcome, why = Outcome.WAITS, _OTHERS
+        if known is not None:
+            why = reasons.get(id_) or known.reason or why
+            outcome = Outcome.LAUNCHES if id_ in bought else Outcome.WAITS
+            outcome = Outcome.STARTS if known.starts else outcome
+        shown = why if outcome is Outcome.WAITS else None
+        counts[request.pool, request.slots, outcome, shown] += 1
+    return [
+        {
+            "pool": pool,
+            "slots": slots,
+            "runs": runs,
+            "outcome": outcome,
+            "reason": reason(why),
+        }
+        for (pool, slots, outcome, why), runs in counts.items()
+    ]
+
+
+_OTHERS = Reason(
+    kind=ReasonKind.QUEUED,
+    text="its pool is scheduled by another system, which says when it starts",
+)
+
+
+def _waiting(told: Preview, without: Collection[str]) -> list[WaitingRuns]:
+    pools = {id_: each.pool for each in told.considered for id_ in each.request_ids}
+    counts: Counter[tuple[str, Reason]] = Counter()
+    for id_, why in told.reasons.items():
+        if id_ in pools and id_ not in without:
+            counts[pools[id_], why] += 1
+    return [
+        {"pool": pool, "runs": runs, "reason": reason(why)} for (pool, why), runs in counts.items()
+    ]
+
+
+def _considered(each: Considered, mine: Collection[str]) -> ConsideredRuns:
+    return {
+        "pool": each.pool,
+        "slots": each.slots,
+        "singleAgent": each.single_agent,
+        "asks": each.asks,
+        "runs": len(each.request_ids),
+        "runsOfConfig": sum(id_ in mine for id_ in each.request_ids),
+        "offers": [_weighed(offer) for offer in each.offers],
+    }
+
+
+def _weighed(each: Weighed) -> WeighedOffer:
+    usd = each.usd_per_work_hour
+    return {
+        "offer": offer_id(each.offer.key),
+        "slots": each.offer.slots,
+        "machines": each.machines,
+        "usdPerHour": _finite(each.machines * each.offer.usd_per_hour) if each.machines else None,
+        "usdPerWorkHour": None if usd is None else _finite(usd),
+        "launched": each.launched,
+        "whyNot": each.why_not,
+    }
+
+
+def _finite(usd: float) -> float | None:
+    return usd if isfinite(usd) else None

@@ -1,0 +1,67 @@
+"""What would be launched now, over REST, before anything is submitted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.fakes.api_world import SINGLE, ApiWorld, api_world
+
+PLAN = "/api/v1/windlass/fleet/plan"
+SEARCH = SINGLE.replace(
+    "{name: single, metric: loss, smaller_is_better: true}",
+    "{name: random, metric: loss, max_trials: 40, max_concurrent_trials: 20}",
+).replace("slots_per_trial: 1", "slots_per_trial: 8")
+
+
+async def test_an_experiment_is_planned_and_nothing_is_created(tmp_path: Path) -> None:
+    async with api_world(tmp_path, elastic=True) as world:
+        await world.login()
+        told = await world.ok("POST", PLAN, {"experiment": SEARCH})
+        launches = [(x["offer"], x["machines"], x["slots"]) for x in told["launches"]]
+        assert launches == [("site/gpu-8/on_demand", 2, 16)]
+        assert (told["usdPerHour"], told["launches"][0]["runsOfConfig"]) == (4.0, 2)
+        fares = {each["outcome"]: each for each in told["asked"]}
+        assert (fares["launches"]["runs"], fares["waits"]["runs"]) == (2, 18)
+        assert "max_instances (2)" in fares["waits"]["reason"]["text"]
+        served, unserved = told["considered"]
+        assert (served["runs"], served["offers"][0]["launched"]) == (2, 2)
+        assert unserved["offers"][0]["whyNot"] == "the pool is at max_instances (2)"
+        assert (await world.ok("GET", "/api/v1/experiments"))["experiments"] == []
+        assert (await world.ok("GET", PLAN))["launches"] == []
+
+
+async def test_what_fits_free_slots_starts(tmp_path: Path) -> None:
+    async with api_world(tmp_path, elastic=True) as world:
+        await world.login()
+        await world.add_agent(slots=1)
+        told = await world.ok("POST", PLAN, {"experiment": SINGLE})
+        assert [(x["outcome"], x["runs"]) for x in told["asked"]] == [("starts", 1)]
+        assert told["launches"] == []
+
+
+async def test_a_command_is_planned(tmp_path: Path) -> None:
+    async with api_world(tmp_path, elastic=True) as world:
+        await world.login("determined")
+        body = {"command": {"entrypoint": ["sleep", "1"], "resources": {"slots": 2}}}
+        told = await world.ok("POST", PLAN, body)
+        assert [(x["machines"], x["runsOfConfig"]) for x in told["launches"]] == [(1, 1)]
+
+
+async def test_a_config_is_checked_as_at_submission(world: ApiWorld) -> None:
+    message = await world.refused(400, "POST", PLAN, {"experiment": "name: [1"})
+    assert "experiment configuration" in message
+    wrong = SINGLE.replace("slots_per_trial: 1", "slots_per_trail: 1")
+    assert "slots_per_trail" in await world.refused(400, "POST", PLAN, {"experiment": wrong})
+
+
+async def test_one_configuration_is_given(world: ApiWorld) -> None:
+    for body in ({}, {"experiment": SINGLE, "command": {}}):
+        assert "give the configuration" in await world.refused(400, "POST", PLAN, body)
+
+
+async def test_a_cluster_without_elastic_pools_says_why_it_waits(world: ApiWorld) -> None:
+    told = await world.ok("POST", PLAN, {"experiment": SINGLE})
+    (run,) = told["asked"]
+    assert (told["launches"], run["outcome"]) == ([], "waits")
+    assert run["reason"]["text"]
+    assert (await world.ok("GET", PLAN))["usdPerHour"] == 0.0

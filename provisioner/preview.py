@@ -10,12 +10,13 @@ from math import inf
 from master.core.reasons import Reason, ReasonKind
 from master.core.unmet import unmet
 from provisioner.demand import GangClass, gang_classes, nodes_needed
+from provisioner.idle_time import IdleTimes
 from provisioner.limits import Limits, cluster_purse
 from provisioner.open_offers import OpenOffers
 from provisioner.plan_types import Launch, Plan, PlanInput, PoolInput
 from provisioner.planner import plan
-from provisioner.quotes import PAID, Quotes
-from provisioner.types import Gang, Market, Offer
+from provisioner.quotes import Quotes
+from provisioner.types import PAID_MARKETS, Gang, Market, Offer
 from provisioner.unserved import refusal_text
 
 MOST_CONSIDERED = 100
@@ -121,9 +122,7 @@ def _launches(state: PlanInput, planned: Plan) -> Iterator[PlannedLaunch]:
 def _considered(state: PlanInput, planned: Plan) -> Iterator[Considered]:
     """The largest gangs first."""
     left = MOST_CONSIDERED
-    cluster_before, cluster_after = cluster_purse(state), cluster_purse(state)
-    before = {p.settings.pool: Limits(p, state, cluster_before) for p in state.pools}
-    after = {p.settings.pool: Limits(p, state, cluster_after) for p in state.pools}
+    before, after = _limits(state), _limits(state)
     for launch in planned.launches:
         after[launch.pool].bought(launch.offer, launch.count)
     bought = {
@@ -140,6 +139,15 @@ def _considered(state: PlanInput, planned: Plan) -> Iterator[Considered]:
                     return
                 left -= 1
                 yield weighing.considered(gangs)
+
+
+def _limits(state: PlanInput) -> dict[str, Limits]:
+    """Of each pool, before anything is bought."""
+    cluster = cluster_purse(state)
+    return {
+        pool.settings.pool: Limits(pool, state, cluster, IdleTimes(pool, state.memory))
+        for pool in state.pools
+    }
 
 
 class _Weighing:
@@ -275,8 +283,8 @@ class _Weighing:
         if offer.key.market is Market.ON_DEMAND and self._quotes.waits_for_spot(gangs):
             until = gangs.oldest_since + self._pool.settings.on_demand_after_s
             return f"spot is tried first; bought after {_clock(until)}"
-        if offer.key.market not in PAID and any(
-            quote.offer.key.market in PAID for quote in self._quotes.of(gangs)
+        if offer.key.market not in PAID_MARKETS and any(
+            quote.offer.key.market in PAID_MARKETS for quote in self._quotes.of(gangs)
         ):
             return "what is paid for anyway comes first"
         if not self._served:

@@ -191,7 +191,12 @@ class Calls:
         kind = refusal_kind(error)
         self._note_throttling(intent.provider, Api.LAUNCH, error)
         if kind in _ASK_AGAIN or (kind is None and not first):
-            return LaunchUnanswered(intent=intent, message=_text(error), nothing_made=True)
+            return LaunchUnanswered(
+                intent=intent,
+                message=_text(error),
+                kind=kind or BlockKind.UNKNOWN,
+                nothing_made=True,
+            )
         wait_s = said.retry_after_s if said else None
         return LaunchRefused(
             intent=intent,
@@ -235,7 +240,8 @@ class Calls:
 
 
 def _unseen(name: str, started_at: float, error: BaseException) -> Looked:
-    return Looked(provider=name, started_at=started_at, found=None, error=_text(error))
+    kind = refusal_kind(error) or BlockKind.TRANSIENT
+    return Looked(provider=name, started_at=started_at, found=None, error=_text(error), kind=kind)
 
 
 async def _close(provider: Provider) -> None:
@@ -248,4 +254,6 @@ async def _close(provider: Provider) -> None:
 
 def _text(error: BaseException) -> str:
     """One line, never empty."""
-    return " ".join(str(error).split()) or type(error).__name__
+    silent = f"no answer within {CALL_DEADLINE_S:.0f} s"
+    name = silent if isinstance(error, TimeoutError) else type(error).__name__
+    return " ".join(str(error).split()) or name

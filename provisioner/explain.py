@@ -2,16 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.explain import count
 from provisioner.plan_types import Machine
-from provisioner.types import Offer
+from provisioner.refusals import BlockKind, Unseen
+from provisioner.types import Offer, Scope
 
 MOST_NAMES = 4
 """Instances or offers named in one reason before the rest is counted."""
+
+_KINDS: Mapping[BlockKind | None, ReasonKind] = {
+    BlockKind.QUOTA: ReasonKind.QUOTA,
+    BlockKind.AUTH: ReasonKind.CREDENTIALS,
+    BlockKind.CONFIG: ReasonKind.MISCONFIGURED,
+    BlockKind.THROTTLED: ReasonKind.THROTTLED,
+    BlockKind.TRANSIENT: ReasonKind.UNREACHABLE,
+}
+"""Others are ways of having no capacity."""
+
+
+def common_kind(kinds: Iterable[BlockKind | None]) -> ReasonKind:
+    """The kind of all these refusals; those of several kinds have but one thing in common: no capacity."""
+    of = {_KINDS.get(kind, ReasonKind.NO_CAPACITY) for kind in kinds}
+    return of.pop() if len(of) == 1 else ReasonKind.NO_CAPACITY
+
+
+def trouble_text(provider: str, kind: BlockKind | None, said: str) -> str:
+    """What is wrong with a whole provider, in one sentence."""
+    match kind:
+        case BlockKind.AUTH:
+            return f"{provider} does not accept the cluster's credentials: {said}"
+        case BlockKind.CONFIG:
+            return f"{provider} refuses the pool's configuration: {said}"
+        case BlockKind.THROTTLED:
+            return f"{provider} is throttling calls: {said}"
+        case _:
+            return f"{provider} cannot be reached or has failed: {said}"
+
+
+def unseen_text(scope: Scope, unseen: Unseen) -> str:
+    """Why nothing is bought there."""
+    where = f"{scope.provider}, zone {scope.zone}," if scope.zone else scope.provider
+    if unseen.kind is None:
+        return f"{where}: {unseen.said}"
+    return trouble_text(where, unseen.kind, unseen.said)
 
 
 def offer_name(offer: Offer) -> str:
@@ -37,16 +74,27 @@ def claimed(names: Sequence[str], coming: Sequence[Machine]) -> Reason:
         return _queued(queued)
     asking = [machine for machine in coming if machine.asking]
     if asking:
-        first = asking[0]
-        text = f"launching {len(asking)} x {offer_name(first.offer)}: requested {first.age_s:.0f} s ago"
-        if first.note:
-            text = f"{text}: {first.note}"
+        return _asking(asking)
     else:
         oldest = max(machine.age_s for machine in coming)
         ready = max(machine.ready_in_s for machine in coming)
         names = [machine.name for machine in coming]
         text = f"{listed(names)} booting for {oldest:.0f} s, ready in about {ready:.0f} s"
     return Reason(kind=ReasonKind.LAUNCHING, text=text)
+
+
+def _asking(machines: Sequence[Machine]) -> Reason:
+    first = machines[0]
+    what = f"launching {len(machines)} x {offer_name(first.offer)}"
+    asked = f"requested {first.age_s:.0f} s ago"
+    if first.trouble is None:
+        return Reason(kind=ReasonKind.LAUNCHING, text=f"{what}: {asked}")
+    said = trouble_text(first.offer.key.provider, first.trouble, first.note)
+    return Reason(
+        kind=_KINDS.get(first.trouble, ReasonKind.UNREACHABLE),
+        text=f"{said}; {what}: {asked}, and again until it answers",
+        retry_at=first.next_try_at,
+    )
 
 
 def _queued(machines: Sequence[Machine]) -> Reason:
@@ -59,7 +107,7 @@ def _queued(machines: Sequence[Machine]) -> Reason:
     if at is not None:
         when = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
         text = f"{text}; expected to start at {when} UTC"
-    return Reason(kind=ReasonKind.NO_CAPACITY, text=text, retry_at=at)
+    return Reason(kind=ReasonKind.QUEUED_AT_PROVIDER, text=text, retry_at=at)
 
 
 def listed(names: Sequence[str], separator: str = ", ") -> str:

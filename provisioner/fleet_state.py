@@ -12,7 +12,7 @@ from provisioner.fleet import InstanceRecord
 from provisioner.intents import IntentRecord
 from provisioner.prices import Ledger
 from provisioner.providers.base import Accepted, Inventory
-from provisioner.refusals import BlockKind
+from provisioner.refusals import BlockKind, Unseen
 from provisioner.types import Node, Offer, OfferKey, PoolSettings, Scope
 
 LIST_GRACE_S = 60.0
@@ -96,8 +96,8 @@ class FleetState:
     ledger: Ledger = field(default_factory=Ledger)
     ended_lost: tuple[float, ...] = ()
     """When instances were ended as lost, within the last window."""
-    unseen: Mapping[Scope, str] = field(default_factory=dict)
-    """What could not be listed, and why. Nothing is launched there; nothing is believed gone either."""
+    unseen: Mapping[Scope, Unseen] = field(default_factory=dict)
+    """What could not be listed, and why."""
     retired: Mapping[str, str] = field(default_factory=dict)
     """Instances whose pool or type is not configured any more, and which of them it is: no capacity for anything."""
     frozen: str = ""
@@ -114,6 +114,8 @@ class Looked:
     started_at: float
     found: Inventory | None
     error: str = ""
+    kind: BlockKind = BlockKind.TRANSIENT
+    """Of the error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +154,7 @@ class LaunchUnanswered:
 
     intent: IntentRecord
     message: str
+    kind: BlockKind = BlockKind.TRANSIENT
     nothing_made: bool = False
     """That much is known: it is only asked again."""
 

@@ -20,6 +20,7 @@ from enum import StrEnum
 from typing import Any
 
 from provisioner.providers.base import LaunchIntent
+from provisioner.refusals import BlockKind
 from provisioner.types import Offer
 from windlass.base.json_types import JsonMapping
 from windlass.base.strict_json import StrictJson
@@ -70,6 +71,8 @@ class IntentRecord:
     """How many calls ended so that nobody knows whether something was made."""
     token_is_spent: bool = False
     """The provider does not take this token any more: a list decides between its machines and another attempt."""
+    trouble: BlockKind | None = None
+    """Why the last call was not answered."""
     starts_at: float | None = None
     """When the provider expects to deliver."""
     queue_reason: str = ""
@@ -169,6 +172,7 @@ _VOLATILE = {
     "next_try_at",
     "last_reply_at",
     "token_is_spent",
+    "trouble",
     "starts_at",
     "queue_reason",
 }

@@ -113,6 +113,7 @@ class Launches:
             accepted_at=self.draft.now if known.accepted_at is None else known.accepted_at,
             next_try_at=self.draft.now + max(RETRY_FIRST_S, accepted.look_again_s),
             tries=0,
+            trouble=None,
             starts_at=accepted.starts_at,
             queue_reason=accepted.reason,
             message="",
@@ -133,7 +134,7 @@ class Launches:
             return
         later = self._later(known, event.message)
         self.draft.intents[known.id] = replace(
-            later, doubts=known.doubts + (not event.nothing_made)
+            later, trouble=event.kind, doubts=known.doubts + (not event.nothing_made)
         )
 
     def token_spent(self, event: TokenIsSpent) -> None:

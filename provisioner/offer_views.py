@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 
+from provisioner.explain import unseen_text
 from provisioner.fleet_state import FleetState, PoolSetup
 from provisioner.refusals import BlockKind, scope_of
 from provisioner.types import Offer, OfferKey, Scope
@@ -74,7 +75,7 @@ def _standing(
     """State, reason, scope and next try."""
     for scope, why in state.unseen.items():
         if scope.covers(offer):
-            return OfferState.REFUSED, why, scope, None
+            return OfferState.REFUSED, unseen_text(scope, why), scope, None
     block = state.memory.of(offer)
     if block is None:
         return OfferState.OPEN, "", None, None

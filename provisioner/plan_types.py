@@ -10,6 +10,7 @@ from typing import NamedTuple
 from master.core.reasons import Reason
 from provisioner.budgets import NO_BUDGETS, Budgets, Spending
 from provisioner.capacity import CapacityMemory
+from provisioner.refusals import BlockKind, Unseen
 from provisioner.types import Offer, PoolAvailability, PoolDemand, PoolSettings, Scope
 
 
@@ -41,6 +42,10 @@ class Machine:
     """When the provider expects to deliver it."""
     note: str = ""
     """What its provider says about it."""
+    trouble: BlockKind | None = None
+    """Of what kind that is, if the provider did not answer the call for it."""
+    next_try_at: float | None = None
+    """When that call is made again; None: now."""
     idle_s: float | None = None
     """How long it has been connected without work; None while it has any, or is not up."""
     ends_at: float | None = None
@@ -66,13 +71,14 @@ class PlanInput:
     now: float
     pools: tuple[PoolInput, ...]
     memory: CapacityMemory = field(default_factory=CapacityMemory)
-    unseen: Mapping[Scope, str] = field(default_factory=dict)
+    unseen: Mapping[Scope, Unseen] = field(default_factory=dict)
     """Where it is not known what exists, and why: nothing is launched there."""
     budgets: Budgets = NO_BUDGETS
     spending: Spending = field(default_factory=Spending)
 
-    def unseen_because(self, offer: Offer) -> str | None:
-        return next((why for scope, why in self.unseen.items() if scope.covers(offer)), None)
+    def unseen_because(self, offer: Offer) -> tuple[Scope, Unseen] | None:
+        """What could not be listed and covers the offer."""
+        return next((pair for pair in self.unseen.items() if pair[0].covers(offer)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

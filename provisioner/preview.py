@@ -10,6 +10,7 @@ from math import inf
 from master.core.reasons import Reason, ReasonKind
 from master.core.unmet import unmet
 from provisioner.demand import GangClass, gang_classes, nodes_needed
+from provisioner.explain import unseen_text
 from provisioner.idle_time import IdleTimes
 from provisioner.limits import Limits, cluster_purse
 from provisioner.open_offers import OpenOffers
@@ -260,7 +261,7 @@ class _Weighing:
         if self._pool.hold is not None:
             return self._pool.hold
         if (unseen := self._open_offers.unseen.get(offer.key)) is not None:
-            return unseen
+            return unseen_text(*unseen)
         block = self._open_offers.memory.of(offer)
         if block is None or self._open_offers.is_open(offer):
             return ""

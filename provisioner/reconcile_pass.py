@@ -44,6 +44,7 @@ from provisioner.fleet_state import (
 from provisioner.launches import Freeze, Launches
 from provisioner.plan_types import Plan
 from provisioner.providers.base import FoundInstance, FoundState
+from provisioner.refusals import BlockKind, Unseen
 from provisioner.types import Scope
 
 
@@ -116,14 +117,12 @@ class ReconcilePass:
     def _looked(self, look: Looked) -> None:
         whole = Scope(provider=look.provider)
         if look.found is None:
-            self.draft.unseen[whole] = (
-                f"the machines of {look.provider} cannot be listed: {look.error}"
-            )
+            self.draft.unseen[whole] = Unseen(look.error, look.kind)
             return
         for scope in [scope for scope in self.draft.unseen if scope.provider == look.provider]:
             del self.draft.unseen[scope]
         self.draft.unseen |= {
-            replace(scope, provider=look.provider): f"{look.provider} cannot list them: {why}"
+            replace(scope, provider=look.provider): Unseen(why, BlockKind.TRANSIENT)
             for scope, why in look.found.unseen.items()
         }
         found = {

@@ -29,6 +29,7 @@ from provisioner.ports import FleetStore, NodeHost
 from provisioner.preview import Preview, preview
 from provisioner.providers.base import Api, LaunchIntent, Provider
 from provisioner.reconcile_pass import ReconcilePass
+from provisioner.refusals import Unseen
 from provisioner.snapshot import (
     asked_after,
     asked_to_end,
@@ -96,7 +97,7 @@ class Provisioner:
         self._state = FleetState(
             cluster_id=cluster_id,
             generation=generation,
-            unseen={Scope(provider=name): NOT_LISTED_YET for name in self._providers},
+            unseen={Scope(provider=name): Unseen(NOT_LISTED_YET) for name in self._providers},
         )
         self._connected: set[str] = set()
         self._telling: set[str] = set()

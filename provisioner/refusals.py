@@ -55,6 +55,16 @@ class BlockKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Unseen:
+    """Nobody knows what exists there: nothing is launched, and nothing is believed gone."""
+
+    said: str
+    """What the provider answered instead of a list."""
+    kind: BlockKind | None = None
+    """None: it was not asked yet."""
+
+
+@dataclass(frozen=True, slots=True)
 class Backoff:
     first_s: float
     factor: float

@@ -84,6 +84,8 @@ def _machines(state: FleetState, pool: str, agents: Agents, now: float) -> Itera
                     queued=intent.state is IntentState.ACCEPTED,
                     starts_at=intent.starts_at,
                     note=intent.queue_reason or intent.message,
+                    trouble=intent.trouble,
+                    next_try_at=None if intent.next_try_at == inf else intent.next_try_at,
                     ends_at=intent.offer.end_of(now + ready_in_s),
                     claims=claims,
                 )

@@ -11,7 +11,7 @@ from master.core.scheduler.explain import count
 from master.core.unmet import unmet
 from provisioner.capacity import Block
 from provisioner.demand import GangClass, nodes_needed
-from provisioner.explain import listed, offer_name
+from provisioner.explain import common_kind, listed, offer_name, trouble_text, unseen_text
 from provisioner.limits import Limits
 from provisioner.plan_types import PoolInput
 from provisioner.quotes import Quotes
@@ -72,7 +72,8 @@ class Unserved:
             if seen:
                 return self._blocked(seen)
             why = dict.fromkeys(unseen[offer.key] for offer in suitable)
-            return _no_capacity(listed([*why], "; "))
+            said = listed([unseen_text(*each) for each in why], "; ")
+            return Reason(kind=common_kind(each.kind for _, each in why), text=said)
         settings = self._settings
         if not any(_nodes(gangs, offer) <= self._limits.places for offer in usable):
             text = f"pool {settings.pool} is at max_instances ({settings.max_instances}); waiting for free slots"
@@ -105,9 +106,7 @@ class Unserved:
                     text=f"being tried again after {text}",
                     retry_at=self._now,
                 )
-        kind = ReasonKind.NO_CAPACITY
-        if known and all(block.kind is BlockKind.QUOTA for block, _ in known):
-            kind = ReasonKind.QUOTA
+        kind = common_kind(block.kind for block, _ in known)
         said = listed([text for _, text in known], "; ")
         first = known[0][0].until if known else self._now
         if first == inf:
@@ -134,14 +133,8 @@ def refusal_text(block: Block, offer: Offer) -> str:
             quota = f"quota {block.quota}" if block.quota else "a quota"
             limit = "" if block.number is None else f" (limit {block.number:g})"
             return f"{offer_name(offer)}: {quota}{limit} is used up: {said}"
-        case BlockKind.AUTH:
-            return f"{provider} does not accept the cluster's credentials: {said}"
-        case BlockKind.CONFIG:
-            return f"{provider} refuses the pool's configuration: {said}"
-        case BlockKind.THROTTLED:
-            return f"{provider} is throttling calls: {said}"
-        case BlockKind.TRANSIENT:
-            return f"{provider} cannot be reached or has failed: {said}"
+        case BlockKind.AUTH | BlockKind.CONFIG | BlockKind.THROTTLED | BlockKind.TRANSIENT:
+            return trouble_text(provider, block.kind, said)
         case BlockKind.BOOT:
             return f"{offer_name(offer)}: its machines do not come up: {said}"
         case _:

@@ -24,9 +24,14 @@ SURE_S = 2.0
 STUCK = frozenset(
     {
         ReasonKind.NO_CAPACITY,
+        ReasonKind.QUEUED_AT_PROVIDER,
         ReasonKind.QUOTA,
         ReasonKind.AT_LIMIT,
         ReasonKind.OVER_BUDGET,
+        ReasonKind.THROTTLED,
+        ReasonKind.UNREACHABLE,
+        ReasonKind.CREDENTIALS,
+        ReasonKind.MISCONFIGURED,
         ReasonKind.NO_SUCH_AGENT,
     }
 )

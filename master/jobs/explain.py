@@ -176,6 +176,9 @@ _ADVICE: Mapping[ReasonKind, Callable[[Situation], str]] = {
     ReasonKind.NO_SUCH_AGENT: _no_such_agent,
     ReasonKind.LAUNCHING: lambda it: "nothing to do: an instance for it is being launched",
     ReasonKind.NO_CAPACITY: _no_capacity,
+    ReasonKind.QUEUED_AT_PROVIDER: lambda it: (
+        "nothing to do: it starts when the site delivers" + _or_another_pool(it)
+    ),
     ReasonKind.QUOTA: lambda it: (
         "request a larger quota from the provider, or wait until other work has ended"
         + _or_another_pool(it)
@@ -185,6 +188,17 @@ _ADVICE: Mapping[ReasonKind, Callable[[Situation], str]] = {
     ),
     ReasonKind.OVER_BUDGET: lambda it: (
         f"wait until spending drops, or raise the budget of pool {it.where}"
+    ),
+    ReasonKind.THROTTLED: lambda it: "nothing to do: the call to the provider is repeated",
+    ReasonKind.UNREACHABLE: lambda it: (
+        "wait: the provider is called again and again" + _or_another_pool(it)
+    ),
+    ReasonKind.CREDENTIALS: lambda it: (
+        f"an administrator must renew the credentials of pool {it.where}'s provider"
+        + _or_another_pool(it)
+    ),
+    ReasonKind.MISCONFIGURED: lambda it: (
+        f"an administrator must correct the configuration of pool {it.where}" + _or_another_pool(it)
     ),
     ReasonKind.STARTING: lambda it: "nothing to do: it is about to start",
 }

@@ -54,6 +54,8 @@ class Faults:
     hang: set[str] = field(default_factory=set)
     """Calls ("open", "launch", "list", "terminate") that do not return until cancelled."""
     list_fails: bool = False
+    list_error: Exception | None = None
+    """Raised instead of a list."""
     zones_unseen: set[str] = field(default_factory=set)
     """Lists say nothing of these zones."""
     open_fails: Exception | None = None
@@ -257,8 +259,8 @@ class SimulatedProvider:
         )
 
     def list_now(self) -> Sequence[FoundInstance]:
-        if self.faults.list_fails:
-            raise ProviderError("list failed")
+        if self.faults.list_fails or self.faults.list_error is not None:
+            raise self.faults.list_error or ProviderError("list failed")
         now = self._now()
         for instance in list(self.instances.values()):
             if instance.leaves_at is not None and instance.leaves_at <= now:

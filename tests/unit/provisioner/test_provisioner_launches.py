@@ -66,7 +66,7 @@ def test_what_is_queued_says_why_and_until_when_and_costs_nothing() -> None:
     async def story(world: FleetWorld) -> None:
         await queued(world, "a")
         reason = world.host.reasons["a"]
-        assert reason.kind is ReasonKind.NO_CAPACITY, "nothing is on its way yet"
+        assert reason.kind is ReasonKind.QUEUED_AT_PROVIDER, "nothing is on its way yet"
         assert "1 x queued in a queued at cloud for" in reason.text
         assert "(Resources); expected to start at 2026-01-01 00:50 UTC" in reason.text
         assert reason.retry_at is not None

@@ -63,7 +63,7 @@ def test_offers_say_what_refused_them_and_for_what() -> None:
 def test_a_provider_that_cannot_be_listed_refuses_with_its_reason() -> None:
     async def story(world: FleetWorld) -> None:
         world.cloud.faults.list_fails = True
-        await world.until(lambda: "cannot be listed" in view(world).reason)
+        await world.until(lambda: "list failed" in view(world).reason)
         assert view(world).state is OfferState.REFUSED
         assert view(world).scope == Scope(provider="cloud")
 

@@ -80,7 +80,7 @@ def test_a_gang_that_only_a_failing_provider_could_serve_is_told_so() -> None:
         await world.want(replace(a_gang("a", 8), single_agent=True))
         await asyncio.sleep(5)
         reason = world.host.reasons["a"]
-        assert reason.kind is ReasonKind.NO_CAPACITY
+        assert reason.kind is ReasonKind.CREDENTIALS
         assert "cheap" in reason.text
         assert "the key expired" in reason.text
 

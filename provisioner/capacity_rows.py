@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from provisioner.capacity import Block, Boots, CapacityMemory
 from provisioner.refusals import BlockKind, scope_of
@@ -13,30 +13,26 @@ from provisioner.types import Offer, OfferKey, Scope
 from windlass.base.strict_json import StrictJson
 
 Row = dict[str, Any]
+_T = TypeVar("_T")
 _WHAT = "the memory of an offer"
 
 
 def to_rows(memory: CapacityMemory) -> dict[str, Row]:
     """Name of a key -> what is known about it. Blocks that end with the master are left out."""
-    rows: dict[str, Row] = {}
-    for scope, boots in memory.boots.items():
-        rows[_name(scope)] = {"scope": _SCOPES.dump(scope), "boots": _BOOTS.dump(boots)}
-    for scope, block in memory.blocks.items():
-        if block.is_persistent:
-            row = rows.setdefault(_name(scope), {"scope": _SCOPES.dump(scope)})
-            row["block"] = _BLOCKS.dump(block, exclude={"scope"})
-    return rows
+    rows = {_name(x): _row(memory, x) for x in memory.blocks.keys() | memory.boots.keys()}
+    return {name: row for name, row in rows.items() if row is not None}
 
 
 def changed_rows(old: CapacityMemory, new: CapacityMemory) -> dict[str, Row | None]:
-    """What has to be written; None: a row that is forgotten."""
-    if old is new or (old.blocks == new.blocks and old.boots == new.boots):
+    """What has to be written; None: a row that is forgotten. Costs as much as has changed."""
+    if old is new:
         return {}
-    before, after = to_rows(old), to_rows(new)
-    changed: dict[str, Row | None] = {
-        name: row for name, row in after.items() if before.get(name) != row
-    }
-    return changed | dict.fromkeys(before.keys() - after.keys())
+    changed: dict[str, Row | None] = {}
+    for scope in _differ(old.blocks, new.blocks) | _differ(old.boots, new.boots):
+        row = _row(new, scope)
+        if row is not None or _row(old, scope) is not None:
+            changed[_name(scope)] = row
+    return changed
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]]) -> CapacityMemory:
@@ -53,6 +49,23 @@ def from_rows(rows: Iterable[Mapping[str, Any]]) -> CapacityMemory:
         if "boots" in row:
             boots[scope] = _BOOTS.load(row["boots"], _WHAT)
     return CapacityMemory(blocks=blocks, boots=boots)
+
+
+def _row(memory: CapacityMemory, scope: Scope) -> Row | None:
+    boots, block = memory.boots.get(scope), memory.blocks.get(scope)
+    row: Row = {"scope": _SCOPES.dump(scope)}
+    if boots is not None:
+        row["boots"] = _BOOTS.dump(boots)
+    if block is not None and block.is_persistent:
+        row["block"] = _BLOCKS.dump(block, exclude={"scope"})
+    return row if len(row) > 1 else None
+
+
+def _differ(old: Mapping[Scope, _T], new: Mapping[Scope, _T]) -> set[Scope]:
+    """The keys whose values are not the same."""
+    if old is new:
+        return set()
+    return {x for x in old.keys() | new.keys() if old.get(x) != new.get(x)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

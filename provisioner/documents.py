@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from provisioner import capacity_rows
@@ -16,6 +17,7 @@ from provisioner.ports import FleetDocuments
 from provisioner.prices import Ledger
 from windlass.base.strict_json import StrictJson
 
+_LESSONS_AT_FIRST = "offers"
 _LEDGER: StrictJson[Ledger] = StrictJson(Ledger)
 
 
@@ -26,9 +28,10 @@ class Unsaved:
     intents: tuple[tuple[str, dict[str, Any]], ...] = ()
     instances: tuple[tuple[str, str, bool, dict[str, Any]], ...] = ()
     memory: dict[str, Any] | None = None
+    lessons: Mapping[str, dict[str, Any] | None] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.intents or self.instances or self.memory is not None)
+        return bool(self.intents or self.instances or self.lessons or self.memory is not None)
 
 
 def unsaved(old: FleetState, new: FleetState) -> Unsaved:
@@ -46,15 +49,24 @@ def unsaved(old: FleetState, new: FleetState) -> Unsaved:
             written = instance_document(record)
             if before is None or written != instance_document(before):
                 instances.append((record.id, record.pool, record.told, written))
-    old_memory = (old.memory, old.ledger, old.ended_lost)
-    memory = None
-    if (new.memory, new.ledger, new.ended_lost) != old_memory:
-        memory = {
-            "offers": list(capacity_rows.to_rows(new.memory).values()),
-            "ledger": asdict(new.ledger),
-            "ended_lost": list(new.ended_lost),
-        }
-    return Unsaved(intents=tuple(intents), instances=tuple(instances), memory=memory)
+    remembered = (new.ledger, new.ended_lost) != (old.ledger, old.ended_lost)
+    return Unsaved(
+        intents=tuple(intents),
+        instances=tuple(instances),
+        memory=_memory(new) if remembered else None,
+        lessons=capacity_rows.changed_rows(old.memory, new.memory),
+    )
+
+
+def to_move(documents: FleetDocuments, state: FleetState) -> Unsaved:
+    """What a release wrote that kept all lessons in one document, as it is kept now. In one commit, at the start."""
+    if _LESSONS_AT_FIRST not in (documents.memory or {}):
+        return Unsaved()
+    return Unsaved(memory=_memory(state), lessons=capacity_rows.to_rows(state.memory))
+
+
+def _memory(state: FleetState) -> dict[str, Any]:
+    return {"ledger": asdict(state.ledger), "ended_lost": list(state.ended_lost)}
 
 
 def forget_finished(state: FleetState) -> FleetState:
@@ -75,7 +87,7 @@ def restored(empty: FleetState, documents: FleetDocuments) -> FleetState:
         empty,
         intents={intent.id: intent for intent in intents if intent is not None},
         instances={record.id: record for record in instances},
-        memory=capacity_rows.from_rows(memory.get("offers", [])),
+        memory=capacity_rows.from_rows([*memory.get(_LESSONS_AT_FIRST, ()), *documents.lessons]),
         ledger=_LEDGER.load(memory.get("ledger", {}), "the ledger of costs"),
         ended_lost=tuple(memory.get("ended_lost", ())),
     )

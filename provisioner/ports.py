@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from provisioner.types import PoolAvailability, PoolDemand
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class FleetStore(Protocol):
@@ -23,10 +26,12 @@ class FleetStore(Protocol):
         intents: Sequence[tuple[str, dict[str, Any]]] = (),
         instances: Sequence[tuple[str, str, bool, dict[str, Any]]] = (),
         memory: dict[str, Any] | None = None,
+        lessons: Mapping[str, dict[str, Any] | None] = NOTHING,
     ) -> None:
-        """Upsert intents (id, document), instances (id, pool, gone, document) and the capacity memory.
+        """Upsert intents (id, document), instances (id, pool, gone, document), and what else is remembered.
 
-        All or nothing.
+        `lessons`: name -> document of each key of the capacity memory that changed; None: it is forgotten. All or
+        nothing.
         """
         ...
 
@@ -43,7 +48,14 @@ class FleetDocuments(Protocol):
         ...
 
     @property
-    def memory(self) -> dict[str, Any] | None: ...
+    def memory(self) -> dict[str, Any] | None:
+        """What is remembered as one document: money, and machines that were ended as lost."""
+        ...
+
+    @property
+    def lessons(self) -> Sequence[dict[str, Any]]:
+        """The capacity memory, a document for each key."""
+        ...
 
 
 class NodeHost(Protocol):

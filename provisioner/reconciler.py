@@ -18,7 +18,7 @@ from master.core.actor import Actor
 from provisioner.budgets import NO_LIMITS, Money
 from provisioner.calls import Calls
 from provisioner.clock_jumps import Clocks, shifted
-from provisioner.documents import forget_finished, restored, unsaved
+from provisioner.documents import Unsaved, forget_finished, restored, to_move, unsaved
 from provisioner.fleet import EndKind, InstanceRecord, InstanceState, Wish
 from provisioner.fleet_state import Agents, Catalogue, Event, FleetState, PoolSetup, Told, TryAgain
 from provisioner.intents import IntentRecord, launch_call
@@ -112,7 +112,9 @@ class Provisioner:
 
     async def load(self) -> None:
         """Read what was written down. Once, before `run`."""
-        self._state = restored(self._state, await self._store.load())
+        documents = await self._store.load()
+        self._state = restored(self._state, documents)
+        await self._save(to_move(documents, self._state))
         self._state = replace(
             self._state,
             watching_since=self._now(),
@@ -285,10 +287,7 @@ class Provisioner:
     ) -> None:
         changes = unsaved(self._state, new)
         try:
-            if changes:
-                await self._store.save(
-                    intents=changes.intents, instances=changes.instances, memory=changes.memory
-                )
+            await self._save(changes)
         except BaseException:
             for agent_id in cordoned:
                 self._host.uncordon(agent_id)
@@ -299,6 +298,15 @@ class Provisioner:
         for event in events:
             if isinstance(event, TryAgain):
                 event.committed.set()
+
+    async def _save(self, changes: Unsaved) -> None:
+        if changes:
+            await self._store.save(
+                intents=changes.intents,
+                instances=changes.instances,
+                memory=changes.memory,
+                lessons=changes.lessons,
+            )
 
     def _act(self, now: float) -> None:
         """Start every call that the committed state says is due."""

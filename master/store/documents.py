@@ -71,7 +71,8 @@ MODEL_FILES = DocumentKind("list of model files")
 SLOT_SERVICE = DocumentKind("list of slots out of service")
 FLEET_INTENT = DocumentKind("launch intent")
 FLEET_INSTANCE = DocumentKind("record of an instance")
-FLEET_MEMORY = DocumentKind("memory of capacity and costs")
+FLEET_MEMORY = DocumentKind("memory of the fleet")
+FLEET_LESSON = DocumentKind("memory of an offer")
 
 
 class DocumentType(TypeDecorator[Any]):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select
 
 from master.store.documents import FLEET_MEMORY
 from master.store.store import Store
-from master.store.tables import FleetInstance, FleetIntent, Meta
+from master.store.tables import FleetInstance, FleetIntent, FleetLesson, Meta
 from master.store.unit_of_work import UnitOfWork
+from provisioner.ports import NOTHING
 from windlass.base.json_types import JsonObject
 
 MEMORY_KEY = "fleet.capacity_memory"
@@ -23,6 +24,7 @@ class LoadedFleet:
     intents: Sequence[tuple[str, JsonObject]]
     instances: Sequence[tuple[str, JsonObject]]
     memory: JsonObject | None
+    lessons: Sequence[JsonObject]
 
 
 class FleetRepository:
@@ -38,11 +40,13 @@ class FleetRepository:
         instances = await self._store.read(
             select(FleetInstance).where(FleetInstance.gone.is_(False)).order_by(FleetInstance.id)
         )
+        lessons = await self._store.read(select(FleetLesson).order_by(FleetLesson.key))
         memory = await self._store.read_one(select(Meta).where(Meta.key == MEMORY_KEY))
         return LoadedFleet(
             intents=[(row.id, row.document) for row in intents],
             instances=[(row.id, row.document) for row in instances],
             memory=FLEET_MEMORY.read(memory.value) if memory else None,
+            lessons=[row.document for row in lessons],
         )
 
     async def save(
@@ -51,6 +55,7 @@ class FleetRepository:
         intents: Sequence[tuple[str, JsonObject]] = (),
         instances: Sequence[tuple[str, str, bool, JsonObject]] = (),
         memory: JsonObject | None = None,
+        lessons: Mapping[str, JsonObject | None] = NOTHING,
     ) -> None:
         """One commit. An intent whose document says `"finished": true` is not loaded again."""
         unit = UnitOfWork()
@@ -62,4 +67,9 @@ class FleetRepository:
             unit.upsert(FleetInstance, row)
         if memory is not None:
             unit.upsert(Meta, {"key": MEMORY_KEY, "value": FLEET_MEMORY.write(memory)})
+        for key, lesson in lessons.items():
+            if lesson is None:
+                unit.delete(FleetLesson, {"key": key})
+            else:
+                unit.upsert(FleetLesson, {"key": key, "document": lesson})
         await self._store.commit(unit)

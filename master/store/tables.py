@@ -368,6 +368,13 @@ class FleetIntent(SQLModel, table=True):
     finished: Mapped[bool] = Field(default=False, index=True)
 
 
+class FleetLesson(SQLModel, table=True):
+    """What was learned of one key of the capacity memory: refusals, boots."""
+
+    key: Mapped[str] = Field(primary_key=True)
+    document: Mapped[JsonObject] = document_column(documents.FLEET_LESSON)
+
+
 class FleetInstance(SQLModel, table=True):
     id: Mapped[str] = Field(primary_key=True)
     pool: Mapped[str] = Field(index=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from master.core.reasons import Reason
 from provisioner.budgets import NO_LIMITS, Money
+from provisioner.ports import NOTHING
 from provisioner.providers.base import LaunchIntent, Provider
 from provisioner.providers.simulated import SimulatedInstance, SimulatedProvider
 from provisioner.reconciler import Provisioner
@@ -80,6 +81,7 @@ class Documents:
     intents: Sequence[tuple[str, dict[str, Any]]]
     instances: Sequence[tuple[str, dict[str, Any]]]
     memory: dict[str, Any] | None
+    lessons: Sequence[dict[str, Any]]
 
 
 class MemoryFleetStore:
@@ -91,6 +93,7 @@ class MemoryFleetStore:
         self.intents: dict[str, str] = {}
         self.instances: dict[str, tuple[bool, str]] = {}
         self.memory: str | None = None
+        self.lessons: dict[str, str] = {}
 
     async def load(self) -> Documents:
         return Documents(
@@ -99,6 +102,7 @@ class MemoryFleetStore:
                 (id_, json.loads(text)) for id_, (gone, text) in self.instances.items() if not gone
             ],
             memory=json.loads(self.memory) if self.memory else None,
+            lessons=[json.loads(text) for text in self.lessons.values()],
         )
 
     async def save(
@@ -107,6 +111,7 @@ class MemoryFleetStore:
         intents: Sequence[tuple[str, dict[str, Any]]] = (),
         instances: Sequence[tuple[str, str, bool, dict[str, Any]]] = (),
         memory: dict[str, Any] | None = None,
+        lessons: Mapping[str, dict[str, Any] | None] = NOTHING,
     ) -> None:
         await asyncio.sleep(0)
         if self.fails:
@@ -116,6 +121,11 @@ class MemoryFleetStore:
         self.instances |= {id_: (gone, json.dumps(doc)) for id_, _, gone, doc in instances}
         if memory is not None:
             self.memory = json.dumps(memory)
+        for key, lesson in lessons.items():
+            if lesson is None:
+                self.lessons.pop(key, None)
+            else:
+                self.lessons[key] = json.dumps(lesson)
 
     def knows_intent(self, intent_id: str) -> bool:
         return intent_id in self.intents

@@ -37,25 +37,31 @@ async def test_the_fleet_loads_what_is_not_finished(store: Store) -> None:
     fleet: FleetStore = FleetRepository(store)
     loaded = await fleet.load()
     assert (list(loaded.intents), list(loaded.instances), loaded.memory) == ([], [], None)
+    assert list(loaded.lessons) == []
     await fleet.save(
         intents=[("n1", {"a": 1}), ("n2", {"finished": False})],
         instances=[("i1", "gpu", False, {"b": 2}), ("i2", "gpu", False, {})],
-        memory={"offers": []},
+        memory={"ended_lost": []},
+        lessons={"a": {"scope": 1}, "b": {"scope": 2}},
     )
     await fleet.save(
-        intents=[("n1", {"finished": True})], instances=[("i2", "gpu", True, {"x": 1})]
+        intents=[("n1", {"finished": True})],
+        instances=[("i2", "gpu", True, {"x": 1})],
+        lessons={"a": None, "b": {"scope": 3}, "never there": None},
     )
     loaded = await fleet.load()
     assert list(loaded.intents) == [("n2", {"finished": False})]
     assert list(loaded.instances) == [("i1", {"b": 2})]
-    assert loaded.memory == {"offers": []}
+    assert loaded.memory == {"ended_lost": []}
+    assert list(loaded.lessons) == [{"scope": 3}]
 
 
 async def test_a_save_is_all_or_nothing(store: Store) -> None:
     fleet = FleetRepository(store)
     with pytest.raises(WindlassError):
-        await fleet.save(intents=[("n", {})], memory={"not json": object()})
-    assert list((await fleet.load()).intents) == []
+        await fleet.save(intents=[("n", {})], lessons={"a": {}}, memory={"not json": object()})
+    loaded = await fleet.load()
+    assert (list(loaded.intents), list(loaded.lessons)) == ([], [])
 
 
 async def test_a_spent_join_token_is_kept_until_it_has_expired(store: Store) -> None:

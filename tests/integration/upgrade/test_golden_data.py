@@ -24,6 +24,7 @@ from master.experiments.state import GroupMetrics
 from master.store import documents
 from master.store.agents_repository import AgentsRepository
 from master.store.documents import DocumentKind, DocumentType
+from master.store.fleet_repository import FleetRepository
 from provisioner.fleet import instance_document, instance_from_document
 from provisioner.intents import intent_document, intent_from_document
 from rm_backends.ports import SlotService
@@ -66,6 +67,7 @@ NOT_PARSED = {
     ("storagebackend", "config"),
     ("experiment", "model_files"),
     ("agent", "slot_service"),
+    ("fleetlesson", "document"),
 }
 """Read key by key: what reads them has tests of its own."""
 
@@ -131,6 +133,21 @@ async def test_a_master_goes_on_where_the_old_one_was_killed(release: str, tmp_p
         a1, a2 = [a for a in await AgentsRepository(services.store).load() if a.pool == "default"]
         assert a1.slot_service == {1: SlotService.DISABLED}
         assert (a2.enabled, a2.draining) == (False, True)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+async def test_what_was_learned_of_offers_becomes_a_row_for_each(
+    release: str, tmp_path: Path
+) -> None:
+    folder = data_folder(release, tmp_path / "data")
+    async with restarted(folder) as master:
+        loaded = await FleetRepository(master.services.store).load()
+        (lesson,) = loaded.lessons
+        assert lesson["boots"]["mean_s"] == pytest.approx(2.57, abs=0.01)
+        assert lesson["scope"]["instance_type"] == "embedded-2"
+        memory = loaded.memory or {}
+        assert set(memory) == {"ledger", "ended_lost"}
+        assert memory["ledger"]["peak_instances"] == 2
 
 
 @pytest.mark.parametrize("release", RELEASES)

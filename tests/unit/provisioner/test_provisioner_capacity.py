@@ -270,6 +270,25 @@ def test_only_changed_rows_are_written_and_forgotten_ones_named() -> None:
     assert changed_rows(new, new) == {}
 
 
+@given(
+    st.lists(st.tuples(st.sampled_from(BlockKind), st.integers(0, 3), st.booleans()), max_size=12)
+)
+def test_rows_written_lesson_by_lesson_are_the_memory(
+    lessons: list[tuple[BlockKind, int, bool]],
+) -> None:
+    memory, rows = CapacityMemory(), dict[str, Any]()
+    for now, (kind, zone, works) in enumerate(lessons):
+        offer = replace(A, key=replace(A.key, zone=f"z{zone}"))
+        new = memory.launched(offer).booted(offer, 30.0 + now) if works else memory
+        new = new if works else refused(memory, offer, kind, now=float(now))
+        for name, row in changed_rows(memory, new).items():
+            rows.pop(name, None)
+            if row is not None:
+                rows[name] = row
+        memory = new
+        assert rows == to_rows(memory)
+
+
 def test_a_wrong_configuration_is_looked_at_anew_after_a_restart() -> None:
     memory = refused(CapacityMemory(), A, BlockKind.CONFIG, now=0.0)
     assert until(memory, A) == inf

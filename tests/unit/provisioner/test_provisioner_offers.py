@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -14,6 +15,7 @@ from provisioner.refusals import BlockKind
 from provisioner.types import Market, OfferKey, Scope
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.virtual_time import LoopClock, run
+from windlass.base.errors import StoreUnavailable
 
 OFFER = an_offer(4, 1.0, name="h200", market=Market.SPOT)
 ADMIN = Actor(user_id=1, name="admin")
@@ -132,3 +134,24 @@ def test_a_retry_is_said_once_it_is_written_down() -> None:
 )
 def test_an_offer_is_called_by_what_its_key_gives(key: OfferKey, name: str) -> None:
     assert offer_id(key) == name
+
+
+def test_lessons_of_an_earlier_release_are_moved_in_one_commit() -> None:
+    async def story(world: FleetWorld) -> None:
+        await refused(world)
+        await world.crash()
+        store = world.store
+        offers = [json.loads(text) for text in store.lessons.values()]
+        store.memory = json.dumps({**json.loads(store.memory or "{}"), "offers": offers})
+        store.lessons = {}
+        store.fails = True
+        with pytest.raises(StoreUnavailable):
+            await world.start()
+        assert store.lessons == {}
+        store.fails = False
+        await world.start()
+        assert len(store.lessons) == len(offers) > 0
+        assert "offers" not in json.loads(store.memory)
+        await world.until(lambda: view(world).reason == "not sold in zone a")
+
+    in_world(story)

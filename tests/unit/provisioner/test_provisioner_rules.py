@@ -443,7 +443,7 @@ def test_a_machine_that_boots_while_no_master_is_there_is_not_a_failed_boot() ->
         await world.until(lambda: "a" in world.host.placed)
         assert world.living() == [machine]
         assert "terminate" not in world.cloud.calls
-        learned = from_rows(((await world.store.load()).memory or {})["offers"])
+        learned = from_rows((await world.store.load()).lessons)
         (offer,) = world.cloud.offers("gpu") or ()
         assert learned.boot_p50_s(offer) == offer.boot_s
 

@@ -387,3 +387,4 @@ class _NoDocuments:
     intents: Sequence[tuple[str, dict[str, Any]]] = ()
     instances: Sequence[tuple[str, dict[str, Any]]] = ()
     memory: dict[str, Any] | None = None
+    lessons: Sequence[dict[str, Any]] = ()

@@ -80,10 +80,11 @@ def _addresses(inputs: UserDataInputs) -> tuple[str, str]:
     """The URL by the name in the certificate, and what curl connects to in its place; empty: the name itself."""
     try:
         parts = urlsplit(inputs.master_url)
-        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+        scheme = parts.scheme
+        port = parts.port or {"http": 80, "https": 443}[scheme]
         host = parts.netloc.removesuffix(f":{parts.port}")
     except (KeyError, ValueError):
-        port, host = 0, ""
+        scheme, port, host = "", 0, ""
     name = inputs.master_cert_name or host
     problems = []
     if not _HOST.fullmatch(host):
@@ -94,7 +95,7 @@ def _addresses(inputs: UserDataInputs) -> tuple[str, str]:
         problems.append(f'master_cert_name: "{name}" is not the name of a host')
     if problems:
         raise InvalidConfig(problems)
-    url = f"{parts.scheme}://{name}:{port}"
+    url = f"{scheme}://{name}:{port}"
     return url, "" if name == host else f"{name}:{port}:{host}:{port}"
 
 

@@ -117,6 +117,11 @@ class PriceBook:
         known = self.table.clouds.get(cloud)
         return None if known is None else known.types.get(instance_type)
 
+    def accelerator(self, cloud: str, name: str) -> MachineType | None:
+        """GPUs that are paid for beside their machine."""
+        known = self.table.clouds.get(cloud)
+        return None if known is None else known.accelerators.get(name)
+
     def find(self, instance_type: str) -> tuple[str, MachineType] | None:
         """The cloud that sells that type, and its facts; None if no cloud does."""
         for name, cloud in self.table.clouds.items():

@@ -1,0 +1,120 @@
+"""What one project sells in one region, asked of Compute Engine: zones, machine types, GPUs, reservations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from provisioner.providers.gcp.client import Client, GceError
+from provisioner.providers.gcp.names import ATTACHED, last, region_of
+from provisioner.providers.gcp.options import MachineOptions
+
+_NOT_SOLD = ("notFound", "invalid", "404", "400")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeFacts:
+    gpu: str = ""
+    """As Google calls it, `nvidia-tesla-a100`; empty: the type brings none."""
+    gpus: int = 0
+    cpus: int = 0
+    memory_mib: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    name: str
+    zone: str
+    machine_type: str
+    is_ready: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """Of one instant."""
+
+    zones: frozenset[str] = frozenset()
+    """Of the region, that are up."""
+    types: Mapping[tuple[str, str], TypeFacts] = field(default_factory=dict)
+    """(machine type, zone) -> what it is; what a zone does not have is missing."""
+    accelerators: frozenset[tuple[str, str]] = frozenset()
+    """(GPU, zone)"""
+    reservations: Mapping[str, Reservation] = field(default_factory=dict)
+
+    def sells(self, options: MachineOptions, zone: str) -> bool:
+        return (options.machine_type, zone) in self.types and (
+            options.gpu not in ATTACHED or (options.gpu, zone) in self.accelerators
+        )
+
+
+async def learn(client: Client, region: str, wanted: Sequence[MachineOptions]) -> Catalogue:
+    """Ask for all that these pools may buy. Raises as `Client.call`; things that do not exist are left out."""
+    pages = await client.pages("Zones", "list")
+    zones = {
+        zone.name
+        for page in pages
+        for zone in page.items
+        if region_of(zone.name) == region and zone.status != "DOWN"
+    }
+    kinds = {(x.machine_type, zone) for x in wanted for zone in zones & set(x.zones or zones)}
+    added = {
+        (x.gpu, zone) for x in wanted for zone in zones & set(x.zones or zones) if x.gpu in ATTACHED
+    }
+    types = await asyncio.gather(*(_type(client, *kind) for kind in sorted(kinds)))
+    gpus = await asyncio.gather(*(_has_gpu(client, *each) for each in sorted(added)))
+    return Catalogue(
+        zones=frozenset(zones),
+        types={k: facts for k, facts in zip(sorted(kinds), types, strict=True) if facts},
+        accelerators=frozenset(k for k, has in zip(sorted(added), gpus, strict=True) if has),
+        reservations=await _reservations(client, zones, wanted),
+    )
+
+
+async def _type(client: Client, name: str, zone: str) -> TypeFacts | None:
+    found = await _one(client, "MachineTypes", zone=zone, machine_type=name)
+    if found is None:
+        return None
+    brought = next(iter(found.accelerators), None)
+    return TypeFacts(
+        gpu=brought.guest_accelerator_type if brought else "",
+        gpus=sum(each.guest_accelerator_count for each in found.accelerators),
+        cpus=found.guest_cpus,
+        memory_mib=found.memory_mb,
+    )
+
+
+async def _has_gpu(client: Client, name: str, zone: str) -> bool:
+    found = await _one(client, "AcceleratorTypes", zone=zone, accelerator_type=name)
+    return found is not None
+
+
+async def _one(client: Client, service: str, **request: str) -> Any:
+    try:
+        return await client.call(service, "get", **request)
+    except GceError as error:
+        if error.code in _NOT_SOLD:
+            return None
+        raise
+
+
+async def _reservations(
+    client: Client, zones: set[str], wanted: Sequence[MachineOptions]
+) -> dict[str, Reservation]:
+    names = {name for options in wanted for name in options.reservations}
+    if not names:
+        return {}
+    found: dict[str, Reservation] = {}
+    for zone in sorted(zones):
+        for page in await client.pages("Reservations", "list", zone=zone):
+            for item in page.items:
+                if item.name in names:
+                    properties = item.specific_reservation.instance_properties
+                    found[item.name] = Reservation(
+                        name=item.name,
+                        zone=last(item.zone) or zone,
+                        machine_type=properties.machine_type,
+                        is_ready=item.status in ("", "READY"),
+                    )
+    return found

@@ -1,0 +1,75 @@
+"""Names that Google gives: regions, zones, machine types, GPUs and the quotas that they count against. Pure."""
+
+from __future__ import annotations
+
+import re
+
+REGIONS = (
+    *("us-central1", "us-east1", "us-east4", "us-east5", "us-south1", "us-west1", "us-west2"),
+    *("us-west3", "us-west4", "us-west8", "northamerica-northeast1", "northamerica-northeast2"),
+    *("northamerica-south1", "southamerica-east1", "southamerica-west1"),
+    *("europe-central2", "europe-north1", "europe-north2", "europe-southwest1", "europe-west1"),
+    *("europe-west2", "europe-west3", "europe-west4", "europe-west6", "europe-west8"),
+    *("europe-west9", "europe-west10", "europe-west12", "africa-south1", "me-central1"),
+    *("me-central2", "me-west1", "asia-east1", "asia-east2", "asia-northeast1", "asia-northeast2"),
+    *("asia-northeast3", "asia-south1", "asia-south2", "asia-southeast1", "asia-southeast2"),
+    *("asia-southeast3", "australia-southeast1", "australia-southeast2"),
+)
+"""Those of 2026. A newer one is not refused, only one that looks like a misspelt one of these."""
+REGION_NAME = re.compile(r"[a-z]+(-[a-z]+)+\d+")
+ZONE_NAME = re.compile(r"[a-z]+(-[a-z]+)+\d+-[a-z]+\d?[a-z]?")
+TYPE_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+){1,3}|custom-\d+-\d+")
+ATTACHED = {
+    "nvidia-tesla-t4": (1, 2, 4),
+    "nvidia-tesla-p4": (1, 2, 4),
+    "nvidia-tesla-p100": (1, 2, 4),
+    "nvidia-tesla-v100": (1, 2, 4, 8),
+}
+"""GPUs that are added to machines -> how many a machine may have."""
+BUILT_IN = ("a2-", "a3-", "a4", "g2-", "g4-")
+"""Machine types that bring their GPUs."""
+_QUOTAS = {
+    "nvidia-tesla-t4": "NVIDIA_T4_GPUS",
+    "nvidia-tesla-p4": "NVIDIA_P4_GPUS",
+    "nvidia-tesla-p100": "NVIDIA_P100_GPUS",
+    "nvidia-tesla-v100": "NVIDIA_V100_GPUS",
+    "nvidia-tesla-a100": "NVIDIA_A100_GPUS",
+    "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
+    "nvidia-l4": "NVIDIA_L4_GPUS",
+}
+_KIND = re.compile(r"(?P<machine>[^+]+)\+(?P<count>\d+)x(?P<gpu>.+)")
+
+
+def region_of(zone: str) -> str:
+    return zone.rpartition("-")[0]
+
+
+def kind_name(machine_type: str, gpu: str = "", count: int = 0) -> str:
+    """What offers call it: GPUs that are added make another kind of machine."""
+    return f"{machine_type}+{count}x{gpu}" if gpu and count else machine_type
+
+
+def parts_of(kind: str) -> tuple[str, str, int]:
+    """Machine type, and the GPUs that are added to it."""
+    found = _KIND.fullmatch(kind)
+    if found is None:
+        return kind, "", 0
+    return found["machine"], found["gpu"], int(found["count"])
+
+
+def quota_family(machine_type: str, gpu: str) -> str:
+    """The metric of a region that counts such machines first: their GPUs, else their CPUs."""
+    if gpu:
+        return _QUOTAS.get(gpu, f"{gpu.removeprefix('nvidia-').upper().replace('-', '_')}_GPUS")
+    series = machine_type.partition("-")[0]
+    return "CPUS" if series in ("n1", "e2", "f1", "g1", "custom") else f"{series.upper()}_CPUS"
+
+
+def short(gpu: str) -> str:
+    """`nvidia-tesla-a100` -> `A100`: as jobs ask for it."""
+    return gpu.removeprefix("nvidia-").removeprefix("tesla-").upper().replace("-", " ")
+
+
+def last(url: str) -> str:
+    """`https://.../zones/us-central1-a` -> `us-central1-a`."""
+    return url.rsplit("/", 1)[-1]

@@ -1,0 +1,138 @@
+"""What one kind of machine of a pool is, in each zone and market, at which price. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from provisioner.price_book import PriceBook
+from provisioner.providers.gcp.catalogue import Catalogue, TypeFacts
+from provisioner.providers.gcp.names import ATTACHED, kind_name, quota_family, short
+from provisioner.providers.gcp.options import IMAGE_CPU, IMAGE_GPU, MachineOptions, Site
+from provisioner.types import Market, Offer, OfferKey
+
+BOOT_DEADLINE_S = 300.0
+BOOT_DEADLINE_FACTOR = 3.0
+SPOT_INTERRUPTIONS_PER_HOUR = 0.02
+"""Google publishes no rates. Machines with several GPUs are taken back about twice as often as on AWS."""
+CLOUD = "gcp"
+
+
+def kind_of(options: MachineOptions) -> str:
+    attached = options.gpu in ATTACHED
+    return kind_name(options.machine_type, options.gpu if attached else "", options.gpus)
+
+
+def facts_of(options: MachineOptions, catalogue: Catalogue, prices: PriceBook) -> TypeFacts:
+    """As Google says, the same in every zone; else as the price book knows. With the GPUs that are added."""
+    found = [facts for (name, _), facts in catalogue.types.items() if name == options.machine_type]
+    known = prices.machine(CLOUD, options.machine_type)
+    if found:
+        facts = found[0]
+    elif known is not None:
+        facts = TypeFacts(
+            gpu=known.gpu_model,
+            gpus=known.gpus,
+            cpus=int(known.cpus or 0),
+            memory_mib=known.memory_mib or 0,
+        )
+    else:
+        facts = TypeFacts()
+    if options.gpu in ATTACHED:
+        return TypeFacts(
+            gpu=options.gpu, gpus=options.gpus, cpus=facts.cpus, memory_mib=facts.memory_mib
+        )
+    return facts
+
+
+def image_of(options: MachineOptions, facts: TypeFacts) -> str:
+    return options.image or (IMAGE_GPU if facts.gpus else IMAGE_CPU)
+
+
+def offers_of(
+    site: Site, options: MachineOptions, catalogue: Catalogue, prices: PriceBook
+) -> Sequence[Offer]:
+    """Cheapest kind first: reservations, then what everybody may buy."""
+    facts = facts_of(options, catalogue, prices)
+    keys = [*_reserved(site, options, catalogue), *_open_to_all(site, options, catalogue)]
+    return [_offer(key, options, facts, prices) for key in keys]
+
+
+def _offer(key: OfferKey, options: MachineOptions, facts: TypeFacts, prices: PriceBook) -> Offer:
+    spot, queued = key.market is Market.SPOT, key.market is Market.QUEUED
+    model, memory_mib = _gpu(options, facts, prices)
+    return Offer(
+        key=key,
+        slots=facts.gpus or int(options.cpu_slot),
+        usd_per_hour=_usd_per_hour(key, options, facts, prices),
+        boot_s=options.boot_s,
+        boot_deadline_s=max(BOOT_DEADLINE_S, BOOT_DEADLINE_FACTOR * options.boot_s),
+        lifetime_s=options.max_run_s,
+        queue_deadline_s=options.queue_deadline_s if queued else options.operation_timeout_s,
+        family=quota_family(options.machine_type, facts.gpu),
+        gpu_model=model,
+        gpu_memory_mib=memory_mib,
+        cpus=facts.cpus or None,
+        memory_mib=facts.memory_mib or None,
+        image=image_of(options, facts),
+        interruptions_per_hour=SPOT_INTERRUPTIONS_PER_HOUR if spot else 0.0,
+    )
+
+
+def _key(
+    site: Site, options: MachineOptions, zone: str, market: Market, reservation: str = ""
+) -> OfferKey:
+    return OfferKey(
+        provider=site.name,
+        region=site.region,
+        zone=zone,
+        instance_type=kind_of(options),
+        market=market,
+        reservation=reservation,
+        placement=options.placement,
+    )
+
+
+def _reserved(site: Site, options: MachineOptions, catalogue: Catalogue) -> list[OfferKey]:
+    found = [catalogue.reservations.get(name) for name in options.reservations]
+    return [
+        _key(site, options, each.zone, Market.RESERVED, each.name)
+        for each in found
+        if each is not None and each.is_ready and each.machine_type == options.machine_type
+    ]
+
+
+def _open_to_all(site: Site, options: MachineOptions, catalogue: Catalogue) -> list[OfferKey]:
+    """In the zones that have it. If none has, in all that are wanted: Google then says so, and that is shown."""
+    wanted = set(options.zones) or set(catalogue.zones)
+    sold = {zone for zone in wanted if catalogue.sells(options, zone)}
+    return [
+        _key(site, options, zone, market)
+        for zone in sorted(sold or wanted)
+        for market in options.markets
+    ]
+
+
+def _gpu(options: MachineOptions, facts: TypeFacts, prices: PriceBook) -> tuple[str, int | None]:
+    """Name and memory, as jobs ask for them."""
+    if not facts.gpus:
+        return "", None
+    added = prices.accelerator(CLOUD, options.gpu) if options.gpu in ATTACHED else None
+    known = added or prices.machine(CLOUD, options.machine_type)
+    if known is not None and known.gpu_model:
+        return known.gpu_model, known.gpu_memory_mib
+    return short(facts.gpu), None
+
+
+def _usd_per_hour(
+    key: OfferKey, options: MachineOptions, facts: TypeFacts, prices: PriceBook
+) -> float:
+    """Reservations are paid for anyway; else as configured, else as the price book says."""
+    if key.market is Market.RESERVED:
+        return 0.0
+    if options.usd_per_hour is not None and key.market is not Market.SPOT:
+        return options.usd_per_hour
+    added = options.gpu if options.gpu in ATTACHED else ""
+    market = Market.SPOT if key.market is Market.QUEUED else key.market
+    return prices.price(
+        CLOUD, key.region, options.machine_type, market, gpus=facts.gpus, accelerator=added
+    ).usd_per_hour

@@ -1,0 +1,254 @@
+"""Compute Engine in one region of one project, for all pools that buy there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from provisioner.price_book import PriceBook
+from provisioner.providers.base import Api, Inventory, LaunchAnswer, LaunchIntent, Rate
+from provisioner.providers.errors import Refusal
+from provisioner.providers.gcp.catalogue import Catalogue, learn
+from provisioner.providers.gcp.client import Client, GceError
+from provisioner.providers.gcp.errors import refused_call
+from provisioner.providers.gcp.handles import Handle
+from provisioner.providers.gcp.labels import filter_of
+from provisioner.providers.gcp.launches import Launches
+from provisioner.providers.gcp.machines import Machine, found, groups_of, machine_of
+from provisioner.providers.gcp.names import last, region_of
+from provisioner.providers.gcp.offers import facts_of, kind_of, offers_of
+from provisioner.providers.gcp.options import MachineOptions, Site
+from provisioner.providers.gcp.request import properties
+from provisioner.refusals import BlockKind
+from provisioner.types import Offer, Scope
+from windlass.base.clock import Clock
+from windlass.base.errors import ProviderError
+from windlass.base.json_types import JsonMapping
+
+log = logging.getLogger(__name__)
+
+REFRESH_S = 300.0
+MAX_USER_DATA = 256 * 1024
+CONSOLE_CHARS = 400
+PAGE = 500
+_EMPTY = "NO_RESULTS_ON_PAGE"
+_PLACEMENT_EXISTS = ("alreadyExists", "409")
+
+UserData = Callable[[LaunchIntent, Sequence[str]], str]
+"""What the machines of a launch run first, and their names. Made of the intent and its `request["boot"]` alone."""
+
+
+class GcpProvider:
+    """Calls go to threads; what is for sale is asked every few minutes, and remembered in between."""
+
+    list_every_s = 10.0
+    list_grace_s = 60.0
+
+    def __init__(
+        self,
+        *,
+        site: Site,
+        pools: Sequence[MachineOptions],
+        cluster_id: str,
+        clock: Clock,
+        prices: PriceBook,
+        user_data: UserData,
+    ) -> None:
+        self._site = site
+        self._pools = tuple(pools)
+        self._cluster_id = cluster_id
+        self._clock = clock
+        self._prices = prices
+        self._user_data = user_data
+        self._client = Client(site)
+        self._launches = Launches(self._client, site.name)
+        self._catalogue: Catalogue | None = None
+        self._offers: dict[str, tuple[Offer, ...]] = {}
+        self._zones: dict[str, str] = {}
+        """Name of a machine -> its zone."""
+        self._stopped: dict[str, str] = {}
+        """Name of a machine that stopped -> what its console said last."""
+
+    @property
+    def name(self) -> str:
+        return self._site.name
+
+    @property
+    def rates(self) -> Mapping[Api, Rate]:
+        """Below the quotas per project and minute that Google sets at first, which others use, too."""
+        return {
+            Api.LAUNCH: Rate(burst=10, per_s=2.0),
+            Api.TERMINATE: Rate(burst=10, per_s=2.0),
+        }
+
+    def offers(self, pool: str) -> Sequence[Offer] | None:
+        if all(options.pool != pool for options in self._pools):
+            return ()
+        return None if self._catalogue is None else self._offers.get(pool, ())
+
+    async def open(self) -> None:
+        self._client.open()
+        if self._catalogue is None:
+            await self._refresh()
+            await self._make_placements()
+
+    async def run(self) -> None:
+        """Keep what is for sale up to date. A failure leaves what is known."""
+        while True:
+            await asyncio.sleep(REFRESH_S)
+            try:
+                await self._refresh()
+            except (ProviderError, OSError) as error:
+                log.warning("what %s sells cannot be asked: %s", self.name, error)
+
+    async def close(self) -> None:
+        self._client.close()
+
+    def freeze(self, intent: LaunchIntent) -> JsonMapping:
+        options = self._options(intent)
+        if options is None or self._catalogue is None:
+            raise ProviderError(f"pool {intent.pool} buys no {intent.offer.key.instance_type} here")
+        facts = facts_of(options, self._catalogue, self._prices)
+        made = properties(intent.offer.key, options, facts, self._client.project)
+        return {
+            "properties": made,
+            "name_prefix": options.name_prefix,
+            "boot": dict(options.boot),
+        }
+
+    async def launch(self, intent: LaunchIntent) -> LaunchAnswer:
+        handle = Handle.of(intent, intent.request["name_prefix"])
+        user_data = self._user_data(intent, handle.names)
+        size = len(user_data.encode())
+        if size > MAX_USER_DATA:
+            raise Refusal(
+                BlockKind.CONFIG,
+                f"user data of pool {intent.pool} has {size} bytes: Google takes {MAX_USER_DATA}",
+            )
+        self._zones |= dict.fromkeys(handle.names, handle.zone)
+        return await self._launches.launch(intent, handle, user_data)
+
+    async def answer(self, handle: str) -> LaunchAnswer:
+        return await self._launches.answer(handle)
+
+    async def cancel(self, handle: str) -> None:
+        await self._launches.cancel(handle)
+
+    async def list(self) -> Inventory:
+        machines, unseen = await self._machines()
+        self._zones = {machine.name: machine.zone for machine in machines}
+        await self._clear_away([machine for machine in machines if machine.is_stopped])
+        return Inventory(
+            instances=tuple(
+                found(machine, self._stopped.get(machine.name, ""))
+                for machine in machines
+                if not machine.is_waiting
+            ),
+            groups=tuple(groups_of(machines)),
+            unseen={Scope(provider=self.name, zone=zone): why for zone, why in unseen.items()},
+        )
+
+    async def terminate(self, instance_ids: Sequence[str]) -> None:
+        unknown = {name for name in instance_ids if name not in self._zones}
+        if unknown:
+            machines, unseen = await self._machines()
+            self._zones |= {machine.name: machine.zone for machine in machines}
+            lost = sorted(unknown - self._zones.keys())
+            if lost and unseen:
+                zones = ", ".join(sorted(unseen))
+                raise ProviderError(f"{', '.join(lost)} may be in {zones}, which cannot be listed")
+        known = {name: self._zones[name] for name in instance_ids if name in self._zones}
+        left = await self._launches.delete(known)
+        if left:
+            raise ProviderError("; ".join(left))
+
+    async def console(self, instance_id: str) -> str:
+        """What a machine wrote to its serial port last, in one line; empty: nothing, or it is unknown."""
+        zone = self._zones.get(instance_id)
+        if zone is None:
+            return ""
+        async with _asking():
+            said = await self._client.call(
+                "Instances", "get_serial_port_output", zone=zone, instance=instance_id
+            )
+        lines = [" ".join(line.split()) for line in said.contents.splitlines()]
+        text = " | ".join(line for line in lines if line)[-CONSOLE_CHARS:]
+        return "".join(char for char in text if char.isprintable())
+
+    async def _machines(self) -> tuple[Sequence[Machine], Mapping[str, str]]:
+        """Of this region, and the zones of it that are not in the list."""
+        machines: deque[Machine] = deque()
+        unseen: dict[str, str] = {}
+        async with _asking():
+            pages = await self._client.pages(
+                "Instances",
+                "aggregated_list",
+                filter=filter_of(self._cluster_id, self.name),
+                max_results=PAGE,
+            )
+        for page in pages:
+            unseen |= {last(zone): "it is unreachable" for zone in page.unreachables}
+            for scope, part in page.items.items():
+                machines.extend(machine_of(item) for item in part.instances)
+                if part.warning.code not in ("", _EMPTY):
+                    unseen[last(scope)] = part.warning.message or part.warning.code
+        here = {zone: why for zone, why in unseen.items() if region_of(zone) == self._site.region}
+        return machines, here
+
+    async def _clear_away(self, stopped: Sequence[Machine]) -> None:
+        """Machines that ended by themselves still have a disk: their last words are kept, and they are deleted."""
+        for machine in stopped:
+            if machine.name not in self._stopped:
+                self._stopped[machine.name] = await self._last_words(machine.name)
+        self._stopped = {m.name: self._stopped[m.name] for m in stopped}
+        for why in await self._launches.delete({m.name: m.zone for m in stopped}):
+            log.warning("still billing the disk of a machine that stopped: %s", why)
+
+    async def _last_words(self, instance_id: str) -> str:
+        try:
+            return await self.console(instance_id)
+        except (ProviderError, OSError) as error:
+            return f"its console cannot be read: {error}"
+
+    async def _refresh(self) -> None:
+        async with _asking():
+            catalogue = await learn(self._client, self._site.region, self._pools)
+        self._catalogue = catalogue
+        self._offers = {
+            pool: tuple(self._offers_of(pool, catalogue)) for pool in {x.pool for x in self._pools}
+        }
+
+    def _offers_of(self, pool: str, catalogue: Catalogue) -> Iterable[Offer]:
+        for options in self._pools:
+            if options.pool == pool:
+                yield from offers_of(self._site, options, catalogue, self._prices)
+
+    async def _make_placements(self) -> None:
+        for policy in sorted({x.placement for x in self._pools} - {""}):
+            body = {"name": policy, "group_placement_policy": {"collocation": "COLLOCATED"}}
+            try:
+                await self._client.call(
+                    "ResourcePolicies",
+                    "insert",
+                    region=self._site.region,
+                    resource_policy_resource=body,
+                )
+            except GceError as error:
+                if error.code not in _PLACEMENT_EXISTS:
+                    # Launches with it say what is wrong: it may exist, and not be ours to make.
+                    log.warning("placement policy %s: %s", policy, refused_call(error))
+
+    def _options(self, intent: LaunchIntent) -> MachineOptions | None:
+        kind = (intent.pool, intent.offer.key.instance_type)
+        return next((x for x in self._pools if (x.pool, kind_of(x)) == kind), None)
+
+
+@asynccontextmanager
+async def _asking() -> AsyncIterator[None]:
+    try:
+        yield
+    except GceError as error:
+        raise refused_call(error) from None

@@ -336,7 +336,7 @@ class Master:
             pools=[pool_settings(p) for p in elastic],
             providers=providers,
             host=agents,
-            store=FleetRepository(self._store),
+            store=FleetRepository(self._store, books.note),
             clock=options.clock,
             ids=options.ids,
             cluster_id=info.cluster_id,

@@ -205,7 +205,7 @@ class OpenMachines:
 
     async def _take_in(self, runs: Sequence[Run]) -> None:
         for first in range(0, len(runs), AT_ONCE):
-            touched = set()
+            touched = set[str]()
             for run in runs[first : first + AT_ONCE]:
                 self._runs[run.id] = run
                 by_agent: dict[str, list[Use]] = {}

@@ -89,6 +89,11 @@ class GcpProvider:
             return ()
         return None if self._catalogue is None else self._offers.get(pool, ())
 
+    def could_offer(self, pool: str) -> Sequence[Offer]:
+        """As configured, by the facts of the price book."""
+        guess = Catalogue(zones=frozenset({f"{self._site.region}-?"}))
+        return tuple(self._offers_of(pool, guess))
+
     async def open(self) -> None:
         self._client.open()
         if self._catalogue is None:

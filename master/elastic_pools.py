@@ -10,6 +10,7 @@ from pathlib import Path
 from master.auth.join_tokens import JoinTokenSigner
 from master.config import ResolvedPool
 from master.config.providers import ProviderSection
+from master.live_prices import LivePrices
 from provisioner.price_book import PriceBook
 from provisioner.providers.base import LaunchIntent, Provider
 from provisioner.providers.embedded import EmbeddedProvider, InstanceType, offer_of
@@ -36,16 +37,19 @@ class EmbeddedProviders:
     """A file with the certificate that it shows; None: plain HTTP."""
     join_tokens: JoinTokenSigner
     clock: Clock
-    prices: PriceBook
+    prices: LivePrices
 
     def __call__(self, pools: Sequence[ResolvedPool], cluster_id: str) -> Sequence[Provider]:
-        """One for each site, and for each folder of a site that is not configured any more."""
-        sites = _sites(pools, self.prices)
+        """One for each site, and for each folder of a site that is not configured any more.
+
+        Their prices follow the price book.
+        """
+        sites = _sites(pools, self.prices.book)
         root = instances_folder(self.data_dir)
         left = {
             folder.name for folder in root.glob("*") if folder.is_dir() and any(folder.iterdir())
         }
-        return tuple(
+        made = tuple(
             EmbeddedProvider(
                 name=site,
                 root=root / site,
@@ -58,6 +62,14 @@ class EmbeddedProviders:
             )
             for site in sorted({*sites, *left})
         )
+
+        def reprice() -> None:
+            sites = _sites(pools, self.prices.book)
+            for provider in made:
+                provider.sell(sites.get(provider.name, {}))
+
+        self.prices.changed.append(reprice)
+        return made
 
     def _launch_token(self, intent: LaunchIntent, names: Sequence[str]) -> str:
         """What the machines of one launch join with: each once, as itself, and not for long."""

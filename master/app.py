@@ -16,6 +16,7 @@ from pathlib import Path
 
 import structlog
 from apscheduler.triggers.cron import CronTrigger
+from apscheduler.triggers.interval import IntervalTrigger
 from sqlalchemy import select
 
 from master.allocations.service import AllocationService
@@ -25,7 +26,6 @@ from master.auth.first_password import first_password
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.join_tokens import JoinTokenSigner
 from master.auth.service import AuthService
-from master.aws_pools import AwsProviders
 from master.checkpoints.downloads import Downloads
 from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.config import MasterConfig, ResolvedPool
@@ -33,14 +33,8 @@ from master.control_plane import Parts, build
 from master.core.scheduler import decide
 from master.costs.books import Books
 from master.data_folder import exposures
-from master.elastic_pools import (
-    EmbeddedProviders,
-    ProviderFactory,
-    embedded_of,
-    pool_settings,
-    uses_prices,
-)
-from master.launch_tokens import LaunchTokens
+from master.elastic_pools import EmbeddedProviders, ProviderFactory, pool_settings, uses_prices
+from master.live_prices import LivePrices
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
 from master.recovery.background_check import BackgroundCheck
@@ -60,8 +54,6 @@ from master.timed_work import TimedWork
 from master.tls.serving import ServedTls
 from master.workspaces.agent_users import AgentUsers
 from provisioner.budgets import Money
-from provisioner.price_book import PriceBook, open_book
-from provisioner.providers.base import Provider
 from provisioner.reconciler import Provisioner
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
@@ -79,6 +71,7 @@ TICK_S = 1.0
 HOUSEKEEPING_S = 3600.0
 BOOK_EVERY_S = 60.0
 """How old what users have spent may be where budgets are checked."""
+PRICES_EVERY_S = 10
 LAST_LINES_S = 5.0
 """How long a master that stops tries to store what it still has to say in task logs."""
 
@@ -208,7 +201,8 @@ class Master:
         router = Router([agents], fall_back=_fall_back(options.config), clock=options.clock)
         allocations.connect(router)
         books = Books(self._store, options.clock)
-        provisioner = self._provisioner(agents, info, epoch, books)
+        prices = self._live_prices()
+        provisioner = self._provisioner(agents, info, epoch, books, prices)
 
         await allocations.rm.restore(await plane.restore())
         if provisioner is not None:
@@ -236,7 +230,7 @@ class Master:
         group.create_task(self._housekeeping(auth, join_tokens, plane.parts.blobs).run())
         group.create_task(Loop("books", books.book, interval_s=BOOK_EVERY_S).run())
         if not options.inline_store:  # its scheduler knows only the machine's clock
-            group.create_task(_timed_work(books).run())
+            group.create_task(_timed_work(books, prices).run())
         group.create_task(self._check.run())
         group.create_task(plane.experiments.storage_checks.warn_of_cluster_storage())
         await plane.resume()
@@ -269,7 +263,7 @@ class Master:
             certificate_names=options.tls.names if options.tls is not None else tuple,
             certificate_fingerprint=self._fingerprint,
         )
-        elastic = any(embedded_of(pool) for pool in options.config.pools())
+        elastic = any(pool.is_elastic for pool in options.config.pools())
         for warning in exposures(
             options.data_dir, runs_agents=elastic and options.provider is None
         ):
@@ -333,11 +327,16 @@ class Master:
         )
 
     def _provisioner(
-        self, agents: AgentsBackend, info: ClusterInfo, epoch: int, books: Books
+        self,
+        agents: AgentsBackend,
+        info: ClusterInfo,
+        epoch: int,
+        books: Books,
+        prices: LivePrices,
     ) -> Provisioner | None:
         options = self._options
         elastic = [p for p in options.config.pools() if p.is_elastic]
-        make = options.provider or self._all_providers
+        make = options.provider or self._embedded_providers(prices)
         providers = make(elastic, info.cluster_id)
         if not providers:
             return None
@@ -345,7 +344,7 @@ class Master:
             pools=[pool_settings(p) for p in elastic],
             providers=providers,
             host=agents,
-            store=FleetRepository(self._store),
+            store=FleetRepository(self._store, books.note),
             clock=options.clock,
             ids=options.ids,
             cluster_id=info.cluster_id,
@@ -354,35 +353,25 @@ class Master:
             money=Money(options.config.budget.budgets(), lambda: books.spending),
         )
 
-    def _all_providers(self, pools: Sequence[ResolvedPool], cluster_id: str) -> Sequence[Provider]:
-        options, prices = self._options, self._prices()
-        tokens = LaunchTokens(JoinTokenSigner(self.secret))
-        cert = None if options.tls is None else options.tls.files.cert.absolute()
-        embedded = EmbeddedProviders(
+    def _embedded_providers(self, prices: LivePrices) -> ProviderFactory:
+        options = self._options
+        return EmbeddedProviders(
             data_dir=options.data_dir,
             master_url=options.master_url,
-            master_cert=cert,
-            tokens=tokens,
+            master_cert=None if options.tls is None else options.tls.files.cert.absolute(),
+            join_tokens=JoinTokenSigner(self.secret),
             clock=options.clock,
             prices=prices,
         )
-        aws = AwsProviders(
-            master_url=options.master_url,
-            master_cert=cert,
-            tokens=tokens,
-            clock=options.clock,
-            prices=prices,
-        )
-        return (*embedded(pools, cluster_id), *aws(pools, cluster_id))
 
-    def _prices(self) -> PriceBook:
+    def _live_prices(self) -> LivePrices:
         """Raises InvalidConfig if the table in the data folder is malformed."""
         config, today = self._options.config.prices, self._options.clock.now().date()
-        book = open_book(self._options.data_dir, config.rules())
-        if any(uses_prices(pool, book) for pool in self._options.config.pools()):
-            for warning in book.warnings(today, config.stale_after):
+        prices = LivePrices(self._options.data_dir, config.rules())
+        if any(uses_prices(pool, prices.book) for pool in self._options.config.pools()):
+            for warning in prices.book.warnings(today, config.stale_after):
                 log.warning(warning)
-        return book
+        return prices
 
     def _join_tokens(self) -> IssuedTokens:
         options = self._options
@@ -426,8 +415,12 @@ class Master:
         )
 
 
-def _timed_work(books: Books) -> TimedWork:
+def _timed_work(books: Books, prices: LivePrices) -> TimedWork:
+    async def refresh() -> None:
+        prices.look()
+
     work = TimedWork()
+    work.add("look for other prices", refresh, IntervalTrigger(seconds=PRICES_EVERY_S))
     work.add("sum up costs of past months", books.roll_up, CronTrigger(hour=3, timezone=UTC))
     return work
 

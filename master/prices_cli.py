@@ -82,7 +82,7 @@ def import_file(
     file: Annotated[Path, typer.Argument(help="A price book as docs/budgets-and-costs.md has it.")],
     data_dir: DataDirOption = None,
 ) -> None:
-    """Check a newer price book and put it into the data folder. The master reads it at its next start."""
+    """Check a newer price book and put it into the data folder. A master that runs takes it within seconds."""
     from master.data_folder import of_a_master
     from provisioner.price_book import import_table
 

@@ -55,8 +55,10 @@ class Launches:
                 and instance.instance_id not in self.draft.instances
             ):
                 by_intent.setdefault(instance.intent_id, []).append(instance.instance_id)
+        delivered = {record.intent_id for record in self.draft.instances.values()}
         for group in groups.values():
-            if group.intent_id not in self.draft.intents:
+            # A list that began before the delivery may still show its group.
+            if group.intent_id not in self.draft.intents and group.intent_id not in delivered:
                 self._adopt(group)
         open_states = (IntentState.CALLED, IntentState.ACCEPTED)
         for intent in list(self.draft.intents.values()):

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
-from master.config.durations import NonNegativeDuration
 from master.config.money import ClusterBudget, Prices
 from master.config.pools import (
     DEFAULT_POOL,
@@ -19,6 +18,7 @@ from master.config.pools import (
     ResourceManagerSection,
     resolve_pool,
 )
+from master.config.providers import NonNegativeDuration
 from master.config.sections import (
     Cache,
     Connections,

@@ -1,114 +1,35 @@
 """The books: what every machine cost is divided among the jobs that held its slots, and added to one table.
 
-Nothing is noted while work runs. Lives of machines and placements are committed by those who own them; booking reads
+Nothing is noted while work runs. Lives of machines and placements are committed by those who own them; booking takes
 both up to a moment that is certain, and commits the sums together with that moment. A crash at any line repeats
 nothing and loses nothing. What is not booked yet is computed in the same way when somebody asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import func, insert, literal, or_, select
+from sqlalchemy import Select, func, insert, literal, select
 
+from master.costs.lines import KEYS, By, CostLine, condensed, lines_of
+from master.costs.open_machines import OpenMachine, OpenMachines, Unbooked
 from master.store.store import Store
-from master.store.tables import Allocation, Cost, FleetInstance, Task, User
+from master.store.tables import Cost, FleetInstance, User
 from master.store.unit_of_work import UnitOfWork
 from provisioner.budgets import UserSpending
-from provisioner.fleet import InstanceRecord, instance_from_document
-from provisioner.lifetimes import (
-    ChargeKey,
-    Charges,
-    CostKind,
-    Lifetime,
-    Use,
-    charges,
-    merged,
-    settled_until,
-)
+from provisioner.lifetimes import CostKind, charges
 from provisioner.months import month_of
 from windlass.base.clock import Clock
+from windlass.base.json_types import JsonObject
 
-MARGIN_S = 60.0
-"""What is younger may still be committed by others: it is booked next time."""
-MACHINES_AT_ONCE = 200
+MACHINES_AT_ONCE = 100
 """In one commit."""
 FRESH_S = 5.0
 """What was computed for a reader so long ago serves the next one, too."""
 DETAILED_MONTHS_S = 62 * 86400.0
 """Machines of months that ended before this are summed up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Whose a job is."""
-
-    user_id: int
-    experiment_id: int | None
-
-
-NOBODYS = Owner(user_id=0, experiment_id=None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostLine:
-    """One line of the books, or of what is not in them yet."""
-
-    month: str
-    pool: str
-    instance_id: str
-    job_id: str
-    kind: CostKind
-    user_id: int | None
-    experiment_id: int | None
-    usd: float
-    hours: float
-
-
-@dataclass(slots=True)
-class _Machine:
-    record: InstanceRecord
-    life: Lifetime
-    booked_until: float | None
-    uses: list[Use] = field(default_factory=list)
-
-    @property
-    def since(self) -> float:
-        return self.life.start if self.booked_until is None else self.booked_until
-
-    def certain_until(self, now: float) -> float | None:
-        """Up to when it can be booked now; None: there is nothing to book."""
-        until = settled_until(self.record, now - MARGIN_S)
-        if until is None or (until <= self.since and not self.record.told):
-            return None
-        return until
-
-
-@dataclass(slots=True)
-class _Open:
-    """Machines that are not wholly booked, with what ran on them."""
-
-    at: float
-    machines: Sequence[_Machine] = ()
-    owners: dict[str, Owner] = field(default_factory=dict)
-
-    def charges(self) -> Charges:
-        """What is not booked up to now."""
-        return merged(
-            charges(m.life, m.uses, since=m.since, until=max(self.at, m.since))
-            for m in self.machines
-        )
-
-    def charges_of_an_hour(self) -> Charges:
-        """What an hour costs from now on, if nothing changes."""
-        return merged(
-            charges(m.life, m.uses, since=self.at, until=self.at + 3600.0)
-            for m in self.machines
-            if m.life.end is None
-        )
+_COLUMNS = ("month", "pool", "instance_id", "job_id", "kind", "user_id", "experiment_id")
 
 
 class Books:
@@ -117,20 +38,22 @@ class Books:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._open = _Open(float("-inf"))
+        self._machines = OpenMachines(store)
+        self._unbooked = Unbooked(float("-inf"))
         self.spending = UserSpending()
         """As of the last `book`."""
 
+    def note(self, documents: Sequence[JsonObject]) -> None:
+        """These records of machines were committed. Whoever writes them tells."""
+        self._machines.note(documents)
+
     async def book(self) -> None:
         """Take in what is certain by now, and learn what users have spent."""
-        open_ = await self._read_open()
-        due = [m for m in open_.machines if m.certain_until(open_.at) is not None]
+        unbooked = await self._read()
+        due = [m for m in unbooked.machines if m.due_until(unbooked.at) is not None]
         for first in range(0, len(due), MACHINES_AT_ONCE):
-            unit = UnitOfWork()
-            for machine in due[first : first + MACHINES_AT_ONCE]:
-                self._book(unit, machine, open_)
-            await self._store.commit(unit)
-        await self._note_spending(await self._read_open() if due else open_)
+            await self._book(due[first : first + MACHINES_AT_ONCE], unbooked)
+        await self._note_spending(await self._read() if due else unbooked)
 
     async def roll_up(self) -> None:
         """Sum up the machines of months long past: what grows then is months and jobs."""
@@ -150,92 +73,62 @@ class Books:
         await self._store.commit(unit)
 
     async def lines(
-        self, month: str | None = None, experiment_id: int | None = None
+        self,
+        month: str | None = None,
+        experiment_id: int | None = None,
+        *,
+        by: By | None = None,
     ) -> list[CostLine]:
-        """Of one month, or of one experiment, or all; what is not booked yet included."""
-        statement = select(Cost)
+        """Of one month, or of one experiment, or all; what is not booked yet included.
+
+        `by`: only what these sums tell apart.
+        """
+        unbooked = await self._fresh()
+        statement, row = _summed(by)
         if month is not None:
             statement = statement.where(Cost.month == month)
         if experiment_id is not None:
             statement = statement.where(Cost.experiment_id == experiment_id)
-        open_ = await self._fresh()
-        booked = [_line(row) for row in await self._store.read(statement)]
-        live = [
-            _live_line(key, amount.usd, amount.hours, open_.owners)
-            for key, amount in open_.charges().items()
-            if month in (None, key.month)
-        ]
-        return booked + [x for x in live if experiment_id in (None, x.experiment_id)]
+        booked = await self._store.read(statement, row)
+        live: Sequence[CostLine] = await unbooked.lines()
+        if month is not None:
+            live = [line for line in live if line.month == month]
+        if experiment_id is not None:
+            live = [line for line in live if line.experiment_id == experiment_id]
+        return [*booked, *(live if by is None else condensed(live, by))]
 
     async def usd_per_hour(self, experiment_id: int) -> float:
         """What the experiment costs now."""
-        open_ = await self._fresh()
-        return sum(
-            amount.usd
-            for key, amount in open_.charges_of_an_hour().items()
-            if open_.owners.get(key.job_id, NOBODYS).experiment_id == experiment_id
-        )
+        lines = await (await self._fresh()).lines_of_an_hour()
+        return sum(line.usd for line in lines if line.experiment_id == experiment_id)
 
-    async def _fresh(self) -> _Open:
-        if not 0 <= self._clock.now().timestamp() - self._open.at < FRESH_S:
-            await self._read_open()
-        return self._open
+    async def _fresh(self) -> Unbooked:
+        if not 0 <= self._clock.now().timestamp() - self._unbooked.at < FRESH_S:
+            await self._read()
+        return self._unbooked
 
-    async def _read_open(self) -> _Open:
-        now = self._clock.now().timestamp()
-        machines = await self._store.read(
-            select(FleetInstance.document, FleetInstance.booked_until), _machine
-        )
-        opened = _Open(now, machines)
-        if machines:
-            await self._read_uses(opened, min(machine.since for machine in machines))
-        self._open = opened
-        return opened
+    async def _read(self) -> Unbooked:
+        self._unbooked = await self._machines.now(self._clock.now().timestamp())
+        return self._unbooked
 
-    async def _read_uses(self, opened: _Open, since: float) -> None:
-        statement = (
-            select(Allocation, Task.job_id, Task.owner_id, Task.experiment_id)
-            .join(Task, Task.id == Allocation.task_id)
-            .where(
-                Allocation.started_at.is_not(None),
-                or_(
-                    Allocation.ended_at.is_(None),
-                    Allocation.ended_at > datetime.fromtimestamp(since, UTC),
-                ),
-            )
-        )
-        by_id = {machine.life.instance_id: machine for machine in opened.machines}
-        for job_id, owner, placed in await self._store.read(statement, _uses):
-            opened.owners[job_id] = owner
-            for agent_id, use in placed:
-                if agent_id in by_id:
-                    by_id[agent_id].uses.append(use)
+    async def _book(self, machines: Sequence[OpenMachine], unbooked: Unbooked) -> None:
+        unit = UnitOfWork()
+        done: list[tuple[str, float, bool]] = []
+        for machine in machines:
+            until = machine.due_until(unbooked.at)
+            if until is not None:
+                _add_machine(unit, machine, until, unbooked)
+                done.append((machine.life.instance_id, until, machine.record.told))
+        try:
+            await self._store.commit(unit)
+        except BaseException:
+            self._machines.forget()
+            raise
+        for instance_id, until, whole in done:
+            self._machines.booked(instance_id, until, whole=whole)
 
-    def _book(self, unit: UnitOfWork, machine: _Machine, open_: _Open) -> None:
-        life, until = machine.life, machine.certain_until(open_.at)
-        if until is None:
-            return
-        for key, amount in charges(life, machine.uses, since=machine.since, until=until).items():
-            line = _live_line(key, amount.usd, amount.hours, open_.owners)
-            row = {
-                "month": line.month,
-                "pool": line.pool,
-                "instance_id": line.instance_id,
-                "job_id": line.job_id,
-                "kind": line.kind.value,
-                "user_id": line.user_id,
-                "experiment_id": line.experiment_id,
-                "usd": line.usd,
-                "hours": line.hours,
-            }
-            unit.add(Cost, row, "usd", "hours")
-        where = {"id": life.instance_id, "booked_until": machine.booked_until}
-        unit.update(FleetInstance, where, {"booked_until": until}, expect=1)
-        if machine.record.told:
-            unit.delete(FleetInstance, {"id": life.instance_id})
-
-    async def _note_spending(self, open_: _Open) -> None:
-        month = month_of(open_.at)
+    async def _note_spending(self, unbooked: Unbooked) -> None:
+        month = month_of(unbooked.at)
         users = select(User.id, User.username)
         names = dict(await self._store.read(users, lambda id_, name: (id_, name)))
         booked = (
@@ -246,55 +139,44 @@ class Books:
         spent: dict[str, float] = {}
         for user_id, usd in await self._store.read(booked, lambda id_, usd: (id_, usd)):
             _add(spent, names.get(user_id or 0), usd)
-        for key, amount in open_.charges().items():
-            if key.month == month and key.job_id in open_.owners:
-                _add(spent, names.get(open_.owners[key.job_id].user_id), amount.usd)
+        for line in await unbooked.lines():
+            if line.month == month and line.user_id is not None:
+                _add(spent, names.get(line.user_id), line.usd)
         rates: dict[str, float] = {}
-        for key, amount in open_.charges_of_an_hour().items():
-            if key.job_id in open_.owners:
-                _add(rates, names.get(open_.owners[key.job_id].user_id), amount.usd)
-        self.spending = UserSpending(at=open_.at, month_usd=spent, usd_per_hour=rates)
+        for line in await unbooked.lines_of_an_hour():
+            if line.user_id is not None:
+                _add(rates, names.get(line.user_id), line.usd)
+        self.spending = UserSpending(at=unbooked.at, month_usd=spent, usd_per_hour=rates)
+
+
+def _add_machine(unit: UnitOfWork, machine: OpenMachine, until: float, unbooked: Unbooked) -> None:
+    life = machine.life
+    found = charges(life, machine.uses, since=machine.since, until=until)
+    for line in lines_of(found, unbooked.owners):
+        row = {name: getattr(line, name) for name in _COLUMNS}
+        row |= {"kind": line.kind.value, "usd": line.usd, "hours": line.hours}
+        unit.add(Cost, row, "usd", "hours")
+    where = {"id": life.instance_id, "booked_until": machine.booked_until}
+    unit.update(FleetInstance, where, {"booked_until": until}, expect=1)
+    if machine.record.told:
+        unit.delete(FleetInstance, {"id": life.instance_id})
+
+
+def _summed(by: By | None) -> tuple[Select[Any], Callable[..., CostLine]]:
+    """The rows that are told apart, summed up by the database; and what makes lines of them."""
+    names = _COLUMNS if by is None else (*KEYS[by], "kind")
+    keys = [getattr(Cost, name) for name in names]
+    sums = [Cost.usd, Cost.hours] if by is None else [func.sum(Cost.usd), func.sum(Cost.hours)]
+    statement = select(*keys, *sums)
+
+    def line(*values: Any) -> CostLine:
+        *parts, usd, hours = values
+        known = dict(zip(names, parts, strict=True))
+        return CostLine(**{**known, "kind": CostKind(known["kind"]), "usd": usd, "hours": hours})
+
+    return statement if by is None else statement.group_by(*keys), line
 
 
 def _add(sums: dict[str, float], name: str | None, usd: float) -> None:
     if name is not None:
         sums[name] = sums.get(name, 0.0) + usd
-
-
-def _machine(document: Any, booked_until: float | None) -> _Machine:
-    record = instance_from_document(document)
-    return _Machine(record, Lifetime.of(record), booked_until)
-
-
-def _uses(
-    allocation: Any, job_id: str, owner_id: int, experiment_id: int | None
-) -> tuple[str, Owner, Iterable[tuple[str, Use]]]:
-    ended = allocation.ended_at
-    start, end = allocation.started_at.timestamp(), None if ended is None else ended.timestamp()
-    placed = [
-        (
-            str(state["container"]["agent_id"]),
-            Use(job_id=job_id, slots=len(state["container"]["slot_ids"]), start=start, end=end),
-        )
-        for state in allocation.document["containers"]
-    ]
-    return job_id, Owner(owner_id, experiment_id), placed
-
-
-def _line(row: Cost) -> CostLine:
-    return CostLine(**{**row.model_dump(), "kind": CostKind(row.kind)})
-
-
-def _live_line(key: ChargeKey, usd: float, hours: float, owners: Mapping[str, Owner]) -> CostLine:
-    owner = owners.get(key.job_id)
-    return CostLine(
-        month=key.month,
-        pool=key.pool,
-        instance_id=key.instance_id,
-        job_id=key.job_id,
-        kind=key.kind,
-        user_id=None if owner is None else owner.user_id,
-        experiment_id=None if owner is None else owner.experiment_id,
-        usd=usd,
-        hours=hours,
-    )

@@ -4,26 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
-from master.costs.books import CostLine
+from master.costs.lines import By, CostLine
 from provisioner.lifetimes import NOBODY, CostKind
 
 LEAST_PROGRESS = 0.01
 """With less done, what it cost so far says nothing about the whole."""
 OTHERS = "(others)"
 """Stands for what its reader may not see."""
-
-
-class By(StrEnum):
-    """What costs are summed up by."""
-
-    POOL = "pool"
-    USER = "user"
-    EXPERIMENT = "experiment"
-    JOB = "job"
-    INSTANCE = "instance"
-    MONTH = "month"
 
 
 @dataclass(slots=True)

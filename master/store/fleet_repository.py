@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select
@@ -27,11 +27,19 @@ class LoadedFleet:
     lessons: Sequence[JsonObject]
 
 
+def _nobody(documents: Sequence[JsonObject]) -> None:
+    """Nobody asks."""
+
+
 class FleetRepository:
     """Implements `provisioner.ports.FleetStore`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(
+        self, store: Store, note: Callable[[Sequence[JsonObject]], None] = _nobody
+    ) -> None:
+        """`note` is told each record of an instance once it is committed."""
         self._store = store
+        self._note = note
 
     async def load(self) -> LoadedFleet:
         intents = await self._store.read(
@@ -73,3 +81,4 @@ class FleetRepository:
             else:
                 unit.upsert(FleetLesson, {"key": key, "document": lesson})
         await self._store.commit(unit)
+        self._note([document for _, _, _, document in instances])

@@ -160,16 +160,21 @@ class EmbeddedProvider(AnswersAtOnce):
         self._join_token = join_token
         self._host_argv = tuple(host_argv)
         self._master_cert = master_cert
-        self._types = {type_.name: type_ for kinds in types.values() for type_ in kinds}
-        self._offers = {
-            pool: tuple(offer_of(name, type_) for type_ in kinds) for pool, kinds in types.items()
-        }
+        self.sell(types)
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._ending: set[str] = set()
         # Threads of its own: ending hosts may take seconds each and must not starve anybody else.
         self._threads: ThreadPoolExecutor | None = None
         # Between the directory and the process of a launch, `list` must not take the instance for dead.
         self._lock = threading.Lock()
+
+    def sell(self, types: Mapping[str, Sequence[InstanceType]]) -> None:
+        """What each pool may buy from now on."""
+        self._types = {type_.name: type_ for kinds in types.values() for type_ in kinds}
+        self._offers = {
+            pool: tuple(offer_of(self._name, type_) for type_ in kinds)
+            for pool, kinds in types.items()
+        }
 
     @property
     def name(self) -> str:

@@ -15,6 +15,9 @@ import typer
 from windlass.base.errors import InvalidArgument
 from windlass.base.option_groups import with_groups
 from windlass.base.plurals import counted
+from windlass.cli.deploy_aws import aws
+from windlass.cli.deploy_cloud import CLOUDS, NO_WAIT
+from windlass.cli.deploy_gcp import gcp
 from windlass.cli.deploy_options import (
     AutorestartOption,
     BeginOptions,
@@ -51,7 +54,7 @@ from windlass.deploy.local.folder import folder_of
 from windlass.deploy.local.logs import lines_of
 from windlass.deploy.local.options import DEFAULT_PORT, Options
 from windlass.deploy.local.processes import supervisors_below
-from windlass.deploy.local.published import check_version
+from windlass.deploy.local.published import NO_EFFECT, NO_EFFECT_IN_CLOUDS, check_version
 from windlass.deploy.local.services import MASTER, Condition
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Start and stop a cluster.")
@@ -59,8 +62,13 @@ local = typer.Typer(no_args_is_help=True, help="Manage a cluster on this machine
 app.add_typer(local, name="local")
 
 
+app.add_typer(aws, name="aws")
+app.add_typer(gcp, name="gcp")
+
+
 @app.callback()
 def deploy(
+    ctx: typer.Context,
     no_preflight_checks: Annotated[
         bool, typer.Option("--no-preflight-checks", hidden=True)
     ] = False,
@@ -68,13 +76,15 @@ def deploy(
     image_repo_prefix: ImagePrefixOption = None,
 ) -> None:
     """Start and stop a cluster."""
-    warn(
-        {
-            "--no-preflight-checks": no_preflight_checks,
-            "--no-wait-for-master": no_wait_for_master,
-            "--image-repo-prefix": image_repo_prefix,
-        }
-    )
+    given = {
+        "--no-preflight-checks": no_preflight_checks,
+        "--no-wait-for-master": no_wait_for_master,
+        "--image-repo-prefix": image_repo_prefix,
+    }
+    if ctx.invoked_subcommand in CLOUDS:
+        del given["--no-wait-for-master"]
+        ctx.meta[NO_WAIT] = no_wait_for_master
+    warn(given, NO_EFFECT_IN_CLOUDS if ctx.invoked_subcommand in CLOUDS else NO_EFFECT)
 
 
 @local.command("cluster-up")

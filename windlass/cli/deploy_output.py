@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from windlass.cli.output import notice
 from windlass.deploy.local.certificate import certificate_of
 from windlass.deploy.local.cluster import LocalCluster, Say, Started
 from windlass.deploy.local.options import DEFAULT_PORT
-from windlass.deploy.local.published import warnings_for
+from windlass.deploy.local.published import NO_EFFECT, warnings_for
 from windlass.deploy.local.services import Service
 from windlass.sdk.credentials import DEFAULT_USER
 
@@ -65,8 +65,8 @@ def tell_kept(cluster: LocalCluster, moved: Path | None) -> None:
         )
 
 
-def warn(given: dict[str, object]) -> None:
-    for warning in warnings_for(given):
+def warn(given: Mapping[str, object], why: Mapping[str, str] = NO_EFFECT) -> None:
+    for warning in warnings_for(given, why):
         notice(f"warning: {warning}")
 
 

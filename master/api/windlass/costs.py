@@ -14,7 +14,8 @@ from master.api.request_models import RowId
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.auth.permissions import Action
-from master.costs.reports import By, CostSum, experiment_cost, summed
+from master.costs.lines import By
+from master.costs.reports import CostSum, experiment_cost, summed
 from master.experiments.state import Phase
 from provisioner.lifetimes import CostKind
 from provisioner.months import month_of
@@ -65,7 +66,7 @@ async def costs(
     services = api.services
     which = month or month_of(services.clock.now().timestamp())
     every = which == "all" or by is By.MONTH
-    lines = await services.books.lines(None if every else which)
+    lines = await services.books.lines(None if every else which, by=by)
     users = {user.id: user.username for user in services.auth.users()}
     sums = summed(
         lines,

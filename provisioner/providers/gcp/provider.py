@@ -7,7 +7,6 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 from provisioner.price_book import PriceBook
 from provisioner.providers.base import Api, Inventory, LaunchAnswer, LaunchIntent, Rate
@@ -91,17 +90,9 @@ class GcpProvider:
         return None if self._catalogue is None else self._offers.get(pool, ())
 
     def could_offer(self, pool: str) -> Sequence[Offer]:
-        return [
-            offer
-            for options in self._pools
-            if options.pool == pool
-            for offer in offers_of(
-                self._site,
-                replace(options, zones=options.zones or ("",)),
-                Catalogue(),
-                self._prices,
-            )
-        ]
+        """As configured, by the facts of the price book."""
+        guess = Catalogue(zones=frozenset({f"{self._site.region}-?"}))
+        return tuple(self._offers_of(pool, guess))
 
     async def open(self) -> None:
         self._client.open()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,10 +14,11 @@ from sqlalchemy import select
 from master.allocations.machine import AllocationPhase, AllocationState, ContainerState, Outcome
 from master.allocations.machine import OutcomeKind as O
 from master.allocations.persistence import allocation_changes
-from master.costs.books import Books, CostLine
+from master.costs.books import Books
+from master.costs.lines import By, CostLine, condensed
 from master.store.fleet_repository import FleetRepository
 from master.store.store import Store
-from master.store.tables import FleetInstance, Task, User
+from master.store.tables import Allocation, FleetInstance, Task, User
 from master.store.unit_of_work import UnitOfWork
 from provisioner.fleet import InstanceRecord, InstanceState, instance_document
 from rm_backends.base import Container
@@ -44,7 +46,7 @@ class World:
     def __init__(self, store: Store, clock: ManualClock) -> None:
         self.store, self.clock = store, clock
         self.books = Books(store, clock)
-        self.fleet = FleetRepository(store)
+        self.fleet = FleetRepository(store, self.books.note)
 
     async def users(self) -> None:
         unit = UnitOfWork()
@@ -60,7 +62,14 @@ class World:
         await self.fleet.save(instances=rows)
 
     async def ran(
-        self, name: str, user: int, agent: str, slots: int, start: float, end: float | None
+        self,
+        name: str,
+        user: int,
+        agent: str,
+        slots: int,
+        start: float,
+        end: float | None,
+        **more: Any,
     ) -> None:
         """A task of job `job-<name>` held slots of an agent."""
         at = lambda s: None if s is None else datetime.fromtimestamp(START + s, UTC)  # noqa: E731
@@ -79,6 +88,7 @@ class World:
             phase=AllocationPhase.RUNNING,
             containers=(ContainerState(container=container),),
             outcome=None if end is None else Outcome(kind=O.FINISHED, reason="done"),
+            **more,
         )
         unit = UnitOfWork()
         task = {"id": name, "type": "TRIAL", "job_id": f"job-{name}", "owner_id": user}
@@ -182,3 +192,108 @@ async def test_machines_of_months_long_past_are_summed_up(world: World) -> None:
     await world.books.roll_up()
     assert len(await world.books.lines()) == 21
     assert await world.sums(lambda x: (x.month, x.job_id, x.kind, x.experiment_id)) == before
+
+
+async def test_a_machine_is_not_booked_each_minute(world: World) -> None:
+    await world.save(machine())
+    await world.ran("a", 1, "m", 4, 60, None)
+    world.clock.advance(120)
+    await world.books.book()
+    booked = select(FleetInstance.booked_until)
+    assert await world.store.read(booked) == [START + 60]
+    world.clock.advance(1800)
+    await world.books.book()
+    assert await world.store.read(booked) == [START + 60]
+    assert await world.sums(lambda x: x.job_id) == {"": 8 / 60, "job-a": 8 * 1860 / HOUR}
+    world.clock.advance(1800)
+    await world.books.book()
+    assert await world.store.read(booked) == [START + 3660]
+
+
+async def test_what_a_run_cost_is_booked_before_anybody_can_delete_it(world: World) -> None:
+    await world.save(machine())
+    await world.ran("a", 1, "m", 4, 60, 600)
+    world.clock.advance(700)
+    await world.books.book()
+    unit = UnitOfWork()
+    unit.delete(Allocation, {"task_id": "a"})
+    unit.delete(Task, {"id": "a"})
+    await world.store.commit(unit)
+    world.clock.advance(HOUR)
+    for books in (world.books, Books(world.store, world.clock)):
+        lines = await books.lines()
+        assert sum(x.usd for x in lines if x.job_id == "job-a") == pytest.approx(8 * 540 / HOUR)
+
+
+async def test_work_that_fell_back_costs_in_the_pool_where_it_ran(world: World) -> None:
+    await world.save(replace(machine(), pool="other"))
+    await world.ran("a", 1, "m", 4, 60, None, granted_pool="other")
+    world.clock.advance(HOUR)
+    found = {("other", "", None): 8 / 60, ("other", "job-a", 10): 8 * 59 / 60}
+    assert await world.sums(lambda x: (x.pool, x.job_id, x.experiment_id)) == found
+    await Books(world.store, world.clock).book()
+    again = World(world.store, world.clock)
+    assert await again.sums(lambda x: (x.pool, x.job_id, x.experiment_id)) == found
+    assert await again.books.usd_per_hour(10) == pytest.approx(8.0)
+
+
+async def test_a_clock_that_is_set_back_loses_no_run(world: World) -> None:
+    await world.save(machine())
+    world.clock.advance(HOUR)
+    assert await world.sums(lambda x: x.job_id) == {"": 8.0}
+    world.clock.advance(-1800)
+    await world.ran("a", 1, "m", 4, 60, 1200)
+    assert await world.sums(lambda x: x.job_id) == {"": 8 * 660 / HOUR, "job-a": 8 * 1140 / HOUR}
+
+
+@pytest.mark.parametrize("by", By)
+async def test_the_database_sums_up_as_we_do(world: World, by: By) -> None:
+    await world.save(machine(), machine("n"))
+    await world.ran("a", 1, "m", 2, 60, 600)
+    await world.ran("b", 2, "n", 4, 60, None)
+    world.clock.advance(HOUR)
+    whole = condensed(await world.books.lines(), by)
+    await world.books.book()
+    again = condensed(await world.books.lines(by=by), by)
+
+    def shown(lines: list[CostLine]) -> dict[str, Any]:
+        bare = {str(replace(x, usd=0, hours=0)): x for x in lines}
+        return {name: (round(x.usd, 6), round(x.hours, 6)) for name, x in bare.items()}
+
+    assert shown(again) == shown(whole)
+
+
+async def test_what_is_kept_up_is_what_would_be_read_anew(world: World) -> None:
+    """Runs and machines come, change and go in any order; some are booked meanwhile."""
+    chance = random.Random(7)
+    for turn in range(40):
+        world.clock.advance(chance.choice([5, 30, 70, 400]))
+        now = world.clock.now().timestamp()
+        at = now - START
+        name = f"m{chance.randrange(4)}"
+        match chance.randrange(4):
+            case 0:
+                await world.save(machine(name, created_at=START, ready_at=START + 60))
+            case 1:
+                await world.ran(f"r{turn}", 1, name, 1, max(0.0, at - 300), None)
+            case 2:
+                await world.ran(f"r{turn}", 2, name, 1, max(0.0, at - 50), at)
+            case 3:
+                await world.books.book()
+        anew = Books(world.store, world.clock)
+        await world.books.book() if chance.random() < 0.2 else None
+
+        def shown(lines: list[CostLine]) -> dict[Any, Any]:
+            sums: dict[Any, float] = {}
+            for x in lines:
+                key = (x.instance_id, x.job_id, x.kind, x.user_id)
+                sums[key] = sums.get(key, 0.0) + x.usd
+            return {key: round(usd, 9) for key, usd in sums.items()}
+
+        assert shown(await anew.lines()) == shown(await _now(world))
+
+
+async def _now(world: World) -> list[CostLine]:
+    """Not what served the last reader."""
+    world.books._unbooked.at = float("-inf")
+    return await world.books.lines()

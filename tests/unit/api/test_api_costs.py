@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from master.costs.books import CostLine
-from master.costs.reports import OTHERS, By, experiment_cost, summed
+from master.costs.lines import By, CostLine
+from master.costs.reports import OTHERS, experiment_cost, summed
 from master.store.tables import Cost
 from master.store.unit_of_work import UnitOfWork
 from provisioner.lifetimes import CostKind

@@ -19,7 +19,13 @@ from provisioner.fleet_state import (
     Told,
 )
 from provisioner.intents import IntentRecord, IntentState
-from provisioner.providers.base import FoundInstance, FoundState, Inventory
+from provisioner.providers.base import (
+    Accepted,
+    FoundGroup,
+    FoundInstance,
+    FoundState,
+    Inventory,
+)
 from provisioner.reconcile_pass import ReconcilePass
 from provisioner.refusals import BlockKind
 from provisioner.snapshot import called, due_launches
@@ -86,6 +92,24 @@ def test_the_reply_after_the_list_changes_nothing() -> None:
         id_: r.state for id_, r in listed.instances.items()
     }
     late = after(forget_finished(listed), 6.0, Launched(intent=INTENT, instance_ids=("m0", "m1")))
+    assert set(late.instances) == {"m0", "m1"}
+
+
+def test_a_list_from_before_the_delivery_queues_nothing_again() -> None:
+    listed = after(asked(), 5.0, Launched(intent=INTENT, instance_ids=("m0", "m1")))
+    group = FoundGroup(
+        cluster_id=CLUSTER,
+        pool="gpu",
+        intent_id="i",
+        generation=1,
+        created_at=1.0,
+        offer_key=OFFER.key,
+        count=2,
+        accepted=Accepted(handle="h", look_again_s=1.0),
+    )
+    look = Looked(provider="cloud", started_at=4.0, found=Inventory(groups=(group,)))
+    late = after(forget_finished(listed), 6.0, look)
+    assert not late.intents, "cancelling it would end machines that work"
     assert set(late.instances) == {"m0", "m1"}
 
 

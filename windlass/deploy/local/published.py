@@ -21,11 +21,17 @@ NO_EFFECT: Mapping[str, str] = {
 """Why; it completes "OPTION has no effect: "."""
 
 
-def warnings_for(given: Mapping[str, object]) -> Iterator[str]:
+NO_EFFECT_IN_CLOUDS: Mapping[str, str] = {
+    "--no-preflight-checks": "there are none; `windlass master check` on the master's machine looks at its cloud",
+    "--image-repo-prefix": "the master's machine installs a package (--package), not an image",
+}
+
+
+def warnings_for(given: Mapping[str, object], why: Mapping[str, str] = NO_EFFECT) -> Iterator[str]:
     """One for each option without effect that was given (neither None nor False)."""
     for option, value in given.items():
         if value not in (None, False):
-            yield f"{option} has no effect: {NO_EFFECT[option]}"
+            yield f"{option} has no effect: {why[option]}"
 
 
 def check_version(wanted: str | None) -> None:

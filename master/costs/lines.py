@@ -1,0 +1,94 @@
+"""Lines of the books, and what they are summed up by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from provisioner.lifetimes import Charges, CostKind
+
+
+class By(StrEnum):
+    """What costs are summed up by."""
+
+    POOL = "pool"
+    USER = "user"
+    EXPERIMENT = "experiment"
+    JOB = "job"
+    INSTANCE = "instance"
+    MONTH = "month"
+
+
+KEYS: Mapping[By, tuple[str, ...]] = {
+    By.POOL: ("pool",),
+    By.USER: ("user_id", "job_id"),
+    By.EXPERIMENT: ("experiment_id", "job_id"),
+    By.JOB: ("job_id",),
+    By.INSTANCE: ("instance_id",),
+    By.MONTH: ("month",),
+}
+"""What of a line is told apart. Jobs also where a reader may see only some of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose a job is."""
+
+    user_id: int | None = None
+    experiment_id: int | None = None
+
+
+NOBODYS = Owner()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostLine:
+    """One line of the books, or of what is not in them yet."""
+
+    month: str = ""
+    pool: str = ""
+    instance_id: str = ""
+    job_id: str = ""
+    kind: CostKind
+    user_id: int | None = None
+    experiment_id: int | None = None
+    usd: float
+    hours: float
+
+
+def lines_of(charges: Charges, owners: Mapping[str, Owner]) -> list[CostLine]:
+    """As they would be booked."""
+    return [
+        CostLine(
+            month=key.month,
+            pool=key.pool,
+            instance_id=key.instance_id,
+            job_id=key.job_id,
+            kind=key.kind,
+            user_id=owners.get(key.job_id, NOBODYS).user_id,
+            experiment_id=owners.get(key.job_id, NOBODYS).experiment_id,
+            usd=amount.usd,
+            hours=amount.hours,
+        )
+        for key, amount in charges.items()
+    ]
+
+
+def condensed(lines: Iterable[CostLine], by: By) -> list[CostLine]:
+    """The same sums, without what `by` does not tell apart."""
+    sums: dict[tuple[object, ...], CostLine] = {}
+    shortened = _shortened(by)
+    for line in lines:
+        key = tuple(getattr(line, name) for name in (*KEYS[by], "kind"))
+        known = sums.get(key)
+        if known is None:
+            sums[key] = shortened(line)
+        else:
+            sums[key] = replace(known, usd=known.usd + line.usd, hours=known.hours + line.hours)
+    return list(sums.values())
+
+
+def _shortened(by: By) -> Callable[[CostLine], CostLine]:
+    names = (*KEYS[by], "kind", "usd", "hours")
+    return lambda line: CostLine(**{name: getattr(line, name) for name in names})

@@ -1,0 +1,53 @@
+"""The prices that count now: the file in the data folder is read again when it changes, and taken if it is sound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import structlog
+
+from provisioner.price_book import FILE_NAME, Override, PriceBook, open_book
+from windlass.base.errors import InvalidConfig
+
+log = structlog.get_logger(__name__)
+
+
+class LivePrices:
+    """`look` now and then. Everything else reads `book` whenever it needs a price."""
+
+    def __init__(self, data_dir: Path, overrides: Sequence[Override] = ()) -> None:
+        """Raises InvalidConfig if the file is malformed."""
+        self._file = data_dir / FILE_NAME
+        self._data_dir = data_dir
+        self._overrides = tuple(overrides)
+        self._seen = self._mark()
+        self.book: PriceBook = open_book(data_dir, self._overrides)
+        self.changed: list[Callable[[], None]] = []
+        """Told when there are other prices."""
+
+    def look(self) -> None:
+        """Take in a file that has changed. One that is malformed changes nothing, and is told once."""
+        mark = self._mark()
+        if mark == self._seen:
+            return
+        self._seen = mark
+        try:
+            book = open_book(self._data_dir, self._overrides)
+        except InvalidConfig as error:
+            log.error("the prices stay as they are", of=str(self.book.table.as_of), why=str(error))
+            return
+        if book.table == self.book.table:
+            return
+        log.info("other prices", of=str(book.table.as_of), file=str(book.file))
+        self.book = book
+        for tell in self.changed:
+            tell()
+
+    def _mark(self) -> tuple[int, int, int] | None:
+        """Changes whenever the file does."""
+        try:
+            found = self._file.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size

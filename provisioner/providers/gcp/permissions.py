@@ -1,0 +1,48 @@
+"""The permissions behind the calls of the provider. Its tests compare this with what they see called."""
+
+from __future__ import annotations
+
+from windlass.base.permissions import Permission, Reach
+
+PERMISSIONS = (
+    Permission(action="compute.regions.get", why="learn quotas of the region"),
+    Permission(action="compute.zones.list", why="learn the zones of the region"),
+    Permission(action="compute.machineTypes.list", why="learn CPUs and memory of types"),
+    Permission(action="compute.acceleratorTypes.list", why="learn which zone has which GPU"),
+    Permission(action="compute.instances.list", why="list the machines"),
+    Permission(action="compute.instances.get", why="look at one machine"),
+    Permission(action="compute.zoneOperations.get", why="follow launches and their ends"),
+    Permission(action="compute.zoneOperations.list", why="find the machines of a launch"),
+    Permission(action="compute.images.useReadOnly", why="boot the image"),
+    Permission(action="compute.instances.create", why="launch machines", reach=Reach.LAUNCH),
+    Permission(action="compute.disks.create", why="make their disks", reach=Reach.LAUNCH),
+    Permission(action="compute.subnetworks.use", why="connect them", reach=Reach.LAUNCH),
+    Permission(
+        action="compute.subnetworks.useExternalIp",
+        why="give them addresses",
+        reach=Reach.LAUNCH,
+        feature="network_interface.external_ip",
+    ),
+    Permission(
+        action="compute.instances.setMetadata", why="give them user data", reach=Reach.LAUNCH
+    ),
+    Permission(action="compute.instances.setLabels", why="label them", reach=Reach.TAG_AT_LAUNCH),
+    Permission(action="compute.instances.setTags", why="tag them", reach=Reach.TAG_AT_LAUNCH),
+    Permission(
+        action="compute.instances.setServiceAccount",
+        why="give them their account",
+        reach=Reach.LAUNCH,
+    ),
+    Permission(
+        action="iam.serviceAccounts.actAs", why="give them their account", reach=Reach.AGENT_ROLE
+    ),
+    Permission(action="compute.instances.delete", why="end machines", reach=Reach.OWN_MACHINES),
+    Permission(
+        action="compute.instances.getSerialPortOutput",
+        why="show why a boot failed",
+        reach=Reach.OWN_MACHINES,
+    ),
+    Permission(
+        action="compute.reservations.list", why="see what is reserved", feature="reservations"
+    ),
+)

@@ -1,0 +1,32 @@
+"""What a provider may ask of its cloud: one row for each call that it makes, from which policies are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Reach(StrEnum):
+    """On what a call is allowed."""
+
+    ALL = "all"
+    """Reads that clouds allow on everything or on nothing."""
+    LAUNCH = "launch"
+    """Makes machines: only such as carry the cluster's tag."""
+    TAG_AT_LAUNCH = "tag_at_launch"
+    """Tags, together with a launch only."""
+    OWN_MACHINES = "own_machines"
+    """Changes or ends machines: only those with the cluster's tag."""
+    AGENT_ROLE = "agent_role"
+    """Gives machines their role: only that of the cluster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permission:
+    action: str
+    """As the cloud's policies name it."""
+    why: str
+    """Completes "is needed to "."""
+    reach: Reach = Reach.ALL
+    feature: str = ""
+    """Only where a provider section asks for it, by the name of its key."""

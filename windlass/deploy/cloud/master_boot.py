@@ -1,0 +1,37 @@
+"""The script that the master's machine starts with. Pure; it holds no secret."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from shlex import quote
+
+from windlass import __version__
+from windlass.base.errors import InvalidConfig
+from windlass.base.packages import DISTRIBUTION
+from windlass.deploy.cloud.options import CommonOptions
+from windlass.deploy.cloud.plan import checked_size
+from windlass.deploy.cloud.template import for_terraform
+
+_END = "END_OF_MASTER_YAML"
+
+
+def master_boot(
+    cloud: str, options: CommonOptions, master_yaml: str, settings: dict[str, str]
+) -> str:
+    """For Terraform's `templatestring`. `master_yaml` was filled in; `settings` may name what Terraform knows."""
+    if _END in master_yaml:
+        raise InvalidConfig([f"must not contain {_END}"], what="template of master.yaml")
+    given = {
+        "CLOUD": cloud,
+        "PACKAGE": options.package or f"{DISTRIBUTION}[master,storage,{cloud}]=={__version__}",
+        "DATABASE": options.database,
+        "URL_SCHEME": options.scheme,
+        "PORT": str(options.master_port),
+        **settings,
+    }
+    lines = [for_terraform(f"{name}={quote(value)}") for name, value in given.items()]
+    script = for_terraform(
+        (files("windlass.deploy.cloud") / "files" / "master_boot.sh").read_text(encoding="ascii")
+    )
+    config = f"config() {{ cat <<'{_END}'\n{master_yaml.rstrip()}\n{_END}\n}}"
+    return checked_size("\n".join(["#!/bin/sh", *lines, config, script]))

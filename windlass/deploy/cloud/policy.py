@@ -1,0 +1,93 @@
+"""The least that a master may do in its cloud, from the calls that the provider declares. Pure, but for `declared`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.metadata import entry_points
+
+from windlass.base.errors import NotFound
+from windlass.base.json_types import JsonObject
+from windlass.base.packages import DISTRIBUTION
+from windlass.base.permissions import Permission, Reach
+
+GROUP = "windlass.permissions"
+"""Entry points: the name of a cloud, and its permissions. So the client need not import the servers' code."""
+
+
+def declared(cloud: str) -> tuple[Permission, ...]:
+    for found in entry_points(group=GROUP, name=cloud):
+        permissions: tuple[Permission, ...] = found.load()
+        return permissions
+    raise NotFound("table of permissions", cloud, f": install {DISTRIBUTION} again")
+
+
+def needed(permissions: Iterable[Permission], features: Iterable[str] = ()) -> list[Permission]:
+    wanted = {"", *features}
+    return [each for each in permissions if each.feature in wanted]
+
+
+def aws_policy(
+    permissions: Iterable[Permission], *, cluster_id: str, region: str, tag: tuple[str, str]
+) -> JsonObject:
+    """An IAM policy document. `tag`: what every machine of the cluster carries."""
+    partition = "aws-us-gov" if region.startswith("us-gov-") else "aws"
+    key, value = tag
+    groups: dict[Reach, list[str]] = {}
+    for each in permissions:
+        groups.setdefault(each.reach, []).append(each.action)
+    machines = f"arn:{partition}:ec2:{region}:*:instance/*"
+    in_region = {"StringEquals": {"aws:RequestedRegion": region}}
+    statements: list[JsonObject] = []
+    for reach, actions in groups.items():
+        statement: JsonObject = {
+            "Sid": _sid(reach),
+            "Effect": "Allow",
+            "Action": sorted(actions),
+            "Resource": "*",
+        }
+        match reach:
+            case Reach.ALL:
+                statement["Condition"] = in_region
+            case Reach.LAUNCH:
+                # What a launch uses (image, subnet, group, ...) is not the cluster's; the machine has to be.
+                del statement["Resource"]
+                statement["NotResource"] = machines
+                statement["Condition"] = in_region
+                statements.append(
+                    {
+                        "Sid": "LaunchOwnMachines",
+                        "Effect": "Allow",
+                        "Action": sorted(actions),
+                        "Resource": machines,
+                        "Condition": {"StringEquals": {f"aws:RequestTag/{key}": value}},
+                    }
+                )
+            case Reach.TAG_AT_LAUNCH:
+                statement["Resource"] = f"arn:{partition}:ec2:{region}:*:*/*"
+                statement["Condition"] = {"StringEquals": {"ec2:CreateAction": "RunInstances"}}
+            case Reach.OWN_MACHINES:
+                statement["Resource"] = machines
+                statement["Condition"] = {"StringEquals": {f"aws:ResourceTag/{key}": value}}
+            case Reach.AGENT_ROLE:
+                statement["Resource"] = f"arn:{partition}:iam::*:role/det-{cluster_id}-agent"
+                statement["Condition"] = {
+                    "StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}
+                }
+        statements.append(statement)
+    return {"Version": "2012-10-17", "Statement": statements}
+
+
+def gcp_role(permissions: Iterable[Permission], *, cluster_id: str) -> JsonObject:
+    """A custom role, as `gcloud iam roles create --file` takes it; `actAs` is granted on the agents' account only."""
+    return {
+        "title": f"Windlass master {cluster_id}",
+        "description": "What the master needs to launch, list and end machines",
+        "stage": "GA",
+        "includedPermissions": sorted(
+            each.action for each in permissions if each.reach is not Reach.AGENT_ROLE
+        ),
+    }
+
+
+def _sid(reach: Reach) -> str:
+    return "".join(word.capitalize() for word in reach.value.split("_"))

@@ -26,6 +26,7 @@ from master.auth.first_password import first_password
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.join_tokens import JoinTokenSigner
 from master.auth.service import AuthService
+from master.aws_pools import AwsProviders
 from master.checkpoints.downloads import Downloads
 from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.config import MasterConfig, ResolvedPool
@@ -33,7 +34,14 @@ from master.control_plane import Parts, build
 from master.core.scheduler import decide
 from master.costs.books import Books
 from master.data_folder import exposures
-from master.elastic_pools import EmbeddedProviders, ProviderFactory, pool_settings, uses_prices
+from master.elastic_pools import (
+    EmbeddedProviders,
+    ProviderFactory,
+    embedded_of,
+    pool_settings,
+    uses_prices,
+)
+from master.launch_tokens import LaunchTokens
 from master.live_prices import LivePrices
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
@@ -54,6 +62,7 @@ from master.timed_work import TimedWork
 from master.tls.serving import ServedTls
 from master.workspaces.agent_users import AgentUsers
 from provisioner.budgets import Money
+from provisioner.providers.base import Provider
 from provisioner.reconciler import Provisioner
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
@@ -263,7 +272,7 @@ class Master:
             certificate_names=options.tls.names if options.tls is not None else tuple,
             certificate_fingerprint=self._fingerprint,
         )
-        elastic = any(pool.is_elastic for pool in options.config.pools())
+        elastic = any(embedded_of(pool) for pool in options.config.pools())
         for warning in exposures(
             options.data_dir, runs_agents=elastic and options.provider is None
         ):
@@ -336,7 +345,7 @@ class Master:
     ) -> Provisioner | None:
         options = self._options
         elastic = [p for p in options.config.pools() if p.is_elastic]
-        make = options.provider or self._embedded_providers(prices)
+        make = options.provider or self._all_providers(prices)
         providers = make(elastic, info.cluster_id)
         if not providers:
             return None
@@ -353,16 +362,30 @@ class Master:
             money=Money(options.config.budget.budgets(), lambda: books.spending),
         )
 
-    def _embedded_providers(self, prices: LivePrices) -> ProviderFactory:
+    def _all_providers(self, prices: LivePrices) -> ProviderFactory:
         options = self._options
-        return EmbeddedProviders(
+        tokens = LaunchTokens(JoinTokenSigner(self.secret))
+        cert = None if options.tls is None else options.tls.files.cert.absolute()
+        embedded = EmbeddedProviders(
             data_dir=options.data_dir,
             master_url=options.master_url,
-            master_cert=None if options.tls is None else options.tls.files.cert.absolute(),
-            join_tokens=JoinTokenSigner(self.secret),
+            master_cert=cert,
+            tokens=tokens,
             clock=options.clock,
             prices=prices,
         )
+        aws = AwsProviders(
+            master_url=options.master_url,
+            master_cert=cert,
+            tokens=tokens,
+            clock=options.clock,
+            prices=prices,
+        )
+
+        def make(pools: Sequence[ResolvedPool], cluster_id: str) -> Sequence[Provider]:
+            return (*embedded(pools, cluster_id), *aws(pools, cluster_id))
+
+        return make
 
     def _live_prices(self) -> LivePrices:
         """Raises InvalidConfig if the table in the data folder is malformed."""

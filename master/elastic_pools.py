@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from master.auth.join_tokens import JoinTokenSigner
 from master.config import ResolvedPool
-from master.config.providers import ProviderSection
+from master.config.providers import EmbeddedSection
+from master.launch_tokens import LaunchTokens
 from master.live_prices import LivePrices
 from provisioner.price_book import PriceBook
-from provisioner.providers.base import LaunchIntent, Provider
+from provisioner.providers.base import Provider
 from provisioner.providers.embedded import EmbeddedProvider, InstanceType, offer_of
 from provisioner.types import Offer, OfferKey, PoolSettings
-from rm_backends.ports import JoinGrant, JoinKind
 from windlass.base.clock import Clock, SystemClock
 from windlass.base.errors import InvalidConfig
-
-JOIN_WITHIN = timedelta(hours=1)
-"""How long after its boot a machine may join for the first time."""
 
 ProviderFactory = Callable[[Sequence[ResolvedPool], str], Sequence[Provider]]
 """(elastic pools, cluster id) -> where their machines come from. A provider may serve several pools."""
@@ -35,7 +30,7 @@ class EmbeddedProviders:
     """Where the machines reach this master."""
     master_cert: Path | None
     """A file with the certificate that it shows; None: plain HTTP."""
-    join_tokens: JoinTokenSigner
+    tokens: LaunchTokens
     clock: Clock
     prices: LivePrices
 
@@ -57,7 +52,7 @@ class EmbeddedProviders:
                 clock=self.clock,
                 types=sites.get(site, {}),
                 master_url=self.master_url,
-                join_token=self._launch_token,
+                join_token=self.tokens,
                 master_cert=self.master_cert,
             )
             for site in sorted({*sites, *left})
@@ -70,19 +65,6 @@ class EmbeddedProviders:
 
         self.prices.changed.append(reprice)
         return made
-
-    def _launch_token(self, intent: LaunchIntent, names: Sequence[str]) -> str:
-        """What the machines of one launch join with: each once, as itself, and not for long."""
-        boot = timedelta(seconds=intent.offer.boot_s)
-        grant = JoinGrant(
-            kind=JoinKind.LAUNCH,
-            pool=intent.pool,
-            id=intent.intent_id,
-            names=frozenset(names),
-            agents=intent.count,
-            expires=datetime.fromtimestamp(intent.created_at, UTC) + boot + JOIN_WITHIN,
-        )
-        return self.join_tokens.made_for(grant)
 
 
 def pool_settings(pool: ResolvedPool) -> PoolSettings:
@@ -144,6 +126,10 @@ def offers_and_stock(
     return offers, stock
 
 
+def embedded_of(pool: ResolvedPool) -> Sequence[EmbeddedSection]:
+    return [section for section in pool.providers if isinstance(section, EmbeddedSection)]
+
+
 def _sites(
     pools: Sequence[ResolvedPool], prices: PriceBook
 ) -> dict[str, dict[str, list[InstanceType]]]:
@@ -151,7 +137,7 @@ def _sites(
     sites: dict[str, dict[str, list[InstanceType]]] = {}
     problems = []
     for pool in pools:
-        for section in pool.providers:
+        for section in embedded_of(pool):
             type_ = _instance_type(section, prices)
             site = sites.setdefault(section.name or pool.name, {})
             others = [other for kinds in site.values() for other in kinds]
@@ -168,7 +154,7 @@ def _sites(
     return sites
 
 
-def _instance_type(section: ProviderSection, prices: PriceBook) -> InstanceType:
+def _instance_type(section: EmbeddedSection, prices: PriceBook) -> InstanceType:
     return InstanceType(
         name=section.instance_type or f"embedded-{section.slots_per_instance}",
         slots=section.slots_per_instance,
@@ -178,7 +164,7 @@ def _instance_type(section: ProviderSection, prices: PriceBook) -> InstanceType:
     )
 
 
-def _usd_per_hour(section: ProviderSection, prices: PriceBook) -> float:
+def _usd_per_hour(section: EmbeddedSection, prices: PriceBook) -> float:
     """What an embedded instance pretends to cost: as configured, else as the machine that it is named after."""
     if section.usd_per_hour is not None:
         return section.usd_per_hour

@@ -158,11 +158,13 @@ class Provisioner:
     def capacity(self, pool: str) -> PoolCapacity:
         """What the pool could ever be, for refusing impossible work at submission."""
         setup = self._setup(pool)
+        expected = [x for name in setup.undecided for x in self._providers[name].could_offer(pool)]
+        offers = (*setup.offers, *expected)
         return PoolCapacity(
             pool=pool,
-            node_slots=tuple(sorted({offer.slots for offer in setup.offers})),
+            node_slots=tuple(sorted({offer.slots for offer in offers})),
             max_instances=setup.settings.max_instances,
-            kinds=frozenset((offer.slots, offer.facts) for offer in setup.offers),
+            kinds=frozenset((offer.slots, offer.facts) for offer in offers),
         )
 
     def instances(self) -> Sequence[InstanceView]:

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from master.config.durations import AUTO
 from master.config.model import MasterConfig
-from master.config.providers import AUTO
 from master.core.expconf import secrets
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from windlass.base.durations import format_duration

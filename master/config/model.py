@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
+from master.config.durations import NonNegativeDuration
 from master.config.money import ClusterBudget, Prices
 from master.config.pools import (
     DEFAULT_POOL,
@@ -18,7 +19,6 @@ from master.config.pools import (
     ResourceManagerSection,
     resolve_pool,
 )
-from master.config.providers import NonNegativeDuration
 from master.config.sections import (
     Cache,
     Connections,

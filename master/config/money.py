@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from master.config.providers import PositiveDuration
+from master.config.durations import PositiveDuration
 from master.core.expconf.schema import Items, Number, Section
 from provisioner.budgets import Budget, Budgets, WhenSpent
 from provisioner.price_book import STALE_AFTER, Override

@@ -9,14 +9,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from master.config.durations import AUTO, IdlePeriod, NonNegativeDuration, PositiveDuration
 from master.config.money import PoolBudget
-from master.config.providers import (
-    AUTO,
-    IdlePeriod,
-    NonNegativeDuration,
-    PositiveDuration,
-    ProviderSection,
-)
+from master.config.providers import ProviderSection
 from master.config.scheduler import SchedulerSection
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from master.core.expconf.schema import (

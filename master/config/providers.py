@@ -4,53 +4,23 @@ from __future__ import annotations
 
 from datetime import timedelta
 from difflib import get_close_matches
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
+from pydantic import BeforeValidator, Field, Tag
 
-from master.core.expconf.schema import NonNegative, Number, Positive, Section
-from windlass.base.durations import Duration, format_duration, parse_duration
+from master.config.aws import SITE_NAME, AwsSection
+from master.config.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
+from master.core.expconf.schema import (
+    TAG_MARK,
+    NonNegative,
+    Number,
+    Positive,
+    Section,
+    member_of,
+)
 
-PLANNED_PROVIDERS = ("aws", "gcp", "slurm", "hpc", "pbs")
-PROVIDERS = ("embedded",)
-SITE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-
-
-def _positive(value: timedelta) -> timedelta:
-    if value <= timedelta(0):
-        raise ValueError(f"must be > 0s but found {format_duration(value)}")
-    return value
-
-
-def _not_negative(value: timedelta) -> timedelta:
-    if value < timedelta(0):
-        raise ValueError(f"must be >= 0s but found {format_duration(value)}")
-    return value
-
-
-PositiveDuration: TypeAlias = Annotated[Duration, AfterValidator(_positive)]
-NonNegativeDuration: TypeAlias = Annotated[Duration, AfterValidator(_not_negative)]
-
-
-AUTO: Final = "auto"
-
-
-def _idle_period(value: Any) -> Any:
-    if value == AUTO:
-        return AUTO
-    if not isinstance(value, str):
-        raise ValueError(f'{value!r} is neither a duration such as "5m" nor {AUTO}')
-    return _positive(parse_duration(value))
-
-
-def _shown_period(value: timedelta | str) -> str:
-    return value if isinstance(value, str) else format_duration(value)
-
-
-# A union by itself would report a bad duration once for each of its members.
-IdlePeriod: TypeAlias = Annotated[
-    timedelta | Literal["auto"], BeforeValidator(_idle_period), PlainSerializer(_shown_period)
-]
+PLANNED_PROVIDERS = ("gcp", "slurm", "hpc", "pbs")
+PROVIDERS = ("embedded", "aws")
 
 
 class EmbeddedSection(Section):
@@ -96,5 +66,9 @@ def _known_type(value: Any) -> Any:
     return value
 
 
-ProviderSection: TypeAlias = Annotated[EmbeddedSection, BeforeValidator(_known_type)]
-"""Others join here as a union by `type`."""
+ProviderSection: TypeAlias = Annotated[
+    Annotated[EmbeddedSection, Tag(TAG_MARK + "embedded")]
+    | Annotated[AwsSection, Tag(TAG_MARK + "aws")],
+    member_of("type", "type is unknown"),
+    BeforeValidator(_known_type),
+]

@@ -162,6 +162,10 @@ class Provider(Protocol):
         """
         ...
 
+    def could_offer(self, pool: str) -> Sequence[Offer]:
+        """While `offers` is not known yet: what the configuration says that pool may buy, for judging requests."""
+        ...
+
     async def open(self) -> None:
         """Called until it succeeds, before any other call that waits. Raises what is wrong (credentials, network)."""
         ...
@@ -216,6 +220,10 @@ class AnswersAtOnce:
     @property
     def rates(self) -> Mapping[Api, Rate]:
         return {}
+
+    def could_offer(self, pool: str) -> Sequence[Offer]:
+        """Its offers are known from the start."""
+        return ()
 
     async def open(self) -> None:
         """There is nothing to open."""

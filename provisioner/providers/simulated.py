@@ -133,6 +133,10 @@ class SimulatedProvider:
     def offers(self, pool: str) -> Sequence[Offer] | None:
         return self.sold.get(pool, ()) if isinstance(self.sold, Mapping) else self.sold
 
+    def could_offer(self, pool: str) -> Sequence[Offer]:
+        """Its offers are known from the start."""
+        return ()
+
     async def open(self) -> None:
         await self._arrive("open")
         if self.faults.open_fails is not None:

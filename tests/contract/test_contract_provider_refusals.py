@@ -7,7 +7,7 @@ import pytest
 from provisioner.providers.base import Api
 from provisioner.providers.errors import Refusal, refusal_kind
 from provisioner.refusals import BlockKind, scope_of
-from tests.contract.providers.base import QUOTA, ProviderCase
+from tests.contract.providers.base import ProviderCase
 from windlass.base.errors import WindlassError
 
 KINDS = [kind for kind in BlockKind if kind is not BlockKind.BOOT]
@@ -36,7 +36,7 @@ async def test_a_quota_is_named_with_its_number(case: ProviderCase) -> None:
     case.refuse(case.offer, BlockKind.QUOTA)
     with pytest.raises(Refusal) as refused:
         await case.provider.launch(case.intent())
-    assert (refused.value.quota, refused.value.number) == QUOTA
+    assert (refused.value.quota, refused.value.number) == case.quota
 
 
 async def test_a_stock_out_of_one_offer_leaves_the_others_for_sale(case: ProviderCase) -> None:

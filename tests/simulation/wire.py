@@ -87,6 +87,9 @@ class WiredProvider:
     def offers(self, pool: str) -> Sequence[Offer] | None:
         return self._wire.provider.offers(pool)
 
+    def could_offer(self, pool: str) -> Sequence[Offer]:
+        return self._wire.provider.could_offer(pool)
+
     async def open(self) -> None:
         """It is there."""
 

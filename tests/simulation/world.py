@@ -19,8 +19,8 @@ from agent_bootstrap.protocol import Channel, ChannelClosed, ContainerSpec
 from master.app import MasterOptions
 from master.auth.join_tokens import SECRET_BYTES, JoinTokenSigner
 from master.config import MasterConfig
-from master.elastic_pools import JOIN_WITHIN
 from master.experiments.creation import NewExperiment
+from master.launch_tokens import JOIN_WITHIN
 from master.recovery.identity import FolderState, Identity, write_identity
 from provisioner.providers.simulated import SimulatedInstance, SimulatedProvider
 from provisioner.types import Offer, OfferKey

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TypeAlias
 
+from tests.contract.providers.aws import aws
 from tests.contract.providers.base import ProviderCase
 from tests.contract.providers.embedded import embedded_case
 from tests.contract.providers.gcp import gcp_case
@@ -15,4 +16,9 @@ from tests.contract.providers.simulated import simulated
 MakeCase: TypeAlias = Callable[[Path], AbstractAsyncContextManager[ProviderCase]]
 """(an empty directory) -> a case to enter; leaving it ends whatever its provider has running."""
 
-CASES: Mapping[str, MakeCase] = {"simulated": simulated, "embedded": embedded_case, "gcp": gcp_case}
+CASES: Mapping[str, MakeCase] = {
+    "simulated": simulated,
+    "embedded": embedded_case,
+    "aws": aws,
+    "gcp": gcp_case,
+}

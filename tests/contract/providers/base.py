@@ -30,7 +30,7 @@ from tests.fakes.fleet_world import CLUSTER, an_intent
 
 POOL = "gpu"
 QUOTA = ("vcpus-of-gpu-2", 8.0)
-"""The name and the number of the quota that `ProviderCase.refuse` refuses for."""
+"""The name and the number of a quota, of providers that have no names of their own."""
 
 
 class ProviderCase(ABC):
@@ -41,6 +41,8 @@ class ProviderCase(ABC):
 
     provider: Provider
     """The one under test. `restart` puts another in its place."""
+    quota: tuple[str, float] = QUOTA
+    """The name and the number of the quota that `refuse` refuses for."""
     list_takes_s: float = 0.0
     """How long a list may be behind, in real seconds: what a test waits for at most."""
 
@@ -67,7 +69,7 @@ class ProviderCase(ABC):
     def refuse(self, offer: Offer, kind: BlockKind) -> None:
         """Launches of `offer` are refused as this provider refuses for that reason.
 
-        For a quota with the name and the number in `QUOTA`.
+        For a quota with the name and the number in `quota`.
         """
         self.cannot(f"refuse for {kind}")
 

@@ -69,6 +69,23 @@ PROVIDER = ELASTIC | {
     "boot_time": "master:boot_time",
     "usd_per_hour": "master:usd_per_hour",
 }
+AWS = read_by(
+    "master/aws_pools.py:*",
+    "region assume_role external_id interruption_queue instance_slots cpu_slots_allowed "
+    "zones spot_max_price markets reservations placement_group efa image_id image_parameter "
+    "launch_template root_volume_size subnets iam_instance_profile_arn ssh_key_name tag_key "
+    "tag_value instance_name master_url master_cert_name",
+)
+AWS |= below(
+    "network_interface", read_by("master/aws_pools.py:*", "public_ip subnet_id security_group_id")
+)
+AWS |= below("custom_tags", read_by("master/aws_pools.py:*", "key value"))
+AWS |= {
+    "spot_max_price": "master/aws_pools.py:max_price",
+    "markets": "master/aws_pools.py:bought_markets",
+}
+AWS |= read_by("master/config/aws.py:*", "spot")
+PROVIDER |= AWS
 VARIABLES = read_by("master/allocations:environment_variables", "cpu cuda rocm")
 PYTHON = read_by("master/allocations:python", "python") | read_by(
     "master/allocations:prologue", "prologue"

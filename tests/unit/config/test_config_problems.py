@@ -174,8 +174,8 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
             f"{POOL}: min_instances needs a provider: this pool is static",
         ),
         (
-            "resource_pools: [{pool_name: a, provider: {type: aws, region: x}}]",
-            f"{POOL}.provider: provider type aws is not supported yet",
+            "resource_pools: [{pool_name: a, provider: {type: gcp, zone: x}}]",
+            f"{POOL}.provider: provider type gcp is not supported yet",
         ),
         (
             "resource_pools: [{pool_name: a, providers: [{type: slurm}]}]",
@@ -183,7 +183,7 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
         ),
         (
             "resource_pools: [{pool_name: a, provider: {type: cloud9}}]",
-            f'{POOL}.provider: provider type "cloud9" is unknown: use one of embedded',
+            f'{POOL}.provider: provider type "cloud9" is unknown: use one of embedded, aws',
         ),
         (
             "resource_pools: [{pool_name: a, provider: {slots_per_instance: 2}}]",
@@ -311,8 +311,8 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
         ),
         ("provisioner: {}", "<master.yaml>.provisioner.provider: must be aws or gcp, not None"),
         (
-            "provisioner: {provider: aws, max_instances: 3}",
-            f"{POOL}.provider: provider type aws is not supported yet",
+            "provisioner: {provider: gcp, max_instances: 3}",
+            f"{POOL}.provider: provider type gcp is not supported yet",
         ),
         (
             "__internal: {preemption_timeout: 3}",

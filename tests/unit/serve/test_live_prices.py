@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from master.auth.join_tokens import JoinTokenSigner
 from master.config import load
 from master.elastic_pools import EmbeddedProviders
+from master.launch_tokens import LaunchTokens
 from master.live_prices import LivePrices
 from provisioner.price_book import FILE_NAME
 from windlass.base.clock import ManualClock
@@ -49,7 +50,7 @@ def test_offers_follow_the_price_book(tmp_path: Path) -> None:
         data_dir=tmp_path,
         master_url="http://master",
         master_cert=None,
-        join_tokens=JoinTokenSigner(b"secret" * 8),
+        tokens=LaunchTokens(JoinTokenSigner(b"secret" * 8)),
         clock=ManualClock(),
         prices=prices,
     )

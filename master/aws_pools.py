@@ -1,0 +1,196 @@
+"""Sections of type aws as the provider of EC2 takes them: one provider for each account and region."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_bootstrap.scripts.user_data import Cloud, UserDataInputs, user_data
+from master.config import ResolvedPool
+from master.config.aws import AwsSection
+from master.launch_tokens import LaunchTokens
+from master.live_prices import LivePrices
+from provisioner.providers.aws.options import Account, LaunchTemplate, PoolOptions
+from provisioner.providers.aws.provider import AwsProvider
+from provisioner.providers.base import LaunchIntent, Provider
+from windlass.base.clock import Clock
+from windlass.base.errors import InvalidConfig
+
+REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsProviders:
+    """A `ProviderFactory`."""
+
+    master_url: str
+    """Where machines reach this master, unless their pool says otherwise."""
+    master_cert: Path | None
+    """A file with the certificate that it shows; None: plain HTTP."""
+    tokens: LaunchTokens
+    clock: Clock
+    prices: LivePrices
+
+    def __call__(self, pools: Sequence[ResolvedPool], cluster_id: str) -> Sequence[Provider]:
+        """Raises InvalidConfig with every problem. Nothing is asked of AWS yet, but the region if nobody says it."""
+        cert = "" if self.master_cert is None else self.master_cert.read_text(encoding="ascii")
+        boot = {"master_url": self.master_url, "master_cert": cert}
+        made = tuple(
+            AwsProvider(
+                account=account,
+                pools=[options_of(pool, section, boot) for pool, section in bought],
+                cluster_id=cluster_id,
+                clock=self.clock,
+                prices=self.prices.book,
+                user_data=self.user_data,
+            )
+            for account, bought in accounts_of(pools).items()
+        )
+
+        def reprice() -> None:
+            for provider in made:
+                provider.use(self.prices.book)
+
+        self.prices.changed.append(reprice)
+        return made
+
+    def user_data(self, intent: LaunchIntent) -> str:
+        boot = intent.request["boot"]
+        return user_data(
+            UserDataInputs(
+                cloud=Cloud.AWS,
+                cluster_id=intent.cluster_id,
+                pool=intent.pool,
+                intent_id=intent.intent_id,
+                master_url=boot["master_url"],
+                launch_token=self.tokens(intent),
+                master_cert=boot["master_cert"],
+                master_cert_name=boot["master_cert_name"],
+            )
+        )
+
+
+Bought = Sequence[tuple[ResolvedPool, AwsSection]]
+
+
+def sections_of(pools: Sequence[ResolvedPool]) -> Iterator[tuple[ResolvedPool, AwsSection]]:
+    for pool in pools:
+        for section in pool.providers:
+            if isinstance(section, AwsSection):
+                yield pool, section
+
+
+def accounts_of(pools: Sequence[ResolvedPool]) -> Mapping[Account, Bought]:
+    """Which pools buy from which account and region. Raises InvalidConfig where sections contradict each other."""
+    bought: dict[tuple[str, str, str], list[tuple[ResolvedPool, AwsSection]]] = {}
+    for pool, section in sections_of(pools):
+        key = (section.region or default_region(), section.assume_role, section.external_id)
+        bought.setdefault(key, []).append((pool, section))
+    accounts: dict[Account, Bought] = {}
+    problems: list[str] = []
+    for (region, role, external_id), sections in bought.items():
+        names = {section.name for _, section in sections if section.name}
+        queues = {s.interruption_queue for _, s in sections if s.interruption_queue}
+        where = f"{region}{f' as {role}' if role else ''}"
+        problems += [
+            f"resource_pools: {what} of {where} differ ({', '.join(sorted(found))}): give one"
+            for what, found in (("name", names), ("interruption_queue", queues))
+            if len(found) > 1
+        ]
+        problems += _twice(sections)
+        account = Account(
+            name=min(names, default=_default_name(region, role)),
+            region=region,
+            role=role,
+            external_id=external_id,
+            queue_url=min(queues, default=""),
+        )
+        if any(other.name == account.name for other in accounts):
+            problems.append(
+                f"resource_pools: {account.name} names several accounts or regions: give each its own name"
+            )
+        accounts[account] = sections
+    if problems:
+        raise InvalidConfig(problems, what="master configuration")
+    return accounts
+
+
+def default_region() -> str:
+    for variable in REGION_VARIABLES:
+        if os.environ.get(variable):
+            return os.environ[variable]
+    from provisioner.providers.aws.client import own_region
+
+    found = own_region()
+    if not found:
+        raise InvalidConfig(
+            [
+                "resource_pools: a provider of type aws has no region, and this machine is not in EC2: "
+                f"give region, or set {REGION_VARIABLES[0]}"
+            ],
+            what="master configuration",
+        )
+    return found
+
+
+def options_of(
+    pool: ResolvedPool, section: AwsSection, boot: Mapping[str, str] | None = None
+) -> PoolOptions:
+    """`boot`: what user data is made of, as far as the section does not say it."""
+    network = section.network_interface
+    template, _, version = section.launch_template.partition(":")
+    return PoolOptions(
+        pool=pool.name,
+        instance_type=section.instance_type,
+        slots=section.instance_slots,
+        cpu_slot=section.cpu_slots_allowed,
+        markets=section.bought_markets,
+        spot_max_price=section.max_price,
+        zones=section.zones,
+        subnets=(network.subnet_id,) if network.subnet_id else section.subnets,
+        security_group=network.security_group_id,
+        public_address=network.public_ip,
+        image=section.image_id,
+        image_parameter=section.image_parameter,
+        root_gib=section.root_volume_size,
+        instance_profile=section.iam_instance_profile_arn,
+        ssh_key=section.ssh_key_name,
+        machine_name=section.instance_name,
+        tags=(
+            (section.tag_key, section.tag_value),
+            *((tag.key, tag.value) for tag in section.custom_tags),
+        ),
+        reservations=section.reservations,
+        placement_group=section.placement_group,
+        efa=section.efa,
+        launch_template=LaunchTemplate(name=template, version=version or "$Default")
+        if template
+        else None,
+        boot_s=section.boot_time.total_seconds(),
+        usd_per_hour=section.usd_per_hour,
+        boot={
+            **(boot or {}),
+            **({"master_url": section.master_url} if section.master_url else {}),
+            "master_cert_name": section.master_cert_name,
+        },
+    )
+
+
+def _default_name(region: str, role: str) -> str:
+    """With a role, its account is part of the name."""
+    account = role.split(":")[4] if role else ""
+    return f"aws-{account}-{region}" if account else f"aws-{region}"
+
+
+def _twice(sections: Bought) -> Iterator[str]:
+    seen: set[tuple[str, str]] = set()
+    for pool, section in sections:
+        kind = (pool.name, section.instance_type)
+        if kind in seen:
+            yield (
+                f"resource_pools: the providers of pool {pool.name} have {section.instance_type} twice: "
+                "give zones, markets and reservations in one section"
+            )
+        seen.add(kind)

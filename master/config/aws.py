@@ -1,0 +1,320 @@
+"""`provider` sections of type aws: machines of Amazon EC2."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from functools import cache
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+
+from master.config.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
+from master.core.expconf.errors import nearest
+from master.core.expconf.schema import (
+    FreeMap,
+    Integer,
+    Item,
+    Items,
+    NonNegative,
+    Number,
+    Positive,
+    Section,
+)
+from provisioner.price_book import BUNDLED, read_table
+from provisioner.providers.aws.names import REGIONS, TYPE_NAME, is_zone_of
+from provisioner.types import Market
+from windlass.base.no_effect import NoEffect
+
+SITE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+MAX_TAGS = 50
+OUR_TAGS = 14
+"""So many tags a machine gets from us."""
+_PRICE = re.compile(r"\d+\.?\d*|\d*\.\d+")
+_OUR_LOGS = NoEffect("logs of agents and tasks are kept by the master")
+_OWN_TIMES = NoEffect("an agent tries to connect again for as long as its machine lives")
+_NOT_SENT = NoEffect("machines do not get it from the master yet: put it into their image")
+_ERRORS_SHOWN = NoEffect("why a job waits is always shown; it never fails because of that")
+
+
+@cache
+def known_types() -> tuple[str, ...]:
+    return tuple(read_table(BUNDLED).clouds["aws"].types)
+
+
+def _of(kind: str, pattern: str) -> AfterValidator:
+    """An id that AWS gave: empty, or as the pattern says."""
+    shape = re.compile(pattern)
+
+    def checked(value: str) -> str:
+        if value and not shape.fullmatch(value):
+            raise ValueError(f'"{value}" is not {kind}')
+        return value
+
+    return AfterValidator(checked)
+
+
+def _region(value: str | None) -> str | None:
+    if value is None or value in REGIONS:
+        return value
+    near = nearest(value, REGIONS)
+    if near or not re.fullmatch(r"[a-z]+(-[a-z]+)+-\d+", value):
+        meant = f': did you mean "{near}"?' if near else ', such as "us-east-1"'
+        raise ValueError(f'"{value}" is no region of AWS{meant}')
+    return value
+
+
+def _tag_key(value: str) -> str:
+    if value.lower().startswith("aws:") or value.startswith("windlass:"):
+        raise ValueError(f'"{value}" is reserved: use another key')
+    return value
+
+
+TagKey = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_tag_key)]
+TagValue = Annotated[str, Field(max_length=256)]
+Subnet = Annotated[str, _of('the id of a subnet, such as "subnet-0a1b2c3d"', r"subnet-[0-9a-f]+")]
+SecurityGroup = Annotated[
+    str, _of('the id of a security group, such as "sg-0a1b2c3d"', r"sg-[0-9a-f]+")
+]
+Image = Annotated[str, _of('the id of an image, such as "ami-0a1b2c3d"', r"ami-[0-9a-f]+")]
+Reservation = Annotated[
+    str, _of('the id of a capacity reservation, such as "cr-0a1b2c3d"', r"cr-[0-9a-f]+")
+]
+Profile = Annotated[
+    str,
+    _of(
+        'the ARN of an instance profile, such as "arn:aws:iam::123456789012:instance-profile/agents"',
+        r"arn:aws[a-z-]*:iam::\d{12}:instance-profile/.+",
+    ),
+]
+Role = Annotated[
+    str,
+    _of(
+        'the ARN of a role, such as "arn:aws:iam::123456789012:role/windlass"',
+        r"arn:aws[a-z-]*:iam::\d{12}:role/.+",
+    ),
+]
+
+
+class Tag(Item):
+    """A tag of every machine, its disks and its network interfaces."""
+
+    key: TagKey
+    """Its name."""
+    value: TagValue
+    """Its value."""
+
+
+class AwsNetwork(Section):
+    """Where machines are in the network."""
+
+    public_ip: bool = True
+    """Whether machines get public addresses."""
+    subnet_id: Subnet = ""
+    """All machines are in this subnet, and so in its zone. Empty: the default subnet of each zone, or `subnets`."""
+    security_group_id: SecurityGroup = ""
+    """Empty: the default group of the network."""
+
+
+class AwsSection(Section):
+    """Machines of Amazon EC2.
+
+    Credentials are found in the usual places: variables, shared files, the role of the master's machine.
+    """
+
+    type: Literal["aws"]
+    """Others are refused."""
+    name: Annotated[str | None, Field(pattern=SITE_NAME)] = None
+    """Our own key: of the account and region, as offers, reasons and quotas show it. Sections of one account and region
+    are listed with one call, in whichever pools they are. None: `aws-REGION`."""
+    region: Annotated[str | None, AfterValidator(_region)] = None
+    """None: AWS_REGION or AWS_DEFAULT_REGION, else that of the master's machine."""
+    zones: Items[str] = ()
+    """Our own key: the zones in which machines are bought. Empty: all."""
+    assume_role: Role = ""
+    """Our own key: the ARN of a role for everything that is done in this account. Empty: as the credentials are."""
+    external_id: str = ""
+    """Our own key: what that role asks of those who assume it."""
+    interruption_queue: Annotated[str, Field(pattern=r"^(https?://.*)?$")] = ""
+    """Our own key: the URL of an SQS queue that receives EC2's events of spot interruptions and rebalancing. Agents
+    see these on their machines, too."""
+    instance_slots: NonNegative | None = None
+    """Slots of each, where `instance_type` is one that this release does not know. None: its GPUs."""
+    instance_type: str = "g4dn.metal"
+    """What is bought. A pool may have several sections, each with its own."""
+    cpu_slots_allowed: bool = False
+    """Whether a machine without GPUs has one slot."""
+    spot: bool = False
+    """Whether spot machines are bought, and no others. See `markets`."""
+    spot_max_price: str = ""
+    """In USD per hour; "OnDemand" or empty: the price on demand."""
+    markets: Items[Literal["spot", "on_demand"]] = ()
+    """Our own key: spot, on_demand or both. Empty: as `spot` says."""
+    reservations: Items[Reservation] = ()
+    """Our own key: ids of capacity reservations and capacity blocks, which are used first. With `markets` empty and
+    `spot` false nothing else is bought."""
+    placement_group: Annotated[str, Field(max_length=255)] = ""
+    """Our own key: the name of a cluster placement group, made if it does not exist. Empty: anywhere in a zone."""
+    efa: bool = False
+    """Our own key: an EFA interface for each network card. The security group must allow itself all traffic."""
+    image_id: Image = ""
+    """What machines boot. Empty: what `image_parameter` names."""
+    image_parameter: str = ""
+    """Our own key: an SSM parameter that holds the id of the image, `{arch}` standing for x86_64 or arm64. Empty: an
+    Ubuntu, with NVIDIA's driver for types with GPUs."""
+    launch_template: str = ""
+    """Our own key: the id or name of a launch template, `:VERSION` may follow. What this section says comes over it."""
+    root_volume_size: Annotated[Integer, Field(ge=100)] = 200
+    """Of the disk, in GB: gp3, encrypted, deleted with its machine."""
+    network_interface: AwsNetwork = AwsNetwork()
+    """Where machines are in the network."""
+    subnets: Items[Subnet] = ()
+    """Our own key: subnets, at most one in each zone."""
+    iam_instance_profile_arn: Profile = ""
+    """What machines, and tasks on them, may do in AWS."""
+    ssh_key_name: str = ""
+    """The key pair of machines. Empty: none, nobody logs in."""
+    tag_key: TagKey = "managed_by"
+    """A tag that says whose machines they are, for people; the master goes by tags of its own."""
+    tag_value: TagValue = "windlass"
+    """Its value."""
+    instance_name: TagValue = "determined-ai-agent"
+    """The tag `Name` of machines."""
+    custom_tags: Items[Tag] = ()
+    """More tags."""
+    usd_per_hour: Annotated[Number, Field(ge=0)] | None = None
+    """Our own key: what one machine costs on demand. None: as the price book says."""
+    boot_time: PositiveDuration = timedelta(minutes=3)
+    """Our own key: how long machines are expected to take until they can work, until that was learned."""
+    master_url: Annotated[str, Field(pattern=r"^(https?://[^/\s]+/?)?$")] = ""
+    """Where agents reach the master. Empty: as the master was told by --url."""
+    master_cert_name: str = ""
+    """The name in the master's certificate, where it is another than that in the URL."""
+    startup_script: Annotated[str, _NOT_SENT] = Field(default="", repr=False)
+    """Run on the machine as root, before the agent."""
+    container_startup_script: Annotated[
+        str, NoEffect("the agent runs on the machine, not in a container: use startup_script")
+    ] = Field(default="", repr=False)
+    """Run in the container of the agent."""
+    agent_docker_network: Annotated[
+        str, NoEffect("the agent runs on the machine, not in a container")
+    ] = "default"
+    """Network of the container of the agent."""
+    agent_docker_runtime: Annotated[
+        str, NoEffect("the agent runs on the machine, not in a container")
+    ] = "runc"
+    """Runtime of the container of the agent."""
+    agent_docker_image: Annotated[str, _NOT_SENT] = ""
+    """An image with the agent's software. Empty: it is on the machine's image, or comes from the master."""
+    agent_fluent_image: Annotated[str, _OUR_LOGS] = ""
+    """Of old releases."""
+    agent_reconnect_attempts: Annotated[Integer, _OWN_TIMES] = 5
+    """How often the agent tries."""
+    agent_reconnect_backoff: Annotated[Integer, _OWN_TIMES] = 5
+    """Seconds between tries."""
+    agent_config_file_contents: Annotated[FreeMap | None, _NOT_SENT] = Field(
+        default=None, repr=False
+    )
+    """agent.yaml of the machines."""
+    log_group: Annotated[str, _OUR_LOGS] = ""
+    """Of CloudWatch."""
+    log_stream: Annotated[str, _OUR_LOGS] = ""
+    """Of CloudWatch."""
+    launch_error_timeout: Annotated[NonNegativeDuration, _ERRORS_SHOWN] = timedelta(0)
+    """How long a failed launch counts."""
+    launch_error_retries: Annotated[NonNegative, _ERRORS_SHOWN] = 0
+    """How many failed launches fail waiting jobs."""
+    min_instances: NonNegative | None = None
+    """As in the pool."""
+    max_instances: Positive | None = None
+    """As in the pool."""
+    max_idle_agent_period: IdlePeriod | None = None
+    """As in the pool."""
+    max_agent_starting_period: PositiveDuration | None = None
+    """As in the pool."""
+
+    @field_validator("zones")
+    @classmethod
+    def _zones_of_region(cls, zones: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        region = info.data.get("region")
+        for zone in zones:
+            if region is not None and not is_zone_of(zone, region):
+                near = f"{region}{zone[-1:]}" if zone[-1:].isalpha() else f"{region}a"
+                raise ValueError(f'"{zone}" is no zone of {region}: did you mean "{near}"?')
+        return zones
+
+    @field_validator("instance_type")
+    @classmethod
+    def _known_instance_type(cls, name: str, info: ValidationInfo) -> str:
+        if name in known_types():
+            return name
+        if info.data.get("instance_slots") is not None and TYPE_NAME.fullmatch(name):
+            return name
+        near = nearest(name, known_types())
+        meant = f'did you mean "{near}"? Else' if near else "if AWS has it,"
+        raise ValueError(f'"{name}" is no known instance type: {meant} give instance_slots')
+
+    @field_validator("spot_max_price")
+    @classmethod
+    def _is_price(cls, price: str) -> str:
+        if price and price.lower() != "ondemand" and not _PRICE.fullmatch(price):
+            raise ValueError(f'"{price}" is no price: write USD per hour, such as "1.25"')
+        return price
+
+    @field_validator("markets")
+    @classmethod
+    def _markets_once(cls, markets: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if len(set(markets)) < len(markets):
+            raise ValueError("a market is named twice: remove one")
+        if markets and info.data.get("spot") and "spot" not in markets:
+            raise ValueError("does not contain spot, but spot is true: remove spot")
+        return markets
+
+    @field_validator("image_parameter")
+    @classmethod
+    def _one_image(cls, path: str, info: ValidationInfo) -> str:
+        if path and info.data.get("image_id"):
+            raise ValueError("give either image_id or image_parameter, not both")
+        return path
+
+    @field_validator("launch_template")
+    @classmethod
+    def _is_template(cls, template: str) -> str:
+        if template and not re.fullmatch(r"[\w()./-]{3,128}(:(\d+|\$Default|\$Latest))?", template):
+            raise ValueError(
+                f'"{template}" is no launch template: write its id or name, or "NAME:3"'
+            )
+        return template
+
+    @field_validator("subnets")
+    @classmethod
+    def _subnet_or_subnets(cls, subnets: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        network = info.data.get("network_interface")
+        if subnets and isinstance(network, AwsNetwork) and network.subnet_id:
+            raise ValueError("give either subnets or network_interface.subnet_id, not both")
+        return subnets
+
+    @field_validator("custom_tags")
+    @classmethod
+    def _tags_once(cls, tags: tuple[Tag, ...], info: ValidationInfo) -> tuple[Tag, ...]:
+        keys = [tag.key for tag in tags]
+        twice = {key for key in keys if keys.count(key) > 1}
+        twice |= {"Name", info.data.get("tag_key", "")} & set(keys)
+        if twice:
+            raise ValueError(f"{', '.join(sorted(twice))}: given twice")
+        if len(tags) > MAX_TAGS - OUR_TAGS:
+            raise ValueError(f"has {len(tags)} tags: there is room for {MAX_TAGS - OUR_TAGS}")
+        return tags
+
+    @property
+    def bought_markets(self) -> tuple[Market, ...]:
+        """What is bought beside reservations."""
+        if self.markets:
+            return tuple(Market(name) for name in self.markets)
+        if self.spot:
+            return (Market.SPOT,)
+        return () if self.reservations else (Market.ON_DEMAND,)
+
+    @property
+    def max_price(self) -> str:
+        return "" if self.spot_max_price.lower() == "ondemand" else self.spot_max_price

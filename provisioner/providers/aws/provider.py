@@ -1,0 +1,252 @@
+"""EC2 of one account in one region, for all pools that buy there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from provisioner.price_book import PriceBook
+from provisioner.providers.aws.catalogue import Catalogue, learn
+from provisioner.providers.aws.client import AwsError, Client
+from provisioner.providers.aws.errors import refused_call, refused_launch
+from provisioner.providers.aws.instances import Instance, found, instances_of
+from provisioner.providers.aws.notices import Notices
+from provisioner.providers.aws.offers import expected_offers, facts_of, offers_of
+from provisioner.providers.aws.options import Account, PoolOptions
+from provisioner.providers.aws.request import run_instances
+from provisioner.providers.aws.tags import CLUSTER
+from provisioner.providers.base import (
+    AnswersAtOnce,
+    Api,
+    FoundState,
+    Inventory,
+    LaunchAnswer,
+    LaunchIntent,
+    LaunchResult,
+    Rate,
+)
+from provisioner.providers.errors import Refusal
+from provisioner.refusals import BlockKind
+from provisioner.types import Offer
+from windlass.base.clock import Clock
+from windlass.base.errors import ProviderError
+from windlass.base.json_types import JsonMapping
+
+log = logging.getLogger(__name__)
+
+REFRESH_S = 300.0
+MAX_USER_DATA = 16 * 1024
+"""Before it is encoded."""
+TERMINATE_AT_ONCE = 100
+_PAGE = 1000
+_ONE_BY_ONE = ("InvalidInstanceID", "OperationNotPermitted")
+"""One such machine, and none of the batch is ended."""
+_UNKNOWN_ID = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed")
+_EXISTING_GROUP = "InvalidPlacementGroup.Duplicate"
+
+UserData = Callable[[LaunchIntent], str]
+"""What the machines of a launch run first. Made of the intent and its `request["boot"]` alone."""
+
+
+class AwsProvider(AnswersAtOnce):
+    """Calls go to threads; what is for sale is asked every few minutes, and remembered in between."""
+
+    list_every_s = 10.0
+    list_grace_s = 60.0
+
+    def __init__(
+        self,
+        *,
+        account: Account,
+        pools: Sequence[PoolOptions],
+        cluster_id: str,
+        clock: Clock,
+        prices: PriceBook,
+        user_data: UserData,
+    ) -> None:
+        self._account = account
+        self._pools = tuple(pools)
+        self._cluster_id = cluster_id
+        self._clock = clock
+        self._prices = prices
+        self._user_data = user_data
+        self._client = Client(account)
+        self._notices = Notices(self._client, account.queue_url)
+        self._catalogue: Catalogue | None = None
+        self._offers: dict[str, tuple[Offer, ...]] = {}
+
+    @property
+    def name(self) -> str:
+        return self._account.name
+
+    @property
+    def rates(self) -> Mapping[Api, Rate]:
+        """Below the token buckets that EC2 documents, which others of the account use, too."""
+        return {
+            Api.LAUNCH: Rate(burst=5, per_s=1.5),
+            Api.TERMINATE: Rate(burst=20, per_s=2.0),
+        }
+
+    def offers(self, pool: str) -> Sequence[Offer] | None:
+        if all(options.pool != pool for options in self._pools):
+            return ()
+        return None if self._catalogue is None else self._offers.get(pool, ())
+
+    def could_offer(self, pool: str) -> Sequence[Offer]:
+        return [
+            offer
+            for options in self._pools
+            if options.pool == pool
+            for offer in expected_offers(self._account, options, self._prices)
+        ]
+
+    async def open(self) -> None:
+        self._client.open()
+        if self._catalogue is None:
+            await self._refresh()
+            await self._make_placement_groups()
+
+    async def run(self) -> None:
+        """Keep what is for sale up to date. A failure leaves what is known."""
+        while True:
+            await asyncio.sleep(REFRESH_S)
+            try:
+                await self._refresh()
+            except (ProviderError, OSError) as error:
+                log.warning("what %s sells cannot be asked: %s", self.name, error)
+
+    async def close(self) -> None:
+        self._client.close()
+
+    def use(self, prices: PriceBook) -> None:
+        """From now on."""
+        self._prices = prices
+        if self._catalogue is not None:
+            self._offer(self._catalogue)
+
+    def freeze(self, intent: LaunchIntent) -> JsonMapping:
+        options = self._options(intent)
+        if options is None or self._catalogue is None:
+            raise ProviderError(f"pool {intent.pool} buys no {intent.offer.key.instance_type} here")
+        facts = facts_of(options, self._catalogue, self._prices)
+        call = run_instances(intent, options, facts, self._catalogue)
+        return {"run_instances": call, "boot": dict(options.boot)}
+
+    async def launch(self, intent: LaunchIntent) -> LaunchAnswer:
+        user_data = self._user_data(intent)
+        if len(user_data.encode()) > MAX_USER_DATA:
+            raise Refusal(
+                BlockKind.CONFIG,
+                f"user data of pool {intent.pool} has {len(user_data.encode())} bytes: EC2 takes {MAX_USER_DATA}",
+            )
+        try:
+            reply = await self._client.call(
+                "ec2",
+                "run_instances",
+                **intent.request["run_instances"],
+                ClientToken=intent.token,
+                UserData=user_data,
+            )
+        except AwsError as error:
+            raise refused_launch(error, intent.offer) from None
+        made = sorted(instances_of(reply), key=lambda instance: instance.AmiLaunchIndex)
+        return LaunchResult(
+            instance_ids=tuple(instance.InstanceId for instance in made),
+            started_at=min((instance.started_at for instance in made), default=None),
+        )
+
+    async def list(self) -> Inventory:
+        notices = await self._notices.read()
+        machines: list[Instance] = []
+        wanted = [{"Name": f"tag:{CLUSTER}", "Values": [self._cluster_id]}]
+        async with self._asking():
+            async for page in self._client.pages(
+                "ec2", "describe_instances", Filters=wanted, MaxResults=_PAGE
+            ):
+                for reservation in page.get("Reservations", ()):
+                    machines += instances_of(reservation)
+        region = self._account.region
+        instances = [
+            found(machine, region=region, notice=notices.get(machine.InstanceId))
+            for machine in machines
+        ]
+        self._notices.forget_others(
+            {x.instance_id for x in instances if x.state is not FoundState.ENDED}
+        )
+        return Inventory(instances=tuple(instances))
+
+    async def terminate(self, instance_ids: Sequence[str]) -> None:
+        failures: list[str] = []
+        for start in range(0, len(instance_ids), TERMINATE_AT_ONCE):
+            batch = list(instance_ids[start : start + TERMINATE_AT_ONCE])
+            try:
+                await self._client.call("ec2", "terminate_instances", InstanceIds=batch)
+            except AwsError as error:
+                if not error.code.startswith(_ONE_BY_ONE):
+                    raise refused_call(error) from None
+                failures += await self._terminate_each(batch)
+        if failures:
+            raise ProviderError("; ".join(failures))
+
+    async def console(self, instance_id: str) -> str:
+        """What a machine wrote to its console last; empty: nothing is known yet."""
+        async with self._asking():
+            reply = await self._client.call("ec2", "get_console_output", InstanceId=instance_id)
+        return str(reply.get("Output", ""))
+
+    async def _terminate_each(self, instance_ids: Sequence[str]) -> Sequence[str]:
+        """What could not be ended, and why."""
+        failures = []
+        for instance_id in instance_ids:
+            try:
+                await self._client.call("ec2", "terminate_instances", InstanceIds=[instance_id])
+            except AwsError as error:
+                if error.code not in _UNKNOWN_ID:
+                    failures.append(f"{instance_id}: {refused_call(error)}")
+        return failures
+
+    async def _refresh(self) -> None:
+        async with self._asking():
+            self._catalogue = await learn(self._client, self._pools, self._clock.now())
+        self._offer(self._catalogue)
+
+    def _offer(self, catalogue: Catalogue) -> None:
+        now = self._clock.now().timestamp()
+        by_pool: dict[str, tuple[Offer, ...]] = {}
+        for options in self._pools:
+            offers = offers_of(self._account, options, catalogue, self._prices, now)
+            by_pool[options.pool] = (*by_pool.get(options.pool, ()), *offers)
+        self._offers = by_pool
+
+    async def _make_placement_groups(self) -> None:
+        for group in sorted({x.placement_group for x in self._pools} - {""}):
+            try:
+                await self._client.call(
+                    "ec2",
+                    "create_placement_group",
+                    GroupName=group,
+                    Strategy="cluster",
+                    TagSpecifications=[
+                        {
+                            "ResourceType": "placement-group",
+                            "Tags": [{"Key": CLUSTER, "Value": self._cluster_id}],
+                        }
+                    ],
+                )
+            except AwsError as error:
+                if error.code != _EXISTING_GROUP:
+                    # Launches into it say what is wrong: it may exist, and not be ours to make.
+                    log.warning("placement group %s: %s", group, refused_call(error))
+
+    def _options(self, intent: LaunchIntent) -> PoolOptions | None:
+        kind = (intent.pool, intent.offer.key.instance_type)
+        return next((x for x in self._pools if (x.pool, x.instance_type) == kind), None)
+
+    @asynccontextmanager
+    async def _asking(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except AwsError as error:
+            raise refused_call(error) from None

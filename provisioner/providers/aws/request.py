@@ -1,0 +1,168 @@
+"""The whole of a RunInstances call, but its token and user data. Made once, kept with the intent. Pure."""
+
+from __future__ import annotations
+
+from provisioner.providers.aws.catalogue import Catalogue, Image, TypeFacts
+from provisioner.providers.aws.offers import image_of
+from provisioner.providers.aws.options import PoolOptions
+from provisioner.providers.aws.tags import tags_of
+from provisioner.providers.base import LaunchIntent
+from provisioner.providers.errors import Refusal
+from provisioner.refusals import BlockKind
+from provisioner.types import Market, Scope
+from windlass.base.json_types import JsonMapping, JsonObject
+
+TAGGED = ("instance", "volume", "network-interface")
+HOP_LIMIT = 2
+"""Of the metadata service: containers on a bridge are one hop further."""
+
+
+def run_instances(
+    intent: LaunchIntent, options: PoolOptions, facts: TypeFacts, catalogue: Catalogue
+) -> JsonObject:
+    """Plain JSON. Raises `Refusal` for what EC2 would refuse later, or take for something else."""
+    key = intent.offer.key
+    image = image_of(options, facts, catalogue)
+    if image is None and options.launch_template is None:
+        raise _no_image(intent, options)
+    if image is not None and image.architecture != facts.architecture:
+        raise _wrong_architecture(intent, image, facts)
+    call: JsonObject = {
+        "InstanceType": key.instance_type,
+        "MinCount": intent.count,
+        "MaxCount": intent.count,
+        "Placement": _placement(intent),
+        "NetworkInterfaces": _interfaces(intent, options, facts, catalogue),
+        "MetadataOptions": {
+            "HttpEndpoint": "enabled",
+            "HttpTokens": "required",
+            "HttpPutResponseHopLimit": HOP_LIMIT,
+        },
+        "InstanceInitiatedShutdownBehavior": "terminate",
+        "TagSpecifications": [
+            {
+                "ResourceType": resource,
+                "Tags": [{"Key": k, "Value": v} for k, v in tags_of(intent, options).items()],
+            }
+            for resource in TAGGED
+        ],
+    }
+    if image is not None:
+        call["ImageId"] = image.id
+        call["BlockDeviceMappings"] = [_root_disk(image, options)]
+    if options.launch_template is not None:
+        template = options.launch_template
+        by = "LaunchTemplateId" if template.name.startswith("lt-") else "LaunchTemplateName"
+        call["LaunchTemplate"] = {by: template.name, "Version": template.version}
+    if options.instance_profile:
+        call["IamInstanceProfile"] = {"Arn": options.instance_profile}
+    if options.ssh_key:
+        call["KeyName"] = options.ssh_key
+    return call | _market(intent, options)
+
+
+def _placement(intent: LaunchIntent) -> JsonMapping:
+    key = intent.offer.key
+    group = {"GroupName": key.placement} if key.placement else {}
+    return {"AvailabilityZone": key.zone, **group}
+
+
+def _root_disk(image: Image, options: PoolOptions) -> JsonMapping:
+    """By the image's own name of it: another would be a second disk."""
+    return {
+        "DeviceName": image.root_device,
+        "Ebs": {
+            "VolumeSize": options.root_gib,
+            "VolumeType": "gp3",
+            "Encrypted": True,
+            "DeleteOnTermination": True,
+        },
+    }
+
+
+def _interfaces(
+    intent: LaunchIntent, options: PoolOptions, facts: TypeFacts, catalogue: Catalogue
+) -> list[JsonMapping]:
+    """One; with EFA one for each network card that has it. EC2 gives public addresses to single interfaces only."""
+    cards = min(facts.network_cards, facts.efa_interfaces) if options.efa else 0
+    if options.efa and not cards:
+        raise Refusal(
+            BlockKind.CONFIG,
+            f"{facts.name} has no EFA: remove efa from pool {intent.pool}, or choose another type",
+            scope=Scope(provider=intent.offer.key.provider, instance_type=facts.name),
+        )
+    base: JsonObject = {"SubnetId": _subnet(intent, options, catalogue)}
+    if options.security_group:
+        base["Groups"] = [options.security_group]
+    first: JsonObject = {"DeviceIndex": 0, "DeleteOnTermination": True, **base}
+    if cards <= 1:
+        first["AssociatePublicIpAddress"] = options.public_address
+    if cards:
+        first |= {"InterfaceType": "efa", "NetworkCardIndex": 0}
+    others = [
+        {**base, "DeviceIndex": 1, "NetworkCardIndex": card, "InterfaceType": "efa"}
+        | {"DeleteOnTermination": True}
+        for card in range(1, cards)
+    ]
+    return [first, *others]
+
+
+def _subnet(intent: LaunchIntent, options: PoolOptions, catalogue: Catalogue) -> str:
+    zone = intent.offer.key.zone
+    own = [catalogue.subnets[id_] for id_ in options.subnets if id_ in catalogue.subnets]
+    found = next((subnet.id for subnet in own if subnet.zone == zone), None)
+    if found is not None:
+        return found
+    missing = [id_ for id_ in options.subnets if id_ not in catalogue.subnets]
+    if not options.subnets and zone in catalogue.default_subnets:
+        return catalogue.default_subnets[zone].id
+    key = intent.offer.key
+    what = (
+        f"there is no subnet {', '.join(missing)} in {key.region}"
+        if missing
+        else f"pool {intent.pool} has no subnet in {zone}, and there is no default subnet"
+    )
+    raise Refusal(
+        BlockKind.CONFIG,
+        f"{what}: correct subnets, zones or network_interface.subnet_id of the pool",
+        scope=Scope(provider=key.provider, zone=zone, instance_type=key.instance_type),
+    )
+
+
+def _market(intent: LaunchIntent, options: PoolOptions) -> JsonObject:
+    key = intent.offer.key
+    asked: JsonObject = {}
+    if key.market is Market.SPOT:
+        spot = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
+        if options.spot_max_price:
+            spot["MaxPrice"] = options.spot_max_price
+        asked["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": spot}
+    elif key.market is Market.CAPACITY_BLOCK:
+        asked["InstanceMarketOptions"] = {"MarketType": "capacity-block"}
+    if key.reservation:
+        target = {"CapacityReservationId": key.reservation}
+        asked["CapacityReservationSpecification"] = {"CapacityReservationTarget": target}
+    return asked
+
+
+def _no_image(intent: LaunchIntent, options: PoolOptions) -> Refusal:
+    key = intent.offer.key
+    what = (
+        f"there is no image {options.image} in {key.region} that this account may use"
+        if options.image
+        else f"no SSM parameter in {key.region} names an image for {key.instance_type}"
+    )
+    return Refusal(
+        BlockKind.CONFIG,
+        f"{what}: correct image_id or image_parameter of pool {intent.pool}",
+        scope=Scope(provider=key.provider, instance_type=key.instance_type),
+    )
+
+
+def _wrong_architecture(intent: LaunchIntent, image: Image, facts: TypeFacts) -> Refusal:
+    return Refusal(
+        BlockKind.CONFIG,
+        f"image {image.id} is for {image.architecture}, and {facts.name} is {facts.architecture}: "
+        f"correct image_id or instance_type of pool {intent.pool}",
+        scope=Scope(provider=intent.offer.key.provider, instance_type=facts.name),
+    )

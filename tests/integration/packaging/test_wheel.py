@@ -65,6 +65,9 @@ def test_the_wheel_carries_data_files(wheel: Path) -> None:
         names = archive.namelist()
     assert any(n.startswith("master/store/migrations/versions/") for n in names)
     assert any(n.endswith("dist-info/licenses/LICENSE") for n in names)
+    for cloud in ("aws", "gcp"):
+        assert f"windlass/deploy/cloud/terraform/{cloud}/modules/master/main.tf" in names
+        assert f"windlass/deploy/cloud/files/{cloud}_master.yaml" in names
 
 
 def test_every_package_says_that_it_is_typed(wheel: Path) -> None:

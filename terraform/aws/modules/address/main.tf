@@ -1,0 +1,19 @@
+variable "name" {
+  description = "Name of the address"
+  type        = string
+}
+
+resource "aws_eip" "master" {
+  domain = "vpc"
+  tags   = { Name = "${var.name}-master" }
+}
+
+output "ip" {
+  description = "The address"
+  value       = aws_eip.master.public_ip
+}
+
+output "allocation" {
+  description = "Its id"
+  value       = aws_eip.master.id
+}

@@ -1,0 +1,78 @@
+variable "name" {
+  description = "Begins the names"
+  type        = string
+}
+
+variable "region" {
+  description = "Region that everything is in"
+  type        = string
+}
+
+variable "kind" {
+  description = "efs or fsx"
+  type        = string
+}
+
+variable "given" {
+  description = "An existing file system; empty: a new one"
+  type        = string
+}
+
+variable "subnets" {
+  description = "By zone"
+  type        = map(string)
+}
+
+variable "group" {
+  description = "Security group"
+  type        = string
+}
+
+locals {
+  new_efs = var.kind == "efs" && var.given == ""
+  new_fsx = var.kind == "fsx" && var.given == ""
+}
+
+resource "aws_efs_file_system" "files" {
+  count     = local.new_efs ? 1 : 0
+  encrypted = true
+  tags      = { Name = var.name }
+}
+
+resource "aws_efs_mount_target" "files" {
+  for_each        = local.new_efs ? var.subnets : {}
+  file_system_id  = aws_efs_file_system.files[0].id
+  subnet_id       = each.value
+  security_groups = [var.group]
+}
+
+resource "aws_fsx_lustre_file_system" "files" {
+  count                       = local.new_fsx ? 1 : 0
+  storage_capacity            = 1200
+  deployment_type             = "PERSISTENT_2"
+  per_unit_storage_throughput = 125
+  subnet_ids                  = [values(var.subnets)[0]]
+  security_group_ids          = [var.group]
+  tags                        = { Name = var.name }
+}
+
+data "aws_fsx_lustre_file_system" "given" {
+  count = var.kind == "fsx" && var.given != "" ? 1 : 0
+  id    = var.given
+}
+
+output "host" {
+  description = "Where it is mounted from"
+  value = (
+    var.kind == "efs"
+    ? "${var.given == "" ? aws_efs_file_system.files[0].id : var.given}.efs.${var.region}.amazonaws.com"
+    : coalesce(one(aws_fsx_lustre_file_system.files[*].dns_name), one(data.aws_fsx_lustre_file_system.given[*].dns_name))
+  )
+
+  depends_on = [aws_efs_mount_target.files]
+}
+
+output "mount_name" {
+  description = "Of FSx"
+  value       = var.kind == "fsx" ? coalesce(one(aws_fsx_lustre_file_system.files[*].mount_name), one(data.aws_fsx_lustre_file_system.given[*].mount_name)) : null
+}

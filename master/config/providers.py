@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, Tag
 
 from master.config.aws import SITE_NAME, AwsSection
+from master.config.batch import SlurmSection
 from master.config.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
 from master.core.expconf.schema import (
     TAG_MARK,
@@ -19,8 +20,8 @@ from master.core.expconf.schema import (
     member_of,
 )
 
-PLANNED_PROVIDERS = ("gcp", "slurm", "hpc", "pbs")
-PROVIDERS = ("embedded", "aws")
+PLANNED_PROVIDERS = ("gcp", "hpc", "pbs")
+PROVIDERS = ("embedded", "aws", "slurm")
 
 
 class EmbeddedSection(Section):
@@ -66,9 +67,12 @@ def _known_type(value: Any) -> Any:
     return value
 
 
+MachineSection: TypeAlias = EmbeddedSection | AwsSection
+"""Where machines are bought."""
 ProviderSection: TypeAlias = Annotated[
     Annotated[EmbeddedSection, Tag(TAG_MARK + "embedded")]
-    | Annotated[AwsSection, Tag(TAG_MARK + "aws")],
+    | Annotated[AwsSection, Tag(TAG_MARK + "aws")]
+    | Annotated[SlurmSection, Tag(TAG_MARK + "slurm")],
     member_of("type", "type is unknown"),
     BeforeValidator(_known_type),
 ]

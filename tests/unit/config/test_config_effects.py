@@ -68,6 +68,12 @@ PROVIDER = ELASTIC | {
     "available": "master:available",
     "boot_time": "master:boot_time",
     "usd_per_hour": "master:usd_per_hour",
+    **read_by(
+        "master/batch_pools.py:*",
+        "partition slot_type slots_per_node gpu_type cpus_per_slot memory_per_slot walltime max_queued "
+        "job_storage_root python prologue master_url path",
+    ),
+    **read_by("master/config/batch.py:*", "account qos constraint reservation sbatch_args"),
 }
 AWS = read_by(
     "master/aws_pools.py:*",
@@ -86,6 +92,9 @@ AWS |= {
 }
 AWS |= read_by("master/config/aws.py:*", "spot")
 PROVIDER |= AWS
+SLURM = below(
+    "slurm", read_by("master/allocations/batch.py:*", "slots_per_node gpu_type sbatch_args")
+)
 VARIABLES = read_by("master/allocations:environment_variables", "cpu cuda rocm")
 PYTHON = read_by("master/allocations:python", "python") | read_by(
     "master/allocations:prologue", "prologue"
@@ -179,6 +188,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "det_cloud": ONE_VALUE,
     },
     TaskContainerDefaults: {
+        **SLURM,
         **below("environment_variables", VARIABLES),
         **below("bind_mounts", MOUNTS),
         "shm_size_bytes": "master/allocations:shm_size_bytes",
@@ -191,6 +201,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "preemption_timeout": "master/experiments:preemption_timeout",
     },
     CommandConfig: {
+        **SLURM,
         "description": "master/tasks:description",
         "entrypoint": "master/tasks:entrypoint",
         "resources.slots": "master/tasks:slots",
@@ -204,6 +215,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "work_dir": "master/tasks:work_dir",
     },
     ExperimentConfig: {
+        **SLURM,
         "name": "master/experiments:name",
         "description": "master/experiments:description",
         "labels": "master/experiments:labels",

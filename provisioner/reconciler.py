@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
+from typing import TypeAlias
 
 from master.core.actor import Actor
 from provisioner.budgets import NO_LIMITS, Money
@@ -44,6 +46,7 @@ from provisioner.snapshot import (
     plan_input,
     to_tell,
 )
+from provisioner.tally import Tally
 from provisioner.types import (
     BlockedOffer,
     CostView,
@@ -66,6 +69,7 @@ DEBOUNCE_S = 0.05
 """After a wake the pass waits so long: a searcher's gangs arrive together and are bought together."""
 THREAD_FROM = 1_000
 """With so many machines and gangs a pass may take 20 ms: it leaves the event loop."""
+_Decided: TypeAlias = tuple[ReconcilePass, Plan, float]
 NOT_LISTED_YET = "the provider's machines are being listed"
 
 
@@ -99,6 +103,7 @@ class Provisioner:
             generation=generation,
             unseen={Scope(provider=name): Unseen(NOT_LISTED_YET) for name in self._providers},
         )
+        self.tally = Tally()
         self._connected: set[str] = set()
         self._telling: set[str] = set()
         self._ends_everything = False
@@ -236,6 +241,7 @@ class Provisioner:
 
     async def reconcile_pass(self) -> None:
         """Take in answers, plan, commit, act. `run` calls it; tests may, inside `owning_calls`."""
+        begun = perf_counter()
         now, jump_s = self._now(), self._clocks.jump_s()
         if jump_s:
             log.warning("the clock has jumped by %.0f s: deadlines move along", jump_s)
@@ -247,13 +253,15 @@ class Provisioner:
         state = shifted(self._state, jump_s)
         size = len(state.instances) + sum(len(pool.gangs) for pool in demand)
         decide = partial(_decide, state, catalogue, events, demand, agents, now, self._money)
-        reconcile_pass, planned = await (
+        reconcile_pass, planned, planning_s = await (
             asyncio.to_thread(decide) if size >= THREAD_FROM else _at_once(decide)
         )
         reconcile_pass.apply(planned, self._ids.uuid, self._freeze)
         ended = self._end(reconcile_pass, planned)
         new = reconcile_pass.result()
         await self._commit(new, ended, events)
+        self.tally.note(events)
+        self.tally.plans.add(planning_s)
         if jump_s:
             self._clocks.settle()
         self._kept = planned.kept
@@ -265,6 +273,7 @@ class Provisioner:
             self._host.leave(instance_id, by, why)
         for availability in planned.availabilities:
             self._host.availability(availability)
+        self.tally.passes.add(perf_counter() - begun)
         self._close_if_done()
 
     def _end(self, reconcile_pass: ReconcilePass, planned: Plan) -> Sequence[str]:
@@ -403,14 +412,14 @@ def _decide(
     agents: Agents,
     now: float,
     money: Money,
-) -> tuple[ReconcilePass, Plan]:
-    """All of a pass that needs nothing but its arguments."""
+) -> _Decided:
+    """All of a pass that needs nothing but its arguments; and how long planning took, in seconds."""
     reconcile_pass = ReconcilePass(state, catalogue, now)
     reconcile_pass.absorb(events, agents)
-    return reconcile_pass, plan(
-        plan_input(reconcile_pass.result(), demand, catalogue.pools, agents, now, money)
-    )
+    begun = perf_counter()
+    planned = plan(plan_input(reconcile_pass.result(), demand, catalogue.pools, agents, now, money))
+    return reconcile_pass, planned, perf_counter() - begun
 
 
-async def _at_once(decide: Callable[[], tuple[ReconcilePass, Plan]]) -> tuple[ReconcilePass, Plan]:
+async def _at_once(decide: Callable[[], _Decided]) -> _Decided:
     return decide()

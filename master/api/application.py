@@ -29,6 +29,7 @@ from master.api.known_hosts import KnownHosts, host_of, origin_of
 from master.api.logs import routes as logs
 from master.api.metrics import routes as metrics
 from master.api.middleware import JsonBodies, PlainUrls, UnreadBodies
+from master.api.monitoring import routes as monitoring
 from master.api.openapi import DescribedApp
 from master.api.proxies import TrustedProxies
 from master.api.resource_pools import routes as resource_pools
@@ -78,6 +79,7 @@ ROUTES: Sequence[BaseRoute] = (
     *windlass_costs.router.routes,
     *windlass_offers.router.routes,
     *windlass_plans.router.routes,
+    *monitoring.router.routes,
 )
 
 

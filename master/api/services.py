@@ -39,6 +39,7 @@ from master.tasks.service import InteractiveService
 from master.workspaces.queries import WorkspaceQueries
 from provisioner.offer_views import OfferView
 from provisioner.preview import Preview
+from provisioner.tally import Tally
 from provisioner.types import BlockedOffer, CostView, Gang, InstanceView, OfferKey
 from rm_backends.base import AllocationRequest
 from rm_backends.observer import AgentOperator, Observer
@@ -74,6 +75,11 @@ class Fleet(Protocol):
         ...
 
     def cost(self) -> CostView: ...
+
+    @property
+    def tally(self) -> Tally:
+        """What it has done since it started."""
+        ...
 
     async def preview(self, gangs: Sequence[Gang] = ()) -> Preview:
         """What would be launched now if these waited, too. Changes nothing."""

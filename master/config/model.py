@@ -111,9 +111,7 @@ class MasterConfig(Section):
         MasterIntegrations, NoEffect("the master talks to no Pachyderm; tasks may")
     ] = MasterIntegrations()
     """Other systems of the site."""
-    observability: Annotated[Observability, NoEffect("there are no Prometheus metrics yet")] = (
-        Observability()
-    )
+    observability: Observability = Observability()
     """What monitoring reads."""
     webhooks: Annotated[MasterWebhooks, NoEffect("there are no webhooks yet")] = MasterWebhooks()
     """Calls to other systems when experiments change."""

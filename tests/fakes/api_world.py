@@ -45,6 +45,7 @@ from master.store.unit_of_work import UnitOfWork
 from provisioner.offer_views import OfferState, OfferView
 from provisioner.plan_types import PlanInput, PoolInput
 from provisioner.preview import Preview, preview
+from provisioner.tally import Tally
 from provisioner.types import (
     BlockedOffer,
     CostView,
@@ -111,6 +112,7 @@ class OneInstance:
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
         self._refuses = True
+        self.tally = Tally()
 
     def instances(self) -> list[InstanceView]:
         now = self._clock.now().timestamp()
@@ -366,10 +368,12 @@ async def api_world(
     db_url: str = "sqlite://",
     others_change_work: bool = False,
     security: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[ApiWorld]:
     """`backends`, by pool, stand beside the pool `default` of agents; each is given where it reports to.
 
     `defaults`: what lies under the configurations of all pools. `security`: that section of master.yaml.
+    `settings`: other keys of it, by their dotted names.
     """
     inline = db_url == "sqlite://"
     clock, ids = ManualClock(), Ids.seeded(1)
@@ -393,7 +397,10 @@ async def api_world(
                         others_change_work=others_change_work,
                         config=load(
                             None,
-                            overrides={f"security.{k}": v for k, v in (security or {}).items()},
+                            overrides={
+                                **{f"security.{k}": v for k, v in (security or {}).items()},
+                                **(settings or {}),
+                            },
                         ),
                     )
                     async with world.client:

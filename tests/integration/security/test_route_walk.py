@@ -151,6 +151,8 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/windlass/fleet/offers": READ,
     "POST /api/v1/windlass/fleet/offers/retry": ADMINS,
     "GET /api/v1/windlass/fleet/plan": READ,
+    "GET /prom/det-state-metrics": READ,
+    "GET /debug/prom/metrics": READ,
     "POST /api/v1/windlass/fleet/plan": CREATE,
     "GET /api/v1/windlass/pools": READ,
     "GET /api/v1/windlass/experiments/{id}/searcher": READ,

@@ -1,0 +1,84 @@
+"""The pages that Prometheus reads: the published ones, with families of our own. For whoever is logged in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from itertools import chain
+
+from fastapi import APIRouter
+from fastapi.responses import PlainTextResponse, Response
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from master.api.access import Visible
+from master.api.monitoring.families import LiveExperiment, Picture, own, page, published
+from master.api.permits import CLUSTER, VISIBLE, permit
+from master.api.routing import ApiRoute
+from master.api.services import Api, TheApi
+from master.api.windlass.wire import GONE
+from master.auth.permissions import Action
+from master.core.reasons import ReasonKind
+from master.core.visibility import Visibility
+from rm_backends.views import QueueState
+from windlass.base.errors import NotFound
+
+router = APIRouter(route_class=ApiRoute, tags=["monitoring"])
+
+
+@router.get("/prom/det-state-metrics", response_class=PlainTextResponse)
+@permit(Action.VIEW_CLUSTER, VISIBLE)
+async def state_metrics(visible: Visible, api: TheApi) -> Response:
+    """Machines, money, slots and queues; and which container belongs to which experiment."""
+    _require(api)
+    picture = await _picture(api, visible)
+    text = await asyncio.to_thread(page, chain(published(picture), own(picture)))
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/debug/prom/metrics", response_class=PlainTextResponse)
+@permit(Action.VIEW_CLUSTER, CLUSTER)
+async def process_metrics(api: TheApi) -> Response:
+    """Memory, CPU time, files and garbage of the master's process."""
+    _require(api)
+    return Response(generate_latest(_PROCESS), media_type=CONTENT_TYPE_LATEST)
+
+
+_PROCESS = CollectorRegistry()
+ProcessCollector(registry=_PROCESS)
+PlatformCollector(registry=_PROCESS)
+GCCollector(registry=_PROCESS)
+
+
+def _require(api: Api) -> None:
+    if not api.services.config.observability.enable_prometheus:
+        raise NotFound("page", "prometheus", ": observability.enable_prometheus is false")
+
+
+async def _picture(api: Api, visible: Visibility) -> Picture:
+    services = api.services
+    waiting: Counter[tuple[str, ReasonKind]] = Counter()
+    pools = services.cluster.pools_view()
+    for pool in pools:
+        for entry in services.cluster.queue(pool.name):
+            if entry.state is QueueState.QUEUED:
+                kind = ReasonKind.QUEUED if entry.reason is None else entry.reason.kind
+                waiting[pool.name, kind] += 1
+        await asyncio.sleep(0)
+    fleet = services.provisioner
+    live = [e.state for e in services.experiments.all_live()]
+    return Picture(
+        pools=pools,
+        agents=services.cluster.agents(),
+        waiting=waiting,
+        experiments=[
+            LiveExperiment(id=e.id, job_id=e.job_id, labels=tuple(e.config.labels))
+            for e in live
+            if services.jobs.is_visible(e.job_id, visible)
+        ],
+        instances=()
+        if fleet is None
+        else [view for view in fleet.instances() if view.state != GONE],
+        cost=None if fleet is None else fleet.cost(),
+        tally=None if fleet is None else fleet.tally,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,15 @@ from master.launch_tokens import LaunchTokens
 from master.live_prices import LivePrices
 from provisioner.price_book import PriceBook
 from provisioner.providers.base import Provider
-from provisioner.providers.embedded import EmbeddedProvider, InstanceType, offer_of
-from provisioner.types import Offer, OfferKey, PoolSettings
+from provisioner.providers.embedded import (
+    LIST_EVERY_S,
+    EmbeddedProvider,
+    InstanceType,
+    offer_of,
+)
+from provisioner.providers.embedded_instances import Instances
+from provisioner.providers.embedded_queue import SiteQueue
+from provisioner.types import Market, Offer, OfferKey, PoolSettings
 from windlass.base.clock import Clock, SystemClock
 from windlass.base.errors import InvalidConfig
 
@@ -40,6 +48,7 @@ class EmbeddedProviders:
         Their prices follow the price book.
         """
         sites = _sites(pools, self.prices.book)
+        list_every = _list_every(pools)
         root = instances_folder(self.data_dir)
         left = {
             folder.name for folder in root.glob("*") if folder.is_dir() and any(folder.iterdir())
@@ -54,6 +63,7 @@ class EmbeddedProviders:
                 master_url=self.master_url,
                 join_token=self.tokens,
                 master_cert=self.master_cert,
+                list_every_s=list_every.get(site, LIST_EVERY_S),
             )
             for site in sorted({*sites, *left})
         )
@@ -93,19 +103,10 @@ async def end_embedded_instances(data_dir: Path) -> int:
     """
     ended = 0
     for folder in sorted(instances_folder(data_dir).glob("*")):
-        names = [instance.name for instance in folder.iterdir() if instance.is_dir()]
-        provider = EmbeddedProvider(
-            name=folder.name,
-            root=folder,
-            cluster_id="",
-            clock=SystemClock(),
-            types={},
-            master_url="",
-            join_token=lambda *_: "",
-        )
-        await provider.open()
-        await provider.terminate(names)
-        await provider.close()
+        SiteQueue(folder).clear()
+        instances = Instances(folder, SystemClock())
+        names = instances.names()
+        await asyncio.gather(*(asyncio.to_thread(instances.terminate, name) for name in names))
         ended += len(names)
     return ended
 
@@ -141,17 +142,33 @@ def _sites(
             type_ = _instance_type(section, prices)
             site = sites.setdefault(section.name or pool.name, {})
             others = [other for kinds in site.values() for other in kinds]
-            if type_ in site.get(pool.name, ()) or any(
-                other.name == type_.name and other != type_ for other in others
+            key = _key(type_)
+            if key in map(_key, site.get(pool.name, ())) or any(
+                _key(other) == key and other != type_ for other in others
             ):
                 problems.append(
-                    f"resource_pools: the providers of pool {pool.name} need different instance_type, "
+                    f"resource_pools: the providers of pool {pool.name} need different instance_type, zone or market, "
                     f"or different names of sites ({section.name or pool.name} has {type_.name} already)"
                 )
             site.setdefault(pool.name, []).append(type_)
     if problems:
         raise InvalidConfig(problems, what="master configuration")
     return sites
+
+
+def _key(type_: InstanceType) -> tuple[str, str, Market]:
+    """What tells the kinds of instance of one site apart."""
+    return (type_.name, type_.zone, type_.market)
+
+
+def _list_every(pools: Sequence[ResolvedPool]) -> dict[str, float]:
+    """Site -> the shortest pace that any of its sections asks for."""
+    paces: dict[str, float] = {}
+    for pool in pools:
+        for section in embedded_of(pool):
+            site, pace = section.name or pool.name, section.list_every.total_seconds()
+            paces[site] = min(pace, paces.get(site, pace))
+    return paces
 
 
 def _instance_type(section: EmbeddedSection, prices: PriceBook) -> InstanceType:
@@ -161,6 +178,9 @@ def _instance_type(section: EmbeddedSection, prices: PriceBook) -> InstanceType:
         usd_per_hour=_usd_per_hour(section, prices),
         boot_s=section.boot_time.total_seconds(),
         available=section.available,
+        market=Market(section.market),
+        zone=section.zone or "",
+        queue_s=section.queue_time.total_seconds(),
     )
 
 

@@ -43,6 +43,14 @@ class EmbeddedSection(Section):
     """More instances of it at once are refused, as a cloud does that is out of stock. Unset: no limit."""
     boot_time: NonNegativeDuration = timedelta(seconds=2)
     """How long an instance pretends to boot before its agent starts."""
+    zone: Annotated[str | None, Field(pattern=SITE_NAME)] = None
+    """A part of the site. Sections of one `instance_type` may differ in it."""
+    market: Literal["on_demand", "spot", "reserved"] = "on_demand"
+    """What it is sold as: spot is bought first, on-demand after `on_demand_after`."""
+    queue_time: NonNegativeDuration = timedelta(0)
+    """Launches are accepted, and delivered so much later, as a batch system does. 0s: made at once."""
+    list_every: PositiveDuration = timedelta(seconds=1)
+    """How often the site may be asked what it has; the shortest of its sections counts."""
     usd_per_hour: Annotated[Number, Field(ge=0)] | None = None
     """What each pretends to cost. None: the price of `instance_type` in the price book if a cloud sells that,
     else 0."""

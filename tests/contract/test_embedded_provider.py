@@ -205,7 +205,7 @@ async def test_ends_a_host_whose_environment_is_not_readable_yet(
     provider = await site.provider()
     intent = own_intent(provider, 2)
     (tmp_path / f"gpu-{intent.token[:8]}-1").write_text("in the way")
-    monkeypatch.setattr("provisioner.providers.embedded.sweep", lambda *_: None)
+    monkeypatch.setattr("provisioner.providers.embedded_instances.sweep", lambda *_: None)
     with pytest.raises(OSError, match="exists"):
         await launched(provider, intent)
     assert not marked_processes("WINDLASS_INSTANCE_ID", f"gpu-{intent.token[:8]}-0")

@@ -239,7 +239,11 @@ class FleetWorld:
         list_grace_s: float = 60.0,
         seed: int = 1,
         money: Money = NO_LIMITS,
+        cloud_name: str | None = None,
+        interval_s: float = 2.0,
     ) -> None:
+        """`cloud_name`: of the cloud; None: as its offers say. `interval_s`: of the provisioner's loop."""
+        self.interval_s = interval_s
         self.money = money
         self.clock = clock
         self.host = FakeHost()
@@ -250,6 +254,7 @@ class FleetWorld:
             offers=tuple(offers),
             clock=LoopClock(),  # its own: nobody who sets the master's sets that
             cluster_id=CLUSTER,
+            name=cloud_name,
             list_grace_s=list_grace_s,
             on_boot=self._booted,
             on_end=self._ended,
@@ -286,6 +291,7 @@ class FleetWorld:
             cluster_id=CLUSTER,
             generation=self.generation,
             money=self.money,
+            interval_s=self.interval_s,
         )
         await self.provisioner.load()
         for agent_id in self.host.sizes:

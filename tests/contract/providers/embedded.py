@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from provisioner.providers.base import LaunchIntent
+from provisioner.providers.base import Api, LaunchIntent
 from provisioner.providers.embedded import EmbeddedProvider, InstanceType
-from tests.contract.providers.base import POOL, ProviderCase
+from provisioner.providers.embedded_faults import FAULTS
+from provisioner.providers.embedded_queue import SiteQueue
+from provisioner.refusals import BlockKind
+from provisioner.types import Market, Offer
+from tests.contract.providers.base import POOL, QUOTA, ProviderCase
 from tests.fakes.fleet_world import CLUSTER
 from windlass.base.clock import SystemClock
 from windlass.base.processes import sweep
@@ -33,6 +40,10 @@ time.sleep(600)
 """
 """Writes `host.state`, starts one child, and waits."""
 GPU_2 = InstanceType(name="gpu-2", slots=2, usd_per_hour=3.0, boot_s=1.5)
+TYPES = (
+    replace(GPU_2, zone="a"),
+    replace(GPU_2, zone="b", usd_per_hour=3.5, market=Market.SPOT),
+)
 
 
 class Site:
@@ -64,6 +75,8 @@ class Site:
         return provider
 
     async def end(self) -> None:
+        (self.root / FAULTS).unlink(missing_ok=True)
+        SiteQueue(self.root).clear()
         for provider in self.made:
             await provider.open()
             await provider.terminate([x.instance_id for x in (await provider.list()).instances])
@@ -86,16 +99,66 @@ class EmbeddedCase(ProviderCase):
 
     async def restart(self) -> None:
         await self.provider.close()
-        self.provider = await self.site.provider()
+        self.provider = await self.site.provider(types=TYPES)
 
     def reconfigure(self) -> None:
         self.provider._master_url = "http://127.0.0.1:2"
 
     def kill(self, instance_id: str) -> None:
-        child = self.provider._children[instance_id]
+        child = self.provider._instances._children[instance_id]
         with suppress(ProcessLookupError):
             os.kill(child.pid, signal.SIGKILL)
         child.wait()
+
+    def mend(self) -> None:
+        (self.site.root / FAULTS).unlink(missing_ok=True)
+
+    def refuse(self, offer: Offer, kind: BlockKind) -> None:
+        quota, number = QUOTA if kind is BlockKind.QUOTA else ("", None)
+        for call in ("launch", "answer"):
+            self._rule(call, zone=offer.key.zone, kind=kind, quota=quota, number=number)
+
+    def stock(self, offer: Offer, machines: int) -> None:
+        self._change(offer, available=machines)
+
+    def queue(self, offer: Offer) -> None:
+        self._change(offer, queue_s=3600.0)
+
+    def deliver(self) -> None:
+        queue = SiteQueue(self.site.root)
+        for launch in list(queue.all()):
+            queue.put(launch.model_copy(update={"due": 0.0}))
+
+    def lose_replies(self, times: int) -> None:
+        self._rule("launch", how="lose", times=times)
+
+    def drop_requests(self, times: int) -> None:
+        self._rule("launch", how="drop", times=times)
+
+    def throttle(self, api: Api, times: int) -> None:
+        self._rule(api, kind=BlockKind.THROTTLED, times=times)
+
+    def fail_lists(self) -> None:
+        self._rule("list", kind=BlockKind.TRANSIENT)
+
+    def hide(self, offer: Offer) -> None:
+        self._rule("list", how="hide", zone=offer.key.zone)
+
+    def fail_terminates(self, times: int) -> None:
+        self._rule("terminate", kind=BlockKind.TRANSIENT, times=times)
+
+    def hang(self, api: Api) -> None:
+        self._rule(api, how="hang")
+
+    def _rule(self, call: str, **what: object) -> None:
+        path = self.site.root / FAULTS
+        rules = json.loads(path.read_text()) if path.exists() else []
+        path.write_text(json.dumps([*rules, {"call": call, **what}]))
+
+    def _change(self, offer: Offer, **what: Any) -> None:
+        """As after a change of master.yaml."""
+        types = self.provider._types
+        types[offer.key] = replace(types[offer.key], **what)
 
     def take_back(self, instance_id: str, seconds: float) -> None:
         (self.site.root / instance_id / "notice").write_text(str(seconds))
@@ -105,6 +168,6 @@ class EmbeddedCase(ProviderCase):
 async def embedded_case(tmp_path: Path) -> AsyncIterator[EmbeddedCase]:
     site = Site(tmp_path)
     try:
-        yield EmbeddedCase(site, await site.provider())
+        yield EmbeddedCase(site, await site.provider(types=TYPES))
     finally:
         await site.end()

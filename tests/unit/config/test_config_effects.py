@@ -67,6 +67,10 @@ PROVIDER = ELASTIC | {
     "slots_per_instance": "master:slots_per_instance",
     "available": "master:available",
     "boot_time": "master:boot_time",
+    "zone": "master/elastic_pools.py:zone",
+    "market": "master/elastic_pools.py:market",
+    "queue_time": "master/elastic_pools.py:queue_time",
+    "list_every": "master/elastic_pools.py:list_every",
     "usd_per_hour": "master:usd_per_hour",
     **read_by(
         "master/batch_pools.py:*",

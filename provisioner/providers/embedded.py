@@ -16,13 +16,12 @@ from typing import TypeVar
 
 from provisioner.providers.base import (
     Accepted,
-    Api,
+    AnswersAtOnce,
     FoundGroup,
     Inventory,
     LaunchAnswer,
     LaunchIntent,
     LaunchResult,
-    Rate,
 )
 from provisioner.providers.embedded_faults import Call, How, SiteFaults
 from provisioner.providers.embedded_instances import HOST_ARGV, Instances
@@ -61,7 +60,7 @@ class InstanceType:
     """Launches are accepted, and delivered so much later. 0: made at once."""
 
 
-class EmbeddedProvider:
+class EmbeddedProvider(AnswersAtOnce):
     """One site: the instances under one directory. Process and file work happens in threads."""
 
     list_grace_s = 0.0
@@ -110,10 +109,6 @@ class EmbeddedProvider:
     def name(self) -> str:
         return self._name
 
-    @property
-    def rates(self) -> Mapping[Api, Rate]:
-        return {}
-
     def offers(self, pool: str) -> Sequence[Offer] | None:
         return self._offers.get(pool, ())
 
@@ -122,9 +117,6 @@ class EmbeddedProvider:
             THREADS, thread_name_prefix=f"embedded-{self._name}"
         )
         await self._call(Call.OPEN, lambda: None)
-
-    async def run(self) -> None:
-        """Nothing goes on in the background."""
 
     async def close(self) -> None:
         if self._threads is not None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
-from agent_bootstrap.scripts.user_data import Cloud, UserDataInputs, user_data
+from agent_bootstrap.scripts.user_data import Cloud
+from master.cloud_boot import CloudBoot
 from master.config import ResolvedPool
 from master.config.aws import AwsSection
-from master.launch_tokens import LaunchTokens
 from master.live_prices import LivePrices
 from provisioner.providers.aws.options import Account, LaunchTemplate, PoolOptions
 from provisioner.providers.aws.provider import AwsProvider
-from provisioner.providers.base import LaunchIntent, Provider
+from provisioner.providers.base import Provider
 from windlass.base.clock import Clock
 from windlass.base.errors import InvalidConfig
+from windlass.base.json_types import JsonMapping
 
 REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
@@ -25,26 +26,23 @@ REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 class AwsProviders:
     """A `ProviderFactory`."""
 
-    master_url: str
-    """Where machines reach this master, unless their pool says otherwise."""
-    master_cert: Path | None
-    """A file with the certificate that it shows; None: plain HTTP."""
-    tokens: LaunchTokens
+    boot: CloudBoot
     clock: Clock
     prices: LivePrices
 
     def __call__(self, pools: Sequence[ResolvedPool], cluster_id: str) -> Sequence[Provider]:
         """Raises InvalidConfig with every problem. Nothing is asked of AWS yet, but the region if nobody says it."""
-        cert = "" if self.master_cert is None else self.master_cert.read_text(encoding="ascii")
-        boot = {"master_url": self.master_url, "master_cert": cert}
         made = tuple(
             AwsProvider(
                 account=account,
-                pools=[options_of(pool, section, boot) for pool, section in bought],
+                pools=[
+                    options_of(pool, section, self.boot.settings(section))
+                    for pool, section in bought
+                ],
                 cluster_id=cluster_id,
                 clock=self.clock,
                 prices=self.prices.book,
-                user_data=self.user_data,
+                user_data=partial(self.boot.user_data, Cloud.AWS),
             )
             for account, bought in accounts_of(pools).items()
         )
@@ -55,21 +53,6 @@ class AwsProviders:
 
         self.prices.changed.append(reprice)
         return made
-
-    def user_data(self, intent: LaunchIntent) -> str:
-        boot = intent.request["boot"]
-        return user_data(
-            UserDataInputs(
-                cloud=Cloud.AWS,
-                cluster_id=intent.cluster_id,
-                pool=intent.pool,
-                intent_id=intent.intent_id,
-                master_url=boot["master_url"],
-                launch_token=self.tokens(intent),
-                master_cert=boot["master_cert"],
-                master_cert_name=boot["master_cert_name"],
-            )
-        )
 
 
 Bought = Sequence[tuple[ResolvedPool, AwsSection]]
@@ -136,9 +119,9 @@ def default_region() -> str:
 
 
 def options_of(
-    pool: ResolvedPool, section: AwsSection, boot: Mapping[str, str] | None = None
+    pool: ResolvedPool, section: AwsSection, boot: JsonMapping | None = None
 ) -> PoolOptions:
-    """`boot`: what user data is made of, as far as the section does not say it."""
+    """`boot`: what user data is made of."""
     network = section.network_interface
     template, _, version = section.launch_template.partition(":")
     return PoolOptions(
@@ -170,11 +153,7 @@ def options_of(
         else None,
         boot_s=section.boot_time.total_seconds(),
         usd_per_hour=section.usd_per_hour,
-        boot={
-            **(boot or {}),
-            **({"master_url": section.master_url} if section.master_url else {}),
-            "master_cert_name": section.master_cert_name,
-        },
+        boot=boot or {},
     )
 
 

@@ -199,6 +199,10 @@ def _usd_per_hour(section: EmbeddedSection, prices: PriceBook) -> float:
 def uses_prices(pool: ResolvedPool, prices: PriceBook) -> bool:
     """Whether anything of the pool costs what the price book says."""
     return any(
-        section.usd_per_hour is None and prices.find(section.instance_type or "") is not None
+        section.usd_per_hour is None
+        and (
+            not isinstance(section, EmbeddedSection)
+            or prices.find(section.instance_type or "") is not None
+        )
         for section in pool.providers
     )

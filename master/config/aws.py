@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 from functools import cache
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from master.config.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
+from master.config.cloud_keys import OUR_LOGS, CloudSection
 from master.core.expconf.errors import nearest
 from master.core.expconf.schema import (
-    FreeMap,
     Integer,
     Item,
     Items,
     NonNegative,
-    Number,
-    Positive,
     Section,
 )
 from provisioner.price_book import BUNDLED, read_table
 from provisioner.providers.aws.names import REGIONS, TYPE_NAME, is_zone_of
 from provisioner.types import Market
-from windlass.base.no_effect import NoEffect
 
-SITE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 MAX_TAGS = 50
 OUR_TAGS = 14
 """So many tags a machine gets from us."""
 _PRICE = re.compile(r"\d+\.?\d*|\d*\.\d+")
-_OUR_LOGS = NoEffect("logs of agents and tasks are kept by the master")
-_OWN_TIMES = NoEffect("an agent tries to connect again for as long as its machine lives")
-_NOT_SENT = NoEffect("machines do not get it from the master yet: put it into their image")
-_ERRORS_SHOWN = NoEffect("why a job waits is always shown; it never fails because of that")
 
 
 @cache
@@ -116,7 +106,7 @@ class AwsNetwork(Section):
     """Empty: the default group of the network."""
 
 
-class AwsSection(Section):
+class AwsSection(CloudSection):
     """Machines of Amazon EC2.
 
     Credentials are found in the usual places: variables, shared files, the role of the master's machine.
@@ -124,9 +114,6 @@ class AwsSection(Section):
 
     type: Literal["aws"]
     """Others are refused."""
-    name: Annotated[str | None, Field(pattern=SITE_NAME)] = None
-    """Our own key: of the account and region, as offers, reasons and quotas show it. Sections of one account and region
-    are listed with one call, in whichever pools they are. None: `aws-REGION`."""
     region: Annotated[str | None, AfterValidator(_region)] = None
     """None: AWS_REGION or AWS_DEFAULT_REGION, else that of the master's machine."""
     zones: Items[str] = ()
@@ -182,56 +169,10 @@ class AwsSection(Section):
     """The tag `Name` of machines."""
     custom_tags: Items[Tag] = ()
     """More tags."""
-    usd_per_hour: Annotated[Number, Field(ge=0)] | None = None
-    """Our own key: what one machine costs on demand. None: as the price book says."""
-    boot_time: PositiveDuration = timedelta(minutes=3)
-    """Our own key: how long machines are expected to take until they can work, until that was learned."""
-    master_url: Annotated[str, Field(pattern=r"^(https?://[^/\s]+/?)?$")] = ""
-    """Where agents reach the master. Empty: as the master was told by --url."""
-    master_cert_name: str = ""
-    """The name in the master's certificate, where it is another than that in the URL."""
-    startup_script: Annotated[str, _NOT_SENT] = Field(default="", repr=False)
-    """Run on the machine as root, before the agent."""
-    container_startup_script: Annotated[
-        str, NoEffect("the agent runs on the machine, not in a container: use startup_script")
-    ] = Field(default="", repr=False)
-    """Run in the container of the agent."""
-    agent_docker_network: Annotated[
-        str, NoEffect("the agent runs on the machine, not in a container")
-    ] = "default"
-    """Network of the container of the agent."""
-    agent_docker_runtime: Annotated[
-        str, NoEffect("the agent runs on the machine, not in a container")
-    ] = "runc"
-    """Runtime of the container of the agent."""
-    agent_docker_image: Annotated[str, _NOT_SENT] = ""
-    """An image with the agent's software. Empty: it is on the machine's image, or comes from the master."""
-    agent_fluent_image: Annotated[str, _OUR_LOGS] = ""
-    """Of old releases."""
-    agent_reconnect_attempts: Annotated[Integer, _OWN_TIMES] = 5
-    """How often the agent tries."""
-    agent_reconnect_backoff: Annotated[Integer, _OWN_TIMES] = 5
-    """Seconds between tries."""
-    agent_config_file_contents: Annotated[FreeMap | None, _NOT_SENT] = Field(
-        default=None, repr=False
-    )
-    """agent.yaml of the machines."""
-    log_group: Annotated[str, _OUR_LOGS] = ""
+    log_group: Annotated[str, OUR_LOGS] = ""
     """Of CloudWatch."""
-    log_stream: Annotated[str, _OUR_LOGS] = ""
+    log_stream: Annotated[str, OUR_LOGS] = ""
     """Of CloudWatch."""
-    launch_error_timeout: Annotated[NonNegativeDuration, _ERRORS_SHOWN] = timedelta(0)
-    """How long a failed launch counts."""
-    launch_error_retries: Annotated[NonNegative, _ERRORS_SHOWN] = 0
-    """How many failed launches fail waiting jobs."""
-    min_instances: NonNegative | None = None
-    """As in the pool."""
-    max_instances: Positive | None = None
-    """As in the pool."""
-    max_idle_agent_period: IdlePeriod | None = None
-    """As in the pool."""
-    max_agent_starting_period: PositiveDuration | None = None
-    """As in the pool."""
 
     @field_validator("zones")
     @classmethod

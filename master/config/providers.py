@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, Tag
 
-from master.config.aws import SITE_NAME, AwsSection
-from master.config.batch import SlurmSection
+from master.config.aws import AwsSection
+from master.config.cloud_keys import SITE_NAME
 from master.config.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
+from master.config.gcp import GcpSection
 from master.core.expconf.schema import (
     TAG_MARK,
     NonNegative,
@@ -20,8 +21,8 @@ from master.core.expconf.schema import (
     member_of,
 )
 
-PLANNED_PROVIDERS = ("gcp", "hpc", "pbs")
-PROVIDERS = ("embedded", "aws", "slurm")
+PLANNED_PROVIDERS = ("slurm", "hpc", "pbs")
+PROVIDERS = ("embedded", "aws", "gcp")
 
 
 class EmbeddedSection(Section):
@@ -75,12 +76,10 @@ def _known_type(value: Any) -> Any:
     return value
 
 
-MachineSection: TypeAlias = EmbeddedSection | AwsSection
-"""Where machines are bought."""
 ProviderSection: TypeAlias = Annotated[
     Annotated[EmbeddedSection, Tag(TAG_MARK + "embedded")]
     | Annotated[AwsSection, Tag(TAG_MARK + "aws")]
-    | Annotated[SlurmSection, Tag(TAG_MARK + "slurm")],
+    | Annotated[GcpSection, Tag(TAG_MARK + "gcp")],
     member_of("type", "type is unknown"),
     BeforeValidator(_known_type),
 ]

@@ -13,7 +13,6 @@ from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.end_times import must_leave
 from master.core.scheduler.explain import count, names
 from master.core.scheduler.forecast import expected_start
-from master.core.scheduler.queue_order import in_queue_order
 from master.core.scheduler.types import (
     Decision,
     Job,
@@ -186,9 +185,6 @@ class Pool:
         """When a request that waits here will probably start; None if nobody can know."""
         if allocation_id not in self.waiting:
             return None
-        if self.options.dispatch:
-            told = self._availability.starts_at.get(allocation_id) if self._availability else None
-            return None if told is None else datetime.fromtimestamp(told, tz=UTC)
         at = await asyncio.to_thread(_play_ahead, self.snapshot(), allocation_id)
         return None if at is None else datetime.fromtimestamp(at, tz=UTC)
 
@@ -227,8 +223,7 @@ class Pool:
     def set_availability(self, availability: PoolAvailability) -> None:
         self._availability = availability
         for agent_id, ends_at in availability.ends_at.items():
-            agent = self.agents.get(agent_id)
-            if agent is not None and (agent.ends_at is None or self.options.dispatch):
+            if (agent := self.agents.get(agent_id)) is not None and agent.ends_at is None:
                 agent.ends_at = ends_at
         for agent_id, facts in availability.facts.items():
             if (agent := self.agents.get(agent_id)) is not None:
@@ -259,7 +254,6 @@ class Pool:
             ),
             running=tuple(entry for entry in running if entry is not None),
             launchable=self._launchable(),
-            leases=self._availability.leases if self._availability else {},
         )
 
     async def apply(self, state: PoolState, decision: Decision) -> None:
@@ -279,17 +273,6 @@ class Pool:
             before, self._demand = self._demand, self._demand_now(seen)
             if self._demand != before and self.demand_changed is not None:
                 self.demand_changed()
-
-    def wanting(self) -> list[AllocationRequest]:
-        """Who waits for a batch job, as of the last decision, in the order of the queue."""
-        state = self.snapshot()
-        return [
-            entry.request
-            for request in in_queue_order(state, state.waiting)
-            if (entry := self.waiting.get(request.id)) is not None
-            and (told := self._standing.waiting.get(request.id)) is not None
-            and told.needs_capacity
-        ]
 
     @property
     def demand(self) -> PoolDemand:

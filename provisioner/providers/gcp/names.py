@@ -18,7 +18,15 @@ REGIONS = (
 """Those of 2026. A newer one is not refused, only one that looks like a misspelt one of these."""
 REGION_NAME = re.compile(r"[a-z]+(-[a-z]+)+\d+")
 ZONE_NAME = re.compile(r"[a-z]+(-[a-z]+)+\d+-[a-z]+\d?[a-z]?")
-TYPE_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+){1,3}|custom-\d+-\d+")
+_SERIES = r"a[2-4]x?|c2d?|c3d?|c4[ad]?|e2|f1|g[1-4]|h[34]|m[1-4]|n1|n2d?|n4[ad]?|t2[ad]|x4|z3"
+_KINDS = (
+    r"standard|highmem|highcpu|highgpu|megagpu|ultragpu|edgegpu|maxgpu|ultramem|megamem|hypermem"
+)
+_TYPE_NAME = re.compile(
+    rf"({_SERIES})-({_KINDS})-\d+[gt]?(-(lssd|metal|nolssd))?"
+    rf"|({_SERIES})-(micro|small|medium)|(({_SERIES})-)?custom-\d+-\d+(-ext)?"
+)
+"""Of the series of 2026."""
 ATTACHED = {
     "nvidia-tesla-t4": (1, 2, 4),
     "nvidia-tesla-p4": (1, 2, 4),
@@ -38,6 +46,11 @@ _QUOTAS = {
     "nvidia-l4": "NVIDIA_L4_GPUS",
 }
 _KIND = re.compile(r"(?P<machine>[^+]+)\+(?P<count>\d+)x(?P<gpu>.+)")
+
+
+def is_machine_type(name: str) -> bool:
+    """By its shape: the price book does not list every size."""
+    return _TYPE_NAME.fullmatch(name) is not None
 
 
 def region_of(zone: str) -> str:

@@ -66,7 +66,7 @@ def _offer(key: OfferKey, options: MachineOptions, facts: TypeFacts, prices: Pri
         usd_per_hour=_usd_per_hour(key, options, facts, prices),
         boot_s=options.boot_s,
         boot_deadline_s=max(BOOT_DEADLINE_S, BOOT_DEADLINE_FACTOR * options.boot_s),
-        lifetime_s=options.max_run_s,
+        lifetime_s=options.lifetime_s(key.market),
         queue_deadline_s=options.queue_deadline_s if queued else options.operation_timeout_s,
         family=quota_family(options.machine_type, facts.gpu),
         gpu_model=model,

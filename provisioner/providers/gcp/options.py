@@ -10,7 +10,8 @@ from windlass.base.json_types import JsonMapping
 DEFAULT_BOOT_S = 120.0
 IMAGE_GPU = "projects/deeplearning-platform-release/global/images/family/common-cu128-ubuntu-2204-nvidia-570"
 IMAGE_CPU = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts"
-DAY_S = 86_400.0
+QUEUED_MAX_RUN_S = 7 * 86_400.0
+"""The longest that Google grants to what was queued for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,3 +68,9 @@ class MachineOptions:
     """None: as the price book says."""
     boot: JsonMapping = field(default_factory=dict)
     """What user data is made of. Plain JSON, no secrets: it is kept with each launch."""
+
+    def lifetime_s(self, market: Market) -> float | None:
+        """When Google ends a machine; what was queued for always has such a time."""
+        if self.max_run_s is None and market is Market.QUEUED:
+            return QUEUED_MAX_RUN_S
+        return self.max_run_s

@@ -218,9 +218,17 @@ class GcpProvider:
         except (ProviderError, OSError) as error:
             return f"its console cannot be read: {error}"
 
+    def use(self, prices: PriceBook) -> None:
+        """Other prices, from now on."""
+        self._prices = prices
+        if self._catalogue is not None:
+            self._sell(self._catalogue)
+
     async def _refresh(self) -> None:
         async with _asking():
-            catalogue = await learn(self._client, self._site.region, self._pools)
+            self._sell(await learn(self._client, self._site.region, self._pools))
+
+    def _sell(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._offers = {
             pool: tuple(self._offers_of(pool, catalogue)) for pool in {x.pool for x in self._pools}

@@ -101,8 +101,9 @@ def _scheduling(market: Market, options: MachineOptions) -> JsonMapping:
     }
     if market is Market.SPOT:
         ours["preemptible"] = True
-    if options.max_run_s is not None:
-        ours["maxRunDuration"] = {"seconds": str(round(options.max_run_s))}
-    if market in (Market.SPOT, Market.QUEUED) or options.max_run_s is not None:
+    longest_s = options.lifetime_s(market)
+    if longest_s is not None:
+        ours["maxRunDuration"] = {"seconds": str(round(longest_s))}
+    if market is Market.SPOT or longest_s is not None:
         ours["instanceTerminationAction"] = "DELETE"
     return ours

@@ -25,7 +25,6 @@ from master.store import documents
 from master.store.agents_repository import AgentsRepository
 from master.store.documents import DocumentKind, DocumentType
 from master.store.fleet_repository import FleetRepository
-from master.store.lease_repository import lease_document, lease_from_document
 from provisioner.fleet import instance_document, instance_from_document
 from provisioner.intents import intent_document, intent_from_document
 from rm_backends.ports import SlotService
@@ -61,7 +60,6 @@ AGAIN: Mapping[tuple[str, str], Again] = {
     ("command", "config"): lambda d: CommandConfig.from_json(d).to_json(),
     ("fleetinstance", "document"): lambda d: instance_document(instance_from_document(d)),
     ("fleetintent", "document"): _intent,
-    ("batchlease", "document"): lambda d: lease_document(lease_from_document(d)),
 }
 NOT_PARSED = {
     ("trial", "summary_metrics"),

@@ -72,19 +72,13 @@ PROVIDER = ELASTIC | {
     "queue_time": "master/elastic_pools.py:queue_time",
     "list_every": "master/elastic_pools.py:list_every",
     "usd_per_hour": "master:usd_per_hour",
-    **read_by(
-        "master/batch_pools.py:*",
-        "partition slot_type slots_per_node gpu_type cpus_per_slot memory_per_slot walltime max_queued "
-        "job_storage_root python prologue master_url path",
-    ),
-    **read_by("master/config/batch.py:*", "account qos constraint reservation sbatch_args"),
 }
 AWS = read_by(
     "master/aws_pools.py:*",
     "region assume_role external_id interruption_queue instance_slots cpu_slots_allowed "
     "zones spot_max_price markets reservations placement_group efa image_id image_parameter "
     "launch_template root_volume_size subnets iam_instance_profile_arn ssh_key_name tag_key "
-    "tag_value instance_name master_url master_cert_name",
+    "tag_value instance_name",
 )
 AWS |= below(
     "network_interface", read_by("master/aws_pools.py:*", "public_ip subnet_id security_group_id")
@@ -95,10 +89,21 @@ AWS |= {
     "markets": "master/aws_pools.py:bought_markets",
 }
 AWS |= read_by("master/config/aws.py:*", "spot")
-PROVIDER |= AWS
-SLURM = below(
-    "slurm", read_by("master/allocations/batch.py:*", "slots_per_node gpu_type sbatch_args")
+GCP = read_by(
+    "master/gcp_pools.py:*",
+    "project base_config boot_disk_size boot_disk_source_image boot_disk_type labels label_key "
+    "label_value name_prefix network_tags operation_timeout_period placement_policy "
+    "max_run_duration queue_for instance_type",
 )
+GCP |= read_by("master/config/gcp.py:*", "zone zones region markets")
+GCP |= below(
+    "network_interface", read_by("master/gcp_pools.py:*", "network subnetwork external_ip")
+)
+GCP |= below("service_account", read_by("master/gcp_pools.py:*", "email scopes"))
+GCP |= below("instance_type", {"machine_type": "master/gcp_pools.py:machine_type"})
+GCP |= below("instance_type", read_by("master/config/gcp.py:*", "gpu_type gpu_num preemptible"))
+CLOUDS = read_by("master/cloud_boot.py:*", "master_url master_cert_name")
+PROVIDER |= AWS | GCP | CLOUDS
 VARIABLES = read_by("master/allocations:environment_variables", "cpu cuda rocm")
 PYTHON = read_by("master/allocations:python", "python") | read_by(
     "master/allocations:prologue", "prologue"
@@ -192,7 +197,6 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "det_cloud": ONE_VALUE,
     },
     TaskContainerDefaults: {
-        **SLURM,
         **below("environment_variables", VARIABLES),
         **below("bind_mounts", MOUNTS),
         "shm_size_bytes": "master/allocations:shm_size_bytes",
@@ -205,7 +209,6 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "preemption_timeout": "master/experiments:preemption_timeout",
     },
     CommandConfig: {
-        **SLURM,
         "description": "master/tasks:description",
         "entrypoint": "master/tasks:entrypoint",
         "resources.slots": "master/tasks:slots",
@@ -219,7 +222,6 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "work_dir": "master/tasks:work_dir",
     },
     ExperimentConfig: {
-        **SLURM,
         "name": "master/experiments:name",
         "description": "master/experiments:description",
         "labels": "master/experiments:labels",

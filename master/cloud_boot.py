@@ -1,0 +1,47 @@
+"""What the machines of clouds are told when they boot: where the master is, and the token of their launch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_bootstrap.scripts.user_data import Cloud, UserDataInputs, user_data
+from master.config.cloud_keys import CloudSection
+from master.launch_tokens import LaunchTokens
+from provisioner.providers.base import LaunchIntent
+from windlass.base.json_types import JsonMapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudBoot:
+    """Of all clouds that this master buys from."""
+
+    master_url: str
+    """Where machines reach this master, unless their pool says otherwise."""
+    master_cert: Path | None
+    """A file with the certificate that it shows; None: plain HTTP."""
+    tokens: LaunchTokens
+
+    def settings(self, section: CloudSection) -> JsonMapping:
+        """What user data is made of, beside the intent. Kept with each launch; no secrets."""
+        cert = "" if self.master_cert is None else self.master_cert.read_text(encoding="ascii")
+        return {
+            "master_url": section.master_url or self.master_url,
+            "master_cert": cert,
+            "master_cert_name": section.master_cert_name,
+        }
+
+    def user_data(self, cloud: Cloud, intent: LaunchIntent, names: Sequence[str] = ()) -> str:
+        """Made of the intent alone. `names`: of its machines, where they are known before the call."""
+        settings = intent.request["boot"]
+        return user_data(
+            UserDataInputs(
+                cloud=cloud,
+                cluster_id=intent.cluster_id,
+                pool=intent.pool,
+                intent_id=intent.intent_id,
+                launch_token=self.tokens(intent, names),
+                **settings,
+            )
+        )

@@ -147,7 +147,9 @@ class OneInstance:
         key = OfferKey(
             provider="site", region="east", zone="east-1", instance_type="gpu-8", market=Market.SPOT
         )
-        offer = Offer(key=key, slots=8, usd_per_hour=2.0, boot_s=60.0, gpu_model="H200")
+        offer = Offer(
+            key=key, slots=8, usd_per_hour=2.0, boot_s=60.0, gpu_model="H200", image="img-1"
+        )
         unpriced = replace(offer, key=replace(key, market=Market.ON_DEMAND), usd_per_hour=inf)
         known: dict[str, Any] = {"pool": "default", "boot_s": 42.0, "is_learned": True}
         open_ = OfferView(offer=offer, state=OfferState.OPEN, **known)

@@ -36,6 +36,7 @@ def list_pools(ctx: typer.Context, as_json: JsonOption = False, as_csv: CsvOptio
         "Max",
         "Slots",
         "In use",
+        "Buys",
         "Default for",
     ]
     print_rows(headers, [_row(pool) for pool in pools], as_csv=as_csv)
@@ -56,8 +57,15 @@ def _row(pool: dict[str, Any]) -> list[Any]:
         pool.get("maxAgents") if _kind(pool) != "static" else "",
         pool.get("slotsAvailable"),
         pool.get("slotsUsed"),
+        _buys(pool),
         ", ".join(defaults),
     ]
+
+
+def _buys(pool: dict[str, Any]) -> str:
+    """Types of machines, and whether some of them may be taken back."""
+    spot = " (spot)" if pool.get("preemptible") else ""
+    return f"{pool.get('instanceType') or ''}{spot}".strip()
 
 
 def _kind(pool: dict[str, Any]) -> str:

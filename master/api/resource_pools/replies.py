@@ -22,7 +22,7 @@ class PoolDetails(TypedDict):
 
 
 class ResourcePool(TypedDict):
-    """Those that the published client requires and that say nothing here are empty, from `imageId` on."""
+    """Those that the published client requires and that say nothing here are empty, from `masterUrl` on."""
 
     name: str
     description: str
@@ -40,6 +40,7 @@ class ResourcePool(TypedDict):
     defaultComputePool: bool
     defaultAuxPool: bool
     preemptible: bool
+    """Some machines that it buys are spot."""
     minAgents: int
     maxAgents: int
     maxIdleAgentPeriod: float
@@ -52,6 +53,7 @@ class ResourcePool(TypedDict):
     schedulerFittingPolicy: FittingPolicy
     details: PoolDetails
     imageId: str
+    """What its machines boot; several with commas, as the next."""
     instanceType: str
     masterUrl: str
     masterCertName: str

@@ -16,6 +16,7 @@ from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.auth.permissions import Action
 from master.store.paging import cut
+from provisioner.types import Offer
 
 router = APIRouter(route_class=ApiRoute, tags=["resource pools"])
 
@@ -25,11 +26,16 @@ router = APIRouter(route_class=ApiRoute, tags=["resource pools"])
 async def list_pools(query: Annotated[Paging, Query()], api: TheApi) -> Reply[ResourcePoolsReply]:
     config = api.services.config
     configured = {pool.name: pool for pool in config.pools()}
+    sold: dict[str, list[Offer]] = {}
+    fleet = api.services.provisioner
+    for each in () if fleet is None else fleet.offers():
+        sold.setdefault(each.pool, []).append(each.offer)
     page = cut(api.services.cluster.pools_view(), query.page())
     pools = [
         resource_pool(
             view,
             configured.get(view.name),
+            sold.get(view.name, []),
             cluster_name=api.services.info.cluster_name,
             default_compute=view.name == config.default_compute_pool,
             default_aux=view.name == config.default_aux_pool,

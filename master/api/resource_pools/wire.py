@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from master.api.agents.wire import device_type
 from master.api.enums import FittingPolicy, PoolType, SchedulerType
 from master.api.resource_pools.replies import ResourcePool
 from master.config import ResolvedPool
 from master.core.scheduler.types import SchedulerSettings
+from provisioner.types import Market, Offer
 from rm_backends.views import PoolView
 
 _TYPES = {"aws": PoolType.AWS, "gcp": PoolType.GCP}
@@ -21,6 +24,7 @@ _QUEUES = {
 def resource_pool(
     view: PoolView,
     config: ResolvedPool | None,
+    sold: Sequence[Offer],
     *,
     cluster_name: str,
     default_compute: bool,
@@ -36,18 +40,18 @@ def resource_pool(
         "slotsUsed": view.slots_used,
         "slotType": device_type(view.slot_kind),
         "accelerator": view.slot_brand,
-        "slotsPerAgent": -1 if view.slots_per_agent is None else view.slots_per_agent,
+        "slotsPerAgent": _slots_per_agent(view, sold),
         "auxContainerCapacity": view.aux_capacity,
         "auxContainersRunning": view.aux_running,
         "auxContainerCapacityPerAgent": config.max_aux_containers_per_agent if config else 0,
         "defaultComputePool": default_compute,
         "defaultAuxPool": default_aux,
-        "preemptible": False,
+        "preemptible": any(offer.key.market is Market.SPOT for offer in sold),
         "minAgents": config.min_instances if config else 0,
         "maxAgents": config.max_instances if config else 0,
         "maxIdleAgentPeriod": config.max_idle_s if config and config.is_elastic else 0,
         "maxAgentStartingPeriod": config.max_starting_s or 0 if config else 0,
-        "location": "cloud" if view.dynamic else "on-prem",
+        "location": _location(view, sold),
         "clusterName": cluster_name,
         "resourceManagerName": "default",
         "resourceManagerMetadata": {},
@@ -62,8 +66,8 @@ def resource_pool(
                 "k8Priorities": [],
             },
         },
-        "imageId": "",
-        "instanceType": "",
+        "imageId": _each(offer.image for offer in sold),
+        "instanceType": _each(offer.key.instance_type for offer in sold),
         "masterUrl": "",
         "masterCertName": "",
         "startupScript": "",
@@ -73,6 +77,24 @@ def resource_pool(
         "agentDockerImage": "",
         "agentFluentImage": "",
     }
+
+
+def _slots_per_agent(view: PoolView, sold: Sequence[Offer]) -> int:
+    sizes = {offer.slots for offer in sold}
+    if view.slots_per_agent is None and not view.agents and len(sizes) == 1:
+        return sizes.pop()
+    return -1 if view.slots_per_agent is None else view.slots_per_agent
+
+
+def _location(view: PoolView, sold: Sequence[Offer]) -> str:
+    """Of clouds the regions."""
+    regions = _each(offer.key.region for offer in sold) if view.type in _TYPES else ""
+    return regions or ("cloud" if view.dynamic else "on-prem")
+
+
+def _each(words: Iterable[str]) -> str:
+    """In the order of what may be bought, each once; the published page has room for one."""
+    return ", ".join(dict.fromkeys(word for word in words if word))
 
 
 def _scheduler_type(view: PoolView) -> SchedulerType:

@@ -408,3 +408,11 @@ async def test_health_is_up_until_the_database_or_the_server_goes(world: ApiWorl
     begin_shutdown(world.app)
     response = await world.call("GET", "/health", token="")
     assert (response.status_code, response.json()) == (503, {**up, "status": "down"})
+
+
+async def test_a_pool_says_what_it_buys(tmp_path: Path) -> None:
+    async with api_world(tmp_path, elastic=True) as world:
+        await world.login()
+        (pool,) = (await world.ok("GET", "/api/v1/resource-pools"))["resourcePools"]
+        assert (pool["instanceType"], pool["preemptible"]) == ("gpu-8", True)
+        assert (pool["slotsPerAgent"], pool["imageId"]) == (8, "img-1")

@@ -196,6 +196,10 @@ class Moves:
         may_leave = request.requires.may_fall_back and request.launches_machines
         return self._rule(request).pools if may_leave else ()
 
+    def may_reach(self, pool: str) -> tuple[str, ...]:
+        """The pools that work of this one may fall back to."""
+        return self._rules.get(pool, NOWHERE).pools
+
     def away(self, job_id: str) -> tuple[str, ...]:
         """The pools that work of this job has fallen back to, and waits or runs in."""
         waits = (one.wait for one in self._of_job.get(job_id, {}).values())

@@ -105,8 +105,19 @@ class Router:
         raise type(first)(f"{first.message}; nor can it fall back: {more}")
 
     def abilities(self, pool: str) -> Abilities | None:
-        backend = self._by_pool.get(pool)
-        return None if backend is None else backend.abilities(pool)
+        """With those of the pools that work of it may fall back to: what any of them can do has an effect."""
+        known = [
+            able
+            for name in (pool, *self._moves.may_reach(pool))
+            if (backend := self._by_pool.get(name)) is not None
+            and (able := backend.abilities(name)) is not None
+        ]
+        if not known:
+            return None
+        return Abilities(
+            containers=any(able.containers for able in known),
+            trial_classes=any(able.trial_classes for able in known),
+        )
 
     async def request(self, request: AllocationRequest) -> None:
         """It was checked when it was submitted: a pool that is unknown now has been taken away since."""

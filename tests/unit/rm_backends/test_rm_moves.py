@@ -25,6 +25,7 @@ from rm_backends import moves
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import (
+    Abilities,
     AllocationRequest,
     AlreadyGranted,
     FellBack,
@@ -526,5 +527,19 @@ def test_the_newest_order_goes_with_it() -> None:
         await it.world.master.granted(ID)
         [entry] = it.router.queue("b")
         assert entry.job.priority == 7
+
+    play(scenario)
+
+
+def test_what_a_pool_can_do_is_what_it_and_those_it_falls_back_to_can() -> None:
+    async def scenario(it: Cluster) -> None:
+        images = {"home": False, "b": True}
+        agents = it.backend
+        told = {pool: Abilities(containers=able) for pool, able in images.items()}
+        agents.abilities = told.get  # type: ignore[method-assign]
+        assert it.router.abilities("home") == Abilities(containers=True)
+        assert it.router.abilities("b") == Abilities(containers=True)
+        assert it.router.abilities("c") is None
+        assert it.router.abilities("gone") is None
 
     play(scenario)

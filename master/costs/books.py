@@ -162,7 +162,7 @@ def _add_machine(unit: UnitOfWork, machine: OpenMachine, until: float, unbooked:
         unit.delete(FleetInstance, {"id": life.instance_id})
 
 
-def _summed(by: By | None) -> tuple[Select[Any], Callable[..., CostLine]]:
+def _summed(by: By | None) -> tuple[Select[*tuple[Any, ...]], Callable[..., CostLine]]:
     """The rows that are told apart, summed up by the database; and what makes lines of them."""
     names = _COLUMNS if by is None else (*KEYS[by], "kind")
     keys = [getattr(Cost, name) for name in names]

@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.simulate_baselines import Baseline, LeastWaste, SumOfSlots
 from master.core.scheduler.types import SchedulerSettings
+from provisioner.disruption import Disruption
 from provisioner.simulator.machines import Outage, SimulatedMachines, Supply
 from provisioner.simulator.pools import SimulatedCluster
 from provisioner.simulator.replay import (
@@ -44,6 +45,7 @@ BOOT_S = 180.0
 BUDGET_S, BUDGET_MB = 60.0, 500.0
 """For the largest trace, 5,755 jobs in 99 days."""
 SIZES = (1, 2, 4, 8)
+PACKING = Disruption(packing=True)
 UP_S, DOWN_S = 3 * 3600.0, 111 * 60.0
 """Mean times that a zone has capacity and has none; the latter as measured for spot machines."""
 
@@ -106,6 +108,7 @@ def compare(name: str) -> None:
         ("ours, idle 20 min", a_plan(every, 1200.0), provisioner_of),
         ("ours, idle 5 min (default)", a_plan(every, 300.0), provisioner_of),
         ("ours, idle one boot", a_plan(every, BOOT_S), provisioner_of),
+        ("ours, packing", a_plan(every, 300.0, disruption=PACKING), provisioner_of),
         ("ours, idle auto", a_plan(every, 1800.0, idle_auto=True), provisioner_of),
     ]
     for label, plan, buyer in cases:

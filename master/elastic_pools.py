@@ -88,6 +88,7 @@ def pool_settings(pool: ResolvedPool) -> PoolSettings:
         aux_places=pool.max_aux_containers_per_agent,
         on_demand_after_s=pool.on_demand_after_s,
         budget=pool.budget,
+        disruption=pool.disruption,
     )
 
 

@@ -90,6 +90,15 @@ class InstanceRecord:
     """How often it was listed."""
     missed_looks: int = 0
     """Lists in a row that should have shown it and did not."""
+    fingerprint: str = ""
+    """Of what its launch was made of; empty: unknown."""
+    replaces: str = ""
+    """The machine in whose place it was launched."""
+    replacement_at: float | None = None
+    """When another was last launched in its place."""
+    moving_since: float | None = None
+    """Since when its work is to leave, by our own will; then it is ended."""
+    moving_why: str = ""
     terminate_since: float | None = None
     terminate_called_at: float | None = None
     terminate_acked_at: float | None = None
@@ -181,6 +190,8 @@ class EndKind(StrEnum):
     IDLE = "idle"
     RETIRED = "retired"
     """Its pool or type is not configured any more."""
+    MOVED = "moved"
+    """Its work was moved away."""
     CLOSING = "closing"
 
 

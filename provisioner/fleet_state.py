@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from master.core.scheduler.types import Running
 from provisioner.capacity import CapacityMemory
 from provisioner.fleet import InstanceRecord
 from provisioner.intents import IntentRecord
@@ -28,6 +29,10 @@ class PoolSetup:
     """Of all its providers."""
     undecided: frozenset[str] = frozenset()
     """Providers that do not know yet what they sell to it."""
+    fingerprints: Mapping[OfferKey, str] = field(default_factory=dict)
+    """Of what a launch would be made of now, where drift counts."""
+    running: tuple[Running, ...] = ()
+    """What runs in it, where machines that work may be disrupted."""
 
     def offer(self, key: OfferKey) -> Offer | None:
         return next((offer for offer in self.offers if offer.key == key), None)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from provisioner.idle_time import IdleTimes
+from provisioner.move_worth import HOLD_S, stands_in_for
 from provisioner.plan_types import Cancellation, Kept, Machine, Phase, PoolInput, Termination
 from provisioner.prices import usd_per_slot_hour
 from provisioner.purse import NOTICE_S
@@ -44,6 +45,7 @@ def idle_decision(
     settings = pool.settings
     queued = {c.intent_id for c in unclaimed_launches(pool, claimed)}
     present = [m for m in pool.machines if m.phase is not Phase.OUT and m.group not in queued]
+    names = {m.name for m in present}
     idle = [m for m in present if m.idle_s is not None]
     if spent is not None:
         return IdleDecision([_ended(pool, machine, spent) for machine in idle])
@@ -54,8 +56,12 @@ def idle_decision(
     idle.sort(key=lambda m: (-usd_per_slot_hour(m.offer), -(m.idle_s or 0.0), m.name))
     for machine in idle:
         idle_s, limit_s = machine.idle_s or 0.0, times.limit_s(machine)
+        replaces = stands_in_for(machine)
         if machine.name in claimed:
             kept[machine.name] = Kept("work that waits starts on it")
+        elif replaces in names:
+            until = now + HOLD_S - idle_s
+            kept[machine.name] = Kept(f"the work of {replaces} moves to it", until)
         elif spare <= 0:
             kept[machine.name] = Kept(f"min_instances is {settings.min_instances}")
         elif above <= 0 and idle_s < limit_s - ROUNDING_S:

@@ -54,6 +54,10 @@ class IntentRecord:
     """For each machine the gangs it is bought for."""
     request: JsonMapping | None = None
     """What else the call is made of, as the provider froze it. None: written by 0.1.0."""
+    fingerprint: str = ""
+    """Of what the call is made of beside what differs between any two launches; empty: unknown."""
+    replaces: str = ""
+    """The machine in whose place it is launched."""
     attempt: int = 1
     handle: str = ""
     """By what the provider knows a launch that it accepted."""
@@ -136,6 +140,24 @@ def launch_call(intent: IntentRecord, cluster_id: str) -> LaunchIntent:
         count=intent.count,
         created_at=intent.created_at,
         request=intent.request or {},
+    )
+
+
+def fingerprint(request: JsonMapping) -> str:
+    """Of what a provider froze: equal for equal settings."""
+    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def launch_in_general(cluster_id: str, pool: str, offer: Offer) -> LaunchIntent:
+    """A launch without what differs between any two: frozen, it shows image and settings."""
+    return LaunchIntent(
+        intent_id="",
+        token="",
+        cluster_id=cluster_id,
+        pool=pool,
+        generation=0,
+        offer=offer,
+        count=1,
     )
 
 

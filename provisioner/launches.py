@@ -17,7 +17,15 @@ from provisioner.fleet_state import (
     Looked,
     TokenIsSpent,
 )
-from provisioner.intents import IntentRecord, IntentState, launch_call, launch_token, next_attempt
+from provisioner.intents import (
+    IntentRecord,
+    IntentState,
+    fingerprint,
+    launch_call,
+    launch_in_general,
+    launch_token,
+    next_attempt,
+)
 from provisioner.plan_types import Launch
 from provisioner.providers.base import FoundGroup, FoundInstance, FoundState, LaunchIntent
 from provisioner.providers.errors import Refusal
@@ -101,6 +109,8 @@ class Launches:
                     created_at=created_at,
                     started_at=started_at,
                     claims=intent.claims[number] if number < intent.count else (),
+                    fingerprint=intent.fingerprint,
+                    replaces=intent.replaces,
                 )
 
     def accepted(self, event: LaunchAccepted) -> None:
@@ -177,22 +187,30 @@ class Launches:
             generation=self.draft.state.generation,
             created_at=self.draft.now,
             claims=launch.claims,
+            replaces=launch.replaces,
         )
+        cluster_id = self.draft.state.cluster_id
         try:
-            request = freeze(launch_call(intent, self.draft.state.cluster_id))
+            request = freeze(launch_call(intent, cluster_id))
+            general = freeze(launch_in_general(cluster_id, launch.pool, launch.offer))
         except WindlassError as error:
             kind = error.kind if isinstance(error, Refusal) else BlockKind.CONFIG
             self.learn(intent, kind, error.message)
             return
         token = launch_token(
-            self.draft.state.cluster_id,
+            cluster_id,
             intent_id,
             launch.pool,
             launch.offer,
             launch.count,
             request=request,
         )
-        self.draft.intents[intent_id] = replace(intent, request=request, token=token)
+        self.draft.intents[intent_id] = replace(
+            intent, request=request, token=token, fingerprint=fingerprint(general)
+        )
+        old = self.draft.instances.get(launch.replaces)
+        if old is not None:
+            self.draft.instances[old.id] = replace(old, replacement_at=self.draft.now)
 
     def cancel(self, intent_id: str, why: str) -> None:
         """Give up a launch that was accepted."""

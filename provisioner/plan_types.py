@@ -8,10 +8,11 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from master.core.reasons import Reason
+from master.core.scheduler.types import Running
 from provisioner.budgets import NO_BUDGETS, Budgets, Spending
 from provisioner.capacity import CapacityMemory
 from provisioner.refusals import BlockKind, Unseen
-from provisioner.types import Offer, PoolAvailability, PoolDemand, PoolSettings, Scope
+from provisioner.types import Offer, OfferKey, PoolAvailability, PoolDemand, PoolSettings, Scope
 
 
 class Phase(StrEnum):
@@ -52,6 +53,14 @@ class Machine:
     """When it will end; of one that is coming: as its offer says."""
     claims: tuple[str, ...] = ()
     """Gangs it was bought for that may still count on it."""
+    fingerprint: str = ""
+    """Of what its launch was made of; empty: unknown."""
+    moving: bool = False
+    """It was decided to move its work away."""
+    replaces: str = ""
+    """The machine in whose place it was launched."""
+    replacement_tried_s: float | None = None
+    """How long ago another was last launched in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +69,10 @@ class PoolInput:
     offers: tuple[Offer, ...]
     demand: PoolDemand
     machines: tuple[Machine, ...] = ()
+    running: tuple[Running, ...] = ()
+    """What runs in it, where machines that work may be disrupted."""
+    fingerprints: Mapping[OfferKey, str] = field(default_factory=dict)
+    """Of what a launch would be made of now."""
     hold: str | None = None
     """Why nothing may be launched now (its machines are unknown, the pool is closing)."""
 
@@ -89,6 +102,8 @@ class Launch:
     offer: Offer
     claims: tuple[tuple[str, ...], ...]
     """For each machine the gangs it is bought for; a gang over several machines is in each of theirs."""
+    replaces: str = ""
+    """The machine in whose place it is bought: its work moves when this one is up."""
 
     @property
     def count(self) -> int:
@@ -105,6 +120,16 @@ class Launch:
 class Termination:
     pool: str
     instance_id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A machine whose work is to leave for others that have room for it; then it is ended."""
+
+    instance_id: str
+    requests: frozenset[str]
+    """All that may run there by then: nothing moves if anything else does."""
     why: str
 
 
@@ -136,5 +161,6 @@ class Plan:
     """Coming machine -> the gangs that claim it from now on."""
     leaving: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     """Machine -> until when the work on it is to leave, and why."""
+    moves: tuple[Move, ...] = ()
     kept: Mapping[str, Kept] = field(default_factory=dict)
     """Machines without work that stay."""

@@ -7,7 +7,8 @@ All pools are planned at once, because capacity memory and probes are shared. Pe
 3. the rest is covered greedily by expected cost (`quotes`: who may buy what now; `purchase`: the cover), and
    part-filled machines whose gangs find room on others are left out again (`cart`);
 4. the pool's minimum is kept; idle nodes that nobody claimed go (`idle`);
-5. every gang gets a reason (`explain`), the pool an availability (`outlook`).
+5. where the pool allows it, work is moved so that machines can go (`consolidation`);
+6. every gang gets a reason (`explain`), the pool an availability (`outlook`).
 
 Work is done on classes of equal gangs with counts, so ten thousand gangs cost little more than their shapes.
 """
@@ -22,6 +23,7 @@ from master.core.reasons import Reason
 from provisioner import explain
 from provisioner.bins import Bin, Bins, bins_of, whole_place
 from provisioner.cart import Cart, NewNode
+from provisioner.consolidation import Consolidation
 from provisioner.demand import GangClass, gang_classes, nodes_needed
 from provisioner.idle import idle_decision, leaving, unclaimed_launches
 from provisioner.idle_time import IdleTimes
@@ -32,6 +34,7 @@ from provisioner.plan_types import (
     Cancellation,
     Kept,
     Launch,
+    Move,
     Phase,
     Plan,
     PlanInput,
@@ -61,6 +64,7 @@ def _plan_pools(state: PlanInput) -> Plan:
     claims: dict[str, tuple[str, ...]] = {}
     goes: dict[str, tuple[float, str]] = {}
     kept: dict[str, Kept] = {}
+    moves: list[Move] = []
     for pool in state.pools:
         times = IdleTimes(pool, state.memory)
         limits = Limits(pool, state, cluster, times)
@@ -74,6 +78,7 @@ def _plan_pools(state: PlanInput) -> Plan:
         claims |= planned.claims()
         goes |= planned.leaving
         kept |= planned.kept
+        moves += planned.moves
     return Plan(
         launches=tuple(launches),
         terminations=tuple(terminations),
@@ -83,6 +88,7 @@ def _plan_pools(state: PlanInput) -> Plan:
         claims=claims,
         leaving=goes,
         kept=kept,
+        moves=tuple(moves),
     )
 
 
@@ -103,6 +109,7 @@ class _PoolPlan:
         self.launches: list[Launch] = []
         self.terminations: list[Termination] = []
         self.cancellations: list[Cancellation] = []
+        self.moves: Sequence[Move] = ()
         self.reasons: dict[str, Reason] = {}
         self._quotes = Quotes(pool, open_offers, now)
         self._limits = limits
@@ -130,7 +137,18 @@ class _PoolPlan:
         spent = self._limits.must_leave()
         idle = idle_decision(self.pool, claimed, self._idle_times, self.now, spent)
         self.terminations, self.kept = list(idle.terminations), idle.kept
+        if self.pool.settings.disruption.is_on and self.pool.hold is None and spent is None:
+            self._consolidate()
         self.leaving = leaving(self.pool, spent, self.now)
+
+    def _consolidate(self) -> None:
+        """Disrupt work where that pays."""
+        facts = self._quotes.facts
+        found = Consolidation(self.pool, self.open_offers, self._limits, facts, self.now)
+        found.run({termination.instance_id for termination in self.terminations})
+        self.moves = found.moves
+        self.launches += found.launches
+        self.terminations += found.terminations
 
     def claims(self) -> dict[str, tuple[str, ...]]:
         return {

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from master.core.scheduler.types import Running
 from provisioner.types import PoolAvailability, PoolDemand
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -73,6 +74,10 @@ class NodeHost(Protocol):
 
     def drain(self, agent_id: str) -> None:
         """Give the node no more work; what it runs may finish. May be repeated."""
+        ...
+
+    def running(self, pool: str) -> Sequence[Running]:
+        """What holds slots or places in that pool at this instant."""
         ...
 
     def leave(self, agent_id: str, by: float, why: str) -> None:

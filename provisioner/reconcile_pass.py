@@ -42,7 +42,7 @@ from provisioner.fleet_state import (
     TryAgain,
 )
 from provisioner.launches import Freeze, Launches
-from provisioner.plan_types import Plan
+from provisioner.plan_types import Move, Plan
 from provisioner.providers.base import FoundInstance, FoundState
 from provisioner.refusals import BlockKind, Unseen
 from provisioner.types import Scope
@@ -218,6 +218,9 @@ class ReconcilePass:
             )
         self.draft.instances[record.id] = new
         self._retire(new)
+        over = (InstanceState.TERMINATING, InstanceState.GONE)
+        if new.moving_since is not None and new.state not in over:
+            self.wishes.append(Wish(instance_id=new.id, kind=EndKind.MOVED, why=new.moving_why))
 
     def _boot_deadline_s(self, record: InstanceRecord) -> float:
         """As the operator says, else as its offer says and as was learned."""
@@ -230,6 +233,15 @@ class ReconcilePass:
         if why is not None and record.state not in (InstanceState.TERMINATING, InstanceState.GONE):
             self._retired[record.id] = why
             self.wishes.append(Wish(instance_id=record.id, kind=EndKind.RETIRED, why=why))
+
+    def move(self, moves: Sequence[Move]) -> None:
+        """Write down whose work is to leave. It is asked to after the commit."""
+        for each in moves:
+            record = self.draft.instances.get(each.instance_id)
+            if record is not None and record.state is InstanceState.READY:
+                self.draft.instances[record.id] = replace(
+                    record, moving_since=self.draft.now, moving_why=each.why
+                )
 
     def apply(self, plan: Plan, new_id: Callable[[], str], freeze: Freeze) -> None:
         """Write down what the plan wants bought, and which gangs claim what is coming."""

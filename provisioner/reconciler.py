@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -23,9 +23,9 @@ from provisioner.clock_jumps import Clocks, shifted
 from provisioner.documents import Unsaved, forget_finished, restored, to_move, unsaved
 from provisioner.fleet import EndKind, InstanceRecord, InstanceState, Wish
 from provisioner.fleet_state import Agents, Catalogue, Event, FleetState, PoolSetup, Told, TryAgain
-from provisioner.intents import IntentRecord, launch_call
+from provisioner.intents import IntentRecord, fingerprint, launch_call, launch_in_general
 from provisioner.offer_views import OfferView, offer_id, offer_views
-from provisioner.plan_types import Kept, Plan
+from provisioner.plan_types import Kept, Move, Plan
 from provisioner.planner import plan
 from provisioner.ports import FleetStore, NodeHost
 from provisioner.preview import Preview, preview
@@ -43,6 +43,7 @@ from provisioner.snapshot import (
     due_launches,
     due_terminations,
     instance_views,
+    moving,
     plan_input,
     to_tell,
 )
@@ -59,12 +60,15 @@ from provisioner.types import (
     Scope,
 )
 from windlass.base.clock import Clock
+from windlass.base.errors import WindlassError
 from windlass.base.ids import Ids
 from windlass.base.json_types import JsonMapping
 from windlass.base.loop import Loop
 
 log = logging.getLogger(__name__)
 
+MOVE_WITHIN_S = 3600.0
+"""So long work has at most that we ask to leave; less if its preemption timeout is shorter."""
 DEBOUNCE_S = 0.05
 """After a wake the pass waits so long: a searcher's gangs arrive together and are bought together."""
 THREAD_FROM = 1_000
@@ -130,6 +134,8 @@ class Provisioner:
                 record.state is InstanceState.TERMINATING
             ):  # the host forgot; its agent may come back meanwhile
                 self._host.cordon(record.id)
+            elif record.moving_since is not None:
+                self._host.drain(record.id)
             if record.provider not in self._providers:
                 log.error(
                     "still billing: instance %s is of provider %s, which the configuration does not have",
@@ -247,7 +253,9 @@ class Provisioner:
             log.warning("the clock has jumped by %.0f s: deadlines move along", jump_s)
         self._calls.start_looks()
         events = tuple(self._calls.inbox)
-        catalogue = self._catalogue()
+        sold = self._catalogue()
+        with_work = {pool: self._with_work(setup) for pool, setup in sold.pools.items()}
+        catalogue = replace(sold, pools=with_work)
         demand = self._host.demand()
         agents = self._agents(demand)
         state = shifted(self._state, jump_s)
@@ -258,8 +266,10 @@ class Provisioner:
         )
         reconcile_pass.apply(planned, self._ids.uuid, self._freeze)
         ended = self._end(reconcile_pass, planned)
+        moves = [move for move in planned.moves if self._drained(move)]
+        reconcile_pass.move(moves)
         new = reconcile_pass.result()
-        await self._commit(new, ended, events)
+        await self._commit(new, [*ended, *(move.instance_id for move in moves)], events)
         self.tally.note(events)
         self.tally.plans.add(planning_s)
         if jump_s:
@@ -268,13 +278,31 @@ class Provisioner:
         self._act(now)
         for instance_id in new.retired:
             self._host.drain(instance_id)
-        goes = {**planned.leaving, **reconcile_pass.leaving}
+        goes = {**self._moving(), **planned.leaving, **reconcile_pass.leaving}
         for instance_id, (by, why) in goes.items():
             self._host.leave(instance_id, by, why)
         for availability in planned.availabilities:
             self._host.availability(availability)
         self.tally.passes.add(perf_counter() - begun)
         self._close_if_done()
+
+    def _drained(self, move: Move) -> bool:
+        """It gets no more work, and nothing has come to it that was not there when this was planned."""
+        node = self._host
+        node.drain(move.instance_id)
+        pools = [pool for pool, settings in self._pools.items() if settings.disruption.is_on]
+        runs = (run for pool in pools for run in node.running(pool))
+        there = {run.request.id for run in runs if move.instance_id in run.placement}
+        if there == move.requests:
+            return True
+        node.uncordon(move.instance_id)
+        return False
+
+    def _moving(self) -> dict[str, tuple[float, str]]:
+        return {
+            record.id: ((record.moving_since or 0.0) + MOVE_WITHIN_S, record.moving_why)
+            for record in moving(self._state)
+        }
 
     def _end(self, reconcile_pass: ReconcilePass, planned: Plan) -> Sequence[str]:
         if self._state.closing:
@@ -358,6 +386,16 @@ class Provisioner:
             list_grace_s={name: p.list_grace_s for name, p in self._providers.items()},
         )
 
+    def _with_work(self, setup: PoolSetup) -> PoolSetup:
+        """What disruptions look at, where they are allowed."""
+        rules = setup.settings.disruption
+        if not rules.is_on:
+            return setup
+        running = tuple(self._host.running(setup.settings.pool))
+        return replace(
+            setup, running=running, fingerprints=self._fingerprints(setup) if rules.drift else {}
+        )
+
     def _setup(self, pool: str) -> PoolSetup:
         sold = {name: provider.offers(pool) for name, provider in self._providers.items()}
         return PoolSetup(
@@ -371,6 +409,15 @@ class Provisioner:
             nodes={node.agent_id: node for pool in demand for node in pool.nodes},
             connected=frozenset(self._connected),
         )
+
+    def _fingerprints(self, setup: PoolSetup) -> dict[OfferKey, str]:
+        """Of what launches would be made of now; left out: those that could not be made."""
+        found: dict[OfferKey, str] = {}
+        for offer in setup.offers:
+            with suppress(WindlassError):
+                call = launch_in_general(self._state.cluster_id, setup.settings.pool, offer)
+                found[offer.key] = fingerprint(self._freeze(call))
+        return found
 
     def _freeze(self, call: LaunchIntent) -> JsonMapping:
         return self._providers[call.offer.key.provider].freeze(call)

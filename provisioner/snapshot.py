@@ -44,6 +44,8 @@ def plan_input(
             offers=setup.offers,
             demand=by_pool.get(pool, PoolDemand(pool=pool)),
             machines=tuple(_machines(state, pool, agents, now)),
+            running=setup.running,
+            fingerprints=setup.fingerprints,
             hold="the provisioner is shutting down" if state.closing else None,
         )
         for pool, setup in pools.items()
@@ -88,6 +90,8 @@ def _machines(state: FleetState, pool: str, agents: Agents, now: float) -> Itera
                     next_try_at=None if intent.next_try_at == inf else intent.next_try_at,
                     ends_at=intent.offer.end_of(now + ready_in_s),
                     claims=claims,
+                    fingerprint=intent.fingerprint,
+                    replaces=intent.replaces,
                 )
     for record in state.instances.values():
         if record.pool == pool and record.is_alive:
@@ -97,8 +101,14 @@ def _machines(state: FleetState, pool: str, agents: Agents, now: float) -> Itera
 def _machine(state: FleetState, record: InstanceRecord, agents: Agents, now: float) -> Machine:
     age = now - record.created_at
     phase = Phase.OUT
-    if record.id in state.retired:
-        return Machine(name=record.id, offer=record.offer, phase=phase, group=record.intent_id)
+    if record.id in state.retired or record.moving_since is not None:
+        return Machine(
+            name=record.id,
+            offer=record.offer,
+            phase=phase,
+            group=record.intent_id,
+            moving=record.moving_since is not None,
+        )
     ready_in_s = 0.0
     claims: tuple[str, ...] = ()
     if record.state in (InstanceState.PENDING, InstanceState.BOOTING):
@@ -126,6 +136,9 @@ def _machine(state: FleetState, record: InstanceRecord, agents: Agents, now: flo
             now + ready_in_s if record.ready_at is None else record.ready_at
         ),
         claims=claims,
+        fingerprint=record.fingerprint,
+        replaces=record.replaces,
+        replacement_tried_s=None if record.replacement_at is None else now - record.replacement_at,
     )
 
 
@@ -189,6 +202,11 @@ def asked_to_end(state: FleetState, instance_ids: Sequence[str], now: float) -> 
     return replace(state, instances={**state.instances, **changed})
 
 
+def moving(state: FleetState) -> list[InstanceRecord]:
+    """Machines whose work is to leave by our own will."""
+    return [x for x in state.instances.values() if x.moving_since is not None and x.is_alive]
+
+
 def to_tell(state: FleetState) -> list[InstanceRecord]:
     """Machines that are gone and whose host may not know yet."""
     return [record for record in state.instances.values() if not record.is_alive]
@@ -237,6 +255,8 @@ def instance_views(
 def _remark(state: FleetState, record: InstanceRecord, now: float) -> str:
     if record.state is InstanceState.LOST:
         return state.frozen or "its agent is silent"
+    if record.moving_since is not None and record.state is InstanceState.READY:
+        return f"draining since {now - record.moving_since:.0f} s: {record.moving_why}"
     if record.id in state.retired:
         return f"{state.retired[record.id]}: it ends when its work has"
     since = record.terminate_since

@@ -12,6 +12,7 @@ from master.core.machines import Market as Market
 from master.core.machines import Requirements as Requirements
 from master.core.reasons import Reason
 from provisioner.budgets import NO_BUDGET, Budget
+from provisioner.disruption import NO_DISRUPTION, Disruption
 
 AUX_PLACES = 100
 """Zero-slot tasks a node holds at once unless it says otherwise; the default of the agents."""
@@ -193,6 +194,8 @@ class PoolDemand:
     pool: str
     gangs: tuple[Gang, ...] = ()
     nodes: tuple[Node, ...] = ()
+    has_waiting: bool = False
+    """Something waits for slots in this pool, demand for the provisioner or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +262,7 @@ class PoolSettings:
     on_demand_after_s: float = 300.0
     """How long a gang waits for spot capacity before on-demand is bought."""
     budget: Budget = NO_BUDGET
+    disruption: Disruption = NO_DISRUPTION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from master.config.disruption import DisruptionSection
 from master.config.durations import AUTO, IdlePeriod, NonNegativeDuration, PositiveDuration
 from master.config.money import PoolBudget
 from master.config.providers import ProviderSection
@@ -24,6 +25,7 @@ from master.core.expconf.schema import (
 )
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.budgets import NO_BUDGET, Budget
+from provisioner.disruption import NO_DISRUPTION, Disruption
 from provisioner.idle_time import MOST_IDLE_S
 from windlass.base.no_effect import NoEffect
 
@@ -124,6 +126,8 @@ class PoolSection(Item):
     on_demand_after: NonNegativeDuration = timedelta(minutes=5)
     """Our own key: how long a gang waits at most for spot capacity before on-demand is bought: at once when every spot
     offer that could hold it has refused."""
+    disruption: DisruptionSection = DisruptionSection()
+    """Our own key: whether work that runs may be moved so that machines can go. Off by default."""
     fall_back_to: Items[str] = ()
     """Our own key: pools that may run what this one cannot start, in the order in which they are asked. From there
     nothing falls back further."""
@@ -138,6 +142,8 @@ class PoolSection(Item):
             for key in _ELASTIC_KEYS:
                 if getattr(self, key) is not None:
                     raise ValueError(f"{key} needs a provider: this pool is static")
+            if self.disruption.disruption().is_on:
+                raise ValueError("disruption needs a provider: this pool is static")
             return self
         for key in _ELASTIC_KEYS:
             values = self._given(key)
@@ -188,6 +194,7 @@ class ResolvedPool:
     max_starting_s: float | None = None
     budget: Budget = NO_BUDGET
     on_demand_after_s: float = 300.0
+    disruption: Disruption = NO_DISRUPTION
     fall_back_to: tuple[str, ...] = ()
     fall_back_after_s: float = 300.0
     task_container_defaults: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -224,6 +231,7 @@ def resolve_pool(
         max_starting_s=None if starting is None else starting.total_seconds(),
         budget=section.budget.budget(),
         on_demand_after_s=section.on_demand_after.total_seconds(),
+        disruption=section.disruption.disruption(),
         fall_back_to=section.fall_back_to,
         fall_back_after_s=section.fall_back_after.total_seconds(),
         task_container_defaults=task_container_defaults,

@@ -182,6 +182,7 @@ class SimulatedCluster:
                 pool=pool.name,
                 gangs=pool.gangs,
                 nodes=tuple(node.as_node() for node in pool.nodes.values()),
+                has_waiting=bool(pool.waiting),
             )
             for pool in self.pools.values()
         ]
@@ -206,16 +207,26 @@ class SimulatedCluster:
                 node.set_schedulable(True)
                 pool.is_stale = True
 
+    def running(self, pool: str) -> Sequence[Running]:
+        now_s = self._now_s()
+        return [
+            replace(run.running, last_checkpoint=self._start + run.checkpoint_s(now_s, self._model))
+            for run in self.pools[pool].runs.values()
+        ]
+
     def leave(self, agent_id: str, by: float, why: str) -> None:
         for pool in self.pools.values():
             node = pool.nodes.get(agent_id)
-            if node is None or not node.agent.schedulable:
+            if node is None:
                 continue
-            node.set_schedulable(False)
-            pool.is_stale = self.fleet_changed = True
+            if node.agent.schedulable:
+                node.set_schedulable(False)
+                pool.is_stale = self.fleet_changed = True
             for request_id, run in pool.runs.items():
-                if agent_id in run.placement and run.progress.job.preemptible:
+                asked = agent_id in run.placement and run.progress.job.preemptible
+                if asked and run.asked_s is None:
                     self._release(pool, request_id, run)
+                    pool.is_stale = self.fleet_changed = True
 
     async def instance_gone(self, agent_id: str, reason: str) -> None:
         self.told_gone += 1

@@ -40,6 +40,8 @@ CALL_TURNS = 4
 """Turns of the event loop until every call to the simulated machines has been answered."""
 SAMPLES = 1000
 """Points of a curve."""
+MOVES_LOOK_S = 900.0
+"""Where work may be moved, the provisioner looks that often."""
 MAX_ROUNDS = 1000
 """More decisions without time passing mean that they undo each other."""
 
@@ -325,6 +327,11 @@ class _Replay:
             (at for end in self._provisioner.idle_ends() if (at := end - self._start) > now_s),
             default=inf,
         )
+        if any(
+            pool.runs and self._pools[name].settings.disruption.is_on
+            for name, pool in self._cluster.pools.items()
+        ):
+            at_s = min(at_s, now_s + MOVES_LOOK_S)
         if any(pool.waiting for pool in self._cluster.pools.values()):
             at_s = min(at_s, now_s + self._look_gap_s)
             untils = [blocked.until for blocked in self._provisioner.blocked_offers()]

@@ -87,6 +87,11 @@ class Run:
     def worked_s(self, until_s: float) -> float:
         return max(0.0, until_s - self.started_s - self.overhead_s)
 
+    def checkpoint_s(self, now_s: float, model: WorkModel) -> float:
+        """When it wrote its last checkpoint: each so much work, and when it began."""
+        every = model.checkpoint_every_s
+        return self.started_s + self.overhead_s + self.worked_s(now_s) // every * every
+
     def book(self, now_s: float, *, kept_s: float) -> None:
         """It is over: `kept_s` of its work are kept, the rest is to be done again."""
         seconds = now_s - self.started_s

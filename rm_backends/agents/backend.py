@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from agent_bootstrap.protocol import Channel, Leaving, Welcome
 from master.core.actor import Actor
 from master.core.reasons import Reason
-from master.core.scheduler.types import SchedulerSettings
+from master.core.scheduler.types import Running, SchedulerSettings
 from master.core.unmet import unmet
 from provisioner.types import PoolAvailability, PoolCapacity, PoolDemand
 from rm_backends.agents.gateway import Gateway
@@ -301,6 +301,9 @@ class AgentsBackend:
 
     def drain(self, agent_id: str) -> None:
         self._registry.drain(agent_id)
+
+    def running(self, pool: str) -> Sequence[Running]:
+        return self._pool(pool).running()
 
     def leave(self, agent_id: str, by: float, why: str) -> None:
         at = datetime.fromtimestamp(by, UTC)

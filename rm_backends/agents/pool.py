@@ -19,6 +19,7 @@ from master.core.scheduler.types import (
     Launchable,
     PoolState,
     Release,
+    Running,
     Start,
     Waiting,
 )
@@ -234,13 +235,11 @@ class Pool:
 
     def snapshot(self) -> PoolState:
         """What the scheduler may look at. Frozen: it may be read in another thread."""
-        entries = self.assignments.entries.values()
         used = {e.request.job.job_id for e in self.waiting.values()}
-        used.update(e.request.job.job_id for e in entries)
+        used.update(e.request.job.job_id for e in self.assignments.entries.values())
         self.jobs = {job_id: job for job_id, job in self.jobs.items() if job_id in used}
         self._run_times = {job: time for job, time in self._run_times.items() if job in used}
         run_times = self._run_times
-        running = [entry.as_running(run_times.get(entry.as_request.job_id)) for entry in entries]
         return PoolState(
             now=self._clock.now().timestamp(),
             settings=self.options.scheduler,
@@ -252,7 +251,7 @@ class Pool:
                 entry.with_run_time(run_times.get(entry.as_request.job_id))
                 for entry in self.waiting.values()
             ),
-            running=tuple(entry for entry in running if entry is not None),
+            running=self.running(),
             launchable=self._launchable(),
         )
 
@@ -278,6 +277,13 @@ class Pool:
     def demand(self) -> PoolDemand:
         """Gangs and nodes as of the last decision: with newer nodes, gangs would be bought what just connected."""
         return self._demand or self._demand_now(set(self.agents))
+
+    def running(self) -> tuple[Running, ...]:
+        """What holds slots or places on its agents now."""
+        times = self._run_times
+        entries = self.assignments.entries.values()
+        running = [entry.as_running(times.get(entry.as_request.job_id)) for entry in entries]
+        return tuple(entry for entry in running if entry is not None)
 
     def kinds(self, blocked: frozenset[str] = frozenset()) -> set[tuple[int, MachineFacts]]:
         """Slots and facts of every agent that this pool has or could have."""
@@ -409,7 +415,15 @@ class Pool:
             for agent in self.agents.values()
             if agent.id in seen or agent.presence is Presence.AWAY
         )
-        return PoolDemand(pool=self.name, gangs=gangs, nodes=nodes)
+        return PoolDemand(pool=self.name, gangs=gangs, nodes=nodes, has_waiting=self._has_waiting())
+
+    def _has_waiting(self) -> bool:
+        """Those that have their share wait for their own job only."""
+        known = self._standing.waiting
+        return any(
+            (waiting := known.get(id_)) is None or waiting.reason.kind is not ReasonKind.SHARE_USED
+            for id_ in self.waiting
+        )
 
     def _gang(self, entry: Entry) -> Gang:
         return Gang(

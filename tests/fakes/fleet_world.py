@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from master.core.reasons import Reason
+from master.core.scheduler.types import Request, Running
 from provisioner.budgets import NO_LIMITS, Money
 from provisioner.ports import NOTHING
 from provisioner.providers.base import LaunchIntent, Provider
@@ -147,6 +148,15 @@ class FakeHost:
     reasons: dict[str, Reason] = field(default_factory=dict)
     last_outlook: PoolAvailability | None = None
     schedules: bool = True
+    started: dict[str, float] = field(default_factory=dict)
+    ran_s: float = 0.0
+    """How long work has seemingly run when it starts: what runs for long is moved."""
+    stubborn: set[str] = field(default_factory=set)
+    """Work that cannot be preempted."""
+    releasing: set[str] = field(default_factory=set)
+    lets_go: bool = False
+    """Work leaves at once when it is asked to."""
+    now: Callable[[], float] = lambda: 0.0
 
     def demand(self) -> Sequence[PoolDemand]:
         self.schedule()
@@ -162,7 +172,29 @@ class FakeHost:
             )
             for agent_id, slots in self.sizes.items()
         )
-        return (PoolDemand(pool=self.pool, gangs=tuple(self.waiting.values()), nodes=nodes),)
+        gangs = tuple(self.waiting.values())
+        demand = PoolDemand(pool=self.pool, gangs=gangs, nodes=nodes, has_waiting=bool(gangs))
+        return (demand,)
+
+    def running(self, pool: str) -> Sequence[Running]:
+        """Work checkpoints all the time."""
+        now = self.now()
+        return [
+            Running(
+                request=Request(
+                    id=id_,
+                    job_id=f"job-{id_}",
+                    slots=sum(placement.values()),
+                    requested=0.0,
+                    preemptible=id_ not in self.stubborn,
+                ),
+                placement=placement,
+                started=self.started[id_],
+                releasing=id_ in self.releasing,
+                last_checkpoint=now,
+            )
+            for id_, placement in self.placed.items()
+        ]
 
     def cordon(self, agent_id: str) -> bool:
         if self.is_busy(agent_id):
@@ -178,6 +210,12 @@ class FakeHost:
 
     def leave(self, agent_id: str, by: float, why: str) -> None:
         self.leaving[agent_id] = (by, why)
+        self.cordoned.add(agent_id)
+        if self.lets_go:
+            for request_id, placement in list(self.placed.items()):
+                if agent_id in placement and request_id not in self.stubborn:
+                    self.waiting[request_id] = a_gang(request_id, sum(placement.values()))
+                    del self.placed[request_id]
 
     async def instance_gone(self, agent_id: str, reason: str) -> None:
         await asyncio.sleep(0)
@@ -208,6 +246,7 @@ class FakeHost:
             if placement is not None:
                 del self.waiting[gang.request_id]
                 self.placed[gang.request_id] = placement
+                self.started[gang.request_id] = self.now() - self.ran_s
 
     def finish(self, request_id: str) -> None:
         self.waiting.pop(request_id, None)
@@ -246,7 +285,7 @@ class FleetWorld:
         self.interval_s = interval_s
         self.money = money
         self.clock = clock
-        self.host = FakeHost()
+        self.host = FakeHost(now=lambda: clock.now().timestamp())
         self.store = MemoryFleetStore()
         self.ids = Ids.seeded(seed)
         self.settings = settings or PoolSettings(pool="gpu", max_instances=10, max_idle_s=120.0)

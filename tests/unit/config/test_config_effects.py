@@ -173,6 +173,10 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
             read_by("provisioner:*", "usd_per_hour usd_per_month when_spent"),
         ),
         **below("budget", read_by("provisioner:*", "usd_per_hour usd_per_month when_spent")),
+        **below(
+            "resource_pools.disruption",
+            read_by("provisioner:*", "packing replacement drift share hours"),
+        ),
         **below("budget.each_user", read_by("provisioner:*", "usd_per_hour usd_per_month")),
         **below("budget.users", read_by("provisioner:*", "usd_per_hour usd_per_month")),
         "additional_resource_managers": ONE_VALUE,

@@ -12,6 +12,7 @@ import yaml
 from master.config import EmbeddedSection, MasterConfig, load, masked
 from master.core.expconf.storage import SharedFsStorage
 from master.core.scheduler.types import FittingPolicy, SchedulerSettings, SchedulerType
+from provisioner.disruption import Disruption
 
 
 def loaded(tmp_path: Path, text: str, **overrides: Any) -> MasterConfig:
@@ -96,6 +97,7 @@ resource_pools:
     max_agent_starting_period: 1m
     budget: {usd_per_hour: 20, usd_per_month: 2000}
     on_demand_after: 1m
+    disruption: {packing: true, replacement: true, drift: true, share: 0.2, hours: ["22:00-6:30"]}
     fall_back_to: [aux]
     fall_back_after: 90s
   - pool_name: aux
@@ -125,6 +127,9 @@ def test_every_documented_key_is_accepted(tmp_path: Path) -> None:
     gpu, aux = config.pools()
     assert (gpu.name, gpu.is_elastic, gpu.min_instances, gpu.max_instances) == ("gpu", True, 1, 9)
     assert (gpu.max_idle_s, gpu.max_starting_s, gpu.on_demand_after_s) == (10, 60, 60)
+    assert gpu.disruption == Disruption(
+        packing=True, replacement=True, drift=True, share=0.2, hours=((79_200.0, 23_400.0),)
+    )
     assert (gpu.budget.usd_per_hour, gpu.budget.usd_per_month) == (20, 2000)
     assert (gpu.max_aux_containers_per_agent, gpu.agent_reconnect_wait_s) == (3, 30)
     assert [provider.slots_per_instance for provider in gpu.providers] == [4, 8]

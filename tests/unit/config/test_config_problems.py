@@ -214,6 +214,27 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
             f'{POOL}.max_idle_agent_period: 5 is neither a duration such as "5m" nor auto',
         ),
         (
+            "resource_pools: [{pool_name: a, disruption: {packing: true}}]",
+            f"{POOL}: disruption needs a provider: this pool is static",
+        ),
+        (
+            "resource_pools: [{pool_name: a, disruption: {share: 1.5}, provider: {type: embedded}}]",
+            f"{POOL}.disruption.share: must be <= 1 but found 1.5",
+        ),
+        (
+            "resource_pools: [{pool_name: a, disruption: {pack: true}, provider: {type: embedded}}]",
+            f'{POOL}.disruption: additionalProperties "pack" not allowed; did you mean "packing"?',
+        ),
+        (
+            "resource_pools: [{pool_name: a, disruption: {hours: [22-6]}, provider: {type: embedded}}]",
+            f"{POOL}.disruption.hours[0]: '22-6' is no time of the day: write \"22:00-06:00\", in UTC",
+        ),
+        (
+            "resource_pools: [{pool_name: a, disruption: {hours: ['22:00-24:30']}, "
+            "provider: {type: embedded}}]",
+            f'{POOL}.disruption.hours[0]: "22:00-24:30" is no time of the day: write "22:00-06:00", in UTC',
+        ),
+        (
             "resource_pools: [{pool_name: a, max_idle_agent_period: ever, provider: {type: embedded}}]",
             f'{POOL}.max_idle_agent_period: "ever" is not a duration: write "90s", "5m" or "1h30m"',
         ),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from master.core.scheduler.types import SchedulerSettings, SchedulerType
 from provisioner.budgets import Budget
+from provisioner.disruption import Disruption
 from provisioner.simulator.machines import Outage, Supply
 from provisioner.simulator.replay import ClusterPlan, Played, PoolPlan, play
 from provisioner.simulator.report import JOB_COLUMNS, Summary, least_wait_s, summary, tables
@@ -82,6 +83,28 @@ def test_the_next_job_takes_an_idle_machine() -> None:
     )
     assert waits(result) == {"a": BOOT_S, "b": 0.0}
     assert told.machines == 1
+
+
+def test_packing_frees_a_machine_whose_work_fits_elsewhere() -> None:
+    """Two halves of machines of four: one run moves to the other's, and redoes nothing."""
+    jobs = [
+        a_job("a", 0.0, 2, 40_000.0),
+        a_job("x", 1.0, 2, 4_000.0),
+        a_job("b", 2.0, 2, 40_000.0),
+        a_job("y", 3.0, 2, 4_000.0),
+    ]
+    plan = a_plan(FOUR)
+    (pool,) = plan.pools
+    packing = replace(pool, settings=replace(pool.settings, disruption=Disruption(packing=True)))
+    _, before = played(plan, *jobs)
+    result, told = played(replace(plan, pools=[packing]), *jobs)
+    assert told.usd < 0.65 * before.usd
+    assert sum(job.runs for job in result.jobs) == 5
+    moved = next(job for job in result.jobs if job.runs == 2)
+    assert moved.redone_s < 200.0
+    ends = sorted(machine.ended_s or 0.0 for machine in result.machines)
+    assert ends[0] < 6_000.0
+    assert ends[1] > 40_000.0
 
 
 def test_free_slots_beside_work_are_told_from_idle_machines() -> None:

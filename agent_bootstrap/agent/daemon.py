@@ -24,6 +24,7 @@ from agent_bootstrap.agent.epoch import EpochMemory
 from agent_bootstrap.agent.link import Link
 from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.machine import Machine
+from agent_bootstrap.agent.metadata_watch import watch
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
@@ -110,6 +111,8 @@ class Agent:
                     await self._containers.take_over()
                     self._tasks.create_task(self._stay_connected())
                     self._tasks.create_task(self._watch_announcements())
+                    if self._options.metadata_service:
+                        self._tasks.create_task(watch(self._options.metadata_service, self.leave))
                     await self._stop.wait()
                     raise _Ended
             except* _Ended:

@@ -230,6 +230,9 @@ class AgentOptions(BaseModel):
     it: then each image is made once for all of them."""
     instance_id: Id | None = None
     """The machine's name at its provider."""
+    metadata_service: Annotated[str, Field(pattern=r"^(http://.+)?$")] = ""
+    """On a machine of EC2, http://169.254.169.254: the agent asks there whether the machine goes (spot interruptions,
+    maintenance), and tells the master. Empty: nobody is asked."""
     ends_at: Moment | None = None
     """When this machine ends (walltime, capacity block), e.g. 2026-01-31T18:00:00+01:00: work is placed accordingly."""
     address: Name = ""

@@ -9,6 +9,7 @@ A rule is JSON, put by POST /__rule: {"action": "RunInstances", "match": {"Insta
 POST /__hide {"seconds": 2}           lists miss machines younger than that
 POST /__reservation {...}             a capacity reservation that exists, as DescribeCapacityReservations answers it
 POST /__console {"id": ..., "text"}   what a machine wrote to its console
+POST /__shut_down {"id": ...}         a machine ends itself
 GET  /__calls                         every call since the start: action and its parameters
 POST /__reset                         all of it forgotten, and all machines
 """
@@ -247,6 +248,8 @@ class Ec2Faults:
                     self._reservations[body["capacityReservationId"]] = body
                 case "console":
                     self._consoles[body["id"]] = body["text"]
+                case "shut_down":
+                    self._shut_down(body["id"])
                 case "calls":
                     return self._calls
                 case "mend":
@@ -259,6 +262,14 @@ class Ec2Faults:
                 case _:
                     raise ValueError(verb)
         return {}
+
+    def _shut_down(self, instance_id: str) -> None:
+        for backend in ec2_backends[ACCOUNT].values():
+            for instance in backend.all_instances():
+                if instance.id == instance_id:
+                    backend.terminate_instances([instance_id])
+                    instance.state_reason.code = "Client.InstanceInitiatedShutdown"
+                    self._dead.add(instance_id)
 
     def _mend(self) -> None:
         self._rules, self._hide_s = [], 0.0

@@ -14,6 +14,7 @@ from windlass.base.json_types import JsonMapping
 
 _STATES = {"pending": FoundState.PENDING, "terminated": FoundState.ENDED}
 """Any other exists: one that is being ended may still be billed, and one that was stopped has a disk."""
+CONSOLE_CHARS = 400
 _BY_ITSELF = "Client.InstanceInitiatedShutdown"
 
 
@@ -60,7 +61,9 @@ def instances_of(reservation: JsonMapping) -> Sequence[Instance]:
     return [Instance.model_validate(item) for item in reservation.get("Instances", ())]
 
 
-def found(machine: Instance, *, region: str, notice: Notice | None) -> FoundInstance:
+def found(
+    machine: Instance, *, region: str, notice: Notice | None, console: str = ""
+) -> FoundInstance:
     ours = machine.tags
     slots = tags.number(ours, tags.SLOTS, -1)
     usd = tags.number(ours, tags.USD_PER_HOUR, -1.0)
@@ -83,14 +86,27 @@ def found(machine: Instance, *, region: str, notice: Notice | None) -> FoundInst
         started_at=machine.started_at,
         leaves_at=None if notice is None else notice.leaves_at,
         leaves_because="" if notice is None else notice.why,
-        detail=_why_ended(machine),
+        detail=_why_ended(machine, console),
     )
 
 
-def _why_ended(machine: Instance) -> str:
+def shut_itself_down(machine: Instance) -> bool:
+    return machine.State.Name == "terminated" and machine.StateReason.Code == _BY_ITSELF
+
+
+def end_of_console(text: str) -> str:
+    """The last that it says, in one printable line."""
+    clean = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(clean.split())[-CONSOLE_CHARS:]
+
+
+def _why_ended(machine: Instance, console: str) -> str:
     if machine.State.Name != "terminated":
         return ""
-    reason = machine.StateReason
-    if reason.Code == _BY_ITSELF:
-        return "it shut itself down"
-    return reason.Message or reason.Code
+    if shut_itself_down(machine):
+        return (
+            f"it shut itself down; its console ends with: {console}"
+            if console
+            else ("it shut itself down")
+        )
+    return machine.StateReason.Message or machine.StateReason.Code

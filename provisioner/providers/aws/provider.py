@@ -11,7 +11,13 @@ from provisioner.price_book import PriceBook
 from provisioner.providers.aws.catalogue import Catalogue, learn
 from provisioner.providers.aws.client import AwsError, Client
 from provisioner.providers.aws.errors import refused_call, refused_launch
-from provisioner.providers.aws.instances import Instance, found, instances_of
+from provisioner.providers.aws.instances import (
+    Instance,
+    end_of_console,
+    found,
+    instances_of,
+    shut_itself_down,
+)
 from provisioner.providers.aws.notices import Notices
 from provisioner.providers.aws.offers import expected_offers, facts_of, offers_of
 from provisioner.providers.aws.options import Account, PoolOptions
@@ -40,6 +46,7 @@ REFRESH_S = 300.0
 MAX_USER_DATA = 16 * 1024
 """Before it is encoded."""
 TERMINATE_AT_ONCE = 100
+CONSOLES_AT_ONCE = 5
 _PAGE = 1000
 _ONE_BY_ONE = ("InvalidInstanceID", "OperationNotPermitted")
 """One such machine, and none of the batch is ended."""
@@ -76,6 +83,8 @@ class AwsProvider(AnswersAtOnce):
         self._notices = Notices(self._client, account.queue_url)
         self._catalogue: Catalogue | None = None
         self._offers: dict[str, tuple[Offer, ...]] = {}
+        self._consoles: dict[str, str] = {}
+        """What machines that shut themselves down wrote last."""
 
     @property
     def name(self) -> str:
@@ -167,9 +176,16 @@ class AwsProvider(AnswersAtOnce):
             ):
                 for reservation in page.get("Reservations", ()):
                     machines += instances_of(reservation)
-        region = self._account.region
+        await self._read_consoles(
+            [machine.InstanceId for machine in machines if shut_itself_down(machine)]
+        )
         instances = [
-            found(machine, region=region, notice=notices.get(machine.InstanceId))
+            found(
+                machine,
+                region=self._account.region,
+                notice=notices.get(machine.InstanceId),
+                console=self._consoles.get(machine.InstanceId, ""),
+            )
             for machine in machines
         ]
         self._notices.forget_others(
@@ -190,11 +206,18 @@ class AwsProvider(AnswersAtOnce):
         if failures:
             raise ProviderError("; ".join(failures))
 
-    async def console(self, instance_id: str) -> str:
-        """What a machine wrote to its console last; empty: nothing is known yet."""
-        async with self._asking():
-            reply = await self._client.call("ec2", "get_console_output", InstanceId=instance_id)
-        return str(reply.get("Output", ""))
+    async def _read_consoles(self, instance_ids: Sequence[str]) -> None:
+        """Of machines that shut themselves down: a boot that failed says why there. Each is read once."""
+        self._consoles = {id_: x for id_, x in self._consoles.items() if id_ in instance_ids}
+        new = [id_ for id_ in instance_ids if id_ not in self._consoles]
+        for instance_id in new[:CONSOLES_AT_ONCE]:
+            self._consoles[instance_id] = ""
+            try:
+                reply = await self._client.call("ec2", "get_console_output", InstanceId=instance_id)
+            except (AwsError, ProviderError, OSError) as error:
+                log.warning("the console of %s cannot be read: %s", instance_id, error)
+            else:
+                self._consoles[instance_id] = end_of_console(str(reply.get("Output", "")))
 
     async def _terminate_each(self, instance_ids: Sequence[str]) -> Sequence[str]:
         """What could not be ended, and why."""

@@ -1,0 +1,182 @@
+"""A master with a pool on EC2: from an empty pool to a trial and back to nothing, killed at every step."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.ec2_machines import Ec2Machines
+from tests.fakes.ec2_metadata import ec2_metadata
+from tests.fakes.ec2_server import KEYS, REGION, UBUNTU_GPU, Ec2Server, ec2_server
+from tests.real_cluster import RealCluster, eventually
+from tests.stores import read_rows
+
+MODEL = Path(__file__).parents[1] / "crash" / "model"
+TAKEN_BACK = Path(__file__).parents[1] / "notices" / "model"
+PROVIDER = {
+    "type": "aws",
+    "region": REGION,
+    "zones": [f"{REGION}a"],
+    "instance_type": "g4dn.xlarge",
+    "instance_slots": 2,
+    "image_id": UBUNTU_GPU,
+    "boot_time": "5s",
+}
+POOL = {
+    "pool_name": "compute",
+    "max_instances": 2,
+    "max_idle_agent_period": "2s",
+    "provider": PROVIDER,
+}
+SEARCH: dict[str, Any] = {
+    "name": "on EC2",
+    "entrypoint": "python3 train.py",
+    "searcher": {
+        "name": "random",
+        "metric": "loss",
+        "max_trials": 2,
+        "max_concurrent_trials": 2,
+    },
+    "hyperparameters": {"x": {"type": "double", "minval": 0.1, "maxval": 3.0}},
+    "resources": {"resource_pool": "compute"},
+    "max_restarts": 0,
+}
+
+
+SINGLE: dict[str, Any] = {
+    **{k: v for k, v in SEARCH.items() if k != "hyperparameters"},
+    "searcher": {"name": "single", "metric": "loss"},
+    "resources": {"resource_pool": "compute", "slots_per_trial": 2},
+}
+
+
+def quiet_losses() -> list[float]:
+    """Of a run that nobody interrupts."""
+    spec = importlib.util.spec_from_file_location("taken_back_train", TAKEN_BACK / "train.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    values = [1.0]
+    for epoch in range(1, module.EPOCHS + 1):
+        values.append(module.loss(values[-1], epoch))
+    return values[1:]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ec2Server]:
+    server = ec2_server()
+    server.reset()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEYS["aws_access_key_id"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEYS["aws_secret_access_key"])
+    yield server
+    server.mend()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, server: Ec2Server) -> Iterator[RealCluster]:
+    with RealCluster(tmp_path / "cluster", {"resource_pools": [POOL]}) as one:
+        yield one
+
+
+@pytest.fixture
+def machines(tmp_path: Path, server: Ec2Server, cluster: RealCluster) -> Iterator[Ec2Machines]:
+    folder = tmp_path / "cluster" / "machines"
+    with (
+        ec2_metadata() as metadata,
+        Ec2Machines(server, folder, cluster.url, slots=2, metadata=metadata) as found,
+    ):
+        yield found
+
+
+def asked(server: Ec2Server, action: str) -> bool:
+    return bool(server.calls(action))
+
+
+def tokens(server: Ec2Server) -> set[str]:
+    return {call["ClientToken"] for call in server.calls("RunInstances")}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_from_nothing_to_trials_and_back_with_the_master_killed_at_every_step(
+    server: Ec2Server, cluster: RealCluster, machines: Ec2Machines
+) -> None:
+    machines.boots.clear()
+    server.rule("RunInstances", lost="reply")
+    experiment = cluster.submit(SEARCH, MODEL)
+    eventually("a launch was asked for", lambda: asked(server, "RunInstances"))
+    cluster.kill_master()  # it may or may not have heard that the reply was lost
+
+    cluster.start_master()
+    eventually("the machine is known", lambda: len(cluster.instances()) == 1)
+    cluster.kill_master()  # between the launch and its first hello
+
+    machines.boots.set()
+    cluster.start_master()
+    (only,) = eventually("its agent joins", cluster.agents)
+    eventually("trials run", lambda: cluster.trials(experiment))
+    cluster.kill_master()  # in mid-trial
+
+    server.rule("TerminateInstances", lost="reply")
+    cluster.start_master()
+    assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
+    eventually("an end was asked for", lambda: asked(server, "TerminateInstances"))
+    cluster.kill_master()  # it may or may not have ended
+
+    cluster.start_master()
+    eventually("nothing is left", lambda: not cluster.instances())
+    assert machines.all() == {only: "terminated"}, "never two machines for one claim"
+    assert len(tokens(server)) == 1
+    assert not machines.living()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_an_interrupted_trial_goes_on_elsewhere_with_the_same_metrics(
+    server: Ec2Server, cluster: RealCluster, machines: Ec2Machines
+) -> None:
+    experiment = cluster.submit(SINGLE, TAKEN_BACK)
+    (trial,) = eventually("it is submitted", lambda: cluster.trials(experiment))
+    eventually("it is in mid-epoch", lambda: "in the fifth epoch" in cluster.logs_of(trial["id"]))
+    (first,) = machines.living()
+    assert machines.metadata is not None
+    machines.metadata.interrupt(first, 120)
+
+    eventually("another machine is asked for", lambda: machines.living() - {first})
+    assert first in machines.living(), "while the first still lives"
+    assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
+    (row,) = read_rows(cluster.data_dir / "windlass.db", "trial", "id")
+    assert row["restarts"] == 0
+    assert row["latest_searcher_metric"] == pytest.approx(quiet_losses()[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("code", "message", "said"),
+    [
+        (
+            "VcpuLimitExceeded",
+            "You have requested more vCPU capacity than your current vCPU limit of 8 allows.",
+            "the quota of 8 of on-demand G and VT instances, in vCPUs (L-DB2E81BA) in us-east-1",
+        ),
+        ("RequestExpired", "Request has expired.", "renew the master's credentials for AWS"),
+    ],
+)
+def test_a_job_says_why_it_waits(
+    server: Ec2Server, cluster: RealCluster, code: str, message: str, said: str
+) -> None:
+    server.rule("RunInstances", code=code, message=message, times=-1)
+    job = cluster.experiment(cluster.submit(SEARCH, MODEL))["jobId"]
+
+    def reason() -> bool:
+        return said in str(cluster.get(f"/api/v1/windlass/jobs/{job}/explain"))
+
+    eventually(f"its job says {said}", reason)
+    assert not server.client().describe_instances()["Reservations"]

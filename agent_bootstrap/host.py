@@ -2,7 +2,8 @@
 
 usage: python -P -m agent_bootstrap.host --dir D
 
-D/host.json (read; private):  {"instance_id", "boot_s", "agent": {keys of agent.yaml, join_token among them}}
+D/host.json (read; private):  {"instance_id", "boot_s", "agent": {keys of agent.yaml, join_token among them},
+                               "until_dismissed": true if this machine ends with its agent}
 D/host.state (written first): {"pid", "start_time", "boot_id"}
 D/agent.json, D/join-token:   what the agent is given, mode 0600
 D/agent.log:                  what the agent says
@@ -33,6 +34,8 @@ FIRST_RESTART_S = 1.0
 LAST_RESTART_S = 10.0
 STEADY_S = 30.0
 """An agent that lived this long starts the back-off anew."""
+MOST_QUICK_ENDS = 5
+"""Then a machine that ends with its agent gives up."""
 END_LIMIT_S = 10.0
 """What has not ended this long after the lifeline is killed."""
 MAX_LOG_BYTES = 16 * 1024**2
@@ -47,6 +50,10 @@ class Host:
         self._stopping = False
         self._agent_pid: int | None = None
         self._wake_fd = -1
+        self._agent_code: int | None = None
+        self._until_dismissed = False
+        self._quick_ends = 0
+        """How often the agent ended soon after its start, one after the other."""
 
     def run(self) -> int:
         self._write_state()
@@ -57,6 +64,7 @@ class Host:
         config = self._write_agent_config(told["agent"])
         lifeline_read, lifeline_write = os.pipe()
         self._sleep(float(told["boot_s"]))
+        self._until_dismissed = told.get("until_dismissed", False) is True
         self._keep_agent(config, lifeline_read)
         os.write(lifeline_write, b"\n")
         self._end_children()
@@ -89,7 +97,12 @@ class Host:
             while self._agent_pid is not None and not self._is_stopping():
                 self._wait(None)
             if time.monotonic() - started > STEADY_S:
-                pause = FIRST_RESTART_S
+                pause, self._quick_ends = FIRST_RESTART_S, 0
+            self._quick_ends += 1
+            if self._until_dismissed and (
+                self._agent_code == 0 or self._quick_ends > MOST_QUICK_ENDS
+            ):
+                return
             self._sleep(pause)
             pause = min(pause * 2, LAST_RESTART_S)
 
@@ -139,7 +152,7 @@ class Host:
         """Collect the dead. False: there is no child any more."""
         while True:
             try:
-                pid, _ = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 self._agent_pid = None
                 return False
@@ -147,6 +160,7 @@ class Host:
                 return True
             if pid == self._agent_pid:
                 self._agent_pid = None
+                self._agent_code = os.waitstatus_to_exitcode(status)
 
     def _end_children(self) -> None:
         """All that is below becomes a child of this process as its parents end."""

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -27,6 +28,13 @@ from master.auth.issued_tokens import IssuedTokens
 from master.auth.join_tokens import JoinTokenSigner
 from master.auth.service import AuthService
 from master.aws_pools import AwsProviders
+from master.batch_pools import (
+    TokensOfJobs,
+    batch_system,
+    dispatch_options,
+    job_files,
+    job_token,
+)
 from master.checkpoints.downloads import Downloads
 from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.cloud_boot import CloudBoot
@@ -57,6 +65,7 @@ from master.store.agents_repository import AgentsRepository
 from master.store.blob_names import named_blobs
 from master.store.blobs import BlobStore
 from master.store.fleet_repository import FleetRepository
+from master.store.lease_repository import LeaseRepository
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from master.task_settings import TaskSettings
@@ -68,7 +77,9 @@ from provisioner.providers.base import Provider
 from provisioner.reconciler import Provisioner
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
+from rm_backends.batch.dispatcher import Dispatcher
 from rm_backends.fall_back import Rule
+from rm_backends.ports import JoinTokens
 from rm_backends.router import Router
 from windlass import DETERMINED_VERSION, __version__
 from windlass.base.clock import Clock, SystemClock
@@ -126,6 +137,7 @@ class Master:
         self._logs = logs
         self._ready = asyncio.Event()
         self._services: Services | None = None
+        self._dispatcher: Dispatcher | None = None
         self._agent_users = AgentUsers()
         self.secret = folder.secret
 
@@ -208,7 +220,8 @@ class Master:
         auth.register_allocation_tokens(allocations)
         join_tokens = self._join_tokens()
         await join_tokens.load()
-        agents = self._agents_backend(allocations, info, epoch, join_tokens)
+        agents = self._agents_backend(allocations, info, epoch, self._with_jobs(join_tokens))
+        self._dispatcher = self._make_dispatcher(agents, info)
         router = Router([agents], fall_back=_fall_back(options.config), clock=options.clock)
         allocations.connect(router)
         books = Books(self._store, options.clock)
@@ -228,6 +241,12 @@ class Master:
         else:
             for instance_id, _ in (await FleetRepository(self._store).load()).instances:
                 log.error("still billing: no pool has a provider any more", instance=instance_id)
+        if (dispatcher := self._dispatcher) is not None:
+            await dispatcher.load()
+            agents.set_dispatcher(
+                wake=dispatcher.wake, check=dispatcher.check, is_instance=dispatcher.is_instance
+            )
+            group.create_task(dispatcher.run())
         group.create_task(allocations.rm.run())
         group.create_task(allocations.run())
         group.create_task(Loop("deadlines", plane.experiments.roots.tick, interval_s=TICK_S).run())
@@ -298,7 +317,7 @@ class Master:
         allocations: AllocationService,
         info: ClusterInfo,
         epoch: int,
-        join_tokens: IssuedTokens,
+        join_tokens: JoinTokens,
     ) -> AgentsBackend:
         options = self._options
         return AgentsBackend(
@@ -362,6 +381,34 @@ class Master:
             generation=epoch,
             interval_s=options.provision_every_s,
             money=Money(options.config.budget.budgets(), lambda: books.spending),
+        )
+
+    def _with_jobs(self, join_tokens: JoinTokens) -> JoinTokens:
+        def is_live(tag: str) -> bool:
+            return self._dispatcher is not None and self._dispatcher.is_live(tag)
+
+        return TokensOfJobs(join_tokens, is_live)
+
+    def _make_dispatcher(self, agents: AgentsBackend, info: ClusterInfo) -> Dispatcher | None:
+        options = self._options
+        pools = [pool for pool in options.config.pools() if pool.batch is not None]
+        if not pools:
+            return None
+        return Dispatcher(
+            pools=[dispatch_options(pool) for pool in pools],
+            system=batch_system(pools),
+            host=agents,
+            store=LeaseRepository(self._store),
+            files=job_files(
+                pools,
+                data_dir=options.data_dir,
+                master_url=options.master_url,
+                master_cert=None if options.tls is None else options.tls.files.cert.absolute(),
+            ),
+            token=partial(job_token, JoinTokenSigner(self.secret)),
+            clock=options.clock,
+            ids=options.ids,
+            cluster_id=info.cluster_id,
         )
 
     def _all_providers(self, prices: LivePrices) -> ProviderFactory:
@@ -462,14 +509,22 @@ def _fall_back(config: MasterConfig) -> dict[str, Rule]:
     }
 
 
+def _kind(pool: ResolvedPool) -> str:
+    """What screens call it."""
+    if pool.batch is not None:
+        return pool.batch.type
+    return pool.providers[0].type if pool.is_elastic else "static"
+
+
 def _pool_options(pool: ResolvedPool) -> PoolOptions:
     return PoolOptions(
         name=pool.name,
         scheduler=pool.scheduler,
         max_aux_containers_per_agent=pool.max_aux_containers_per_agent,
         agent_reconnect_wait_s=pool.agent_reconnect_wait_s,
-        dynamic=pool.is_elastic,
-        kind=pool.providers[0].type if pool.is_elastic else "static",
+        dynamic=pool.is_elastic or pool.batch is not None,
+        dispatch=pool.batch is not None,
+        kind=_kind(pool),
         description=pool.description,
         require_isolation=pool.require_isolation,
     )

@@ -212,6 +212,10 @@ class PoolAvailability:
     """instance id -> when it will end, where its offer says so."""
     facts: Mapping[str, MachineFacts] = field(default_factory=dict)
     """instance id -> what it is."""
+    leases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """request id -> the agents of its batch job. Of pools that dispatch only."""
+    starts_at: Mapping[str, float] = field(default_factory=dict)
+    """request id -> when it will probably start, as a batch system says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,6 +80,19 @@ class FellBack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchOptions:
+    """What a request says to a batch system beside its slots. Pools without one pass it by."""
+
+    slots_per_node: int | None = None
+    gpu_type: str = ""
+    arguments: tuple[str, ...] = ()
+    """Of sbatch."""
+
+
+NO_BATCH = BatchOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationRequest:
     """One allocation that wants slots: a gang."""
 
@@ -101,13 +114,14 @@ class AllocationRequest:
     """False: it waits for a machine that is there anyway."""
     user: str = ""
     """Whose it is: budgets count by users."""
+    batch: BatchOptions = NO_BATCH
     fell_back: FellBack | None = None
     """None: `pool` is its own."""
 
     @property
     def shape(self) -> Hashable:
         """What a pool must be able to hold: requests alike in this fit alike."""
-        return self.slots, self.single_agent, self.blocked_agents, self.requires
+        return self.slots, self.single_agent, self.blocked_agents, self.requires, self.batch
 
     def granted(self, containers: tuple[Container, ...], *, backfilled: bool = False) -> Granted:
         """The event for these slots."""

@@ -105,6 +105,7 @@ class Slurm:
         """Jobs first, then the daemons, then whatever still names this folder."""
         with suppress(Exception):
             self.run("scancel", "--me", check=False)
+            _until("no jobs are left", lambda: not self.jobs())
         processes = [p for name in reversed(DAEMONS) for p in self._processes(name)]
         for process in processes:
             _end(process)

@@ -32,6 +32,7 @@ from agent_bootstrap.agent.session import RefusedForGood, Session
 from agent_bootstrap.agent.slots import find_hardware
 from agent_bootstrap.protocol import Channel, ChannelClosed, Leaving, Staying
 from windlass.base.clock import Clock, SystemClock
+from windlass.base.durations import format_duration
 from windlass.base.errors import InvalidConfig, PermissionDenied
 from windlass.base.plurals import counted
 
@@ -88,6 +89,8 @@ class Agent:
         self._end: AgentEnd | None = None
         self._credential = ""
         self._complaint = ""
+        self._is_connected = False
+        self._alone_since = self._clock.monotonic()
         self._tasks: asyncio.TaskGroup
         self._epoch: EpochMemory
         self._machine: Machine
@@ -137,12 +140,21 @@ class Agent:
         was_announced = self._machine.leaving is not None
         while True:
             await asyncio.sleep(LOOK_S)
+            self._end_if_alone()
             leaving = await asyncio.to_thread(announced, self._options.work_dir)
             if leaving is not None:
                 await self.leave(leaving.at, leaving.reason)
             elif was_announced:
                 await self._stay()
             was_announced = leaving is not None
+
+    def _end_if_alone(self) -> None:
+        """Nobody asks for this machine any more, or nobody can."""
+        ttl, now = self._options.alone_ttl, self._clock.monotonic()
+        if self._is_connected or self._containers:
+            self._alone_since = now
+        elif ttl is not None and now - self._alone_since > ttl.total_seconds():
+            self._finish(f"no contact to the master for {format_duration(ttl)}, and nothing to do")
 
     async def _stay(self) -> None:
         """What an operator announced was taken back."""
@@ -202,10 +214,12 @@ class Agent:
             connected_at = self._clock.monotonic()
             try:
                 self._link.open(session.channel)
+                self._is_connected = True
                 await session.serve()
             except ChannelClosed as error:
                 log.info("connection to the master lost: %s", error)
             finally:
+                self._is_connected = False
                 self._link.close()
                 await session.channel.close()
             lasted_s = self._clock.monotonic() - connected_at

@@ -199,6 +199,9 @@ class AgentOptions(BaseModel):
     works here."""
     orphan_ttl: Annotated[Duration, AfterValidator(_long_enough)] | None = None
     """End tasks after this long without contact to the master, of this agent or the next one: 2h. None: never."""
+    alone_ttl: Annotated[Duration, AfterValidator(_long_enough)] | None = None
+    """End the agent itself after this long without contact to the master and without tasks: 10m. None: never. In a
+    batch job, whose nodes should not be held for nothing."""
     default_limits: DefaultLimits = DefaultLimits()
     """What each task may use at most, where its own `resources.limits` does not say."""
     task_log_gib: float | None = Field(default=1.0, ge=LEAST_TASK_LOG_GIB)

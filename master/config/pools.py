@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from master.config.batch import SlurmSection
 from master.config.disruption import DisruptionSection
 from master.config.durations import AUTO, IdlePeriod, NonNegativeDuration, PositiveDuration
 from master.config.money import PoolBudget
-from master.config.providers import ProviderSection
+from master.config.providers import MachineSection, ProviderSection
 from master.config.scheduler import SchedulerSection
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from master.core.expconf.schema import (
@@ -145,6 +146,7 @@ class PoolSection(Item):
             if self.disruption.disruption().is_on:
                 raise ValueError("disruption needs a provider: this pool is static")
             return self
+        self._require_alone()
         for key in _ELASTIC_KEYS:
             values = self._given(key)
             if any(value != values[0] for value in values):
@@ -152,6 +154,23 @@ class PoolSection(Item):
         if self.limit("min_instances", 0) > self.limit("max_instances", DEFAULT_MAX_INSTANCES):
             raise ValueError("min_instances must not be more than max_instances")
         return self
+
+    def _require_alone(self) -> None:
+        """A batch system schedules by itself: nothing is left to plan in its pools."""
+        if self.batch is None:
+            return
+        if len(self.all_providers) > 1:
+            raise ValueError(
+                "a provider of type slurm must be the only one of its pool: "
+                "give the others a pool of their own, and name it in fall_back_to"
+            )
+        for key in _ELASTIC_KEYS:
+            if getattr(self, key) is not None:
+                raise ValueError(f"{key} is not for slurm, which schedules by itself: remove it")
+
+    @property
+    def batch(self) -> SlurmSection | None:
+        return next((one for one in self.all_providers if isinstance(one, SlurmSection)), None)
 
     @property
     def all_providers(self) -> tuple[ProviderSection, ...]:
@@ -164,7 +183,7 @@ class PoolSection(Item):
 
     def _given(self, key: str) -> list[Any]:
         places: tuple[Any, ...] = (self, *self.all_providers)
-        return [v for place in places if (v := getattr(place, key)) is not None]
+        return [v for place in places if (v := getattr(place, key, None)) is not None]
 
 
 _ELASTIC_KEYS = (
@@ -185,8 +204,10 @@ class ResolvedPool:
     max_aux_containers_per_agent: int = 100
     agent_reconnect_wait_s: float = 25.0
     require_isolation: bool | None = None
-    providers: tuple[ProviderSection, ...] = ()
-    """Empty: a static pool, of agents that come by themselves."""
+    providers: tuple[MachineSection, ...] = ()
+    """Empty: its agents come by themselves, or on batch jobs."""
+    batch: SlurmSection | None = None
+    """Its work becomes jobs of a batch system."""
     min_instances: int = 0
     max_instances: int = 0
     max_idle_s: float = DEFAULT_IDLE_PERIOD.total_seconds()
@@ -213,7 +234,8 @@ def resolve_pool(
     section: PoolSection, *, scheduler: SchedulerSection, task_container_defaults: Mapping[str, Any]
 ) -> ResolvedPool:
     """`scheduler` is the resource manager's, for a pool that has none; the container defaults are already merged."""
-    elastic = bool(section.all_providers)
+    machines = tuple(p for p in section.all_providers if not isinstance(p, SlurmSection))
+    elastic = bool(machines)
     idle = section.limit("max_idle_agent_period", DEFAULT_IDLE_PERIOD)
     starting = section.limit("max_agent_starting_period", None)
     return ResolvedPool(
@@ -223,7 +245,8 @@ def resolve_pool(
         max_aux_containers_per_agent=section.max_aux_containers_per_agent,
         agent_reconnect_wait_s=section.agent_reconnect_wait.total_seconds(),
         require_isolation=section.require_isolation,
-        providers=section.all_providers,
+        providers=machines,
+        batch=section.batch,
         min_instances=section.limit("min_instances", 0),
         max_instances=section.limit("max_instances", DEFAULT_MAX_INSTANCES) if elastic else 0,
         max_idle_s=MOST_IDLE_S if idle == AUTO else idle.total_seconds(),

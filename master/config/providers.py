@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, Tag
 
 from master.config.aws import AwsSection
+from master.config.batch import SlurmSection
 from master.config.cloud_keys import SITE_NAME
 from master.config.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
 from master.config.gcp import GcpSection
@@ -21,8 +22,8 @@ from master.core.expconf.schema import (
     member_of,
 )
 
-PLANNED_PROVIDERS = ("slurm", "hpc", "pbs")
-PROVIDERS = ("embedded", "aws", "gcp")
+PLANNED_PROVIDERS = ("hpc", "pbs")
+PROVIDERS = ("embedded", "aws", "gcp", "slurm")
 
 
 class EmbeddedSection(Section):
@@ -76,10 +77,13 @@ def _known_type(value: Any) -> Any:
     return value
 
 
+MachineSection: TypeAlias = EmbeddedSection | AwsSection | GcpSection
+"""Where machines are bought."""
 ProviderSection: TypeAlias = Annotated[
     Annotated[EmbeddedSection, Tag(TAG_MARK + "embedded")]
     | Annotated[AwsSection, Tag(TAG_MARK + "aws")]
-    | Annotated[GcpSection, Tag(TAG_MARK + "gcp")],
+    | Annotated[GcpSection, Tag(TAG_MARK + "gcp")]
+    | Annotated[SlurmSection, Tag(TAG_MARK + "slurm")],
     member_of("type", "type is unknown"),
     BeforeValidator(_known_type),
 ]

@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 
 from master.allocations.abilities import having, runs_image
+from master.allocations.batch import batch_options
 from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.identities import Owner
 from master.allocations.mounts import mount_problems, privilege_problems, storage_problems
@@ -160,6 +161,7 @@ class Admission:
             requested=now,
             single_agent=settings.single_node,
             requires=settings.requires,
+            batch=settings.batch,
         )
 
 
@@ -183,6 +185,7 @@ def run_settings(
         max_restarts=config.max_restarts,
         single_node=bool(resources.is_single_node),
         requires=resources.requirements(),
+        batch=batch_options(config.slurm),
         weight=resources.weight,
         max_slots=resources.max_slots,
         priority=resources.priority,

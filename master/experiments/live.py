@@ -197,6 +197,7 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
             requested=state.requested_at,
             single_agent=self.state.settings.single_node,
             requires=self.state.settings.requires,
+            batch=self.state.settings.batch,
             user=self.owner_name,
             preemptible=state.preemptible,
             preemption_timeout_s=state.preemption_timeout_s,

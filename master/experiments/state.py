@@ -20,6 +20,7 @@ from master.core.machines import NO_REQUIREMENTS, Requirements
 from master.core.persistent_map import PersistentMap
 from master.core.searcher.search import SearchState
 from master.core.searcher.types import ExitReason
+from rm_backends.base import NO_BATCH, BatchOptions
 from windlass.base.json_types import JsonMapping
 
 
@@ -104,6 +105,7 @@ class RunSettings:
     max_restarts: int = 5
     single_node: bool = False
     requires: Requirements = NO_REQUIREMENTS
+    batch: BatchOptions = NO_BATCH
     weight: float = 1.0
     max_slots: int | None = None
     priority: int | None = None

@@ -71,6 +71,7 @@ MODEL_FILES = DocumentKind("list of model files")
 SLOT_SERVICE = DocumentKind("list of slots out of service")
 FLEET_INTENT = DocumentKind("launch intent")
 FLEET_INSTANCE = DocumentKind("record of an instance")
+BATCH_LEASE = DocumentKind("record of a batch job")
 FLEET_MEMORY = DocumentKind("memory of the fleet")
 FLEET_LESSON = DocumentKind("memory of an offer")
 

@@ -384,6 +384,16 @@ class FleetInstance(SQLModel, table=True):
     """Seconds since the epoch: what it cost up to then is in `cost`. The row goes when it is gone and all of it is."""
 
 
+class BatchLease(SQLModel, table=True):
+    """A batch job that we decided to submit, written before the call. It stays when it is over."""
+
+    id: Mapped[str] = Field(primary_key=True)
+    """The name of the job."""
+    allocation_id: Mapped[str] = Field(index=True)
+    over: Mapped[bool] = Field(default=False, index=True)
+    document: Mapped[JsonObject] = document_column(documents.BATCH_LEASE)
+
+
 class Cost(SQLModel, table=True):
     """What one machine cost in one month, for one job and of one kind."""
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from agent_bootstrap.protocol import Login
+from master.allocations.batch import batch_options
 from master.allocations.machine import AllocationState, fell_back
 from master.allocations.ports import AllocationStep
 from master.allocations.service import AllocationService
@@ -127,6 +128,7 @@ class LiveTask(Root[TaskState, datetime, Step]):
             single_agent=True,
             preemptible=False,
             requires=self.state.config.resources.requirements(),
+            batch=batch_options(self.state.config.slurm),
             user=self.owner_name,
             launches_machines=self.state.kind.launches_machines,
             fell_back=fell_back(state),

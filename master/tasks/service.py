@@ -9,6 +9,7 @@ from functools import partial
 import structlog
 
 from master.allocations.abilities import having
+from master.allocations.batch import batch_options
 from master.allocations.identities import Owner
 from master.allocations.mounts import mount_problems, privilege_problems
 from master.allocations.policy import ClusterPolicy
@@ -202,6 +203,7 @@ class InteractiveService:
             single_agent=True,
             preemptible=False,
             requires=config.resources.requirements(),
+            batch=batch_options(config.slurm),
         )
 
     async def kill(self, task_id: str, *, by: Actor) -> None:

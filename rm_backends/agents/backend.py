@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from agent_bootstrap.protocol import Channel, Leaving, Welcome
 from master.core.actor import Actor
 from master.core.reasons import Reason
+from master.core.scheduler.dispatch import decide_dispatch
 from master.core.scheduler.types import Running, SchedulerSettings
 from master.core.unmet import unmet
 from provisioner.types import PoolAvailability, PoolCapacity, PoolDemand
@@ -88,7 +89,12 @@ class AgentsBackend:
             if options.name in self._pools:
                 raise InvalidArgument(f"two resource pools are called '{options.name}'")
             self._pools[options.name] = Pool(
-                options, decide=decide, outbox=self._outbox, clock=clock, ids=ids, epoch=epoch
+                options,
+                decide=decide_dispatch if options.dispatch else decide,
+                outbox=self._outbox,
+                clock=clock,
+                ids=ids,
+                epoch=epoch,
             )
         welcome = Welcome(
             epoch=epoch,
@@ -121,6 +127,7 @@ class AgentsBackend:
             refusals=self._refusals,
             clock=clock,
         )
+        self._check_dispatch: Callable[[AllocationRequest], None] = lambda _: None
         self._looking = Loop("agents", self._registry.look, interval_s=LOOK_EVERY_S)
 
     # The calls of the master
@@ -134,6 +141,9 @@ class AgentsBackend:
 
     def check(self, request: AllocationRequest) -> None:
         pool = self._pool(request.pool)
+        if pool.options.dispatch:
+            self._check_dispatch(request)
+            return
         shape = pool.shape(request.blocked_agents)
         why = refusal(shape, request.slots, single_agent=request.single_agent)
         if why is None and request.requires.is_picky:
@@ -286,12 +296,13 @@ class AgentsBackend:
         `is_instance`: whether there is a machine of that name."""
         self._registry.watch(note_agent, is_instance)
         for pool in self._pools.values():
-            if pool.options.dynamic:
+            if pool.options.dynamic and not pool.options.dispatch:
                 pool.demand_changed = wake
                 pool.capacity = capacity
 
     def demand(self) -> Sequence[PoolDemand]:
-        return tuple(pool.demand for pool in self._pools.values() if pool.options.dynamic)
+        pools = self._pools.values()
+        return tuple(p.demand for p in pools if p.options.dynamic and not p.options.dispatch)
 
     def cordon(self, agent_id: str) -> bool:
         return self._registry.cordon(agent_id)
@@ -314,6 +325,41 @@ class AgentsBackend:
 
     def availability(self, availability: PoolAvailability) -> None:
         self._pool(availability.pool).set_availability(availability)
+
+    # What dispatching sees: `rm_backends.batch.ports.LeaseHost`
+
+    def set_dispatcher(
+        self,
+        *,
+        wake: Callable[[], None],
+        check: Callable[[AllocationRequest], None],
+        is_instance: Callable[[str], bool],
+    ) -> None:
+        """`wake` when something waits or ends there; `check` raises Unsatisfiable; `is_instance`: whether an agent of
+        a job is called so."""
+        self._check_dispatch = check
+        self._registry.watch_jobs(is_instance)
+        for pool in self._pools.values():
+            if pool.options.dispatch:
+                pool.demand_changed = wake
+
+    def wanting(self, pool: str) -> Sequence[AllocationRequest]:
+        return self._pool(pool).wanting()
+
+    def waits_or_holds(self, pool: str, allocation_id: str) -> bool:
+        return self._pool(pool).knows(allocation_id)
+
+    def holds(self, pool: str, allocation_id: str) -> bool:
+        return allocation_id in self._pool(pool).assignments.entries
+
+    def connected(self, agent_ids: Collection[str]) -> int:
+        return sum(self._registry.is_connected(agent_id) for agent_id in agent_ids)
+
+    def dismiss(self, agent_ids: Collection[str], reason: str) -> bool:
+        return self._registry.dismiss(agent_ids, reason)
+
+    def suspend(self, agent_ids: Collection[str]) -> None:
+        self._registry.suspend(agent_ids)
 
     # What operators and screens use
 

@@ -13,6 +13,7 @@ from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.end_times import must_leave
 from master.core.scheduler.explain import count, names
 from master.core.scheduler.forecast import expected_start
+from master.core.scheduler.queue_order import in_queue_order
 from master.core.scheduler.types import (
     Decision,
     Job,
@@ -186,6 +187,9 @@ class Pool:
         """When a request that waits here will probably start; None if nobody can know."""
         if allocation_id not in self.waiting:
             return None
+        if self.options.dispatch:
+            told = self._availability.starts_at.get(allocation_id) if self._availability else None
+            return None if told is None else datetime.fromtimestamp(told, tz=UTC)
         at = await asyncio.to_thread(_play_ahead, self.snapshot(), allocation_id)
         return None if at is None else datetime.fromtimestamp(at, tz=UTC)
 
@@ -224,7 +228,8 @@ class Pool:
     def set_availability(self, availability: PoolAvailability) -> None:
         self._availability = availability
         for agent_id, ends_at in availability.ends_at.items():
-            if (agent := self.agents.get(agent_id)) is not None and agent.ends_at is None:
+            agent = self.agents.get(agent_id)
+            if agent is not None and (agent.ends_at is None or self.options.dispatch):
                 agent.ends_at = ends_at
         for agent_id, facts in availability.facts.items():
             if (agent := self.agents.get(agent_id)) is not None:
@@ -253,6 +258,7 @@ class Pool:
             ),
             running=self.running(),
             launchable=self._launchable(),
+            leases=self._availability.leases if self._availability else {},
         )
 
     async def apply(self, state: PoolState, decision: Decision) -> None:
@@ -272,6 +278,17 @@ class Pool:
             before, self._demand = self._demand, self._demand_now(seen)
             if self._demand != before and self.demand_changed is not None:
                 self.demand_changed()
+
+    def wanting(self) -> list[AllocationRequest]:
+        """Who waits for a batch job, as of the last decision, in the order of the queue."""
+        state = self.snapshot()
+        return [
+            entry.request
+            for request in in_queue_order(state, state.waiting)
+            if (entry := self.waiting.get(request.id)) is not None
+            and (told := self._standing.waiting.get(request.id)) is not None
+            and told.needs_capacity
+        ]
 
     @property
     def demand(self) -> PoolDemand:

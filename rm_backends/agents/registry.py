@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from agent_bootstrap.protocol import (
@@ -16,6 +16,7 @@ from agent_bootstrap.protocol import (
     LogBatch,
     LoginRequest,
     Refused,
+    Shutdown,
     Stay,
     Welcome,
 )
@@ -59,6 +60,7 @@ class Registry:
         """What was said of machines whose agents have not connected yet."""
         self._note_agent: Callable[[str, bool], None] | None = None
         self._is_instance: Callable[[str], bool] = lambda _: False
+        self._is_of_job: Callable[[str], bool] = lambda _: False
 
     def watch(
         self, note_agent: Callable[[str, bool], None], is_instance: Callable[[str], bool]
@@ -72,6 +74,10 @@ class Registry:
         for pool in self._pools.values():
             for agent in pool.agents.values():
                 self._note(agent)
+
+    def watch_jobs(self, is_instance: Callable[[str], bool]) -> None:
+        """The same, of machines that come with batch jobs."""
+        self._is_of_job = is_instance
 
     def find(self, agent_id: str) -> tuple[Pool, Agent] | None:
         for pool in self._pools.values():
@@ -238,6 +244,28 @@ class Registry:
             if found is not None:
                 self._drop(*found, reason)
 
+    def is_connected(self, agent_id: str) -> bool:
+        found = self.find(agent_id)
+        return found is not None and found[1].presence is Presence.CONNECTED
+
+    def dismiss(self, agent_ids: Collection[str], reason: str) -> bool:
+        """Tell these agents to end what they run, and themselves. False, and nobody is told: some are not there."""
+        links = [found[1].link for id_ in agent_ids if (found := self.find(id_)) is not None]
+        if len(links) < len(agent_ids) or any(link is None for link in links):
+            return False
+        for link in links:
+            if link is not None:
+                link.send(Shutdown(epoch=self._welcome.epoch, reason=reason))
+        return True
+
+    def suspend(self, agent_ids: Collection[str]) -> None:
+        """They stand still for a while: until this is not repeated, they are not counted as lost."""
+        now = self._clock.monotonic()
+        for id_ in agent_ids:
+            found = self.find(id_)
+            if found is not None and found[1].presence is Presence.RECONNECTING:
+                found[1].since = now
+
     def _drop(self, pool: Pool, agent: Agent, reason: str) -> None:
         if agent.link is not None:
             agent.link.close(reason)
@@ -365,7 +393,7 @@ class Registry:
         known = found[1].record if found is not None else None
         grant = proof.grant
         uses = await self._store.uses(grant.id) if grant is not None and grant.id else {}
-        launched = self._is_instance(hello.agent_id)
+        launched = self._is_instance(hello.agent_id) or self._is_of_job(hello.agent_id)
         why = join_refusal(
             *(hello, proof, known), uses=uses, launched=launched, now=self._clock.now()
         )

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol, cast
 
 import pytest
@@ -30,6 +32,7 @@ from tests.fakes.agents_world import (
     allocation,
     launch_spec,
 )
+from tests.fakes.batch_world import BatchWorld
 from tests.fakes.dispatch_backend import DispatchBackend, Site
 from tests.fakes.virtual_time import run
 from windlass.base.errors import NotFound, Unsatisfiable
@@ -169,7 +172,30 @@ def _dispatch(*, routed: bool) -> OpenCluster:
     return open_cluster
 
 
+@dataclass
+class BatchCluster(AgentsCluster):
+    """A pool that dispatches to a batch system of two nodes with four GPUs each."""
+
+    batch: BatchWorld
+
+    async def restart(self, *records: RestoreRecord) -> None:
+        await self.batch.restart(*records)
+
+
+@asynccontextmanager
+async def _batch_jobs() -> AsyncIterator[Cluster]:
+    pool = PoolOptions(name="default", dynamic=True, dispatch=True)
+    with TemporaryDirectory() as folder:
+        async with agents_world(pool) as world:
+            batch = BatchWorld(world, Path(folder) / "jobs")
+            await batch.start()
+            await world.settle(5)
+            yield BatchCluster(world, False, batch)
+            await batch.stop()
+
+
 IMPLEMENTATIONS: dict[str, OpenCluster] = {
+    "batch jobs": _batch_jobs,
     "agents": _agents(routed=False),
     "agents behind the router": _agents(routed=True),
     "agents of the pool that the router falls back to": _other_pool,

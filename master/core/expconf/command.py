@@ -108,7 +108,7 @@ class CommandConfig(Section):
     """Where it runs."""
     bind_mounts: Items[BindMount] = ()
     """Directories of the agent's machine in the task."""
-    slurm: Annotated[Slurm, NO_BATCH_SYSTEM] = Slurm()
+    slurm: Slurm = Slurm()
     """For jobs of Slurm."""
     pbs: Annotated[Pbs, NO_BATCH_SYSTEM] = Pbs()
     """For jobs of PBS."""

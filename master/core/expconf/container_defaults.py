@@ -96,7 +96,7 @@ class TaskContainerDefaults(Section):
     """The pod that deletes checkpoints."""
     kubernetes: Annotated[KubernetesDefaults, NO_KUBERNETES] = KubernetesDefaults()
     """For pods."""
-    slurm: Annotated[Slurm, NO_BATCH_SYSTEM] = Slurm()
+    slurm: Slurm = Slurm()
     """For jobs of Slurm."""
     pbs: Annotated[Pbs, NO_BATCH_SYSTEM] = Pbs()
     """For jobs of PBS."""

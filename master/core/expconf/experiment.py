@@ -126,7 +126,7 @@ class ExperimentConfig(Section):
     """Where its tasks run."""
     resources: Resources = Resources()
     """What trials get, and their place in the queue."""
-    slurm: Annotated[Slurm, NO_BATCH_SYSTEM] = Slurm()
+    slurm: Slurm = Slurm()
     """For jobs of Slurm."""
     pbs: Annotated[Pbs, NO_BATCH_SYSTEM] = Pbs()
     """For jobs of PBS."""

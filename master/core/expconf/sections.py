@@ -20,7 +20,7 @@ from master.core.expconf.schema import (
 )
 from windlass.base.no_effect import NoEffect
 
-NO_BATCH_SYSTEM = NoEffect("there is no resource manager for batch systems yet")
+NO_BATCH_SYSTEM = NoEffect("there is no resource manager for PBS yet")
 NATIVE_PARALLEL = NoEffect("it never had one")
 
 MAX_SEED = 2**32 - 1
@@ -113,7 +113,7 @@ class RetentionPolicy(Item):
 
 
 class Slurm(Section):
-    """For jobs of Slurm."""
+    """For jobs of Slurm. Of no effect in pools without it."""
 
     slots_per_node: Positive | None = None
     """How many slots are asked for on each node."""

@@ -168,6 +168,8 @@ class PoolState:
     waiting: tuple[Request, ...] = ()
     running: tuple[Running, ...] = ()
     launchable: tuple[Launchable, ...] = ()
+    leases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Request id -> all agents of the batch job that was submitted for it, there or not."""
     kept: Mapping[str, Kept] = field(default_factory=dict)
     """By agent: a policy gives nothing of this to anybody. Filled by the starvation guard only."""
 

@@ -68,6 +68,7 @@ NOT_PARSED = {
     ("experiment", "model_files"),
     ("agent", "slot_service"),
     ("fleetlesson", "document"),
+    ("batchlease", "document"),
 }
 """Read key by key: what reads them has tests of its own."""
 

@@ -72,6 +72,12 @@ PROVIDER = ELASTIC | {
     "queue_time": "master/elastic_pools.py:queue_time",
     "list_every": "master/elastic_pools.py:list_every",
     "usd_per_hour": "master:usd_per_hour",
+    **read_by(
+        "master/batch_pools.py:*",
+        "partition slot_type slots_per_node gpu_type cpus_per_slot memory_per_slot walltime max_queued "
+        "job_storage_root python prologue master_url path",
+    ),
+    **read_by("master/config/batch.py:*", "account qos constraint reservation sbatch_args"),
 }
 AWS = read_by(
     "master/aws_pools.py:*",
@@ -104,6 +110,9 @@ GCP |= below("instance_type", {"machine_type": "master/gcp_pools.py:machine_type
 GCP |= below("instance_type", read_by("master/config/gcp.py:*", "gpu_type gpu_num preemptible"))
 CLOUDS = read_by("master/cloud_boot.py:*", "master_url master_cert_name")
 PROVIDER |= AWS | GCP | CLOUDS
+SLURM = below(
+    "slurm", read_by("master/allocations/batch.py:*", "slots_per_node gpu_type sbatch_args")
+)
 VARIABLES = read_by("master/allocations:environment_variables", "cpu cuda rocm")
 PYTHON = read_by("master/allocations:python", "python") | read_by(
     "master/allocations:prologue", "prologue"
@@ -197,10 +206,12 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "security.trusted_proxies": "master:trusted_proxies",
         "scim": ONE_VALUE,
         "saml": ONE_VALUE,
+        "observability.enable_prometheus": "master/api:enable_prometheus",
         "oidc": ONE_VALUE,
         "det_cloud": ONE_VALUE,
     },
     TaskContainerDefaults: {
+        **SLURM,
         **below("environment_variables", VARIABLES),
         **below("bind_mounts", MOUNTS),
         "shm_size_bytes": "master/allocations:shm_size_bytes",
@@ -213,6 +224,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "preemption_timeout": "master/experiments:preemption_timeout",
     },
     CommandConfig: {
+        **SLURM,
         "description": "master/tasks:description",
         "entrypoint": "master/tasks:entrypoint",
         "resources.slots": "master/tasks:slots",
@@ -226,6 +238,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "work_dir": "master/tasks:work_dir",
     },
     ExperimentConfig: {
+        **SLURM,
         "name": "master/experiments:name",
         "description": "master/experiments:description",
         "labels": "master/experiments:labels",

@@ -178,12 +178,30 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
             f"{POOL}.provider: provider type hpc is not supported yet",
         ),
         (
-            "resource_pools: [{pool_name: a, providers: [{type: slurm}]}]",
-            f"{POOL}.providers[0]: provider type slurm is not supported yet",
+            "resource_pools: [{pool_name: a, providers: [{type: pbs}]}]",
+            f"{POOL}.providers[0]: provider type pbs is not supported yet",
+        ),
+        (
+            "resource_pools: [{pool_name: a, provider: {type: slurm, sbatch_args: [-N2]}}]",
+            f'{POOL}.provider.sbatch_args: "-N2": slurm option --nodes is not configurable: '
+            "set resources.slots_per_trial and slurm.slots_per_node",
+        ),
+        (
+            "resource_pools: [{pool_name: a, provider: {type: slurm, walltime: 30s}}]",
+            f"{POOL}.provider.walltime: must be >= 1m but found 30s: Slurm counts minutes",
+        ),
+        (
+            "resource_pools: [{pool_name: a, providers: [{type: slurm}, {type: embedded}]}]",
+            f"{POOL}: a provider of type slurm must be the only one of its pool: "
+            "give the others a pool of their own, and name it in fall_back_to",
+        ),
+        (
+            "resource_pools: [{pool_name: a, max_instances: 3, provider: {type: slurm}}]",
+            f"{POOL}: max_instances is not for slurm, which schedules by itself: remove it",
         ),
         (
             "resource_pools: [{pool_name: a, provider: {type: cloud9}}]",
-            f'{POOL}.provider: provider type "cloud9" is unknown: use one of embedded, aws, gcp',
+            f'{POOL}.provider: provider type "cloud9" is unknown: use one of embedded, aws, gcp, slurm',
         ),
         (
             "resource_pools: [{pool_name: a, provider: {slots_per_instance: 2}}]",

@@ -1,0 +1,109 @@
+"""Pools whose work becomes jobs of a batch system: their sections of master.yaml as dispatching takes them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from master.auth.join_tokens import JoinTokenSigner
+from master.config import ResolvedPool
+from master.config.batch import SlurmSection
+from provisioner.providers.batch.base import BatchSystem
+from provisioner.providers.batch.slurm.local import LocalSlurm
+from rm_backends.batch.job_files import JobFiles
+from rm_backends.batch.leases import Lease
+from rm_backends.batch.shapes import DispatchOptions
+from rm_backends.ports import JoinGrant, JoinKind, JoinTokens
+from windlass.base.errors import InvalidConfig
+
+ALONE_TTL = "10m"
+"""How long an agent of a job stays without work where it cannot reach its master."""
+
+
+def dispatch_options(pool: ResolvedPool) -> DispatchOptions:
+    """Of a pool that has such a section."""
+    section = _section(pool)
+    memory = section.memory_per_slot
+    return DispatchOptions(
+        pool=pool.name,
+        queue=section.partition,
+        slots_per_node=section.slots_per_node,
+        slot_type=section.slot_type or "",
+        gpu_type=section.gpu_type,
+        cpus_per_slot=section.cpus_per_slot,
+        memory_mib_per_slot=None if memory is None else -(-memory // 1024**2),
+        walltime_s=None if section.walltime is None else section.walltime.total_seconds(),
+        arguments=section.all_arguments,
+        max_queued=section.max_queued,
+    )
+
+
+def batch_system(pools: Sequence[ResolvedPool]) -> BatchSystem:
+    """One for all of them. Raises InvalidConfig."""
+    paths = {_section(pool).path for pool in pools}
+    if len(paths) > 1:
+        problem = f"resource_pools: path of slurm must be the same in all pools, not {' and '.join(sorted(paths))}"
+        raise InvalidConfig([problem], what="master configuration")
+    return LocalSlurm(path=paths.pop())
+
+
+def job_files(
+    pools: Sequence[ResolvedPool], *, data_dir: Path, master_url: str, master_cert: Path | None
+) -> Mapping[str, JobFiles]:
+    """By pool."""
+    return {
+        pool.name: JobFiles(
+            root=Path(section.job_storage_root or data_dir.absolute() / "jobs"),
+            python=section.python or sys.executable,
+            agent=_agent(section, master_url, master_cert),
+        )
+        for pool in pools
+        for section in (_section(pool),)
+    }
+
+
+def _agent(section: SlurmSection, master_url: str, master_cert: Path | None) -> dict[str, Any]:
+    cert = {} if master_cert is None else {"master_cert": str(master_cert)}
+    return {
+        "master_url": section.master_url or master_url,
+        "security": {"tls": cert},
+        "prologue": list(section.prologue),
+        "alone_ttl": ALONE_TTL,
+    }
+
+
+def job_token(signer: JoinTokenSigner, lease: Lease) -> str:
+    """What the agents of one job join with: each once, as itself, for as long as the job is wanted."""
+    grant = JoinGrant(
+        kind=JoinKind.JOB,
+        pool=lease.pool,
+        id=lease.tag,
+        names=frozenset(lease.agents),
+        agents=lease.shape.nodes,
+    )
+    return signer.made_for(grant)
+
+
+@dataclass(frozen=True, slots=True)
+class TokensOfJobs:
+    """Implements `rm_backends.ports.JoinTokens`: those of jobs that are not wanted any more count as revoked."""
+
+    others: JoinTokens
+    is_live: Callable[[str], bool]
+    """By the name of a job."""
+
+    def find(self, pools: Collection[str], token: str) -> JoinGrant | None:
+        grant = self.others.find(pools, token)
+        if grant is None or grant.kind is not JoinKind.JOB or self.is_live(grant.id):
+            return grant
+        return replace(grant, revoked=datetime.now(UTC))
+
+
+def _section(pool: ResolvedPool) -> SlurmSection:
+    if pool.batch is None:
+        raise ValueError(f"pool '{pool.name}' has no batch system")
+    return pool.batch

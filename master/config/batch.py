@@ -1,0 +1,90 @@
+"""`provider: {type: slurm}`: pools whose work becomes jobs of a batch system."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
+
+from master.core.expconf.schema import Items, Positive, Section
+from provisioner.providers.batch.slurm.arguments import problems
+from windlass.base.durations import Duration, format_duration
+from windlass.base.sizes import Size
+
+
+def _a_minute_at_least(value: timedelta) -> timedelta:
+    if value < timedelta(minutes=1):
+        raise ValueError(f"must be >= 1m but found {format_duration(value)}: Slurm counts minutes")
+    return value
+
+
+def _not_ours(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    if wrong := problems(arguments):
+        raise ValueError("; ".join(wrong))
+    return arguments
+
+
+def _absolute(path: str | None) -> str | None:
+    if path is not None and not path.startswith("/"):
+        raise ValueError(f'"{path}" is not an absolute path')
+    return path
+
+
+class SlurmSection(Section):
+    """Each task becomes a Slurm job of its own, made to measure; our agents run on its nodes, and end with it.
+
+    Jobs are submitted by the master's own user, with the commands of Slurm on the master's machine.
+    """
+
+    type: Literal["slurm"]
+    """Others are refused."""
+    partition: str = ""
+    """Where jobs go. Empty: the site's default partition."""
+    slot_type: Literal["cuda", "rocm", "cpu"] | None = None
+    """What a slot is. None: a CUDA GPU if the nodes of the partition have GPUs, else a CPU."""
+    slots_per_node: Positive | None = None
+    """How many slots a node gives to one task. None: the GPUs that most nodes of the partition have; 1 CPU."""
+    gpu_type: str = ""
+    """Which GPUs, as Slurm names them in --gres=gpu:TYPE:N."""
+    cpus_per_slot: Positive | None = None
+    """CPUs for each slot. None: as the site gives; where slots are CPUs, 1."""
+    memory_per_slot: Size | None = None
+    """Memory for each slot: 16GiB. None: as the site gives."""
+    walltime: Annotated[Duration, AfterValidator(_a_minute_at_least)] | None = None
+    """The time limit of each job. Work that can make checkpoints goes on in another job. None: as the site gives."""
+    account: str = ""
+    """--account."""
+    qos: str = ""
+    """--qos."""
+    constraint: str = ""
+    """--constraint."""
+    reservation: str = ""
+    """--reservation."""
+    sbatch_args: Annotated[Items[str], AfterValidator(_not_ours)] = ()
+    """Further arguments of sbatch, before those of users."""
+    max_queued: Positive = 100
+    """How many jobs of this pool may wait at the site; further tasks wait here."""
+    job_storage_root: Annotated[str | None, AfterValidator(_absolute)] = None
+    """Where the directories of jobs are made: on a file system that the master and all nodes share, private to the
+    master's user. None: `jobs` in the data folder."""
+    python: str = ""
+    """The Python that runs our agents on the nodes: it has windlass, and is seen there. Empty: the master's own."""
+    prologue: Items[str] = ()
+    """Lines of shell before every task, such as `module load cuda`."""
+    master_url: str = ""
+    """Where nodes reach the master, if not where agents of other pools do."""
+    path: str = ""
+    """Folders where Slurm's commands are, with colons, before the usual ones. The same in all pools."""
+
+    @property
+    def all_arguments(self) -> tuple[str, ...]:
+        """Those of the keys first."""
+        named = {
+            "account": self.account,
+            "qos": self.qos,
+            "constraint": self.constraint,
+            "reservation": self.reservation,
+        }
+        given = tuple(f"--{key}={value}" for key, value in named.items() if value)
+        return (*given, *self.sbatch_args)

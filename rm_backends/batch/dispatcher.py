@@ -1,0 +1,437 @@
+"""The loop between the pools that dispatch and their batch system: one job for each request that waits.
+
+A pass: take note of what is wanted, commit it, ask the site, commit what it said, tell the pools. One pass at a time,
+and nothing else changes a lease. A site that does not answer is asked again later; nothing is concluded from that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from master.core.reasons import Reason, ReasonKind
+from provisioner.providers.batch.base import (
+    BatchSystem,
+    JobPhase,
+    JobRefused,
+    JobReport,
+    NoAnswer,
+    Queue,
+    Site,
+)
+from provisioner.types import LaunchableNode, PoolAvailability
+from rm_backends.base import AllocationRequest
+from rm_backends.batch import leases as life
+from rm_backends.batch.job_files import JobFiles
+from rm_backends.batch.leases import Lease, LeaseState
+from rm_backends.batch.ports import LeaseHost, LeaseStore
+from rm_backends.batch.shapes import DispatchOptions, shape_of
+from windlass.base.clock import Clock
+from windlass.base.errors import Unsatisfiable
+from windlass.base.ids import Ids
+from windlass.base.loop import Loop
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 1.0
+POLL_SOON_S = 1.0
+POLL_LATE_S = 10.0
+"""Jobs that have just changed are looked at soon, then less often."""
+SITE_EVERY_S = 60.0
+SUBMITS_AT_ONCE = 10
+"""In one pass; the next is a second later."""
+START_S = 5.0
+"""What a job on free nodes probably takes until its agents have joined."""
+
+
+class Dispatcher:
+    """All pools of one site. `load` first, then `run` until cancelled."""
+
+    def __init__(
+        self,
+        *,
+        pools: Sequence[DispatchOptions],
+        system: BatchSystem,
+        host: LeaseHost,
+        store: LeaseStore,
+        files: Mapping[str, JobFiles],
+        token: Callable[[Lease], str],
+        clock: Clock,
+        ids: Ids,
+        cluster_id: str,
+        site: Site | None = None,
+    ) -> None:
+        """`files` by pool; `token`: what the agents of a job join with. `site`: as it was when it was last asked."""
+        self._pools = {options.pool: options for options in pools}
+        self._system = system
+        self._host = host
+        self._store = store
+        self._files = files
+        self._token = token
+        self._clock = clock
+        self._ids = ids
+        self._prefix = f"wl-{cluster_id.replace('-', '')[:8]}-"
+        self._site = site
+        self._site_at = float("-inf")
+        self._leases: dict[str, Lease] = {}
+        self._saved: dict[str, Lease] = {}
+        self._trouble = ""
+        """What went wrong when the site was last asked."""
+        self._retry_at = 0.0
+        self._failures = 0
+        self._polled_at = float("-inf")
+        self._told: dict[str, PoolAvailability] = {}
+        self._strange: frozenset[str] = frozenset()
+        """Jobs with our names, but not in our books, as of the last look."""
+        self._changed_at = 0.0
+        self._loop = Loop("batch jobs", self._step, interval_s=LOOK_EVERY_S)
+
+    def wake(self) -> None:
+        self._loop.wake()
+
+    async def load(self) -> None:
+        """What was submitted before the last crash is found by its name."""
+        self._leases = {lease.tag: lease for lease in await self._store.load()}
+        self._saved = dict(self._leases)
+        self._publish()
+
+    async def run(self) -> None:
+        await self._loop.run()
+
+    def is_live(self, tag: str) -> bool:
+        """Whether agents may still join with the token of that job."""
+        lease = self._leases.get(tag)
+        return lease is not None and lease.is_live
+
+    def is_instance(self, agent_id: str) -> bool:
+        """Only with the token of its job."""
+        return agent_id.rpartition("-")[0] in self._leases
+
+    def check(self, request: AllocationRequest) -> None:
+        """Raises Unsatisfiable for what the site could never give."""
+        options = self._pools[request.pool]
+        queue = self._queue(options)
+        if queue is None and self._site is not None:
+            known = ", ".join(sorted(self._site.queues))
+            raise Unsatisfiable(
+                f"Slurm has no partition '{options.queue}', which resource pool '{options.pool}' names: it has {known}"
+            )
+        shape_of(request, options, queue)
+
+    def leases(self) -> Sequence[Lease]:
+        """Those that are not over."""
+        return tuple(self._leases.values())
+
+    # One pass
+
+    async def _step(self) -> None:
+        self._note_wishes()
+        await self._save()
+        self._publish()
+        if not self._leases and self._clock.monotonic() - self._site_at < SITE_EVERY_S:
+            return
+        if self._clock.monotonic() < self._retry_at:
+            return
+        try:
+            await self._ask_site()
+            self._trouble, self._failures = "", 0
+        except NoAnswer as error:
+            if error.message != self._trouble:
+                log.warning("the batch system does not answer: %s", error.message)
+            self._trouble = error.message
+            self._failures += 1
+            self._retry_at = self._clock.monotonic() + min(30.0, 2.0**self._failures)
+        finally:
+            await self._settle()
+
+    def _note_wishes(self) -> None:
+        """What is wanted and has no job, and what has a job and is not wanted."""
+        now = self._now()
+        for lease in list(self._leases.values()):
+            pool, id_ = lease.pool, lease.allocation_id
+            if pool not in self._pools or not self._host.waits_or_holds(pool, id_):
+                self._put(life.unwanted(lease, "its task is over"))
+            elif not lease.granted and self._host.holds(pool, id_):
+                self._put(replace(lease, granted=True))
+            elif self._is_late(lease, now):
+                self._put(life.unwanted(lease, "its agents did not join in time"))
+        served = {lease.allocation_id for lease in self._leases.values() if _serves(lease)}
+        for options in self._pools.values():
+            room = options.max_queued - sum(
+                _serves(one) and not one.granted and one.pool == options.pool
+                for one in self._leases.values()
+            )
+            for request in self._host.wanting(options.pool):
+                if request.allocation_id not in served and room > 0 and self._create(request, now):
+                    room -= 1
+
+    def _is_late(self, lease: Lease, now: float) -> bool:
+        since = lease.running_since
+        return (
+            lease.state is LeaseState.QUEUED
+            and not lease.granted
+            and lease.phase is JobPhase.RUNNING
+            and since is not None
+            and now - since > life.PREPARE_S
+        )
+
+    def _create(self, request: AllocationRequest, now: float) -> bool:
+        options = self._pools[request.pool]
+        try:
+            shape = shape_of(request, options, self._queue(options))
+        except Unsatisfiable:
+            return False
+        self._put(
+            Lease(
+                tag=self._tag(),
+                pool=request.pool,
+                allocation_id=request.allocation_id,
+                shape=shape,
+                created_at=now,
+            )
+        )
+        return True
+
+    async def _ask_site(self) -> None:
+        """Raises NoAnswer; what was learned until then stays."""
+        now = self._clock.monotonic()
+        if now - self._site_at >= SITE_EVERY_S:
+            self._site = await self._system.site()
+            await self._end_strange()
+            self._site_at = self._clock.monotonic()
+        await self._submit_due()
+        await self._end_unwanted()
+        if self._is_poll_due():
+            await self._poll()
+
+    async def _submit_due(self) -> None:
+        now = self._now()
+        due = [lease for lease in self._leases.values() if lease.is_due(now)][:SUBMITS_AT_ONCE]
+        for lease in due:
+            self._put(life.called(lease, now))
+        await self._save()
+        for number, lease in enumerate(due):
+            try:
+                await self._submit(lease)
+            except NoAnswer:
+                for other in due[number + 1 :]:
+                    self._change(other.tag, life.not_called)
+                raise
+
+    async def _submit(self, lease: Lease) -> None:
+        try:
+            spec = await asyncio.to_thread(self._files[lease.pool].write, lease, self._token(lease))
+            job_id = await self._system.submit(spec)
+        except JobRefused as error:
+            log.info("job %s refused: %s", lease.tag, error.message)
+            self._change(lease.tag, partial(life.refused, why=error, now=self._now()))
+        except NoAnswer as error:
+            self._change(lease.tag, partial(life.unanswered, why=error.message))
+            raise
+        except OSError as error:
+            text = f"the directory of its job cannot be written: {error.filename}: {error.strerror}"
+            why = JobRefused(text, kind=ReasonKind.NO_CAPACITY, passing=True)
+            self._change(lease.tag, partial(life.refused, why=why, now=self._now()))
+        else:
+            log.info("job %s submitted as %s", lease.tag, job_id)
+            self._change(lease.tag, partial(life.submitted, job_id=job_id))
+
+    async def _end_unwanted(self) -> None:
+        """Agents that are there are told to end, so that the job ends well; whatever else there is, is cancelled."""
+        now = self._now()
+        cancel = []
+        for lease in list(self._leases.values()):
+            if lease.state is not LeaseState.ENDING or lease.job_id is None:
+                continue
+            if lease.asked_to_end_at is None and self._host.dismiss(lease.agents, lease.end_why):
+                self._put(replace(lease, asked_to_end_at=now))
+            elif lease.asked_to_end_at is None or now - lease.asked_to_end_at > life.ASK_AGAIN_S:
+                cancel.append(lease)
+        if cancel:
+            await self._system.cancel([lease.job_id for lease in cancel if lease.job_id])
+            for lease in cancel:
+                self._change(lease.tag, lambda one: replace(one, asked_to_end_at=now))
+
+    async def _end_strange(self) -> None:
+        """Of another state of our database: nobody waits for them. Looked at twice: one may just have been made."""
+        found = await self._system.named_like(self._prefix)
+        strange = frozenset(
+            job.job_id
+            for job in found
+            if job.phase is not JobPhase.ENDED and job.name not in self._leases
+        )
+        if old := strange & self._strange:
+            log.warning("jobs that nobody asked for are cancelled: %s", ", ".join(sorted(old)))
+            await self._system.cancel(old)
+        self._strange = strange
+
+    def _is_poll_due(self) -> bool:
+        if not any(lease.may_exist for lease in self._leases.values()):
+            return False
+        now = self._clock.monotonic()
+        quiet = now - self._changed_at
+        return now - self._polled_at >= min(POLL_LATE_S, max(POLL_SOON_S, quiet / 5))
+
+    async def _poll(self) -> None:
+        asked = {lease.tag: lease for lease in self._leases.values() if lease.may_exist}
+        found = await self._system.poll(list(asked))
+        self._polled_at = self._clock.monotonic()
+        for tag in asked:
+            job = found.get(tag)
+            if job is not None:
+                await self._take(tag, job)
+            else:
+                await self._miss(tag)
+
+    async def _take(self, tag: str, job: JobReport) -> None:
+        if job.phase is JobPhase.ENDED:
+            job = await self._system.ended(job.job_id) or job
+        now = self._now()
+        self._change(tag, lambda lease: life.seen(lease, job, now))
+        if job.phase is JobPhase.PAUSED and (lease := self._leases.get(tag)) is not None:
+            self._host.suspend(lease.agents)
+
+    async def _miss(self, tag: str) -> None:
+        """The site answered, and does not know it: it is over, was never taken, or is not there yet."""
+        lease = self._leases[tag]
+        now = self._now()
+        if lease.job_id is not None:
+            job = await self._system.ended(lease.job_id)
+            if job is not None:
+                self._change(tag, lambda one: life.seen(one, job, now))
+                return
+        if self._host.connected(lease.agents):
+            return
+        self._change(tag, lambda one: life.absent(one, now))
+        if life.is_surely_absent(self._leases[tag], now):
+            self._change(
+                tag,
+                lambda one: (
+                    life.never_taken(one) if one.job_id is None else life.over(one, None, now)
+                ),
+            )
+
+    async def _settle(self) -> None:
+        """Commit, then tell: what is over ends what ran there, or is followed by another job."""
+        for lease in [one for one in self._leases.values() if one.state is LeaseState.OVER]:
+            granted = lease.granted or self._host.holds(lease.pool, lease.allocation_id)
+            if not granted and not lease.end_why:
+                said = await self._last_words(lease)
+                self._put(life.next_lease(lease, self._tag(), said, self._now()))
+        await self._save()
+        for lease in [one for one in self._leases.values() if one.state is LeaseState.OVER]:
+            why = lease.end_why or life.end_text(lease)
+            for agent_id in lease.agents:
+                await self._host.instance_gone(agent_id, why)
+            if (files := self._files.get(lease.pool)) is not None:
+                await asyncio.to_thread(files.remove, lease)
+            del self._leases[lease.tag]
+            self._saved.pop(lease.tag, None)
+        self._publish()
+
+    async def _last_words(self, lease: Lease) -> str:
+        files = self._files.get(lease.pool)
+        return "" if files is None else await asyncio.to_thread(files.last_words, lease)
+
+    async def _save(self) -> None:
+        changed = [one for tag, one in self._leases.items() if self._saved.get(tag) != one]
+        if changed:
+            await self._store.save(changed)
+            self._saved |= {lease.tag: lease for lease in changed}
+
+    # What the pools are told
+
+    def _publish(self) -> None:
+        for pool, options in self._pools.items():
+            mine = [one for one in self._leases.values() if one.pool == pool and _serves(one)]
+            told = PoolAvailability(
+                pool=pool,
+                launchable=self._launchable(options, mine),
+                reasons=self._reasons(options, mine),
+                ends_at={
+                    agent: lease.ends_at
+                    for lease in mine
+                    if lease.ends_at is not None
+                    for agent in lease.agents
+                },
+                leases={one.allocation_id: one.agents for one in mine if one.is_live},
+                starts_at={
+                    one.allocation_id: one.starts_at
+                    for one in mine
+                    if one.starts_at is not None and one.phase is JobPhase.QUEUED
+                },
+            )
+            if self._told.get(pool) != told:
+                self._told[pool] = told
+                self._host.availability(told)
+
+    def _reasons(self, options: DispatchOptions, mine: Sequence[Lease]) -> Mapping[str, Reason]:
+        now = self._now()
+        told = {
+            one.allocation_id: life.explain(one, self._host.connected(one.agents), now)
+            for one in mine
+            if not one.granted
+        }
+        if self._trouble:
+            doubt = f"; the batch system does not answer now ({self._trouble})"
+            told = {id_: replace(why, text=why.text + doubt) for id_, why in told.items()}
+        for request in self._host.wanting(options.pool):
+            if request.allocation_id not in told:
+                told[request.allocation_id] = self._not_created(request, options, len(told))
+        return told
+
+    def _not_created(
+        self, request: AllocationRequest, options: DispatchOptions, queued: int
+    ) -> Reason:
+        try:
+            shape_of(request, options, self._queue(options))
+        except Unsatisfiable as error:
+            return Reason(kind=ReasonKind.NO_SUCH_AGENT, text=error.message)
+        if queued >= options.max_queued:
+            text = f"{queued} jobs of pool '{options.pool}' wait at the site, its max_queued: the next follows then"
+            return Reason(kind=ReasonKind.AT_LIMIT, text=text)
+        return Reason(kind=ReasonKind.QUEUED, text="a batch job is to be submitted for it")
+
+    def _launchable(
+        self, options: DispatchOptions, mine: Iterable[Lease]
+    ) -> tuple[LaunchableNode, ...]:
+        """Free nodes, while no job of ours waits for some and the site answers."""
+        queue = self._queue(options)
+        if self._trouble or queue is None or not queue.is_open:
+            return ()
+        if any(not one.granted for one in mine) or not queue.idle_nodes:
+            return ()
+        size = options.slots_per_node or queue.gpus_per_node or queue.cpus_per_node
+        return (LaunchableNode(slots=size, count=queue.idle_nodes, ready_in_s=START_S),)
+
+    # Small things
+
+    def _queue(self, options: DispatchOptions) -> Queue | None:
+        if self._site is None:
+            return None
+        if options.queue:
+            return self._site.queues.get(options.queue)
+        return next((one for one in self._site.queues.values() if one.is_default), None)
+
+    def _change(self, tag: str, step: Callable[[Lease], Lease]) -> None:
+        if (lease := self._leases.get(tag)) is not None:
+            self._put(step(lease))
+
+    def _put(self, lease: Lease) -> None:
+        if self._leases.get(lease.tag) != lease:
+            self._leases[lease.tag] = lease
+            self._changed_at = self._clock.monotonic()
+
+    def _tag(self) -> str:
+        return f"{self._prefix}{self._ids.uuid().replace('-', '')[:12]}"
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()
+
+
+def _serves(lease: Lease) -> bool:
+    """Its request needs no other job."""
+    return lease.state in (LeaseState.INTENT, LeaseState.QUEUED, LeaseState.HALTED)

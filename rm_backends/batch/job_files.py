@@ -1,0 +1,112 @@
+"""The directory of a job: the script, and what each of its nodes is told. Blocking.
+
+    DIR/batch.log            what the script says
+    DIR/nodes/K/host.json    node K: its agent's settings and the token of this job; mode 0600
+    DIR/nodes/K/agent/       the work_dir of its agent
+
+The folder must be seen by the master and by all nodes under the same path. Nothing secret is in the script, on a
+command line or in an environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from provisioner.providers.batch.base import JobSpec
+from rm_backends.batch.leases import Lease
+from windlass.base.files import write_atomic
+
+LOG_TAIL_BYTES = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFiles:
+    """Makes and removes the directories of all jobs of one site."""
+
+    root: Path
+    python: str
+    """The interpreter that runs our agents on the nodes."""
+    agent: Mapping[str, Any]
+    """Keys of agent.yaml, the same for all: where the master is, and how to trust it."""
+
+    def write(self, lease: Lease, token: str) -> JobSpec:
+        """Repeating it changes nothing. Raises OSError."""
+        directory = self.root / lease.tag
+        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for number, agent_id in enumerate(lease.agents):
+            node = directory / "nodes" / str(number)
+            node.mkdir(parents=True, exist_ok=True, mode=0o700)
+            settings = {
+                "resource_pool": lease.pool,
+                **self.agent,
+                **_slots(lease),
+                "agent_id": agent_id,
+                "instance_id": agent_id,
+                "join_token": token,
+                "work_dir": str(node / "agent"),
+            }
+            told = {
+                "instance_id": agent_id,
+                "boot_s": 0,
+                "until_dismissed": True,
+                "agent": settings,
+            }
+            write_atomic(node / "host.json", json.dumps(told).encode(), durable=True)
+        directory.chmod(0o700)
+        shape = lease.shape
+        return JobSpec(
+            name=lease.tag,
+            queue=shape.queue,
+            nodes=shape.nodes,
+            gpus_per_node=shape.gpus_per_node,
+            gpu_type=shape.gpu_type,
+            cpus_per_node=shape.cpus_per_node,
+            memory_mib_per_node=shape.memory_mib_per_node,
+            walltime_s=shape.walltime_s,
+            arguments=shape.arguments,
+            directory=directory,
+            script=_script(directory, self.python, lease),
+        )
+
+    def last_words(self, lease: Lease) -> str:
+        """The last line of its log; empty if there is none."""
+        try:
+            with (self.root / lease.tag / "batch.log").open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
+                lines = log.read().decode(errors="replace").splitlines()
+        except OSError:
+            return ""
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    def remove(self, lease: Lease) -> None:
+        """Whatever is left there was told."""
+        shutil.rmtree(self.root / lease.tag, ignore_errors=True)
+
+
+def _slots(lease: Lease) -> dict[str, Any]:
+    shape = lease.shape
+    if shape.gpus_per_node:
+        return {"slot_type": shape.slot_type}
+    if shape.slots_per_node == 0:
+        return {"slot_type": "none"}
+    return {"artificial_slots": shape.slots_per_node}
+
+
+def _script(directory: Path, python: str, lease: Lease) -> str:
+    """srun waits for all of them; the first that fails ends the others."""
+    nodes = lease.shape.nodes
+    cpus = "${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}"
+    node = f'{shlex.quote(str(directory))}/nodes/"$SLURM_NODEID"'
+    run = f"exec {shlex.quote(python)} -P -m agent_bootstrap.host --dir {node}"
+    return f"""#!/bin/sh
+cd {shlex.quote(str(directory))} || {{ echo "this node does not see {directory}" >&2; exit 1; }}
+exec srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --kill-on-bad-exit=1 {cpus} \\
+  /bin/sh -c {shlex.quote(run)}
+"""

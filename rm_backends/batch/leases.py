@@ -1,0 +1,287 @@
+"""The life of one batch job and of the agents on it: a lease. Pure.
+
+    INTENT ──submitted──> QUEUED ──all agents joined, request granted──> (still QUEUED: the site has it)
+      │ ^refused, later      │ over at the site          │ its request is over, or nobody wants it any more
+      │ └────────┐           v                           v
+      └──────────┴──> OVER <─────────────────────────ENDING
+
+INTENT is committed before the site is asked. A submission that was not answered is looked for by its name and made
+again only when the site, twice and `PROOF_S` apart, does not know it. An answer that does not come never ends a lease.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from master.core.reasons import Reason, ReasonKind
+from provisioner.providers.batch.base import EndCause, JobPhase, JobRefused, JobReport
+
+PROOF_S = 60.0
+"""A job that the site does not know is gone when it says so again after so long."""
+FIRST_RETRY_S = 10.0
+LAST_RETRY_S = 600.0
+PREPARE_S = 900.0
+"""How long a job may run until all of its agents have joined."""
+ASK_AGAIN_S = 20.0
+"""How long agents that were dismissed, and jobs that were cancelled, have to end."""
+
+
+class LeaseState(StrEnum):
+    INTENT = "intent"
+    QUEUED = "queued"
+    """The site has it: waiting, starting or running."""
+    HALTED = "halted"
+    """Somebody else cancelled it before it started: no other is submitted."""
+    ENDING = "ending"
+    OVER = "over"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What is asked of the site, the same in every repetition. A pydantic type adapter writes it down."""
+
+    queue: str
+    nodes: int
+    slots_per_node: int
+    gpus_per_node: int
+    slot_type: str = "cuda"
+    """cuda, rocm or cpu."""
+    gpu_type: str = ""
+    cpus_per_node: int | None = None
+    memory_mib_per_node: int | None = None
+    walltime_s: float | None = None
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """One job. Times are seconds since the epoch."""
+
+    tag: str
+    """The name of the job; its agents are called `tag-0`, `tag-1`, ..."""
+    pool: str
+    allocation_id: str
+    shape: Shape
+    created_at: float
+    state: LeaseState = LeaseState.INTENT
+    called_at: float | None = None
+    """When the site was last asked to take it. None: not since it refused, or never."""
+    next_try_at: float = 0.0
+    tries: int = 0
+    """Refusals of this job, and jobs for the same request that ended before it started."""
+    message: str = ""
+    """What went wrong last."""
+    kind: ReasonKind = ReasonKind.QUEUED
+    job_id: str | None = None
+    phase: JobPhase = JobPhase.QUEUED
+    site_state: str = ""
+    site_reason: str = ""
+    words: str = ""
+    starts_at: float | None = None
+    ends_at: float | None = None
+    running_since: float | None = None
+    """When it was first seen running."""
+    node_names: tuple[str, ...] = ()
+    absent_since: float | None = None
+    """Since when the site, asked, does not know it."""
+    granted: bool = False
+    end_why: str = ""
+    asked_to_end_at: float | None = None
+    cause: EndCause | None = None
+    exit_code: int | None = None
+    ended_at: float | None = None
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return tuple(f"{self.tag}-{number}" for number in range(self.shape.nodes))
+
+    @property
+    def is_live(self) -> bool:
+        """Its agents may join."""
+        return self.state in (LeaseState.INTENT, LeaseState.QUEUED)
+
+    @property
+    def may_exist(self) -> bool:
+        """The site may have a job of this name."""
+        return self.job_id is not None or self.called_at is not None
+
+    def is_due(self, now: float) -> bool:
+        """To be submitted."""
+        return (
+            self.state is LeaseState.INTENT and self.called_at is None and self.next_try_at <= now
+        )
+
+
+def called(lease: Lease, now: float) -> Lease:
+    """To be committed before the call."""
+    return replace(lease, called_at=now, absent_since=None)
+
+
+def submitted(lease: Lease, job_id: str) -> Lease:
+    state = LeaseState.QUEUED if lease.state is LeaseState.INTENT else lease.state
+    return replace(lease, state=state, job_id=job_id, message="", absent_since=None)
+
+
+def refused(lease: Lease, why: JobRefused, now: float) -> Lease:
+    return replace(
+        lease,
+        called_at=None,
+        tries=lease.tries + 1,
+        next_try_at=now + pause_s(lease.tries),
+        kind=why.kind,
+        message=why.message,
+    )
+
+
+def not_called(lease: Lease) -> Lease:
+    """The site was not asked after all."""
+    return replace(lease, called_at=None)
+
+
+def unanswered(lease: Lease, why: str) -> Lease:
+    return replace(lease, message=why)
+
+
+def pause_s(tries: int) -> float:
+    return float(min(LAST_RETRY_S, FIRST_RETRY_S * 2.0 ** min(tries, 10)))
+
+
+def seen(lease: Lease, job: JobReport, now: float) -> Lease:
+    """The site told of it."""
+    lease = submitted(lease, job.job_id)
+    running = job.phase in (JobPhase.RUNNING, JobPhase.PAUSED)
+    waits = job.phase is JobPhase.QUEUED
+    lease = replace(
+        lease,
+        phase=job.phase,
+        site_state=job.state,
+        site_reason=job.reason,
+        words=job.words,
+        kind=job.kind if waits else ReasonKind.LAUNCHING,
+        starts_at=job.starts_at,
+        ends_at=None if waits else job.ends_at,
+        node_names=job.nodes or lease.node_names,
+        running_since=lease.running_since or (now if running else None),
+    )
+    return over(lease, job, now) if job.phase is JobPhase.ENDED else lease
+
+
+def over(lease: Lease, job: JobReport | None, now: float) -> Lease:
+    """The site says that it is over, or surely does not know it."""
+    return replace(
+        lease,
+        state=LeaseState.OVER,
+        phase=JobPhase.ENDED,
+        cause=EndCause.UNKNOWN if job is None else job.cause or EndCause.UNKNOWN,
+        exit_code=None if job is None else job.exit_code,
+        ended_at=now if job is None else min(now, job.ends_at or now),
+    )
+
+
+def absent(lease: Lease, now: float) -> Lease:
+    """The site answered, and did not name it."""
+    return lease if lease.absent_since is not None else replace(lease, absent_since=now)
+
+
+def is_surely_absent(lease: Lease, now: float) -> bool:
+    return lease.absent_since is not None and now - lease.absent_since >= PROOF_S
+
+
+def never_taken(lease: Lease) -> Lease:
+    """The site surely has no job of that name: it may be submitted."""
+    if lease.state is LeaseState.ENDING:
+        return replace(lease, state=LeaseState.OVER, phase=JobPhase.ENDED)
+    return replace(lease, called_at=None, absent_since=None)
+
+
+def unwanted(lease: Lease, why: str) -> Lease:
+    if lease.state in (LeaseState.OVER, LeaseState.ENDING):
+        return lease
+    if not lease.may_exist or lease.state is LeaseState.HALTED:
+        return replace(lease, state=LeaseState.OVER, end_why=why)
+    return replace(lease, state=LeaseState.ENDING, end_why=why)
+
+
+def next_lease(lease: Lease, tag: str, said: str, now: float) -> Lease:
+    """After a job that ended before its request could start: another, later; or none, if somebody did not want it.
+
+    `said`: the last line of its log.
+    """
+    halted = lease.cause is EndCause.CANCELLED
+    pause = pause_s(lease.tries)
+    text = f"{end_text(lease)}: {said}" if said and not halted else end_text(lease)
+    return Lease(
+        tag=tag,
+        pool=lease.pool,
+        allocation_id=lease.allocation_id,
+        shape=lease.shape,
+        created_at=now,
+        state=LeaseState.HALTED if halted else LeaseState.INTENT,
+        next_try_at=now + pause,
+        tries=lease.tries + 1,
+        kind=ReasonKind.NO_CAPACITY,
+        message=text,
+    )
+
+
+def end_text(lease: Lease) -> str:
+    """How its job ended, for people."""
+    what = f"job {lease.job_id}" if lease.job_id else f"job {lease.tag}"
+    nodes = f" on {', '.join(lease.node_names)}" if lease.node_names else ""
+    match lease.cause:
+        case EndCause.TIMEOUT:
+            return f"{what}{nodes} reached its time limit"
+        case EndCause.PREEMPTED:
+            return f"{what}{nodes} was preempted by the site"
+        case EndCause.NODE_FAILED:
+            return f"{what}: a node of{nodes.removeprefix(' on') or ' its'} failed"
+        case EndCause.OUT_OF_MEMORY:
+            return f"{what}{nodes} needed more memory than it had"
+        case EndCause.CANCELLED:
+            return f"{what}{nodes} was cancelled at the site"
+        case EndCause.LAUNCH_FAILED:
+            return f"{what}{nodes} could not be started by the site"
+        case EndCause.FAILED:
+            return f"{what}{nodes} failed with exit code {lease.exit_code}"
+        case EndCause.OK:
+            return f"{what}{nodes} ended by itself"
+    return f"{what}{nodes} is not known to the site any more"
+
+
+def explain(lease: Lease, joined: int, now: float) -> Reason:
+    """Why its request waits."""
+    if lease.state is LeaseState.HALTED:
+        text = f"{lease.message}: end this task, or pause and activate its experiment to ask again"
+        return Reason(kind=ReasonKind.NO_CAPACITY, text=text)
+    if lease.job_id is None:
+        return _not_submitted(lease, now)
+    what = f"Slurm job {lease.job_id} in partition {lease.shape.queue or 'of the site'}"
+    if lease.phase is JobPhase.QUEUED:
+        why = lease.site_reason or lease.site_state or "submitted"
+        text = f"{what} is pending: {why}" + (f" ({lease.words})" if lease.words else "")
+        if lease.starts_at is not None and lease.starts_at > now:
+            text += f"; the site expects it to start at {_utc(lease.starts_at)}"
+        return Reason(kind=lease.kind, text=text)
+    nodes = f" on {', '.join(lease.node_names)}" if lease.node_names else ""
+    if lease.phase is JobPhase.PAUSED:
+        return Reason(kind=ReasonKind.QUEUED, text=f"{what}{nodes} is suspended by the site")
+    text = f"{what} starts{nodes}: {joined} of {lease.shape.nodes} agents have joined"
+    return Reason(kind=ReasonKind.LAUNCHING, text=text)
+
+
+def _not_submitted(lease: Lease, now: float) -> Reason:
+    if lease.called_at is not None:
+        text = lease.message or "a batch job is being submitted"
+        if lease.message:
+            text = f"the batch system does not answer ({lease.message}): the job is looked for before it is submitted"
+        return Reason(kind=ReasonKind.QUEUED, text=text)
+    if lease.message and lease.next_try_at > now:
+        text = f"{lease.message}; tried again at {_utc(lease.next_try_at)}"
+        return Reason(kind=lease.kind, text=text, retry_at=lease.next_try_at)
+    return Reason(kind=ReasonKind.QUEUED, text=lease.message or "a batch job is being submitted")
+
+
+def _utc(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"

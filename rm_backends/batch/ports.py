@@ -1,0 +1,52 @@
+"""What dispatching needs of others; `master.app` passes it in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from provisioner.types import PoolAvailability
+from rm_backends.base import AllocationRequest
+from rm_backends.batch.leases import Lease
+
+
+class LeaseStore(Protocol):
+    """Durable memory of what we submitted. One call is one commit."""
+
+    async def load(self) -> Sequence[Lease]:
+        """Those that are not over."""
+        ...
+
+    async def save(self, leases: Sequence[Lease]) -> None: ...
+
+
+class LeaseHost(Protocol):
+    """The pools whose agents run on jobs. Synchronous calls never block."""
+
+    def wanting(self, pool: str) -> Sequence[AllocationRequest]:
+        """Who waits for a job, in the order of the queue."""
+        ...
+
+    def waits_or_holds(self, pool: str, allocation_id: str) -> bool: ...
+
+    def holds(self, pool: str, allocation_id: str) -> bool:
+        """It was granted its agents."""
+        ...
+
+    def connected(self, agent_ids: Collection[str]) -> int:
+        """How many of these agents are connected."""
+        ...
+
+    def dismiss(self, agent_ids: Collection[str], reason: str) -> bool:
+        """Tell these agents to end. False: not all of them are connected."""
+        ...
+
+    def suspend(self, agent_ids: Collection[str]) -> None:
+        """They stand still, and are not lost for that."""
+        ...
+
+    async def instance_gone(self, agent_id: str, reason: str) -> None:
+        """The machine is certainly gone: what ran on it is lost now."""
+        ...
+
+    def availability(self, availability: PoolAvailability) -> None: ...

@@ -1,0 +1,134 @@
+"""From slots to nodes: what a request asks of a batch system, and why a queue could never give it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from master.core.scheduler.explain import count
+from provisioner.providers.batch.base import Queue
+from provisioner.providers.batch.slurm.arguments import problems, wanted_walltime_s
+from rm_backends.base import AllocationRequest
+from rm_backends.batch.leases import Shape
+from windlass.base.durations import format_duration
+from windlass.base.errors import Unsatisfiable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchOptions:
+    """One pool that dispatches: a partition, and what every job there gets."""
+
+    pool: str
+    queue: str = ""
+    """Empty: the site's default."""
+    slots_per_node: int | None = None
+    """None: the GPUs that most of its nodes have."""
+    slot_type: str = ""
+    """cuda, rocm or cpu. Empty: cuda if its nodes have GPUs, else cpu."""
+    gpu_type: str = ""
+    cpus_per_slot: int | None = None
+    memory_mib_per_slot: int | None = None
+    walltime_s: float | None = None
+    arguments: tuple[str, ...] = ()
+    """Before those of users."""
+    max_queued: int = 100
+    """Jobs that wait at the site at once; the rest waits here."""
+
+
+def shape_of(request: AllocationRequest, options: DispatchOptions, queue: Queue | None) -> Shape:
+    """Raises Unsatisfiable. Without a queue, the site being unknown so far, nothing is held against it."""
+    arguments = (*options.arguments, *request.batch.arguments)
+    if wrong := problems(request.batch.arguments):
+        raise Unsatisfiable(f"slurm.sbatch_args: {'; '.join(wrong)}")
+    has_gpus = queue is None or queue.gpus_per_node > 0
+    slot_type = options.slot_type or ("cuda" if has_gpus else "cpu")
+    gpus = slot_type != "cpu"
+    size = _slots_per_node(request, options, queue, gpus)
+    slots = request.slots
+    nodes = 1 if slots <= size else slots // size
+    share = -(-slots // nodes)
+    gpu_type = request.batch.gpu_type or options.gpu_type
+    shape = Shape(
+        queue=options.queue or (queue.name if queue is not None else ""),
+        nodes=nodes,
+        slots_per_node=share,
+        gpus_per_node=share if gpus else 0,
+        slot_type=slot_type,
+        gpu_type=gpu_type if gpus else "",
+        cpus_per_node=_cpus(options, share, gpus),
+        memory_mib_per_node=(
+            None
+            if options.memory_mib_per_slot is None
+            else options.memory_mib_per_slot * max(1, share)
+        ),
+        walltime_s=None if wanted_walltime_s(arguments) is not None else options.walltime_s,
+        arguments=arguments,
+    )
+    if slots > size and slots % size:
+        raise Unsatisfiable(
+            f"Requested {count(slots, 'slot')}; pool '{options.pool}' gives {size} on each node, and work on more "
+            f"than one node takes whole nodes: request {slots - slots % size} or {slots + size - slots % size}, "
+            "or set slurm.slots_per_node"
+        )
+    if request.single_agent and nodes > 1:
+        raise Unsatisfiable(
+            f"Requested {count(slots, 'slot')} on one node; nodes of pool '{options.pool}' have {size}"
+        )
+    if queue is not None:
+        _require(shape, options, queue, wanted_walltime_s(arguments) or shape.walltime_s)
+    return shape
+
+
+def _slots_per_node(
+    request: AllocationRequest, options: DispatchOptions, queue: Queue | None, gpus: bool
+) -> int:
+    asked = request.batch.slots_per_node or options.slots_per_node
+    if asked is not None:
+        return asked
+    if gpus and queue is not None and queue.gpus_per_node:
+        return queue.gpus_per_node
+    return max(1, request.slots) if queue is None else 1
+
+
+def _cpus(options: DispatchOptions, share: int, gpus: bool) -> int | None:
+    if options.cpus_per_slot is not None:
+        return options.cpus_per_slot * max(1, share)
+    return None if gpus else max(1, share)
+
+
+def _require(
+    shape: Shape, options: DispatchOptions, queue: Queue, walltime_s: float | None
+) -> None:
+    where = f"partition {queue.name} of pool '{options.pool}'"
+    most = min(queue.nodes, queue.max_nodes or queue.nodes)
+    if shape.nodes > most:
+        raise Unsatisfiable(
+            f"Requested {count(shape.nodes * shape.slots_per_node, 'slot')}; the maximum of {where} is "
+            f"{most * shape.slots_per_node} ({count(most, 'node')} for one job, with {shape.slots_per_node} each): "
+            f"the nearest size that fits is {most * shape.slots_per_node}"
+        )
+    if shape.gpus_per_node > queue.gpus_per_node and queue.gpus_per_node:
+        raise Unsatisfiable(
+            f"Requested {count(shape.gpus_per_node, 'slot')} on each node; nodes of {where} have "
+            f"{count(queue.gpus_per_node, 'GPU')}: request fewer, or set slurm.slots_per_node"
+        )
+    if shape.gpus_per_node and not queue.gpus_per_node:
+        raise Unsatisfiable(
+            f"Requested {count(shape.gpus_per_node, 'slot')}; {where} has no GPUs: use another pool, or set "
+            "slot_type: cpu there"
+        )
+    if shape.gpu_type and queue.gpu_types and shape.gpu_type not in queue.gpu_types:
+        raise Unsatisfiable(
+            f'slurm.gpu_type: {where} has no "{shape.gpu_type}": its types are {", ".join(sorted(queue.gpu_types))}'
+        )
+    if (shape.cpus_per_node or 0) > queue.cpus_per_node:
+        raise Unsatisfiable(
+            f"Requested {count(shape.cpus_per_node or 0, 'CPU')} on each node; nodes of {where} "
+            f"have {queue.cpus_per_node}"
+        )
+    limit = queue.max_walltime_s
+    if limit is not None and walltime_s is not None and walltime_s > limit:
+        raise Unsatisfiable(
+            f"Requested {format_duration(timedelta(seconds=walltime_s))}; {where} gives a job "
+            f"{format_duration(timedelta(seconds=limit))} at most: give a shorter --time"
+        )

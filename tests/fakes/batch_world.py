@@ -1,0 +1,268 @@
+"""A batch system in memory, and a pool that dispatches to it: the real dispatcher, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from master.core.reasons import ReasonKind
+from provisioner.providers.batch.base import (
+    EndCause,
+    JobPhase,
+    JobReport,
+    JobSpec,
+    NoAnswer,
+    Queue,
+    Site,
+)
+from rm_backends.base import RestoreRecord
+from rm_backends.batch.dispatcher import Dispatcher
+from rm_backends.batch.job_files import JobFiles
+from rm_backends.batch.leases import Lease, LeaseState
+from rm_backends.batch.shapes import DispatchOptions
+from rm_backends.ports import JoinGrant, JoinKind
+from tests.fakes.agents_world import AgentsWorld
+from tests.fakes.fake_agent import FakeAgent
+from windlass.base.ids import Ids
+
+NODES, GPUS = 2, 4
+
+
+@dataclass
+class FakeJob:
+    spec: JobSpec
+    id: str
+    nodes: tuple[str, ...] = ()
+    cause: EndCause | None = None
+    agents: list[FakeAgent] = field(default_factory=list)
+    forgotten: bool = False
+    paused: bool = False
+
+
+class FakeBatch:
+    """Implements `BatchSystem`. A job on nodes runs an agent on each, as it is told in its directory."""
+
+    name = "slurm"
+
+    def __init__(self, world: AgentsWorld) -> None:
+        self._world = world
+        self.jobs: dict[str, FakeJob] = {}
+        self.down = False
+        self.refusal: Exception | None = None
+        self.loses_answers = False
+        """It takes a job, and its answer does not arrive."""
+        self.holds_back = False
+        """It starts nothing."""
+        self.submissions: list[str] = []
+
+    @property
+    def free(self) -> list[str]:
+        taken = {node for job in self.jobs.values() if job.cause is None for node in job.nodes}
+        return [name for name in (f"n{k + 1}" for k in range(NODES)) if name not in taken]
+
+    async def site(self) -> Site:
+        await self._answer()
+        queue = Queue(
+            name="gpu",
+            is_default=True,
+            nodes=NODES,
+            idle_nodes=len(self.free),
+            gpus_per_node=GPUS,
+            gpu_types=frozenset({"fake"}),
+            cpus_per_node=16,
+            max_walltime_s=7200,
+        )
+        return Site(version="0", queues={"gpu": queue})
+
+    async def submit(self, job: JobSpec) -> str:
+        await self._answer()
+        if self.refusal is not None:
+            raise self.refusal
+        id_ = str(len(self.jobs) + 1)
+        self.jobs[id_] = FakeJob(job, id_)
+        self.submissions.append(job.name)
+        self.start_waiting()
+        if self.loses_answers:
+            raise NoAnswer("sbatch: Socket timed out")
+        return id_
+
+    async def poll(self, names: Collection[str]) -> Mapping[str, JobReport]:
+        await self._answer()
+        self._end_left()
+        self.start_waiting()
+        mine = [j for j in self.jobs.values() if j.spec.name in names and not j.forgotten]
+        return {job.spec.name: self._report(job) for job in mine}
+
+    async def named_like(self, prefix: str) -> Sequence[JobReport]:
+        await self._answer()
+        return [self._report(j) for j in self.jobs.values() if j.spec.name.startswith(prefix)]
+
+    async def ended(self, job_id: str) -> JobReport | None:
+        await self._answer()
+        job = self.jobs.get(job_id)
+        return None if job is None or job.forgotten or job.cause is None else self._report(job)
+
+    async def cancel(self, job_ids: Collection[str]) -> None:
+        await self._answer()
+        for job_id in job_ids:
+            if (job := self.jobs.get(job_id)) is not None:
+                await self.end(job, EndCause.CANCELLED)
+
+    async def signal(self, job_id: str, signal: str) -> None:
+        await self._answer()
+
+    async def end(self, job: FakeJob, cause: EndCause) -> None:
+        """At the site, whoever did it."""
+        if job.cause is None:
+            job.cause = cause
+            for agent in job.agents:
+                await agent.die()
+
+    def start_waiting(self) -> None:
+        for job in self.jobs.values():
+            free = self.free
+            waits = job.cause is None and not job.nodes and not self.holds_back
+            if waits and job.spec.nodes <= len(free):
+                self._start(job, free)
+
+    def job_of(self, allocation_id: str, leases: Sequence[Lease]) -> FakeJob:
+        tag = next(one.tag for one in leases if one.allocation_id == allocation_id)
+        return next(job for job in self.jobs.values() if job.spec.name == tag)
+
+    def _start(self, job: FakeJob, free: Sequence[str]) -> None:
+        job.nodes = tuple(free[: job.spec.nodes])
+        for number in range(job.spec.nodes):
+            told = json.loads((job.spec.directory / f"nodes/{number}/host.json").read_text())
+            settings = told["agent"]
+            agent = self._world.new_agent(
+                settings["agent_id"],
+                token=settings["join_token"],
+                credential=f"credential-of-{settings['agent_id']}",
+                instance_id=settings["instance_id"],
+                slots=job.spec.gpus_per_node,
+                pool=settings["resource_pool"],
+            )
+            job.agents.append(agent)
+            self._world.agents[agent.agent_id] = agent
+            self._world.tasks.create_task(agent.run())
+
+    def _end_left(self) -> None:
+        """A job ends when its agents were told to."""
+        for job in self.jobs.values():
+            if job.cause is None and job.agents and all(agent._dead for agent in job.agents):
+                job.cause = EndCause.OK
+
+    async def _answer(self) -> None:
+        await asyncio.sleep(0.05)
+        if self.down:
+            raise NoAnswer("squeue: Unable to contact slurm controller")
+
+    def _report(self, job: FakeJob) -> JobReport:
+        phase = JobPhase.RUNNING if job.nodes else JobPhase.QUEUED
+        if job.paused:
+            phase = JobPhase.PAUSED
+        return JobReport(
+            job_id=job.id,
+            name=job.spec.name,
+            phase=phase if job.cause is None else JobPhase.ENDED,
+            state="RUNNING" if job.nodes else "PENDING",
+            kind=ReasonKind.NO_CAPACITY,
+            reason="" if job.nodes else "Resources",
+            words="" if job.nodes else "no nodes of that shape are free",
+            nodes=job.nodes,
+            cause=job.cause,
+        )
+
+
+class MemoryLeaseStore:
+    def __init__(self) -> None:
+        self.saved: dict[str, Lease] = {}
+        self.commits: list[tuple[Lease, ...]] = []
+
+    async def load(self) -> Sequence[Lease]:
+        return [one for one in self.saved.values() if one.state is not LeaseState.OVER]
+
+    async def save(self, leases: Sequence[Lease]) -> None:
+        await asyncio.sleep(0)
+        self.saved |= {lease.tag: lease for lease in leases}
+        self.commits.append(tuple(leases))
+
+
+@dataclass
+class BatchWorld:
+    """A master's agents backend with a dispatching pool called `default`, and the site."""
+
+    world: AgentsWorld
+    folder: Path
+    options: DispatchOptions = field(default_factory=lambda: DispatchOptions(pool="default"))
+    ids: Ids = field(default_factory=lambda: Ids.seeded(7))
+    store: MemoryLeaseStore = field(default_factory=MemoryLeaseStore)
+    _site: FakeBatch | None = None
+    _dispatcher: Dispatcher | None = None
+    _running: asyncio.Task[None] | None = None
+
+    @property
+    def site(self) -> FakeBatch:
+        if self._site is None:
+            self._site = FakeBatch(self.world)
+        return self._site
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        assert self._dispatcher is not None
+        return self._dispatcher
+
+    async def start(self) -> None:
+        """A dispatcher for the world's present backend."""
+        files = JobFiles(
+            root=self.folder, python="/usr/bin/python3", agent={"master_url": "http://m"}
+        )
+        backend = self.world.backend
+        self._dispatcher = Dispatcher(
+            pools=[self.options],
+            system=self.site,
+            host=backend,
+            store=self.store,
+            files={"default": files},
+            token=self._token,
+            clock=self.world.clock,
+            ids=self.ids,
+            cluster_id="c0ffee00-1",
+        )
+        await self._dispatcher.load()
+        backend.set_dispatcher(
+            wake=self._dispatcher.wake,
+            check=self._dispatcher.check,
+            is_instance=self._dispatcher.is_instance,
+        )
+        self._running = self.world.tasks.create_task(self._dispatcher.run())
+
+    async def restart(self, *records: RestoreRecord) -> None:
+        """As by kill -9, at whatever line it is."""
+        await self.stop()
+        await self.world.restart(records)
+        await self.start()
+
+    async def stop(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    def _token(self, lease: Lease) -> str:
+        token = f"token-of-{lease.tag}"
+        self.world.tokens.grants[token] = JoinGrant(
+            pool=lease.pool,
+            kind=JoinKind.JOB,
+            id=lease.tag,
+            names=frozenset(lease.agents),
+            agents=lease.shape.nodes,
+        )
+        return token
+
+    def is_quiet(self) -> bool:
+        """Nothing of it is left, here or at the site."""
+        over = all(job.cause is not None for job in self.site.jobs.values())
+        return over and not self.dispatcher.leases() and not list(self.folder.glob("wl-*"))

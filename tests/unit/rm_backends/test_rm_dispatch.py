@@ -1,0 +1,335 @@
+"""Requests as batch jobs: the real dispatcher and pools of agents over a batch system in memory, on virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from master.core.reasons import ReasonKind
+from provisioner.providers.batch.base import EndCause, JobRefused
+from rm_backends.agents.options import PoolOptions
+from rm_backends.base import AlreadyGranted, BatchOptions, RestoreRecord, Withdrawn
+from rm_backends.batch.leases import PROOF_S
+from rm_backends.batch.shapes import DispatchOptions
+from tests.fakes.agents_world import agents_world, allocation, launch_spec
+from tests.fakes.batch_world import BatchWorld
+from tests.fakes.virtual_time import run
+from windlass.base.errors import Unsatisfiable
+
+ID = "task-1.1"
+POOL = PoolOptions(name="default", dynamic=True, dispatch=True)
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Callable[..., None]:
+    def play(scenario: Callable[[BatchWorld], Awaitable[None]], **options: int) -> None:
+        async def main() -> None:
+            async with agents_world(POOL) as world:
+                batch = BatchWorld(
+                    world, tmp_path / "jobs", DispatchOptions(pool="default", **options)
+                )
+                await batch.start()
+                await scenario(batch)
+                await batch.stop()
+
+        run(main(), limit_s=24 * 3600)
+
+    return play
+
+
+Play = Callable[..., None]
+
+
+def test_a_request_becomes_one_job_and_ends_with_it(play: Play) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        await batch.world.run_allocation(allocation(1, slots=8))
+        (job,) = batch.site.jobs.values()
+        assert (job.spec.nodes, job.spec.gpus_per_node, job.nodes) == (2, 4, ("n1", "n2"))
+        grant = batch.world.master.grant_of(ID)
+        assert grant is not None
+        assert [c.agent_id for c in grant.containers] == [
+            f"{job.spec.name}-0",
+            f"{job.spec.name}-1",
+        ]
+        for container in grant.containers:
+            batch.world.agents[container.agent_id].exit(container.container_id, 0)
+        await batch.world.master.ended(ID, 2)
+        await batch.world.settle(30)
+        assert job.cause is EndCause.OK
+        assert batch.is_quiet()
+        assert batch.site.submissions == [job.spec.name]
+
+    play(scenario)
+
+
+def test_nothing_else_is_ever_placed_on_its_nodes(play: Play) -> None:
+    """Though it has room: two slots of four are free."""
+
+    async def scenario(batch: BatchWorld) -> None:
+        batch.site.holds_back = False
+        await batch.world.run_allocation(allocation(1, slots=2))
+        batch.site.holds_back = True
+        await batch.world.backend.request(allocation(2, slots=1))
+        await batch.world.settle(120)
+        assert batch.world.master.grant_of("task-2.1") is None
+        reason = batch.world.backend.explain("task-2.1")
+        assert reason is not None
+        assert reason.kind is ReasonKind.NO_CAPACITY
+        assert "Slurm job 2 in partition gpu is pending: Resources (no nodes" in reason.text
+
+    play(scenario)
+
+
+def test_what_is_withdrawn_is_cancelled(play: Play) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        batch.site.holds_back = True
+        await batch.world.backend.request(allocation(1, slots=4))
+        await batch.world.settle(5)
+        assert await batch.world.backend.withdraw(ID) == Withdrawn(allocation_id=ID)
+        await batch.world.settle(30)
+        (job,) = batch.site.jobs.values()
+        assert job.cause is EndCause.CANCELLED
+        assert batch.is_quiet()
+        assert batch.world.master.of(ID) == []
+
+    play(scenario)
+
+
+def test_what_is_granted_is_not_withdrawn(play: Play) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        await batch.world.run_allocation(allocation(1, slots=4))
+        assert await batch.world.backend.withdraw(ID) == AlreadyGranted(allocation_id=ID)
+        await batch.world.settle(60)
+        assert batch.world.master.losses(ID) == []
+
+    play(scenario)
+
+
+def test_a_lost_answer_submits_nothing_twice(play: Play) -> None:
+    """The job was taken: it is found by its name."""
+
+    async def scenario(batch: BatchWorld) -> None:
+        batch.site.loses_answers = True
+        await batch.world.backend.request(allocation(1, slots=4))
+        await batch.world.master.granted(ID)
+        await batch.world.settle(5 * PROOF_S)
+        assert len(batch.site.submissions) == 1
+
+    play(scenario)
+
+
+def test_a_job_that_never_arrived_is_submitted_again_after_proof(play: Play) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        await batch.world.settle(5)
+        batch.site.down = True
+        await batch.world.backend.request(allocation(1, slots=4))
+        await batch.world.settle(20)
+        reason = batch.world.backend.explain(ID)
+        assert reason is not None
+        assert "does not answer" in reason.text
+        batch.site.down = False
+        await batch.world.settle(PROOF_S / 2)
+        assert batch.site.submissions == []
+        await batch.world.master.granted(ID)
+        assert len(batch.site.submissions) == 1
+
+    play(scenario)
+
+
+def test_a_site_that_is_down_ends_nothing(play: Play) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        await batch.world.run_allocation(allocation(1, slots=4))
+        batch.site.down = True
+        await batch.world.settle(3600)
+        assert batch.world.master.losses(ID) == []
+        assert len(batch.dispatcher.leases()) == 1
+        batch.site.down = False
+        await batch.world.settle(60)
+        assert batch.world.master.losses(ID) == []
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("cause", [EndCause.TIMEOUT, EndCause.NODE_FAILED, EndCause.PREEMPTED])
+def test_a_job_that_ends_under_its_task_is_a_loss_with_the_sites_word(
+    play: Play, cause: EndCause
+) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        await batch.world.run_allocation(allocation(1, slots=8))
+        (job,) = batch.site.jobs.values()
+        await batch.site.end(job, cause)
+        reason = await batch.world.master.lost(ID)
+        words = {"timeout": "time limit", "node_failed": "failed", "preempted": "preempted"}
+        assert words[cause] in reason
+        await batch.world.settle(60)
+        assert batch.is_quiet()
+        assert len(batch.site.submissions) == 1
+
+    play(scenario)
+
+
+def test_a_job_that_failed_before_its_task_is_followed_by_another_later(play: Play) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        batch.site.holds_back = True
+        await batch.world.backend.request(allocation(1, slots=4))
+        await batch.world.settle(5)
+        (first,) = batch.site.jobs.values()
+        (first.spec.directory / "batch.log").write_text("starts\nsrun: error: no such node\n")
+        await batch.site.end(first, EndCause.LAUNCH_FAILED)
+        await batch.world.settle(4)
+        reason = batch.world.backend.explain(ID)
+        assert reason is not None
+        assert "job 1 could not be started by the site: srun: error: no such node" in reason.text
+        assert reason.retry_at is not None
+        batch.site.holds_back = False
+        await batch.world.master.granted(ID)
+        assert len(batch.site.submissions) == 2
+
+    play(scenario)
+
+
+def test_what_somebody_cancelled_in_the_queue_is_not_submitted_again(play: Play) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        batch.site.holds_back = True
+        await batch.world.backend.request(allocation(1, slots=4))
+        await batch.world.settle(5)
+        (job,) = batch.site.jobs.values()
+        await batch.site.end(job, EndCause.CANCELLED)
+        batch.site.holds_back = False
+        await batch.world.settle(7200)
+        assert len(batch.site.submissions) == 1
+        reason = batch.world.backend.explain(ID)
+        assert reason is not None
+        assert "was cancelled at the site" in reason.text
+        await batch.world.backend.kill(ID)
+        await batch.world.settle(60)
+        assert batch.is_quiet()
+
+    play(scenario)
+
+
+def test_a_refused_job_says_why_and_is_tried_again(play: Play) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        text = "Invalid account (give one of yours with --account)"
+        batch.site.refusal = JobRefused(text, kind=ReasonKind.QUOTA, passing=False)
+        await batch.world.backend.request(allocation(1, slots=4))
+        await batch.world.settle(5)
+        reason = batch.world.backend.explain(ID)
+        assert reason is not None
+        assert (reason.kind, text in reason.text) == (ReasonKind.QUOTA, True)
+        batch.site.refusal = None
+        await batch.world.master.granted(ID)
+
+    play(scenario)
+
+
+def test_only_so_many_jobs_wait_at_the_site(play: Play) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        batch.site.holds_back = True
+        for number in range(1, 6):
+            await batch.world.backend.request(allocation(number, slots=4))
+        await batch.world.settle(60)
+        assert len(batch.site.submissions) == 2
+        reason = batch.world.backend.explain("task-5.1")
+        assert reason is not None
+        assert reason.kind is ReasonKind.AT_LIMIT
+        batch.site.holds_back = False
+        await batch.world.master.granted("task-2.1")
+        await batch.world.settle(30)
+        assert len(batch.site.submissions) == 4
+
+    play(scenario, max_queued=2)
+
+
+def test_a_job_that_nobody_asked_for_is_cancelled(play: Play) -> None:
+    """One of ours by its name, but not in our books: they were restored from a backup."""
+
+    async def scenario(batch: BatchWorld) -> None:
+        batch.site.holds_back = True
+        await batch.world.backend.request(allocation(1, slots=4))
+        await batch.world.settle(5)
+        batch.store.saved.clear()
+        await batch.restart()
+        await batch.world.settle(300)
+        assert [job.cause for job in batch.site.jobs.values()] == [EndCause.CANCELLED]
+
+    play(scenario)
+
+
+def test_a_master_that_dies_at_any_moment_loses_and_doubles_nothing(play: Play) -> None:
+    """Killed every 70 ms of a trial's life, from its request to the end of its job."""
+
+    async def scenario(batch: BatchWorld) -> None:
+        request = allocation(1, slots=8)
+        await batch.world.backend.request(request)
+        master = batch.world.master
+        for _ in range(40):
+            await batch.world.settle(0.07)
+            grant = master.grant_of(ID)
+            held = grant.containers if grant is not None else ()
+            await batch.restart(RestoreRecord(request=request, containers=held))
+        grant = await master.granted(ID)
+        await batch.world.settle(2 * PROOF_S)
+        await batch.world.backend.start(ID, launch_spec(ID))
+        await master.running(ID, 2)
+        assert len(batch.site.submissions) == 1
+        for container in grant.containers:
+            batch.world.agents[container.agent_id].exit(container.container_id, 0)
+        await master.ended(ID, 2)
+        await batch.world.settle(60)
+        assert batch.is_quiet()
+
+    play(scenario)
+
+
+def test_a_suspended_job_loses_no_agent(play: Play) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        await batch.world.run_allocation(allocation(1, slots=4))
+        (job,) = batch.site.jobs.values()
+        job.paused = True
+        await batch.world.settle(5)
+        (agent,) = job.agents
+        await agent.unplug()
+        await batch.world.settle(3600)
+        assert batch.world.master.losses(ID) == []
+        job.paused = False
+        agent.plug_in()
+        await batch.world.settle(60)
+        assert batch.world.master.losses(ID) == []
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("slots", "batch_options", "message"),
+    [
+        (6, BatchOptions(), "gives 4 on each node.*request 4 or 8"),
+        (16, BatchOptions(), "the maximum of partition gpu of pool 'default' is 8"),
+        (4, BatchOptions(gpu_type="a100"), 'has no "a100": its types are fake'),
+        (4, BatchOptions(arguments=("--nodes=1",)), "slurm.sbatch_args: .*not configurable"),
+        (4, BatchOptions(arguments=("--time=3-0",)), "gives a job 2h at most"),
+        (8, BatchOptions(slots_per_node=8), "nodes of partition gpu .* have 4 GPUs"),
+    ],
+)
+def test_what_the_site_could_never_give_is_refused_at_submission(
+    play: Play, slots: int, batch_options: BatchOptions, message: str
+) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        await batch.world.settle(5)
+        with pytest.raises(Unsatisfiable, match=message):
+            batch.world.backend.check(replace(allocation(1, slots=slots), batch=batch_options))
+
+    play(scenario)
+
+
+def test_slots_of_a_node_may_be_fewer_than_it_has(play: Play) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        request = replace(allocation(1, slots=4), batch=BatchOptions(slots_per_node=2))
+        await batch.world.run_allocation(request)
+        (job,) = batch.site.jobs.values()
+        assert (job.spec.nodes, job.spec.gpus_per_node) == (2, 2)
+
+    play(scenario)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from tests.simulation.faults import Fault
 from tests.simulation.scenario import SEARCH_SEEDS, Outcome, simulate
@@ -14,9 +15,15 @@ RAM = Path("/dev/shm")
 """Where there is one: the database is synced after each commit."""
 
 
-def run_seed(seed: int, *, faults: Sequence[Fault] | None = None) -> Outcome:
+def run_seed(
+    seed: int,
+    *,
+    faults: Sequence[Fault] | None = None,
+    config: Mapping[str, Any] | None = None,
+    searches: Sequence[str] | None = None,
+) -> Outcome:
     with TemporaryDirectory(dir=RAM if RAM.is_dir() else None) as folder:
-        return simulate(seed, Path(folder), faults=faults)
+        return simulate(seed, Path(folder), faults=faults, config=config, searches=searches)
 
 
 def quiet_day(seed: int) -> Outcome:

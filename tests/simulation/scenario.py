@@ -136,13 +136,26 @@ async def _doom(world: World, experiment_id: int, rng: random.Random) -> None:
     await world.eventually(lambda services: end(services.experiments, experiment_id, by=DETERMINED))
 
 
-def simulate(seed: int, folder: Path, *, faults: Sequence[Fault] | None = None) -> Outcome:
-    """Run one seed, with its own faults or the given ones. Raises what was violated."""
+def simulate(
+    seed: int,
+    folder: Path,
+    *,
+    faults: Sequence[Fault] | None = None,
+    config: Mapping[str, Any] | None = None,
+    searches: Sequence[str] | None = None,
+) -> Outcome:
+    """Run one seed, with its own faults, master.yaml and searches or the given ones. Raises what was violated."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return run(_simulate(seed, folder, faults), limit_s=LIMIT_S)
+    return run(_simulate(seed, folder, faults, config, searches), limit_s=LIMIT_S)
 
 
-async def _simulate(seed: int, folder: Path, given: Sequence[Fault] | None) -> Outcome:
+async def _simulate(
+    seed: int,
+    folder: Path,
+    given: Sequence[Fault] | None,
+    config: Mapping[str, Any] | None,
+    searches: Sequence[str] | None,
+) -> Outcome:
     rng = random.Random(f"scenario {seed}")
     slots = rng.choice((1, 1, 2, 4))
     faults = draw_faults(rng) if given is None else tuple(given)
@@ -150,13 +163,14 @@ async def _simulate(seed: int, folder: Path, given: Sequence[Fault] | None) -> O
     max_restarts = sum(fault.kind == "task failed" for fault in faults)
     with processes():
         async with asyncio.TaskGroup() as tasks:
-            world = World(seed, folder, tasks)
+            world = World(seed, folder, tasks, config)
             try:
                 watching = tasks.create_task(world.invariants.watch(MAX_INSTANCES))
                 world.start_master()
                 await world.start_rack(2)
-                for config in searches_of(seed, slots=slots, max_restarts=max_restarts):
-                    await world.submit(config)
+                own = searches_of(seed, slots=slots, max_restarts=max_restarts)
+                for search in own if searches is None else searches:
+                    await world.submit(search)
                 under_way = []
                 if given is None:
                     doomed = await world.submit(doomed_search())

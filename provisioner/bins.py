@@ -7,7 +7,7 @@ that, repacking the same demand on the same machines could come out worse than t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from math import inf
 from typing import TypeAlias
 
@@ -238,8 +238,14 @@ def _serves(node: Bin, gangs: GangClass) -> bool:
     return requires.are_met_by(node.facts, machines)
 
 
-def bins_of(pool: PoolInput, now: float, facts_of: Callable[[Offer], MachineFacts]) -> list[Bin]:
-    """Nodes that can take work, and machines that will."""
+def bins_of(
+    pool: PoolInput,
+    now: float,
+    facts_of: Callable[[Offer], MachineFacts],
+    *,
+    without: Collection[str] = (),
+) -> list[Bin]:
+    """Nodes that can take work, and machines that will, but those in `without`."""
     machines = {machine.name: machine for machine in pool.machines}
     bins = []
     for node in pool.demand.nodes:
@@ -260,7 +266,7 @@ def bins_of(pool: PoolInput, now: float, facts_of: Callable[[Offer], MachineFact
             )
         )
     for machine in pool.machines:
-        if machine.phase is Phase.COMING:
+        if machine.phase is Phase.COMING and machine.name not in without:
             bins.append(
                 Bin(
                     machine.name,

@@ -6,14 +6,15 @@ thousand gangs have tens of shapes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter
 from typing import NamedTuple
 
 from provisioner.expected_cost import run_bucket_s
-from provisioner.types import NO_REQUIREMENTS, Gang, Requirements
+from provisioner.types import NO_REQUIREMENTS, Gang, OfferKey, Requirements
 
 _since = attrgetter("since")
+NOWHERE: Mapping[str, frozenset[OfferKey]] = {}
 
 
 class Wants(NamedTuple):
@@ -27,6 +28,8 @@ class Wants(NamedTuple):
     """About how long they run; 0: it makes no difference."""
     late: bool = False
     """They have waited for spot long enough."""
+    queued_at: frozenset[OfferKey] = frozenset()
+    """Where launches for them are queued: they need not queue there again."""
 
 
 class GangClass:
@@ -75,11 +78,12 @@ def gang_classes(
     timed: bool = False,
     run_matters: bool = False,
     late_since: float | None = None,
+    queued_at: Mapping[str, frozenset[OfferKey]] = NOWHERE,
 ) -> list[GangClass]:
     """Group the gangs whose request ids are not in `without` by shape, largest shape first.
 
     `timed`: some machine or offer ends, so how long a gang needs one belongs to its shape. `run_matters`: so does how
-    long it runs. `late_since`: those that came before have waited for spot long enough.
+    long it runs. `late_since`: those that came before have waited for spot long enough. `queued_at`: by request id.
     """
     groups: dict[tuple[int, bool, frozenset[str], Wants], list[Gang]] = {}
     plain = not timed and not run_matters and late_since is None
@@ -89,12 +93,13 @@ def gang_classes(
             continue
         picky = gang.requires is not NO_REQUIREMENTS and gang.requires.is_picky
         wants = anything
-        if picky or not plain:
+        if picky or not plain or gang.request_id in queued_at:
             wants = Wants(
                 least_s=gang.least_s if timed else 0.0,
                 requires=gang.requires if picky else None,
                 run_s=run_bucket_s(gang.run_time_s) if run_matters else 0.0,
                 late=late_since is not None and gang.since <= late_since,
+                queued_at=queued_at.get(gang.request_id, frozenset()),
             )
         shape = (gang.slots, gang.single_agent, gang.blocked_agents, wants)
         group = groups.get(shape)

@@ -65,6 +65,10 @@ class Catalogue:
     list_grace_s: Mapping[str, float] = field(default_factory=dict)
     """Provider -> how long a young machine may be missing from its lists."""
 
+    def knows(self, provider: str) -> bool:
+        """It is configured."""
+        return provider in self.list_grace_s
+
     def grace_of(self, provider: str) -> float:
         return self.list_grace_s.get(provider, LIST_GRACE_S)
 

@@ -212,6 +212,14 @@ class Launches:
         if old is not None:
             self.draft.instances[old.id] = replace(old, replacement_at=self.draft.now)
 
+    def abandon(self, intent: IntentRecord) -> None:
+        """Its provider is not configured any more: nobody can ask what became of it.
+
+        Should it be configured again, what the launch made or queued there is found by its tags, and ended.
+        """
+        message = f"provider {intent.provider} is not configured any more"
+        self.draft.intents[intent.id] = replace(intent, state=IntentState.FAILED, message=message)
+
     def cancel(self, intent_id: str, why: str) -> None:
         """Give up a launch that was accepted."""
         intent = self.draft.intents.get(intent_id)

@@ -42,6 +42,7 @@ from provisioner.plan_types import (
     Termination,
 )
 from provisioner.purchase import Purchase, Quote, next_purchase, slot_share
+from provisioner.queued import Overdue
 from provisioner.quotes import Quotes
 from provisioner.types import Offer, PoolAvailability
 from provisioner.unserved import Unserved
@@ -117,7 +118,8 @@ class _PoolPlan:
         self.leaving: Mapping[str, tuple[float, str]] = {}
         self.kept: Mapping[str, Kept] = {}
         self._cart = Cart()
-        bins = bins_of(pool, now, self._quotes.facts)
+        self._overdue = Overdue(pool)
+        bins = bins_of(pool, now, self._quotes.facts, without=self._overdue.names)
         self._bins = Bins(bins)
         self._picky = False
         """Some gangs ask for certain machines."""
@@ -132,7 +134,9 @@ class _PoolPlan:
             self._keep_minimum()
         self._launch()
         self._explain(classes)
+        served_by = self._bins.claimed.by_request
         claimed = {node.name for node in self._bins.all if node.claims}
+        claimed.update(self._overdue.still_wanted(served_by, self.pool))
         self.cancellations = list(unclaimed_launches(self.pool, claimed))
         spent = self._limits.must_leave()
         idle = idle_decision(self.pool, claimed, self._idle_times, self.now, spent)
@@ -180,6 +184,7 @@ class _PoolPlan:
             timed=self._timed,
             run_matters=self._quotes.run_matters,
             late_since=self.now - after_s if self._quotes.have_both else None,
+            queued_at=self._overdue.offers,
         )
         for gang_class in classes:
             self._bins.place(gang_class)
@@ -382,8 +387,12 @@ class _PoolPlan:
         if left:
             unserved = Unserved(self.pool, self._quotes, self._limits, self.now)
             for gangs in left:
-                reason = unserved.reason(gangs)
-                self.reasons.update(dict.fromkeys(gangs.remaining_ids(), reason))
+                ids = gangs.remaining_ids()
+                if gangs.wants.queued_at:
+                    for id_ in ids:
+                        self.reasons[id_] = explain.claimed((), self._overdue.held[id_])
+                    continue
+                self.reasons.update(dict.fromkeys(ids, unserved.reason(gangs)))
 
     def _could_buy(self) -> list[Offer]:
         """Of each size the cheapest, and of each kind of machine one where gangs ask for certain machines."""

@@ -71,6 +71,8 @@ class Quotes:
     def suits(self, offer: Offer, gangs: GangClass) -> bool:
         """Whether its machines are what these gangs want, now or when they are to be had again."""
         wants = gangs.wants
+        if offer.key in wants.queued_at:
+            return False
         if wants.requires is not None:
             machines = nodes_needed(gangs.slots, gangs.single_agent, offer.slots) or 1
             if not wants.requires.are_met_by(self.facts(offer), machines):
@@ -139,7 +141,11 @@ class Quotes:
         shelf = self._shelves.get(key)
         if shelf is None:
             offers = (
-                [offer for offer in self._offers if self.is_lasting(offer, wants.least_s)]
+                [
+                    offer
+                    for offer in self._offers
+                    if offer.key not in wants.queued_at and self.is_lasting(offer, wants.least_s)
+                ]
                 if wants.requires is None or gangs is None
                 else self.suitable(gangs)
             )

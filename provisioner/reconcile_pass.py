@@ -44,8 +44,8 @@ from provisioner.fleet_state import (
 from provisioner.launches import Freeze, Launches
 from provisioner.plan_types import Move, Plan
 from provisioner.providers.base import FoundInstance, FoundState
-from provisioner.refusals import BlockKind, Unseen
-from provisioner.types import Scope
+from provisioner.refusals import BACKOFFS, BlockKind, Unseen
+from provisioner.types import Market, Scope
 
 
 class ReconcilePass:
@@ -108,6 +108,9 @@ class ReconcilePass:
                 case TryAgain():
                     self.draft.memory = self.draft.memory.cleared(event.scope)
         for intent in list(self.draft.intents.values()):
+            if not intent.is_finished and not self.draft.catalogue.knows(intent.provider):
+                self.launches.abandon(intent)
+                continue
             self.launches.give_up_late(intent)
             if why := self._sold.because(intent.pool, intent.offer.key):
                 self.launches.cancel(intent.id, why)
@@ -144,16 +147,31 @@ class ReconcilePass:
                 and instance.state != FoundState.ENDED
             ):
                 self._unknown(look, instance)
-        self.leaving |= {
-            instance.instance_id: (instance.leaves_at, instance.leaves_because)
-            for instance in found.values()
-            if instance.leaves_at is not None and instance.state != FoundState.ENDED
-        }
+        for instance in found.values():
+            if instance.leaves_at is not None and instance.state != FoundState.ENDED:
+                self.leaving[instance.instance_id] = (instance.leaves_at, instance.leaves_because)
+                self._spare_spot(instance, instance.leaves_at)
         for record in self.draft.instances.values():
             if record.provider != look.provider:
                 continue
             if record.id in found or not self.draft.is_unseen(record.offer):
                 self._seen[record.id] = _observed(look, found.get(record.id))
+
+    def _spare_spot(self, found: FoundInstance, leaves_at: float) -> None:
+        """Where a spot machine is taken back, the next would be, too: its offer is spared for a while."""
+        if found.offer_key.market is not Market.SPOT:
+            return
+        scope = Scope.of(found.offer_key)
+        until = leaves_at + BACKOFFS[BlockKind.CAPACITY].first_s
+        known = self.draft.memory.blocks.get(scope)
+        if until > self.draft.now and (known is None or known.until < until):
+            self.draft.memory = self.draft.memory.refused(
+                scope,
+                BlockKind.CAPACITY,
+                f"machines are taken back: {found.leaves_because}",
+                now=self.draft.now,
+                until=until,
+            )
 
     def _unknown(self, look: Looked, found: FoundInstance) -> None:
         """Ours by tag, but not in our books."""

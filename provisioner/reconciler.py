@@ -129,6 +129,16 @@ class Provisioner:
             watching_since=self._now(),
             intents={x.id: self._frozen(x) for x in self._state.intents.values()},
         )
+        for intent in self._state.intents.values():
+            if intent.provider not in self._providers:
+                log.error(
+                    "launch %s of %d machines for pool %s is given up: provider %s is not configured any more, "
+                    "and what it may have made carries the tag of the launch there",
+                    intent.id,
+                    intent.count,
+                    intent.pool,
+                    intent.provider,
+                )
         for record in self._state.instances.values():
             if (
                 record.state is InstanceState.TERMINATING

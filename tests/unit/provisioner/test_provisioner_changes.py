@@ -10,7 +10,7 @@ import pytest
 
 from provisioner import reconciler
 from provisioner.clock_jumps import shifted
-from provisioner.types import PoolSettings
+from provisioner.types import Market, PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.virtual_time import LoopClock, run
 
@@ -178,3 +178,68 @@ def test_s19_a_large_fleet_is_decided_off_the_event_loop(monkeypatch: pytest.Mon
         assert threads
 
     in_world(story)
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_a_launch_whose_provider_is_not_configured_any_more_is_given_up(
+    queued: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody can ask what became of it; what it made is found by its tags when the provider is configured again."""
+    new = an_offer(4, 1.0, provider="new")
+
+    async def story(world: FleetWorld, clock: LoopClock) -> None:
+        old = world.cloud
+        await asyncio.sleep(3)  # it was listed
+        if queued:
+            old.faults.queue_s = {OFFER.key: 500.0}
+        else:
+            old.faults.lost_replies = 1
+            old.faults.hang = {"list"}
+        await world.want(a_gang("a"))
+        await world.until(lambda: "launch" in old.calls)
+        await world.crash()
+        other = world.add_provider(new)
+        world.others.remove(other)
+        world.cloud = other
+        await world.start()
+        await world.until(lambda: "a" in world.host.placed, limit_s=200)
+        assert "provider cloud is not configured any more" in caplog.text
+        assert [view.offer.provider for view in world.provisioner.instances()] == ["new"]
+        await world.crash()
+        old.faults = type(old.faults)()
+        world.others.append(old)
+        await world.start()
+        world.others = [old]
+        await world.until(lambda: len(world.living()) == 1 and not old.queue, limit_s=2000)
+        assert "a" in world.host.placed, "the one that works is kept, the other ended"
+        other.drop_timers()
+        old.drop_timers()
+
+    in_world(story)
+
+
+def test_the_offer_of_a_spot_machine_that_is_taken_back_is_spared_until_after_it_went() -> None:
+    """R19: the next one there would be taken back, too."""
+    spot = an_offer(4, 1.0, name="spot", market=Market.SPOT, boot_s=10.0)
+    zone_b = an_offer(4, 2.0, name="spot", zone="b", market=Market.SPOT, boot_s=10.0)
+
+    async def story(world: FleetWorld, clock: LoopClock) -> None:
+        world.cloud.sold = [spot, zone_b]
+        first = await working(world)
+        assert world.cloud.instances[first].intent.offer.key == spot.key
+        world.cloud.instances[first].leaves_at = clock.now().timestamp() + 120
+        await world.until(lambda: world.provisioner.blocked_offers(), limit_s=10)
+        (blocked,) = world.provisioner.blocked_offers()
+        assert blocked.offer == spot.key
+        assert "taken back: spot notice" in blocked.reason
+        second = await working(world, "b")
+        assert world.cloud.instances[second].intent.offer.key == zone_b.key
+        await asyncio.sleep(90)
+        assert world.provisioner.blocked_offers(), (
+            "not extended by further looks, and not forgotten"
+        )
+        await world.until(lambda: not world.provisioner.blocked_offers(), limit_s=200)
+        third = await working(world, "c")
+        assert world.cloud.instances[third].intent.offer.key == spot.key
+
+    in_world(story, max_instances=3)

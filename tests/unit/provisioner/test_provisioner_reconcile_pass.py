@@ -7,6 +7,7 @@ from dataclasses import replace
 from provisioner.documents import forget_finished, unsaved
 from provisioner.fleet import InstanceState
 from provisioner.fleet_state import (
+    LIST_GRACE_S,
     Agents,
     Catalogue,
     Event,
@@ -35,7 +36,8 @@ from tests.fakes.fleet_world import CLUSTER, an_offer
 OFFER = an_offer()
 OTHER = an_offer(zone="b")
 CATALOGUE = Catalogue(
-    pools={"gpu": PoolSetup(settings=PoolSettings(pool="gpu"), offers=(OFFER, OTHER))}
+    pools={"gpu": PoolSetup(settings=PoolSettings(pool="gpu"), offers=(OFFER, OTHER))},
+    list_grace_s={"cloud": LIST_GRACE_S},
 )
 INTENT = IntentRecord(
     id="i",

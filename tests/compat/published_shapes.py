@@ -13,7 +13,7 @@ import re
 from determined.common.api import bindings
 
 classes = {name: value for name, value in vars(bindings).items() if inspect.isclass(value)}
-enums = {name for name, value in classes.items() if issubclass(value, enum.Enum)}
+enums = {name: value for name, value in classes.items() if issubclass(value, enum.Enum)}
 
 
 def fields(shape: type) -> dict[str, tuple[bool, str | None]]:
@@ -31,7 +31,7 @@ def fields(shape: type) -> dict[str, tuple[bool, str | None]]:
 print(
     json.dumps(
         {
-            "enums": {name: sorted(m.value for m in classes[name]) for name in sorted(enums)},
+            "enums": {name: sorted(m.value for m in enums[name]) for name in sorted(enums)},
             "classes": {n: fields(c) for n, c in classes.items() if hasattr(c, "from_json")},
         }
     )

@@ -279,14 +279,16 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def gcs_server(kind: type[Handler] = Handler) -> Iterator[FakeGcs]:
-    handler = type("BoundHandler", (kind,), {})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    class BoundHandler(kind):  # type: ignore[valid-type]
+        pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), BoundHandler)
     server.daemon_threads = True
-    handler.gcs = FakeGcs(f"http://127.0.0.1:{server.server_port}")
+    BoundHandler.gcs = FakeGcs(f"http://127.0.0.1:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield handler.gcs
+        yield BoundHandler.gcs
     finally:
         server.shutdown()
         server.server_close()

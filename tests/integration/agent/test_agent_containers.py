@@ -14,7 +14,7 @@ from agent_processes import command_lines, eventually, gone, of_container, super
 from agent_scripted_master import ScriptedMaster, spec
 from conftest import RunAgent
 
-from agent_bootstrap.agent.runtimes import process
+from agent_bootstrap.agent.runtimes import process, task_tree
 from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.container_options import ContainerOptions
 from agent_bootstrap.protocol import (
@@ -240,7 +240,7 @@ async def test_a_link_put_into_the_shared_storage_after_the_check_is_not_followe
     closed.mkdir(mode=0o700)
     (closed / "open").mkdir()
     (closed / "open" / "secret").write_text("s3cret")
-    prepare = process.prepare
+    prepare = task_tree.prepare
 
     def swap(*arguments: Any) -> None:
         prepare(*arguments)
@@ -327,7 +327,7 @@ async def test_a_folder_that_is_exchanged_after_the_check_is_not_shown(
         folder.mkdir()
         folder.chmod(0o777)
     (other / "secret").write_text("s3cret")
-    prepare = process.prepare
+    prepare = task_tree.prepare
 
     def swap(*arguments: Any) -> None:
         prepare(*arguments)

@@ -154,7 +154,7 @@ def test_a_full_disk_costs_lines_and_says_how_many(
         return really(fd, data[:taken])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(output_file.os, "write", write)
+        patch.setattr(os, "write", write)
         patch.setattr(output_file, "WAITING_BYTES", 4 * LINE_BYTES)
         task.say(30)
         for _ in takes:

@@ -28,8 +28,9 @@ class Placed(NamedTuple):
 def connection() -> Iterator[Connection]:
     engine = create_engine("sqlite://")
     with engine.begin() as connection:
-        SQLModel.metadata.create_all(connection, tables=[Workspace.__table__, Project.__table__])
-        SQLModel.metadata.create_all(connection, tables=[Port.__table__])
+        tables = SQLModel.metadata.tables
+        wanted = [tables[str(model.__tablename__)] for model in (Workspace, Project, Port)]
+        SQLModel.metadata.create_all(connection, tables=wanted)
         owned = {"user_id": 1, "immutable": False, "archived": False}
         connection.execute(insert(Workspace), [{"id": 7, "name": "w", **owned}])
         connection.execute(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from master.core.machines import NO_FACTS as NO_FACTS
@@ -11,6 +11,7 @@ from master.core.machines import MachineFacts as MachineFacts
 from master.core.machines import Market as Market
 from master.core.machines import Requirements as Requirements
 from master.core.reasons import Reason
+from master.core.scheduler.types import Launchable
 from provisioner.budgets import NO_BUDGET, Budget
 from provisioner.disruption import NO_DISRUPTION, Disruption
 
@@ -216,6 +217,31 @@ class PoolAvailability:
     """request id -> the agents of its batch job. Of pools that dispatch only."""
     starts_at: Mapping[str, float] = field(default_factory=dict)
     """request id -> when it will probably start, as a batch system says."""
+
+    def for_scheduler(self, *, age_s: float, joined: Container[str]) -> tuple[Launchable, ...]:
+        """What will or could come, as it is `age_s` later, without instances whose agents have joined since."""
+        booting = tuple(
+            Launchable(
+                slots_per_agent=node.slots,
+                count=1,
+                ready_in_s=max(0.0, node.ready_in_s - age_s),
+                booting=True,
+                ends_at=node.ends_at,
+                facts=node.facts,
+            )
+            for node in self.booting
+            if node.instance_id not in joined
+        )
+        return booting + tuple(
+            Launchable(
+                slots_per_agent=node.slots,
+                count=node.count,
+                ready_in_s=node.ready_in_s,
+                ends_at=node.ends_at,
+                facts=node.facts,
+            )
+            for node in self.launchable
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -261,29 +261,8 @@ class SimulatedCluster:
     def _launchable(self, pool: SimulatedPool) -> tuple[Launchable, ...]:
         if pool.availability is None:
             return ()
-        age = self._now_s() - pool.availability_at_s
-        booting = tuple(
-            Launchable(
-                slots_per_agent=node.slots,
-                count=1,
-                ready_in_s=max(0.0, node.ready_in_s - age),
-                booting=True,
-                ends_at=node.ends_at,
-                facts=node.facts,
-            )
-            for node in pool.availability.booting
-            if node.instance_id not in pool.nodes
-        )
-        return booting + tuple(
-            Launchable(
-                slots_per_agent=node.slots,
-                count=node.count,
-                ready_in_s=node.ready_in_s,
-                ends_at=node.ends_at,
-                facts=node.facts,
-            )
-            for node in pool.availability.launchable
-        )
+        age_s = self._now_s() - pool.availability_at_s
+        return pool.availability.for_scheduler(age_s=age_s, joined=pool.nodes)
 
     def _gangs(self, pool: SimulatedPool) -> tuple[Gang, ...]:
         return tuple(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from master.core.machines import NO_REQUIREMENTS, MachineFacts, Requirements
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.end_times import must_leave
-from master.core.scheduler.explain import count, names
 from master.core.scheduler.forecast import expected_start
 from master.core.scheduler.queue_order import in_queue_order
 from master.core.scheduler.types import (
@@ -30,11 +29,12 @@ from rm_backends.agents.agents import Agent, Presence
 from rm_backends.agents.assignments import Assignments
 from rm_backends.agents.collector import paused_collector
 from rm_backends.agents.entries import Entry
+from rm_backends.agents.explanations import named, no_such_agent, not_planned
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.prospects import prospects, with_requests
 from rm_backends.base import AllocationHint, AllocationRequest, JobOrder, ReleaseAsked
 from rm_backends.fall_back import Prospect
-from rm_backends.limits import PoolShape, fits, refusal
+from rm_backends.limits import PoolShape, fits
 from rm_backends.outbox import Outbox
 from rm_backends.views import Foreseen
 from windlass.base.clock import Clock
@@ -177,11 +177,13 @@ class Pool:
         if waiting is None:
             return UNDECIDED
         if not waiting.needs_capacity:
-            return self._named(waiting)
+            return named(waiting, self.assignments.entries)
         if self.options.dynamic:
             planned = self._availability.reasons.get(allocation_id) if self._availability else None
-            return planned or _not_planned(waiting.reason)
-        return waiting.reason if self._fits_open_agents(entry) else self._no_such_agent(entry)
+            return planned or not_planned(waiting.reason)
+        if self._fits_open_agents(entry):
+            return waiting.reason
+        return no_such_agent(entry.request, self.shape(), self.agents.values())
 
     async def expected_start(self, allocation_id: str) -> datetime | None:
         """When a request that waits here will probably start; None if nobody can know."""
@@ -392,32 +394,10 @@ class Pool:
         self._outbox.post(ReleaseAsked(allocation_id=entry.id, reason=release.why))
 
     def _launchable(self) -> tuple[Launchable, ...]:
-        """The provisioner's availability, aged, without instances whose agents have connected since."""
         if self._availability is None:
             return ()
-        age = self._clock.monotonic() - self._outlook_at
-        booting = tuple(
-            Launchable(
-                slots_per_agent=node.slots,
-                count=1,
-                ready_in_s=max(0.0, node.ready_in_s - age),
-                booting=True,
-                ends_at=node.ends_at,
-                facts=node.facts,
-            )
-            for node in self._availability.booting
-            if node.instance_id not in self.agents
-        )
-        return booting + tuple(
-            Launchable(
-                slots_per_agent=node.slots,
-                count=node.count,
-                ready_in_s=node.ready_in_s,
-                ends_at=node.ends_at,
-                facts=node.facts,
-            )
-            for node in self._availability.launchable
-        )
+        age_s = self._clock.monotonic() - self._outlook_at
+        return self._availability.for_scheduler(age_s=age_s, joined=self.agents)
 
     def _demand_now(self, seen: set[str]) -> PoolDemand:
         gangs = tuple(
@@ -521,48 +501,6 @@ class Pool:
         if shape is None or shape.max_agents == 0 or not (request.slots or shape.takes_aux):
             return False
         return fits(shape, request.slots, single_agent=request.single_agent)
-
-    def _named(self, waiting: Waiting) -> Reason:
-        """Its reason, with the names of what it waits for: the scheduler knows only ids."""
-        text = waiting.reason.text
-        for id_ in sorted(waiting.victims, key=len, reverse=True):  # "3.1" is part of "3.10"
-            if (entry := self.assignments.entries.get(id_)) is not None:
-                text = text.replace(id_, entry.request.name)
-        return replace(waiting.reason, text=text)
-
-    def _no_such_agent(self, entry: Entry) -> Reason:
-        shape = self.shape()
-        if entry.request.slots == 0 and not shape.takes_aux:
-            text = refusal(shape, 0, single_agent=False) or ""
-            return Reason(kind=ReasonKind.NO_SUCH_AGENT, text=text)
-        what = count(entry.request.slots, "slot") if entry.request.slots else "a task without slots"
-        one = " on one agent" if entry.request.single_agent and entry.request.slots else ""
-        asked = entry.request.requires.describe()
-        one += f" of what it asks for ({asked})" if asked else ""
-        gone = self._leaving()
-        return Reason(
-            kind=ReasonKind.NO_SUCH_AGENT,
-            text=f"no agents in service in resource pool '{self.name}' can hold {what}{one}{gone}: "
-            f"it starts when {'other' if gone else 'such'} agents connect or are enabled",
-        )
-
-    def _leaving(self) -> str:
-        """The agents that are there and get no more work."""
-        told = [
-            f"{agent.id} leaves at {agent.leaving.at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-            for agent in self.agents.values()
-            if agent.leaving is not None and agent.presence is not Presence.AWAY
-        ]
-        if not told:
-            return ""
-        return f" ({names(told)} and {'gets' if len(told) == 1 else 'get'} no more work)"
-
-
-def _not_planned(reason: Reason) -> Reason:
-    """No agent has that shape now; whether a launch can bring one up is not known yet."""
-    if reason.kind is ReasonKind.NO_SUCH_AGENT:
-        return replace(reason, kind=ReasonKind.NEEDS_CAPACITY)
-    return reason
 
 
 def _play_ahead(state: PoolState, request_id: str) -> float | None:

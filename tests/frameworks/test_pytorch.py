@@ -10,41 +10,20 @@ from typing import Any
 import psutil
 import pytest
 from conftest import MODELS, config_of
+from runs import (
+    LAUNCHER,
+    ON_TWO_NODES,
+    begun,
+    completed,
+    final_metrics,
+    kill_a_rank,
+    preempted,
+    run,
+)
 
-from tests.real_cluster import RealCluster, eventually
+from tests.real_cluster import RealCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-LAUNCHER = "python3 -m determined.launch.torch_distributed"
-ON_TWO_NODES = {"resources": {"slots_per_trial": 2}}
-BEGUN = 8
-"""Batches after which there is a checkpoint and most is still to do: in the middle of the first epoch."""
-
-
-def final_metrics(cluster: RealCluster, experiment: int) -> dict[str, Any]:
-    """Of the validation at the very end."""
-    (trial,) = cluster.trials(experiment)
-    rows = cluster.get(f"/api/v1/trials/{trial['id']}")["trial"]
-    assert rows["latestValidation"]["totalBatches"] == 40
-    return dict(rows["latestValidation"]["metrics"]["avgMetrics"])
-
-
-def batches_done(cluster: RealCluster, experiment: int) -> int:
-    (trial,) = cluster.trials(experiment) or [{}]
-    return int(trial.get("totalBatchesProcessed", 0))
-
-
-def completed(cluster: RealCluster, experiment: int) -> dict[str, Any]:
-    """Its only trial, once it is over."""
-    ended = cluster.wait(experiment, patience_s=120)
-    (trial,) = cluster.trials(experiment)
-    assert ended["state"] == "STATE_COMPLETED", cluster.logs_of(trial["id"])
-    return trial
-
-
-def run(cluster: RealCluster, config: dict[str, Any], model: str) -> int:
-    experiment = cluster.submit(config, MODELS / model)
-    completed(cluster, experiment)
-    return experiment
 
 
 @pytest.fixture(scope="module")
@@ -90,36 +69,7 @@ def test_preempted_in_an_epoch_it_ends_as_a_quiet_run(
     cluster: RealCluster, torch_python: Path, quiet: Callable[[int], dict[str, Any]], slots: int
 ) -> None:
     config = config_of(torch_python, "model:DigitsTrial", resources={"slots_per_trial": slots})
-    experiment = cluster.submit(config, MODELS / "digits")
-    eventually("it has begun", lambda: batches_done(cluster, experiment) >= BEGUN)
-    cluster.client.act(experiment, "pause")
-    eventually("it is paused", lambda: cluster.experiment(experiment)["state"] == "STATE_PAUSED")
-    assert BEGUN <= batches_done(cluster, experiment) < 40
-    cluster.client.act(experiment, "activate")
-    trial = completed(cluster, experiment)
-    assert final_metrics(cluster, experiment) == pytest.approx(quiet(slots))
-    assert trial["restarts"] == 0
-
-
-def ranks(cluster: RealCluster, node: str) -> list[psutil.Process]:
-    """The training programs on a node, not their launchers."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            words = process.cmdline()
-            where = process.environ().get("DET_AGENT_ID")
-            if where == node and "determined.exec.harness" in words and "RANK" in process.environ():
-                found.append(process)
-    return [
-        process
-        for process in found
-        if not ({p.pid for p in found} & {c.pid for c in process.children()})
-    ]
-
-
-def kill_a_rank(cluster: RealCluster) -> None:
-    for process in eventually("a rank runs", lambda: ranks(cluster, "node-b")):
-        process.kill()
+    assert preempted(cluster, config, "digits") == pytest.approx(quiet(slots))
 
 
 def kill_a_node(cluster: RealCluster) -> None:
@@ -151,7 +101,7 @@ def test_killed_in_an_epoch_it_ends_as_a_quiet_run(
     expected = quiet(2)
     config = config_of(torch_python, "model:DigitsTrial", **ON_TWO_NODES, max_restarts=2)
     experiment = cluster.submit(config, MODELS / "digits")
-    eventually("it has begun", lambda: batches_done(cluster, experiment) >= BEGUN)
+    begun(cluster, experiment)
     kill(cluster)
     trial = completed(cluster, experiment)
     assert final_metrics(cluster, experiment) == pytest.approx(expected)

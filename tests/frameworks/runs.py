@@ -1,0 +1,91 @@
+"""What tests of frameworks do with an experiment, and read of it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import psutil
+from conftest import MODELS
+
+from tests.real_cluster import RealCluster, eventually
+
+LAUNCHER = "python3 -m determined.launch.torch_distributed"
+ON_TWO_NODES = {"resources": {"slots_per_trial": 2}}
+BEGUN = 8
+"""Batches after which there is a checkpoint and most is still to do: in the middle of the first epoch."""
+
+
+def final_metrics(cluster: RealCluster, experiment: int) -> dict[str, Any]:
+    """Of the validation at the very end."""
+    (trial,) = cluster.trials(experiment)
+    rows = cluster.get(f"/api/v1/trials/{trial['id']}")["trial"]
+    assert rows["latestValidation"]["totalBatches"] == 40
+    return dict(rows["latestValidation"]["metrics"]["avgMetrics"])
+
+
+def batches_done(cluster: RealCluster, experiment: int) -> int:
+    (trial,) = cluster.trials(experiment) or [{}]
+    return int(trial.get("totalBatchesProcessed", 0))
+
+
+def begun(cluster: RealCluster, experiment: int) -> None:
+    """Wait until it has, and fail if it ended instead."""
+
+    def look() -> bool:
+        state = cluster.experiment(experiment)["state"]
+        assert state not in ("STATE_ERROR", "STATE_COMPLETED"), "".join(
+            cluster.logs_of(trial["id"]) for trial in cluster.trials(experiment)
+        )
+        return batches_done(cluster, experiment) >= BEGUN
+
+    eventually("it has begun", look)
+
+
+def completed(cluster: RealCluster, experiment: int) -> dict[str, Any]:
+    """Its only trial, once it is over."""
+    ended = cluster.wait(experiment, patience_s=120)
+    (trial,) = cluster.trials(experiment)
+    assert ended["state"] == "STATE_COMPLETED", cluster.logs_of(trial["id"])
+    return trial
+
+
+def run(cluster: RealCluster, config: dict[str, Any], model: str) -> int:
+    experiment = cluster.submit(config, MODELS / model)
+    completed(cluster, experiment)
+    return experiment
+
+
+def preempted(cluster: RealCluster, config: dict[str, Any], model: str) -> dict[str, Any]:
+    """The final metrics of a run that was paused in the middle of an epoch, and went on."""
+    experiment = cluster.submit(config, MODELS / model)
+    begun(cluster, experiment)
+    cluster.client.act(experiment, "pause")
+    eventually("it is paused", lambda: cluster.experiment(experiment)["state"] == "STATE_PAUSED")
+    assert BEGUN <= batches_done(cluster, experiment) < 40
+    cluster.client.act(experiment, "activate")
+    trial = completed(cluster, experiment)
+    assert trial["restarts"] == 0
+    return final_metrics(cluster, experiment)
+
+
+def ranks(node: str) -> list[psutil.Process]:
+    """The training programs on a node, not their launchers."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            words = process.cmdline()
+            where = process.environ().get("DET_AGENT_ID")
+            if where == node and "determined.exec.harness" in words and "RANK" in process.environ():
+                found.append(process)
+    return [
+        process
+        for process in found
+        if not ({p.pid for p in found} & {c.pid for c in process.children()})
+    ]
+
+
+def kill_a_rank(cluster: RealCluster) -> None:
+    """Of the agent called node-b."""
+    for process in eventually("a rank runs", lambda: ranks("node-b")):
+        process.kill()

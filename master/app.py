@@ -35,6 +35,8 @@ from master.batch_pools import (
     job_files,
     job_token,
 )
+from master.boots.service import BootService
+from master.boots.wheels import AgentWheels
 from master.checkpoints.downloads import Downloads
 from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.cloud_boot import CloudBoot
@@ -46,6 +48,7 @@ from master.data_folder import exposures
 from master.elastic_pools import (
     EmbeddedProviders,
     ProviderFactory,
+    boot_settings,
     embedded_of,
     pool_settings,
     uses_prices,
@@ -235,7 +238,7 @@ class Master:
                 wake=provisioner.wake,
                 capacity=provisioner.capacity,
                 note_agent=provisioner.note_agent,
-                is_instance=provisioner.is_instance,
+                machines=provisioner,
             )
             group.create_task(provisioner.run())
         else:
@@ -287,6 +290,12 @@ class Master:
             gateway=agents,
             foreseer=agents,
             join_tokens=join_tokens,
+            boots=BootService(
+                joins=agents.joins,
+                settings=boot_settings(options.config.pools()),
+                wheels=AgentWheels(options.data_dir / "wheels"),
+                clock=options.clock,
+            ),
             provisioner=provisioner,
             books=books,
             clock=options.clock,

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent_bootstrap.scripts.boot_files import BootSettings
 from master.config import ResolvedPool
+from master.config.cloud_keys import CloudSection
 from master.config.providers import EmbeddedSection
 from master.launch_tokens import LaunchTokens
 from master.live_prices import LivePrices
@@ -90,6 +92,19 @@ def pool_settings(pool: ResolvedPool) -> PoolSettings:
         budget=pool.budget,
         disruption=pool.disruption,
     )
+
+
+def boot_settings(pools: Sequence[ResolvedPool]) -> dict[str, BootSettings]:
+    """What machines of each pool are set up with, where their provider boots machines."""
+    return {
+        pool.name: BootSettings(
+            startup_script=section.startup_script,
+            agent=section.agent_config_file_contents or {},
+        )
+        for pool in pools
+        for section in pool.providers
+        if isinstance(section, CloudSection)
+    }
 
 
 def instances_folder(data_dir: Path) -> Path:

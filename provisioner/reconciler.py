@@ -176,6 +176,14 @@ class Provisioner:
         """Whether a machine of ours is called so, whatever its state."""
         return name in self._state.instances
 
+    def launched_by(self, launch_id: str) -> frozenset[str] | None:
+        """The machines of one launch that are not gone; None: its provider has not said yet which it made."""
+        intent = self._state.intents.get(launch_id)
+        if intent is not None and not intent.is_finished:
+            return None
+        instances = self._state.instances.values()
+        return frozenset(i.id for i in instances if i.intent_id == launch_id)
+
     def capacity(self, pool: str) -> PoolCapacity:
         """What the pool could ever be, for refusing impossible work at submission."""
         setup = self._setup(pool)

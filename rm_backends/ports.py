@@ -108,6 +108,28 @@ class RegistryLogins(Protocol):
         ...
 
 
+class LaunchedMachines(Protocol):
+    """What providers made."""
+
+    def is_instance(self, name: str) -> bool:
+        """Whether a machine of ours is called so, whatever its state."""
+        ...
+
+    def launched_by(self, launch_id: str) -> frozenset[str] | None:
+        """The machines of one launch; None: its provider has not said yet which it made."""
+        ...
+
+
+class NoMachines:
+    """There is no provider."""
+
+    def is_instance(self, name: str) -> bool:
+        return False
+
+    def launched_by(self, launch_id: str) -> frozenset[str] | None:
+        return frozenset()
+
+
 class JoinTokens(Protocol):
     """Who may connect as an agent."""
 

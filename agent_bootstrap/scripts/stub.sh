@@ -23,10 +23,10 @@ tell() {
   ask --max-time 20 --output /dev/null --data-binary @- "$BOOT_URL/stage?instance=$INSTANCE&stage=$1" >/dev/null
 }
 
-# The boot failed: says why to the console and to the master, and ends the machine, which would only cost money.
+# fail WHY [DETAILS]: ends the machine, which would only cost money. The details may be secret: no console shows them.
 fail() {
-  say "$*. This machine ends itself."
-  printf '%s' "$*" | tell failed
+  say "$1. This machine ends itself."
+  printf '%s' "$1${2:+: $2}" | tell failed
   ${WINDLASS_END_MACHINE:-shutdown -h now}
   exit 1
 }
@@ -35,7 +35,7 @@ fail() {
 again() {
   [ "$1" = "${SAID-}" ] || say "waiting: $1"
   SAID=$1
-  [ "$(waited_s)" -lt "$PATIENCE_S" ] || fail "nothing to boot with for $PATIENCE_S s: $1"
+  [ "$(waited_s)" -lt "$PATIENCE_S" ] || fail "no agent after $PATIENCE_S s: $1"
   sleep "$PAUSE"
   [ "$PAUSE" -ge 16 ] || PAUSE=$((PAUSE * 2))
 }
@@ -89,12 +89,16 @@ main() {
     [ -z "$MASTER_CERT" ] || printf 'cacert = "%s"\n' "$DIR/master.pem"
     [ -z "$CONNECT_TO" ] || printf 'connect-to = "%s"\n' "$CONNECT_TO"
   } >"$DIR/master.curl"
-  printf '' | tell stub
-  download "?instance=$INSTANCE" "$DIR/files.tar"
-  rm -rf "$DIR/files"
-  mkdir "$DIR/files"
-  tar -xf "$DIR/files.tar" -C "$DIR/files" || fail "what the master sent is no archive"
-  rm "$DIR/files.tar"
+  printf '%s\n' "$TOKEN" >"$DIR/token"
+  printf 'user data runs' | tell stub
+  if [ "$(cat "$DIR/files.of" 2>/dev/null)" != "$INSTANCE" ]; then
+    rm -rf "$DIR/files" "$DIR"/*.done
+    mkdir "$DIR/files"
+    download "?instance=$INSTANCE" "$DIR/files.tar"
+    tar -xf "$DIR/files.tar" -C "$DIR/files" || fail "what the master sent is no archive"
+    rm "$DIR/files.tar"
+    echo "$INSTANCE" >"$DIR/files.of"
+  fi
   . "$DIR/files/boot.sh"
 }
 

@@ -58,6 +58,8 @@ def user_data(inputs: UserDataInputs) -> str:
         "CLOUD": inputs.cloud.value,
         "POOL": inputs.pool,
         "LAUNCH": f"{inputs.intent_id} of cluster {inputs.cluster_id}",
+        "MASTER_URL": inputs.master_url.rstrip("/"),
+        "CERT_NAME": inputs.master_cert_name,
         "BOOT_URL": f"{url}{BOOT_PATH}",
         "CONNECT_TO": connect_to,
         "PATIENCE_S": str(inputs.patience_s),

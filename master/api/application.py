@@ -13,6 +13,7 @@ from master.api.agents import joining as agent_joining
 from master.api.agents import routes as agents
 from master.api.agents import socket as agent_socket
 from master.api.allocations import routes as allocations
+from master.api.boot import routes as boot
 from master.api.browsers import BrowserRules
 from master.api.checkpoints import downloads as checkpoint_downloads
 from master.api.checkpoints import routes as checkpoints
@@ -69,6 +70,7 @@ ROUTES: Sequence[BaseRoute] = (
     *tasks.router.routes,
     *agents.router.routes,
     *agent_joining.router.routes,
+    *boot.router.routes,
     *join_tokens.router.routes,
     *agent_socket.router.routes,
     *resource_pools.router.routes,

@@ -16,6 +16,7 @@ from master.api.held import Closing
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.ownership import OwnershipQueries
 from master.auth.service import AuthService
+from master.boots.service import BootService
 from master.checkpoints.downloads import Downloads
 from master.checkpoints.service import CheckpointService
 from master.config import MasterConfig
@@ -159,6 +160,7 @@ class Services:
     gateway: AgentGateway
     join_tokens: IssuedTokens
     foreseer: Foreseer
+    boots: BootService
     provisioner: Fleet | None
     books: Books
     clock: Clock

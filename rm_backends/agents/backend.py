@@ -37,7 +37,14 @@ from rm_backends.base import (
 from rm_backends.fall_back import Prospect
 from rm_backends.limits import refusal
 from rm_backends.outbox import Outbox
-from rm_backends.ports import AgentStore, JoinTokens, LogSink, RegistryLogins, SlotService
+from rm_backends.ports import (
+    AgentStore,
+    JoinTokens,
+    LaunchedMachines,
+    LogSink,
+    RegistryLogins,
+    SlotService,
+)
 from rm_backends.views import (
     AgentKey,
     AgentView,
@@ -290,11 +297,11 @@ class AgentsBackend:
         wake: Callable[[], None],
         capacity: Callable[[str], PoolCapacity | None],
         note_agent: Callable[[str, bool], None],
-        is_instance: Callable[[str], bool],
+        machines: LaunchedMachines,
     ) -> None:
         """`wake` when demand changes; `capacity` of a pool by name; `note_agent` when one connects (True) or leaves;
-        `is_instance`: whether there is a machine of that name."""
-        self._registry.watch(note_agent, is_instance)
+        `machines`: what providers made."""
+        self._registry.watch(note_agent, machines)
         for pool in self._pools.values():
             if pool.options.dynamic and not pool.options.dispatch:
                 pool.demand_changed = wake

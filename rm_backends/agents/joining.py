@@ -8,12 +8,12 @@ can be repeated, and what is read from user data or a shared file later is of no
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from agent_bootstrap.protocol import Hello
-from rm_backends.ports import AgentRecord, JoinGrant, JoinKind, JoinUse
+from agent_bootstrap.protocol import Hello, Refused
+from rm_backends.ports import AgentRecord, JoinGrant, JoinKind, JoinUse, LaunchedMachines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +76,55 @@ def join_refusal(
     )
 
 
+def launch_refusal(grant: JoinGrant, name: str, machines: LaunchedMachines) -> Refused | None:
+    """Why the token of a launch is not for the machine of that name, where the token does not name its machines.
+
+    A provider that tells the names of machines only when they exist may be slower than their boot: they ask again.
+    """
+    if grant.kind is not JoinKind.LAUNCH or grant.names:
+        return None
+    made = machines.launched_by(grant.id)
+    if made is None:
+        reason = f"the provider has not said yet which machines launch {grant.id} made"
+        return Refused(reason=reason, retry=True)
+    if name not in made:
+        return Refused(
+            reason=f"'{name}' is no machine of launch {grant.id}, which the join token is for"
+        )
+    return None
+
+
+def boot_refusal(
+    grant: JoinGrant | None,
+    name: str,
+    machines: LaunchedMachines,
+    *,
+    uses: Collection[str],
+    now: datetime,
+) -> Refused | None:
+    """Why a machine of that name may not fetch what it is set up with. `uses`: the agents that joined with its token.
+
+    A token that has been spent for a machine is of no use to whoever reads it there later.
+    """
+    if grant is None or grant.kind is not JoinKind.LAUNCH:
+        return Refused(reason="this is not the token of a launch of this master")
+    if reason := _validity_refusal(grant, name, now):
+        return Refused(reason=reason)
+    if name in uses:
+        return Refused(reason=f"'{name}' has joined already: the token of its launch is spent")
+    return launch_refusal(grant, name, machines)
+
+
+def _validity_refusal(grant: JoinGrant, name: str, now: datetime) -> str | None:
+    if grant.revoked is not None:
+        return f"the join token was revoked at {_shown(grant.revoked)}"
+    if grant.expires is not None and now >= grant.expires:
+        return f"the join token expired at {_shown(grant.expires)}"
+    if grant.names and name not in grant.names:
+        return f"the join token is not for agent '{name}'"
+    return None
+
+
 def _is_for_anybody(grant: JoinGrant) -> bool:
     return grant.kind is JoinKind.POOL and not grant.names
 
@@ -106,12 +155,8 @@ def spent_by(
 def _grant_refusal(
     grant: JoinGrant, hello: Hello, shown: str | None, uses: Mapping[str, str], now: datetime
 ) -> str | None:
-    if grant.revoked is not None:
-        return f"the join token was revoked at {_shown(grant.revoked)}"
-    if grant.expires is not None and now >= grant.expires:
-        return f"the join token expired at {_shown(grant.expires)}"
-    if grant.names and hello.agent_id not in grant.names:
-        return f"the join token is not for agent '{hello.agent_id}'"
+    if reason := _validity_refusal(grant, hello.agent_id, now):
+        return reason
     if grant.kind is not JoinKind.POOL and hello.instance_id != hello.agent_id:
         return f"the join token of a {grant.kind} is for agents that are called as their instances"
     if not grant.id:

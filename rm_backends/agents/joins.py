@@ -15,7 +15,7 @@ from rm_backends.agents.joining import Proof, credential_hash
 from rm_backends.agents.pool import Pool
 from rm_backends.agents.refusals import Refusals
 from rm_backends.agents.registry import Registry
-from rm_backends.ports import JoinTokens
+from rm_backends.ports import JoinGrant, JoinTokens
 from rm_backends.views import JoinRequest, RefusalView, Standing
 from windlass.base.clock import Clock
 from windlass.base.errors import Conflict, PermissionDenied
@@ -71,6 +71,19 @@ class Joins:
         await self._registry.remove(agent_id, "it left the cluster")
         log.info("agent left: %s of pool %s", agent_id, pool.name)
         return Standing(agent_id=agent_id, pool=pool.name, member=False)
+
+    async def launch_of(self, name: str, token: str) -> JoinGrant:
+        """What launched the machine of that name, which has not joined yet.
+
+        Raises PermissionDenied, and Conflict while it is not known yet whether there is such a machine.
+        """
+        grant = self._join_tokens.find(self._pools, token)
+        refused = await self._registry.boot_refusal(grant, name)
+        if refused is not None:
+            raise (Conflict if refused.retry else PermissionDenied)(refused.reason)
+        if grant is None:
+            raise PermissionDenied("this is not the token of a launch of this master")
+        return grant
 
     async def _join(self, asked: JoinRequest, token: str, credential: str) -> Agent:
         proof = Proof(

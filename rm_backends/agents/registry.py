@@ -23,9 +23,24 @@ from agent_bootstrap.protocol import (
 from rm_backends.agents.admission import Neighbours, place_refusal
 from rm_backends.agents.agents import Agent, Link, Presence
 from rm_backends.agents.hello import introduction_refusal, record_of, refusal, shares_user
-from rm_backends.agents.joining import Proof, is_as_before, join_refusal, spent_by
+from rm_backends.agents.joining import (
+    Proof,
+    boot_refusal,
+    is_as_before,
+    join_refusal,
+    launch_refusal,
+    spent_by,
+)
 from rm_backends.agents.pool import Pool
-from rm_backends.ports import AgentRecord, AgentStore, JoinUse, SlotService
+from rm_backends.ports import (
+    AgentRecord,
+    AgentStore,
+    JoinGrant,
+    JoinUse,
+    LaunchedMachines,
+    NoMachines,
+    SlotService,
+)
 from windlass.base.clock import Clock
 from windlass.base.errors import Conflict, NotFound
 from windlass.base.processes import boot_id
@@ -59,18 +74,16 @@ class Registry:
         self._leaving: dict[str, Leaving] = {}
         """What was said of machines whose agents have not connected yet."""
         self._note_agent: Callable[[str, bool], None] | None = None
-        self._is_instance: Callable[[str], bool] = lambda _: False
+        self._machines: LaunchedMachines = NoMachines()
         self._is_of_job: Callable[[str], bool] = lambda _: False
 
-    def watch(
-        self, note_agent: Callable[[str, bool], None], is_instance: Callable[[str], bool]
-    ) -> None:
+    def watch(self, note_agent: Callable[[str, bool], None], machines: LaunchedMachines) -> None:
         """Tell `note_agent` of every agent that connects (True) or is not connected any more (False).
 
-        `is_instance`: whether a provider has a machine of that name. Only its launch may join as it.
+        `machines`: what providers made. Only its launch may join as one of them.
         """
         self._note_agent = note_agent
-        self._is_instance = is_instance
+        self._machines = machines
         for pool in self._pools.values():
             for agent in pool.agents.values():
                 self._note(agent)
@@ -122,6 +135,11 @@ class Registry:
             for pool in self._pools.values()
             for agent in pool.agents.values()
         )
+
+    async def boot_refusal(self, grant: JoinGrant | None, name: str) -> Refused | None:
+        """Why a machine of that name may not fetch what it is set up with."""
+        uses = await self._store.uses(grant.id) if grant is not None and grant.id else {}
+        return boot_refusal(grant, name, self._machines, uses=uses, now=self._clock.now())
 
     async def admit(
         self, hello: Hello, *, pool_name: str, address: str, link: Link, proof: Proof
@@ -393,11 +411,15 @@ class Registry:
         known = found[1].record if found is not None else None
         grant = proof.grant
         uses = await self._store.uses(grant.id) if grant is not None and grant.id else {}
-        launched = self._is_instance(hello.agent_id) or self._is_of_job(hello.agent_id)
+        launched = self._machines.is_instance(hello.agent_id) or self._is_of_job(hello.agent_id)
         why = join_refusal(
             *(hello, proof, known), uses=uses, launched=launched, now=self._clock.now()
         )
-        return None if why is None else Refused(reason=why)
+        if why is not None:
+            return Refused(reason=why)
+        if grant is None or is_as_before(hello, proof, known):
+            return None
+        return launch_refusal(grant, hello.agent_id, self._machines)
 
     def _refusal(self, hello: Hello, pool_name: str, proof: Proof) -> Refused | None:
         options = self._pools[pool_name].options
@@ -414,6 +436,7 @@ class Registry:
 
     def _add(self, pool: Pool, record: AgentRecord) -> Agent:
         agent = Agent(record=record, aux_places=pool.options.max_aux_containers_per_agent)
+        agent.since = self._clock.monotonic()
         agent.cordoned = agent.id in self._cordoned
         agent.leaving = self._leaving.pop(agent.id, None)
         pool.agents[agent.id] = agent

@@ -363,3 +363,16 @@ def play(
 def sent_to(agent: FakeAgent, kind: type[Message]) -> list[Message]:
     """Messages of one type that the agent has received, oldest first."""
     return [message for message in agent.received if isinstance(message, kind)]
+
+
+@dataclass
+class Machines:
+    """What providers made: launch id -> names; a launch that is not in it has not been answered."""
+
+    made: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def is_instance(self, name: str) -> bool:
+        return any(name in names for names in self.made.values())
+
+    def launched_by(self, launch_id: str) -> frozenset[str] | None:
+        return self.made.get(launch_id)

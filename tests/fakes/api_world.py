@@ -17,6 +17,7 @@ from argon2 import PasswordHasher
 from sqlalchemy import select
 
 from agent_bootstrap.protocol import Channel
+from agent_bootstrap.scripts.boot_files import BootSettings
 from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.machine import AllocationPhase, AllocationState
 from master.allocations.policy import ClusterPolicy
@@ -27,6 +28,8 @@ from master.api.services import ClusterInfo, Services
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.passwords import Passwords
 from master.auth.service import AuthService
+from master.boots.service import BootService
+from master.boots.wheels import AgentWheels
 from master.checkpoints.downloads import Downloads
 from master.config import MasterConfig, load
 from master.control_plane import Parts, build
@@ -71,9 +74,12 @@ from tests.fakes.inline_deleter import InlineDeleter
 from tests.fakes.memory_channel import memory_channel
 from windlass.base.clock import ManualClock
 from windlass.base.ids import Ids
+from windlass.install.wheels import Wheel
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 PASSWORD = "correct horse"
+BOOT = BootSettings(startup_script="echo of-the-pool\n", agent={"label": "cloud", "agent_id": "x"})
+WHEEL = Wheel("one-1-py3-none-any.whl", b"not really one")
 """Of admin and determined."""
 SINGLE = """
 name: tiny
@@ -523,6 +529,12 @@ async def _start(
         gateway=agents,
         foreseer=agents,
         join_tokens=join_tokens,
+        boots=BootService(
+            joins=agents.joins,
+            settings={"default": BOOT},
+            wheels=AgentWheels(tmp_path / "wheels", make=lambda: [WHEEL]),
+            clock=clock,
+        ),
         provisioner=OneInstance(clock) if elastic else None,
         books=Books(store, clock),
         clock=clock,

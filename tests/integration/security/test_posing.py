@@ -33,7 +33,14 @@ from rm_backends.agents.options import PoolOptions
 from rm_backends.base import Container, RestoreRecord
 from rm_backends.ports import JoinGrant, JoinKind
 from tests.fakes.actors import ADMIN
-from tests.fakes.agents_world import TOKEN, AgentsWorld, agents_world, allocation, sent_to
+from tests.fakes.agents_world import (
+    TOKEN,
+    AgentsWorld,
+    Machines,
+    agents_world,
+    allocation,
+    sent_to,
+)
 from tests.fakes.fake_agent import FakeAgent
 from tests.fakes.memory_channel import MemoryChannel
 from tests.fakes.virtual_time import run
@@ -198,7 +205,7 @@ def test_nobody_joins_as_a_machine_of_a_provider_but_its_launch() -> None:
             wake=lambda: None,
             capacity=lambda _: None,
             note_agent=lambda *_: None,
-            is_instance=lambda name: name == "i-1",
+            machines=Machines({"launch-1": frozenset({"i-1"})}),
         )
         for message in (hello("i-1"), hello("i-1", instance_id="i-1"), hello(instance_id="i-1")):
             _, answer = await say_hello(world, message, credential="of a thief")

@@ -15,9 +15,9 @@ from master.auth.join_tokens import JoinTokenSigner
 from master.logs.rows import LogQuery
 from master.store import tables
 from tests.fakes.agents_world import TOKEN
+from tests.fakes.api_world import SINGLE
 from tests.fakes.populated_world import (
     COMMAND,
-    SINGLE,
     Populated,
     populated_world,
     routes,
@@ -166,6 +166,10 @@ EXPECTED: Mapping[str, Expected | None] = {
     "POST /api/v1/windlass/join-tokens": ADMINS,
     "DELETE /api/v1/windlass/join-tokens/{token_id}": ADMINS,
     "POST /api/v1/windlass/join": OPEN,
+    "GET /api/v1/windlass/boot": OPEN,
+    "POST /api/v1/windlass/boot/stage": OPEN,
+    "GET /api/v1/windlass/boot/wheels": OPEN,
+    "GET /api/v1/windlass/boot/wheels/{name}": OPEN,
     "GET /api/v1/windlass/join": OPEN,
     "POST /api/v1/windlass/join/leave": OPEN,
 }

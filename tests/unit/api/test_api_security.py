@@ -31,6 +31,10 @@ OPEN = {
     "/agents",
     "/api/v1/windlass/join",
     "/api/v1/windlass/join/leave",
+    "/api/v1/windlass/boot",
+    "/api/v1/windlass/boot/stage",
+    "/api/v1/windlass/boot/wheels",
+    "/api/v1/windlass/boot/wheels/{name}",
 }
 """The only paths that answer without a token of a user or a task. Agents show their own."""
 

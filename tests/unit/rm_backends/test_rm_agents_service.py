@@ -22,6 +22,7 @@ from master.core.reasons import ReasonKind
 from provisioner.types import PoolCapacity
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import FailureKind
+from rm_backends.ports import NoMachines
 from tests.fakes.actors import ADMIN
 from tests.fakes.agents_world import (
     TOKEN,
@@ -259,7 +260,7 @@ class Provisioner:
             wake=self.wake,
             capacity=lambda pool: capacity,
             note_agent=lambda agent_id, connected: self.seen.append((agent_id, connected)),
-            is_instance=lambda _: False,
+            machines=NoMachines(),
         )
 
     def wake(self) -> None:

@@ -10,7 +10,7 @@ from rm_backends.agents.joining import credential_hash
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import RestoreRecord
 from rm_backends.ports import JoinGrant, JoinKind
-from tests.fakes.agents_world import AgentsWorld, agents_world, allocation
+from tests.fakes.agents_world import AgentsWorld, Machines, agents_world, allocation
 from tests.fakes.fake_agent import FakeAgent
 from tests.fakes.virtual_time import run
 
@@ -41,6 +41,15 @@ def launch(
         expires=world.clock.now() + HOUR,
     )
     return token
+
+
+def provide(world: AgentsWorld, machines: Machines) -> None:
+    world.backend.set_provisioner(
+        wake=lambda: None,
+        capacity=lambda _: None,
+        note_agent=lambda *_: None,
+        machines=machines,
+    )
 
 
 def machine(
@@ -156,6 +165,7 @@ def test_a_launch_whose_machines_have_no_names_yet_counts_them() -> None:
     async def main() -> None:
         async with agents_world() as world:
             token = launch(world, agents=2)
+            provide(world, Machines({token: frozenset({"m-0", "m-1", "m-2"})}))
             await (await world.add_agent("known", credential="its own")).unplug()
             assert "another credential" in await refused(
                 world, world.new_agent("known", token=token, credential="x", instance_id="known")
@@ -222,5 +232,38 @@ def test_neither_tokens_nor_credentials_are_logged(caplog: pytest.LogCaptureFixt
         assert "agent refused: m-1" in said
         for secret in (token, "credential of m-0", "credential of m-1", "guessed"):
             assert secret not in said
+
+    run(main())
+
+
+def test_a_machine_whose_launch_is_not_answered_asks_again() -> None:
+    """AWS names machines in its answer: one may boot before that has arrived."""
+
+    async def main() -> None:
+        async with agents_world() as world:
+            machines = Machines()
+            provide(world, machines)
+            token = launch(world, agents=1)
+            early = machine(world, "i-1", token)
+            assert "has not said yet" in await refused(world, early)
+            assert early.refused is not None
+            assert early.refused.retry
+            machines.made[token] = frozenset({"i-1"})
+            assert await refused(world, machine(world, "i-1", token)) == ""
+
+    run(main())
+
+
+def test_the_token_of_a_launch_is_for_the_machines_that_it_made() -> None:
+    async def main() -> None:
+        async with agents_world() as world:
+            machines = Machines({"launch-0": frozenset({"i-1"}), "launch-9": frozenset({"i-9"})})
+            provide(world, machines)
+            token = launch(world, agents=2)
+            for name in ("i-9", "i-2"):
+                thief = machine(world, name, token)
+                assert "is no machine of launch launch-0" in await refused(world, thief)
+                assert thief.refused is not None
+                assert not thief.refused.retry
 
     run(main())

@@ -10,7 +10,8 @@ from agent_bootstrap.protocol import PROTOCOL_VERSION
 from rm_backends.agents.joining import credential_hash
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.refusals import MAX_KNOWN, MAX_STRANGERS, Refusals
-from rm_backends.ports import JoinGrant
+from rm_backends.agents.registry import FORGET_AWAY_S
+from rm_backends.ports import JoinGrant, JoinKind
 from rm_backends.views import JoinRequest, RefusalView, Standing
 from tests.fakes.agents_world import SUBMITTED, AgentsWorld, agents_world, allocation
 from tests.fakes.virtual_time import run
@@ -57,6 +58,23 @@ def test_who_has_joined_connects_without_a_token() -> None:
             agent = world.new_agent("a1", token="", credential=OWN, pool="gpu")
             assert await refused(world, agent) == ""
             assert world.store.records["a1"].slots == agent.slots
+
+    run(main())
+
+
+def test_a_machine_that_has_joined_is_known_until_its_agent_connects() -> None:
+    """Also where the master's machine has been up for longer than agents of instances are remembered."""
+
+    async def main() -> None:
+        async with agents_world(*POOLS) as world:
+            await world.settle(2 * FORGET_AWAY_S)
+            token = granted(world, "launch", kind=JoinKind.LAUNCH, names=frozenset({"i-1"}))
+            asked = JoinRequest(
+                agent_id="i-1", version="9", protocol=PROTOCOL_VERSION, pool="", instance_id="i-1"
+            )
+            await world.backend.joins.join(asked, token=token, credential=OWN, peer="10.1.1.1")
+            await world.settle(60)
+            assert world.backend.joins.standing("i-1", OWN).pool == "gpu"
 
     run(main())
 

@@ -1,0 +1,94 @@
+# What the stub of user data runs once it has fetched it. Everything here may be repeated after a crash or a reboot.
+# What tests set: WINDLASS_PREFIX, WINDLASS_AGENT_CONFIG, WINDLASS_JOIN_OPTIONS.
+FILES=$DIR/files
+PREFIX=${WINDLASS_PREFIX:-/opt/windlass}
+CONFIG=${WINDLASS_AGENT_CONFIG:-/etc/windlass/agent.yaml}
+VERSION=$(cat "$FILES/version")
+
+# stage NAME WORDS
+stage() {
+  say "$2"
+  printf '%s' "$2" | tell "$1"
+}
+
+# Once on each machine. Its output may hold secrets: it stays on the machine.
+startup_script() {
+  [ -e "$FILES/startup_script" ] && [ ! -e "$DIR/startup.done" ] || return 0
+  stage startup-script "running the startup_script of pool $POOL"
+  chmod 700 "$FILES/startup_script"
+  "$FILES/startup_script" >"$DIR/startup.log" 2>&1 </dev/null 9>&- ||
+    fail "the pool's startup_script ended with exit code $?; its output is in $DIR/startup.log" "$(end_of "$DIR/startup.log")"
+  : >"$DIR/startup.done"
+}
+
+# The program of this version: on the image, or of an earlier run. Prints its path.
+program() {
+  for candidate in "$PREFIX/current/bin/windlass" "$(command -v windlass)"; do
+    if [ "$("$candidate" --version 2>/dev/null)" = "windlass $VERSION" ]; then
+      echo "$candidate"
+      return
+    fi
+  done
+}
+
+python() {
+  for candidate in python3.14 python3.13 python3.12 python3.11 python3; do
+    if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      echo "$candidate"
+      return
+    fi
+  done
+}
+
+# From the wheels that the master serves: the machine needs no package index.
+install_wheels() {
+  stage software "installing windlass $VERSION from the master's wheels"
+  python=$(python)
+  [ -n "$python" ] || fail "the image has neither windlass $VERSION nor a Python from 3.11 on with venv and ensurepip"
+  mkdir -p "$DIR/wheels"
+  download "/wheels?instance=$INSTANCE" "$DIR/wheels.sha256"
+  while read -r sum name; do
+    download "/wheels/$name?instance=$INSTANCE" "$DIR/wheels/$name"
+  done <"$DIR/wheels.sha256"
+  (cd "$DIR/wheels" && sha256sum --check --quiet "$DIR/wheels.sha256") >"$DIR/install.log" 2>&1 ||
+    fail "wheels of the master are damaged: $(end_of "$DIR/install.log")"
+  umask 022
+  rm -rf "$PREFIX/boot"
+  mkdir -p "$PREFIX"
+  "$python" -m venv "$PREFIX/boot" >"$DIR/install.log" 2>&1 &&
+    "$PREFIX/boot/bin/python" -m pip install -q --disable-pip-version-check --no-input --no-index \
+      --find-links "$DIR/wheels" "$DISTRIBUTION[agent]==$VERSION" >>"$DIR/install.log" 2>&1 ||
+    fail "windlass cannot be installed from the master's wheels: $(end_of "$DIR/install.log")"
+  ln -sfn boot "$PREFIX/current"
+  umask 077
+  rm -rf "$DIR/wheels"
+}
+
+join() {
+  stage join "joining as $INSTANCE"
+  set -- "$MASTER_URL" --token-file "$DIR/token" --agent-id "$INSTANCE" --set "instance_id=$INSTANCE"
+  [ -z "$MASTER_CERT" ] || set -- "$@" --master-cert "$DIR/master.pem"
+  [ -z "$CERT_NAME" ] || set -- "$@" --master-cert-name "$CERT_NAME"
+  if [ ! -e "$CONFIG" ]; then
+    mkdir -p "${CONFIG%/*}"
+    cp "$FILES/agent.yaml" "$CONFIG"
+  fi
+  PAUSE=1
+  # shellcheck disable=SC2086 # several words
+  until "$WINDLASS" agent join "$@" ${WINDLASS_JOIN_OPTIONS-} >"$DIR/join.log" 2>&1 </dev/null 9>&-; do
+    [ $? != 2 ] || fail "agent.yaml of the pool is wrong: $(end_of "$DIR/join.log")"
+    again "$(end_of "$DIR/join.log")"
+  done
+}
+
+DISTRIBUTION=$(cat "$FILES/distribution")
+startup_script
+WINDLASS=$(program)
+if [ -z "$WINDLASS" ]; then
+  install_wheels
+  WINDLASS=$PREFIX/current/bin/windlass
+fi
+join
+echo "$INSTANCE" >"$DIR/joined"
+rm -f "$DIR/token" "$DIR/master.curl"
+say "$INSTANCE has joined"

@@ -1,0 +1,1 @@
+"""What a machine asks before there is an agent on it, with the token of its launch."""

@@ -1,0 +1,1 @@
+"""What machines fetch before their agents run."""

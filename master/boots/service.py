@@ -1,0 +1,76 @@
+"""What a new machine is given for the token of its launch, and what it tells of its boot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import structlog
+
+from agent_bootstrap.scripts.boot_files import BootSettings, archive
+from master.boots.wheels import AgentWheels
+from rm_backends.agents.joins import Joins
+from windlass.base.clock import Clock
+
+log = structlog.get_logger(__name__)
+
+MAX_STAGES = 10_000
+"""Machines that are remembered at once; the oldest are forgotten."""
+NO_SETTINGS = BootSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class BootStage:
+    """The last thing that a machine said before its agent connected. Nothing of it is verified but the machine."""
+
+    name: str
+    at: datetime
+    detail: str = ""
+
+
+class BootService:
+    def __init__(
+        self,
+        *,
+        joins: Joins,
+        settings: Mapping[str, BootSettings],
+        wheels: AgentWheels,
+        clock: Clock,
+    ) -> None:
+        """`settings`: of each pool whose machines need any."""
+        self._joins = joins
+        self._settings = settings
+        self._wheels = wheels
+        self._clock = clock
+        self._stages: dict[str, BootStage] = {}
+
+    async def files(self, machine: str, token: str) -> bytes:
+        """All raise PermissionDenied, and Conflict for what may pass."""
+        grant = await self._joins.launch_of(machine, token)
+        log.info("machine fetched its boot files", machine=machine, pool=grant.pool)
+        return archive(self._settings.get(grant.pool, NO_SETTINGS))
+
+    async def wheels(self, machine: str, token: str) -> str:
+        """As `sha256sum --check` reads it."""
+        await self._joins.launch_of(machine, token)
+        digests = await self._wheels.digests()
+        return "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
+
+    async def wheel(self, machine: str, token: str, name: str) -> Path:
+        await self._joins.launch_of(machine, token)
+        return await self._wheels.path(name)
+
+    async def tell(self, machine: str, token: str, stage: str, detail: str) -> None:
+        """`detail`: one printable line."""
+        grant = await self._joins.launch_of(machine, token)
+        while len(self._stages) >= MAX_STAGES:
+            del self._stages[next(iter(self._stages))]
+        self._stages.pop(machine, None)
+        self._stages[machine] = BootStage(stage, self._clock.now(), detail)
+        write = log.warning if stage == "failed" else log.info
+        write("machine boots", machine=machine, pool=grant.pool, stage=stage, detail=detail)
+
+    def stage(self, machine: str) -> BootStage | None:
+        return self._stages.get(machine)

@@ -1,0 +1,75 @@
+"""What a machine asks of a master before it has an agent, over real HTTPS; answers as a test wants them."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs, urlsplit
+
+from agent_bootstrap.scripts.boot_files import BootSettings, archive
+from agent_bootstrap.scripts.user_data import BOOT_PATH
+from tests.certificates import Issued
+
+
+@dataclass
+class BootMaster:
+    url: str
+    token: str
+    settings: BootSettings = field(default_factory=BootSettings)
+    answers: list[tuple[int, str]] = field(default_factory=list)
+    """Status and message of the next requests for files, before the right answer."""
+    stages: list[tuple[str, str, str]] = field(default_factory=list)
+    """Machine, stage, details."""
+    fetched: int = 0
+
+
+@contextmanager
+def boot_master(certificate: Issued, token: str) -> Iterator[BootMaster]:
+    master = BootMaster("", token)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.headers.get("Authorization") != f"Bearer {master.token}":
+                self._answer(403, json.dumps({"message": "not the token of a launch"}).encode())
+            elif master.answers:
+                status, message = master.answers.pop(0)
+                self._answer(status, json.dumps({"message": message}).encode())
+            else:
+                master.fetched += 1
+                self._answer(200, archive(master.settings))
+
+        def do_POST(self) -> None:
+            said = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            where = urlsplit(self.path)
+            asked = parse_qs(where.query)
+            assert where.path == f"{BOOT_PATH}/stage"
+            master.stages.append((asked["instance"][0], asked["stage"][0], said))
+            self._answer(200, b"{}")
+
+        def _answer(self, status: int, content: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.cert, certificate.key)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    master.url = f"https://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield master
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
 from agent_bootstrap.scripts.boot_files import BootSettings, archive
 from master.boots.wheels import AgentWheels
-from rm_backends.agents.joins import Joins
+from rm_backends.ports import JoinGrant
 from windlass.base.clock import Clock
 
 log = structlog.get_logger(__name__)
@@ -19,6 +20,12 @@ log = structlog.get_logger(__name__)
 MAX_STAGES = 10_000
 """Machines that are remembered at once; the oldest are forgotten."""
 NO_SETTINGS = BootSettings()
+
+
+class LaunchTokens(Protocol):
+    async def launch_of(self, name: str, token: str) -> JoinGrant:
+        """What launched the machine of that name, which has not joined yet. Raises PermissionDenied, Conflict."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +41,7 @@ class BootService:
     def __init__(
         self,
         *,
-        joins: Joins,
+        joins: LaunchTokens,
         settings: Mapping[str, BootSettings],
         wheels: AgentWheels,
         clock: Clock,

@@ -14,7 +14,7 @@ from windlass.base.no_effect import NoEffect
 SITE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 OUR_LOGS = NoEffect("logs of agents and tasks are kept by the master")
 _OWN_TIMES = NoEffect("an agent tries to connect again for as long as its machine lives")
-_NOT_SENT = NoEffect("machines do not get it from the master yet: put it into their image")
+_NO_CONTAINER = NoEffect("the agent runs on the machine, not in a container")
 _ERRORS_SHOWN = NoEffect("why a job waits is always shown; it never fails because of that")
 
 
@@ -32,32 +32,27 @@ class CloudSection(Section):
     """Where agents reach the master. Empty: as the master was told by --url."""
     master_cert_name: str = ""
     """The name in the master's certificate, where it is another than that in the URL."""
-    startup_script: Annotated[str, _NOT_SENT] = Field(default="", repr=False)
-    """Run on the machine as root, before the agent."""
+    startup_script: str = Field(default="", repr=False)
+    """Run on the machine as root, once, before the agent. Machines fetch it from the master: it is not in user data. If
+    it fails, the machine ends."""
     container_startup_script: Annotated[
         str, NoEffect("the agent runs on the machine, not in a container: use startup_script")
     ] = Field(default="", repr=False)
     """Run in the container of the agent."""
-    agent_docker_network: Annotated[
-        str, NoEffect("the agent runs on the machine, not in a container")
-    ] = "default"
+    agent_docker_network: Annotated[str, _NO_CONTAINER] = "default"
     """Network of the container of the agent."""
-    agent_docker_runtime: Annotated[
-        str, NoEffect("the agent runs on the machine, not in a container")
-    ] = "runc"
+    agent_docker_runtime: Annotated[str, _NO_CONTAINER] = "runc"
     """Runtime of the container of the agent."""
-    agent_docker_image: Annotated[str, _NOT_SENT] = ""
-    """An image with the agent's software. Empty: it is on the machine's image, or comes from the master."""
+    agent_docker_image: Annotated[str, _NO_CONTAINER] = ""
+    """An image with the agent's software, which is on the machine's image, or comes from the master."""
     agent_fluent_image: Annotated[str, OUR_LOGS] = ""
     """Of old releases."""
     agent_reconnect_attempts: Annotated[Integer, _OWN_TIMES] = 5
     """How often the agent tries."""
     agent_reconnect_backoff: Annotated[Integer, _OWN_TIMES] = 5
     """Seconds between tries."""
-    agent_config_file_contents: Annotated[FreeMap | None, _NOT_SENT] = Field(
-        default=None, repr=False
-    )
-    """agent.yaml of the machines."""
+    agent_config_file_contents: FreeMap | None = Field(default=None, repr=False)
+    """agent.yaml of the machines, but for where the master is and who they are."""
     launch_error_timeout: Annotated[NonNegativeDuration, _ERRORS_SHOWN] = timedelta(0)
     """How long a failed launch counts."""
     launch_error_retries: Annotated[NonNegative, _ERRORS_SHOWN] = 0

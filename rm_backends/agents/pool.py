@@ -181,9 +181,7 @@ class Pool:
         if self.options.dynamic:
             planned = self._availability.reasons.get(allocation_id) if self._availability else None
             return planned or not_planned(waiting.reason)
-        if self._fits_open_agents(entry):
-            return waiting.reason
-        return no_such_agent(entry.request, self.shape(), self.agents.values())
+        return self._static_reason(entry, waiting)
 
     async def expected_start(self, allocation_id: str) -> datetime | None:
         """When a request that waits here will probably start; None if nobody can know."""
@@ -220,12 +218,17 @@ class Pool:
         if starts or waiting is None:
             return Foreseen(starts=starts, reason=None if starts else UNDECIDED)
         if not waiting.needs_capacity:
-            return Foreseen(reason=self._named(waiting))
+            return Foreseen(reason=named(waiting, self.assignments.entries))
         entry = Entry(request)
         if self.options.dynamic and request.launches_machines:
-            return Foreseen(reason=_not_planned(waiting.reason), gang=self._gang(entry))
-        fits_here = self._fits_open_agents(entry)
-        return Foreseen(reason=waiting.reason if fits_here else self._no_such_agent(entry))
+            return Foreseen(reason=not_planned(waiting.reason), gang=self._gang(entry))
+        return Foreseen(reason=self._static_reason(entry, waiting))
+
+    def _static_reason(self, entry: Entry, waiting: Waiting) -> Reason:
+        """Where no launch brings up what is missing."""
+        if self._fits_open_agents(entry):
+            return waiting.reason
+        return no_such_agent(entry.request, self.shape(), self.agents.values())
 
     def set_availability(self, availability: PoolAvailability) -> None:
         self._availability = availability

@@ -182,7 +182,7 @@ class Ec2Faults:
         if type_ not in INSTANCE_TYPES:
             raise Refused("InvalidParameterValue", f"Invalid value '{type_}' for InstanceType.")
         key = form.get("KeyName", "")
-        if key and key not in backend.keypairs:
+        if key and key not in backend.keypairs:  # type: ignore[attr-defined]
             raise Refused("InvalidKeyPair.NotFound", f"The key pair '{key}' does not exist")
         reservation = form.get(
             "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId", ""

@@ -95,7 +95,7 @@ def test_every_key_of_existing_files_is_taken_or_says_why_not(tmp_path: Path) ->
         *("use_cloud_logging", "container_startup_script", "agent_docker_network"),
         *("agent_docker_runtime", "agent_fluent_image", "agent_reconnect_attempts"),
         *("agent_reconnect_backoff", "launch_error_timeout", "launch_error_retries"),
-        *("startup_script", "agent_docker_image", "agent_config_file_contents"),
+        "agent_docker_image",
     }
 
 

@@ -110,6 +110,7 @@ module "boot" {
     files_mount_name       = one(module.files[*].mount_name)
     master_address         = var.private ? "localhost" : module.address[0].ip
     secret                 = module.secret.arn
+    secrets_version        = tostring(var.secrets_version)
   }
 }
 

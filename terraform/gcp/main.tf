@@ -89,6 +89,7 @@ module "boot" {
     master_address        = module.address.ip
     network               = module.network.name
     secret                = module.secret.id
+    secrets_version       = tostring(var.secrets_version)
     subnetwork            = module.network.subnetwork
   }
 }

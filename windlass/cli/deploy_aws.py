@@ -2,20 +2,135 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from windlass.cli.deploy_cloud import cloud_group, options_from
+from windlass.cli.deploy_cloud import (
+    NO_WAIT,
+    cloud_group,
+    down,
+    listed,
+    options_from,
+    show_plan,
+    up,
+    with_password,
+)
 from windlass.cli.model_options import command_of
-from windlass.cli.output import print_json
+from windlass.cli.output import JsonOption, notice, print_json
+from windlass.deploy.cloud.aws_machines import AwsMachines
 from windlass.deploy.cloud.aws_options import AwsOptions
-from windlass.deploy.cloud.aws_plan import aws_iam_policy
+from windlass.deploy.cloud.aws_plan import CLOUD, aws_iam_policy, aws_plan
 from windlass.deploy.cloud.aws_region import region_of
+from windlass.deploy.cloud.cluster import CloudCluster
+from windlass.deploy.cloud.machines import Machines, end_all
 from windlass.deploy.cloud.policy import declared
 from windlass.deploy.cloud.rendering import template_of
+from windlass.deploy.cloud.state_folder import folder_of
 
-aws = cloud_group("aws", "Manage a cluster on AWS, by Terraform.")
+aws = cloud_group(CLOUD, "Manage a cluster on AWS, by Terraform.")
+
+ClusterIdOption = Annotated[str, typer.Option("--cluster-id", help="Name of the cluster.")]
+RegionOption = Annotated[str | None, typer.Option(help="Region of the cluster.", hidden=True)]
+ProfileOption = Annotated[str | None, typer.Option(help="Profile of AWS's shared files.")]
+StateOption = Annotated[
+    Path | None,
+    typer.Option("--local-state-path", help="Where up keeps the files of clusters."),
+]
+BucketOption = Annotated[
+    str, typer.Option("--tf-state-bucket", help="Bucket that up kept the state in.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", "--no-prompt", help="Do not ask.")]
+DeleteDataOption = Annotated[
+    bool, typer.Option("--delete-data", help="Delete experiments, checkpoints and files, too.")
+]
+
+
+def _up(ctx: typer.Context, given: dict[str, Any]) -> None:
+    options = with_password(_options(given, "up"))
+    plan = aws_plan(options, declared(CLOUD))
+    secret = (
+        f"aws secretsmanager get-secret-value --secret-id det-{options.cluster_id} "
+        f"--region {options.region} --query SecretString --output text"
+    )
+    up(plan, secret, wait=not ctx.meta.get(NO_WAIT), before=_ends_machines(options))
+
+
+def _ends_machines(options: AwsOptions) -> Callable[[], None] | None:
+    if not options.update_terminate_agents:
+        return None
+    machines = AwsMachines(options.cluster_id, region=options.region, profile=options.profile)
+
+    return lambda: end_all(machines, notice)
+
+
+def _plan(_ctx: typer.Context, given: dict[str, Any]) -> None:
+    show_plan(aws_plan(_options(given, "plan"), declared(CLOUD)))
+
+
+def _iam_policy(_ctx: typer.Context, given: dict[str, Any]) -> None:
+    print_json(aws_iam_policy(_options(given, "iam-policy"), declared(CLOUD)))
+
+
+def _options(given: dict[str, Any], verb: str) -> AwsOptions:
+    given = {**given, "region": given.get("region") or region_of(given.get("profile"))}
+    return options_from(AwsOptions, given, f"aws {verb}")
+
+
+aws.command("up")(
+    command_of(
+        AwsOptions,
+        _up,
+        "Make a cluster, change it, or go on with one that is half made.",
+    )
+)
+aws.command("plan")(
+    command_of(AwsOptions, _plan, "Show what up with the same options would do, and do nothing.")
+)
+aws.command("iam-policy")(
+    command_of(
+        AwsOptions,
+        _iam_policy,
+        "Print the least that the master's role needs to launch and end machines.",
+        only=("cluster_id", "region", "profile"),
+    )
+)
+
+
+@aws.command("down")
+def down_(
+    cluster_id: ClusterIdOption,
+    region: RegionOption = None,
+    profile: ProfileOption = None,
+    yes: YesOption = False,
+    delete_data: DeleteDataOption = False,
+    local_state_path: StateOption = None,
+    tf_state_bucket: BucketOption = "",
+) -> None:
+    """Remove a cluster: its master, then the machines of pools, then the rest. Data stays, unless you say so."""
+    folder = folder_of(CLOUD, cluster_id, local_state_path)
+    cluster = CloudCluster(folder=folder, say=notice)
+    place = region or region_of(profile) or ""
+    known = cluster.known(tf_state_bucket, region=place, profile=profile or "")
+
+    def machines() -> Machines:
+        login = profile or str(known.get("profile", ""))
+        return AwsMachines(cluster_id, region=str(known["region"]), profile=login)
+
+    down(cluster, machines, delete_data=delete_data, yes=yes)
+
+
+@aws.command("list")
+def list_(
+    region: RegionOption = None,
+    profile: Annotated[str | None, typer.Option(hidden=True)] = None,
+    local_state_path: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the clusters that were made from here."""
+    listed(CLOUD, local_state_path, as_json=as_json)
 
 
 @aws.command("dump-master-config-template")
@@ -25,24 +140,4 @@ def dump_master_config_template(
     ] = "simple-rds",
 ) -> None:
     """Print the template of master.yaml, for --master-config-template-path."""
-    typer.echo(template_of("aws"), nl=False)
-
-
-def _iam_policy(given: dict[str, Any]) -> None:
-    options = _options(given, "iam-policy")
-    print_json(aws_iam_policy(options, declared("aws")))
-
-
-def _options(given: dict[str, Any], verb: str) -> AwsOptions:
-    given = {**given, "region": given.get("region") or region_of(given.get("profile"))}
-    return options_from(AwsOptions, given, f"aws {verb}")
-
-
-aws.command("iam-policy")(
-    command_of(
-        AwsOptions,
-        _iam_policy,
-        "Print the least that the master's role needs to launch and end machines.",
-        only=("cluster_id", "region", "profile"),
-    )
-)
+    typer.echo(template_of(CLOUD), nl=False)

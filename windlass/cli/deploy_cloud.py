@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
 
-from windlass.cli.output import notice
+from windlass.base.errors import InvalidState
+from windlass.base.json_types import JsonObject
+from windlass.base.plurals import counted
+from windlass.cli.output import notice, print_json, print_rows, print_yaml
+from windlass.deploy.cloud.cluster import CloudCluster
+from windlass.deploy.cloud.machines import Machines
 from windlass.deploy.cloud.options import CommonOptions
 from windlass.deploy.cloud.parsing import parse, warnings
+from windlass.deploy.cloud.plan import Plan
+from windlass.deploy.cloud.state_folder import Phase, StateFolder, folder_of, folders
+from windlass.deploy.cloud.wait import wait_for_master
 from windlass.deploy.local.published import check_version
 
 CLOUDS = ("aws", "gcp")
 NO_WAIT = "windlass.deploy.no-wait"
 """In the context: whether `--no-wait-for-master` was given."""
+PHASES = {
+    Phase.MAKING: "being made, or half made: run up again, or down",
+    Phase.UP: "up",
+    Phase.REMOVING: "being removed, or half removed: run down again",
+    Phase.DOWN: "down: its data is left",
+}
 
 OptionsT = TypeVar("OptionsT", bound=CommonOptions)
 
@@ -33,7 +48,139 @@ def is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
+def with_password(options: OptionsT) -> OptionsT:
+    """Asks for the first password, twice, when the cluster is new and somebody is there."""
+    new = folder_of(_cloud(options), options.cluster_id, options.local_state_path).record is None
+    if options.initial_user_password or options.yes or not new or not is_interactive():
+        return options
+    typed = typer.prompt(
+        "Password of admin and determined (empty: a random one)",
+        hide_input=True,
+        confirmation_prompt=True,
+        default="",
+        show_default=False,
+        err=True,
+    )
+    return options.model_copy(update={"initial_user_password": typed})
+
+
+def up(plan: Plan, where_secret: str, *, wait: bool, before: Callable[[], None] | None) -> None:
+    options = plan.options
+    cluster = CloudCluster(folder=_folder(plan), say=notice, environment=plan.environment)
+
+    def agree(changes: Sequence[tuple[str, str]]) -> bool:
+        return options.yes or _agreed(cluster.folder, changes)
+
+    outputs = cluster.up(plan, agree=agree, before=before)
+    if outputs is None:
+        raise typer.Exit(1)
+    url = f"{options.scheme}://{outputs['master_address']}:{options.master_port}"
+    bastion = outputs.get("bastion_address")
+    if wait and not bastion:
+        notice(f"Waiting for the master at {url}")
+        wait_for_master(url)
+    typer.echo(f"The cluster {options.cluster_id} is up. Master: {url}")
+    if bastion:
+        port = options.master_port
+        tunnel = f"ssh -N -L {port}:{outputs['master_address']}:{port} ubuntu@{bastion}"
+        typer.echo(f"Reach it through the bastion: {tunnel}")
+        url = f"{options.scheme}://localhost:{port}"
+    if not options.initial_user_password:
+        typer.echo(f"Password of admin and determined, at the first start: {where_secret}")
+    typer.echo(f"Log in: det -m {url} user login determined")
+    typer.echo(f"State and variables: {cluster.folder.path}. Remove it: {_down_command(plan)}")
+
+
+def show_plan(plan: Plan) -> None:
+    shown: list[tuple[str, str]] = []
+
+    def only_look(changes: Sequence[tuple[str, str]]) -> bool:
+        shown.extend(changes)
+        return False
+
+    cluster = CloudCluster(folder=_folder(plan), say=notice, environment=plan.environment)
+    cluster.up(plan, agree=only_look)
+    print_rows(["Action", "Address"], shown)
+
+
+def down(
+    cluster: CloudCluster, machines: Callable[[], Machines], *, delete_data: bool, yes: bool
+) -> None:
+    name = cluster.folder.cluster_id
+    loss = (
+        "its machines and ALL DATA: experiments, checkpoints, users, files"
+        if delete_data
+        else "its machines; data stays (--delete-data removes it, too)"
+    )
+    if not yes:
+        if not is_interactive():
+            raise InvalidState(f"Nobody is there to ask: --yes removes {name}, {loss}")
+        typer.confirm(f"Remove the cluster {name}: {loss}?", abort=True, err=True)
+    ends = machines()
+    left = cluster.down(ends, delete_data=delete_data)
+    if not left:
+        typer.echo(f"Nothing of {name} is left.")
+        return
+    typer.echo(f"The machines of {name} are gone. What stays, and may cost money:")
+    for address in left:
+        typer.echo(f"  {address}")
+    typer.echo("Start it again with up and the same options; remove it with down --delete-data.")
+
+
+def listed(cloud: str, root: Path | None, *, as_json: bool = False, as_yaml: bool = False) -> None:
+    found: list[JsonObject] = []
+    for folder in folders(cloud, root):
+        record = folder.record
+        if record is not None:
+            variables = folder.variables
+            found.append(
+                {
+                    "clusterId": folder.cluster_id,
+                    "region": variables.get("region", ""),
+                    "state": PHASES[record.phase],
+                    "master": record.address,
+                    "folder": str(folder.path),
+                    "bucket": folder.bucket,
+                }
+            )
+    if as_json or as_yaml:
+        (print_json if as_json else print_yaml)(found)
+    elif found:
+        headers = ["Cluster", "Region", "State", "Master", "Folder", "Bucket of its state"]
+        print_rows(headers, [list(one.values()) for one in found])
+    else:
+        notice(f"No cluster was made from here by det deploy {cloud}")
+
+
 def cloud_group(cloud: str, help_: str) -> typer.Typer:
     from windlass.cli.groups import AliasedGroup
 
     return typer.Typer(name=cloud, cls=AliasedGroup, no_args_is_help=True, help=help_)
+
+
+def _agreed(folder: StateFolder, changes: Sequence[tuple[str, str]]) -> bool:
+    """A first `up` was asked for by itself; a change is shown."""
+    if folder.record is None or not changes:
+        return True
+    for action, address in changes:
+        notice(f"{action} {address}")
+    if not is_interactive():
+        raise InvalidState(
+            f"This changes {counted(len(changes), 'thing')} of {folder.cluster_id}, and nobody is there to ask: "
+            "give --yes"
+        )
+    return typer.confirm(f"Change the cluster {folder.cluster_id} so?", err=True)
+
+
+def _folder(plan: Plan) -> StateFolder:
+    return folder_of(plan.cloud, plan.cluster_id, plan.options.local_state_path)
+
+
+def _cloud(options: CommonOptions) -> str:
+    return type(options).__name__.removesuffix("Options").lower()
+
+
+def _down_command(plan: Plan) -> str:
+    place = plan.options.local_state_path
+    where = "" if place is None else f" --local-state-path {place}"
+    return f"det deploy {plan.cloud} down --cluster-id {plan.cluster_id}{where}"

@@ -17,7 +17,7 @@ from windlass.base.durations import format_duration
 from windlass.base.no_effect import mark_of
 from windlass.deploy.cloud.options import Cli
 
-Run = Callable[[dict[str, Any]], None]
+Run = Callable[[typer.Context, dict[str, Any]], None]
 
 
 def command_of(
@@ -28,12 +28,16 @@ def command_of(
     `only`: the fields that the command has. Empty: all.
     """
 
-    def command(**given: Any) -> None:
-        run(given)
+    def command(ctx: typer.Context, **given: Any) -> None:
+        run(ctx, given)
 
     fields = model.model_fields.items()
     shown = [_parameter(name, field) for name, field in fields if not only or name in only]
     command.__doc__ = doc
+    context = inspect.Parameter(
+        "ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+    )
+    shown = [context, *shown]
     command.__annotations__ = {one.name: one.annotation for one in shown}
     vars(command)["__signature__"] = inspect.Signature(shown)
     return command

@@ -209,7 +209,7 @@ PUBLISHED_GCP = (
 )
 def test_every_published_option_is_known(model: type[CommonOptions], published: str) -> None:
     app = typer.Typer()
-    app.command()(command_of(model, lambda given: None, "Make a cluster."))
+    app.command()(command_of(model, lambda _ctx, _given: None, "Make a cluster."))
     parameters = typer.main.get_command(app).params
     names = {one for each in parameters for one in (*each.opts, *each.secondary_opts)}
     assert {f"--{name}" for name in published.split()} - names == set()

@@ -40,6 +40,7 @@ MADE = {
     "master_address": "203.0.113.5",
     "network": "det-default",
     "secret": "arn:aws:secretsmanager:us-west-2:123456789012:secret:det-lab-x",
+    "secrets_version": "1",
     "subnetwork": "det-default",
 }
 """What Terraform would know."""

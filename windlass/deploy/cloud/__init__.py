@@ -6,4 +6,8 @@ template      filling in master.yaml; rendering: with what
 master_boot   the script that the master's machine starts with; on_master: what it runs there
 policy        the least that a master may do, from the calls that its provider declares
 plan          all of that for one cluster; aws_plan, gcp_plan
+terraform     running Terraform; progress: what it says, for people
+state_folder  variables, state, and how far the last command came
+machines      ending the machines of pools; aws_machines, gcp_machines
+cluster       `up` and `down`, in order and from half-made states
 """

@@ -20,6 +20,7 @@ from windlass.deploy.cloud.rendering import (
     SHARED_FILES,
     common_secrets,
     common_values,
+    given_secrets,
     master_yaml,
     nfs_mount,
     readable,
@@ -35,6 +36,7 @@ def aws_plan(options: AwsOptions, permissions: Iterable[Permission]) -> Plan:
         "SECRET": from_terraform("secret"),
     }
     config = master_yaml(CLOUD, options, _values(options))
+    secrets = _secrets(options)
     return Plan(
         cloud=CLOUD,
         options=options,
@@ -43,7 +45,8 @@ def aws_plan(options: AwsOptions, permissions: Iterable[Permission]) -> Plan:
             "master_boot": master_boot(CLOUD, options, config, settings),
             "master_policy": json.dumps(aws_iam_policy(options, permissions)),
         },
-        secrets=_secrets(options),
+        secrets=secrets,
+        given_secrets={**given_secrets(options), **secrets["files"]},
         state_bucket=options.tf_state_bucket,
     )
 

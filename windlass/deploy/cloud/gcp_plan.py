@@ -16,6 +16,7 @@ from windlass.deploy.cloud.policy import gcp_role, needed
 from windlass.deploy.cloud.rendering import (
     common_secrets,
     common_values,
+    given_secrets,
     master_yaml,
     nfs_mount,
 )
@@ -41,6 +42,7 @@ def gcp_plan(options: GcpOptions, permissions: Iterable[Permission]) -> Plan:
             "master_permissions": gcp_iam_role(options, permissions)["includedPermissions"],
         },
         secrets={"config": common_secrets(options), "files": {}},
+        given_secrets=given_secrets(options),
         environment=keys,
         state_bucket=options.tf_state_gcs_bucket_name,
     )

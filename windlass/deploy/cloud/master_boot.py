@@ -10,7 +10,7 @@ from windlass.base.errors import InvalidConfig
 from windlass.base.packages import DISTRIBUTION
 from windlass.deploy.cloud.options import CommonOptions
 from windlass.deploy.cloud.plan import checked_size
-from windlass.deploy.cloud.template import for_terraform
+from windlass.deploy.cloud.template import for_terraform, from_terraform
 
 _END = "END_OF_MASTER_YAML"
 
@@ -27,6 +27,8 @@ def master_boot(
         "DATABASE": options.database,
         "URL_SCHEME": options.scheme,
         "PORT": str(options.master_port),
+        # Only so that another secret makes another machine, which reads it.
+        "SECRETS_VERSION": from_terraform("secrets_version"),
         **settings,
     }
     lines = [for_terraform(f"{name}={quote(value)}") for name, value in given.items()]

@@ -22,6 +22,8 @@ class Plan:
     """terraform.tfvars.json: kept, and no secret."""
     secrets: Mapping[str, Any] = field(repr=False)
     """`config`: over master.yaml. `files`: texts by path. Goes to the cloud's store of secrets, and nowhere else."""
+    given_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Those of the options, by name; what was drawn at random is not there."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     """For Terraform: credentials by name."""
     state_bucket: str = ""

@@ -71,6 +71,11 @@ def common_secrets(options: CommonOptions) -> dict[str, Any]:
     return over
 
 
+def given_secrets(options: CommonOptions) -> dict[str, str]:
+    names = ("db_password", "initial_user_password", "docker_pass")
+    return {name: text for name in names if (text := getattr(options, name, ""))}
+
+
 def nfs_mount(address: str) -> str:
     """A start-up script for the machines of pools: `address` is HOST:/PATH."""
     return "\n".join(

@@ -1,0 +1,208 @@
+"""`det deploy aws | gcp` as typed, on the stand-in stack; machines by moto and by a client of Google that remembers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+from typer.testing import CliRunner, Result
+
+from windlass.base.errors import ProviderError
+from windlass.cli import deploy_aws, deploy_gcp
+from windlass.cli.main import app
+from windlass.deploy.cloud import cluster as cloud_cluster
+from windlass.deploy.cloud.aws_machines import AwsMachines
+from windlass.deploy.cloud.gcp_machines import GcpMachines
+from windlass.deploy.cloud.machines import end_all
+
+STAND_IN = Path(__file__).parent / "stand_in"
+HAS_TERRAFORM = shutil.which("terraform") is not None
+needs_terraform = pytest.mark.skipif(not HAS_TERRAFORM, reason="terraform is not on PATH")
+
+
+class NoMachines:
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def listed(self) -> list[str]:
+        return []
+
+    def end(self, ids: Any) -> None: ...
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cloud_cluster, "modules_of", lambda cloud: STAND_IN)
+    monkeypatch.setattr(deploy_aws, "AwsMachines", NoMachines)
+    monkeypatch.setattr(deploy_gcp, "GcpMachines", NoMachines)
+
+
+def det(*words: str) -> Result:
+    return CliRunner().invoke(app, ["deploy", *words])
+
+
+@needs_terraform
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+@pytest.mark.usefixtures("stand_in")
+def test_up_list_and_down_as_typed(cloud: str, tmp_path: Path) -> None:
+    place = ["--local-state-path", str(tmp_path)]
+    which = ["--cluster-id", "lab", *place]
+    where = ["--region", "us-west-2"] if cloud == "aws" else ["--project-id", "my-project"]
+
+    made = det("--no-wait-for-master", cloud, "up", *which, *where)
+    assert made.exit_code == 0, made.output
+    assert "The cluster lab is up. Master: https://203.0.113.5:8443" in made.stdout
+    assert "det -m https://203.0.113.5:8443 user login determined" in made.stdout
+    secret = "--secret-id det-lab" if cloud == "aws" else "--secret det-lab --project my-project"
+    assert secret in made.stdout
+
+    (row,) = json.loads(det(cloud, "list", *place, "--json").stdout)
+    assert (row["clusterId"], row["state"], row["master"]) == ("lab", "up", "203.0.113.5")
+
+    other = ["--master-instance-type", "m5.large" if cloud == "aws" else "n2-standard-4"]
+    refused = det("--no-wait-for-master", cloud, "up", *which, *where, *other)
+    assert refused.exit_code == 1
+    assert "nobody is there to ask: give --yes" in refused.stderr
+
+    asked = det(cloud, "down", *which)
+    assert asked.exit_code == 1
+    assert "Nobody is there to ask: --yes removes lab" in asked.stderr
+
+    gone = det(cloud, "down", *which, "--yes", "--delete-data")
+    assert gone.exit_code == 0, gone.output
+    assert gone.stdout == "Nothing of lab is left.\n"
+    twice = det(cloud, "down", *which, "--yes")
+    assert twice.exit_code == 1
+    assert "cluster 'lab' not found" in twice.stderr
+    assert "No cluster was made from here" in det(cloud, "ls", *place).stderr
+
+
+@needs_terraform
+@pytest.mark.usefixtures("stand_in")
+def test_a_plan_is_shown_and_nothing_is_made(tmp_path: Path) -> None:
+    given = ["--cluster-id", "lab", "--local-state-path", str(tmp_path)]
+    shown = det("aws", "plan", *given, "--region", "us-west-2").stdout
+    assert "module.master.terraform_data.it" in shown
+    dry = det("gcp", "up", *given, "--project-id", "my-project", "--dry-run").stdout
+    assert "module.master.terraform_data.it" in dry
+    assert not list(tmp_path.rglob("terraform.tfstate"))
+
+
+@needs_terraform
+@pytest.mark.usefixtures("stand_in")
+def test_options_that_mean_nothing_in_a_cloud_say_so(tmp_path: Path) -> None:
+    given = ["--cluster-id", "lab", "--region", "us-west-2", "--local-state-path", str(tmp_path)]
+    told = det("--no-preflight-checks", "--image-repo-prefix", "x", "aws", "plan", *given).stderr
+    assert "--no-preflight-checks has no effect: there are none" in told
+    assert "--image-repo-prefix has no effect: the master's machine installs a package" in told
+
+
+def test_mistakes_are_told_without_terraform(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    wrong = det("aws", "up", "--cluster-id", "1", "--region", "mars", "--db-size", "3")
+    assert wrong.exit_code == 1
+    for option in ("--cluster-id", "--region", "--db-size"):
+        assert option in wrong.stderr
+
+
+TAGS = [
+    {"ResourceType": "instance", "Tags": [{"Key": "det-lab", "Value": "det-agent-lab"}]},
+]
+
+
+@pytest.fixture
+def ec2(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    with mock_aws():
+        yield boto3.client("ec2", region_name="us-west-2")
+
+
+def test_only_machines_of_the_cluster_end_and_a_protected_one_does_not_keep_the_others(
+    ec2: Any,
+) -> None:
+    def launched(tags: list[dict[str, Any]]) -> str:
+        made = ec2.run_instances(
+            ImageId="ami-12c6146b", MinCount=1, MaxCount=1, TagSpecifications=tags
+        )
+        return str(made["Instances"][0]["InstanceId"])
+
+    foreign = launched([])
+    ours = launched(TAGS)
+    protected = launched(TAGS)
+    ec2.modify_instance_attribute(InstanceId=protected, DisableApiTermination={"Value": True})
+    machines = AwsMachines("lab", region="us-west-2")
+    assert set(machines.listed()) == {ours, protected}
+    with pytest.raises(ProviderError, match=f"Cannot end {protected}"):
+        machines.end([protected, ours])
+    assert machines.listed() == [protected]
+    ec2.modify_instance_attribute(InstanceId=protected, DisableApiTermination={"Value": False})
+    said: list[str] = []
+    end_all(machines, said.append, pause_s=0)
+    assert machines.listed() == []
+    assert said[0].startswith("Ending ")
+    found = ec2.describe_instances(InstanceIds=[foreign])["Reservations"][0]["Instances"][0]
+    assert found["State"]["Name"] == "running"
+
+
+def test_machines_that_are_gone_already_are_no_error(ec2: Any) -> None:
+    AwsMachines("lab", region="us-west-2").end(["i-0123456789abcdef0"])
+
+
+def test_without_credentials_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
+    with pytest.raises(ProviderError, match="Cannot list the machines of pools: Unable to locate"):
+        AwsMachines("lab", region="us-west-2").listed()
+
+
+class FakeInstances:
+    """A client of Compute Engine, of two zones."""
+
+    def __init__(self) -> None:
+        self.there = {"us-west1-a": ["det-agent-lab-1"], "us-west1-b": ["det-agent-lab-2"]}
+        self.filters: list[str] = []
+        self.warnings: dict[str, str] = {}
+
+    def aggregated_list(self, request: Any) -> Iterator[tuple[str, Any]]:
+        self.filters.append(request.filter)
+        for zone, names in self.there.items():
+            code = self.warnings.get(zone, "" if names else "NO_RESULTS_ON_PAGE")
+            yield (
+                f"zones/{zone}",
+                SimpleNamespace(
+                    instances=[SimpleNamespace(name=name) for name in names],
+                    warning=SimpleNamespace(code=code, message="no answer"),
+                ),
+            )
+
+    def delete(self, *, project: str, zone: str, instance: str) -> None:
+        from google.api_core.exceptions import NotFound
+
+        assert project == "my-project"
+        if instance not in self.there[zone]:
+            raise NotFound("gone")
+        self.there[zone].remove(instance)
+
+
+@pytest.mark.slow
+def test_machines_of_google_end_in_all_zones() -> None:
+    pytest.importorskip("google.cloud.compute_v1", reason="google-cloud-compute is not installed")
+    client = FakeInstances()
+    machines = GcpMachines("lab", project="my-project", client=client)
+    end_all(machines, lambda line: None, pause_s=0)
+    assert client.there == {"us-west1-a": [], "us-west1-b": []}
+    assert client.filters[0] == "labels.managed-by=det-master-lab"
+    machines.end(["us-west1-a/det-agent-lab-1"])
+    # A zone that does not answer is not empty.
+    client.warnings["us-west1-b"] = "UNREACHABLE"
+    with pytest.raises(ProviderError, match="in zones/us-west1-b: no answer"):
+        machines.listed()

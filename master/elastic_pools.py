@@ -91,6 +91,8 @@ def pool_settings(pool: ResolvedPool) -> PoolSettings:
         on_demand_after_s=pool.on_demand_after_s,
         budget=pool.budget,
         disruption=pool.disruption,
+        warm_agents=pool.warm_agents,
+        warm_hours=pool.warm_hours,
     )
 
 

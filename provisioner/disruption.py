@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import floor
 
-DAY_S = 86400.0
+from provisioner.day_hours import DayHours, is_within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,19 +23,15 @@ class Disruption:
     """Replace machines whose image or settings have changed since their launch."""
     share: float = 0.1
     """Of the pool's machines at most so many at once, and always one."""
-    hours: tuple[tuple[float, float], ...] = ()
-    """Only then: from and until, in seconds of the day, UTC. Empty: at any time."""
+    hours: DayHours = ()
+    """Only then."""
 
     @property
     def is_on(self) -> bool:
         return self.packing or self.replacement or self.drift
 
     def is_open(self, now: float) -> bool:
-        at = now % DAY_S
-        return not self.hours or any(
-            since <= at < until if since < until else at >= since or at < until
-            for since, until in self.hours
-        )
+        return is_within(self.hours, now)
 
     def most(self, machines: int) -> int:
         """How many machines may be disrupted at once."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
+from provisioner.day_hours import next_change
 from provisioner.idle_time import IdleTimes
 from provisioner.move_worth import HOLD_S, stands_in_for
 from provisioner.plan_types import Cancellation, Kept, Machine, Phase, PoolInput, Termination
@@ -43,7 +45,7 @@ def idle_decision(
     Above max_instances (the limit was lowered) idle machines go at once; all do for which no money is left (`spent`).
     """
     settings = pool.settings
-    queued = {c.intent_id for c in unclaimed_launches(pool, claimed)}
+    queued = {c.intent_id for c in unclaimed_launches(pool, claimed, now)}
     present = [m for m in pool.machines if m.phase is not Phase.OUT and m.group not in queued]
     names = {m.name for m in present}
     idle = [m for m in present if m.idle_s is not None]
@@ -53,6 +55,8 @@ def idle_decision(
     above = len(present) - settings.max_instances
     terminations: list[Termination] = []
     kept: dict[str, Kept] = {}
+    warm = settings.warm(now)
+    ready = sum(m.name not in claimed and stands_in_for(m) not in names for m in idle)
     idle.sort(key=lambda m: (-usd_per_slot_hour(m.offer), -(m.idle_s or 0.0), m.name))
     for machine in idle:
         idle_s, limit_s = machine.idle_s or 0.0, times.limit_s(machine)
@@ -64,6 +68,9 @@ def idle_decision(
             kept[machine.name] = Kept(f"the work of {replaces} moves to it", until)
         elif spare <= 0:
             kept[machine.name] = Kept(f"min_instances is {settings.min_instances}")
+        elif above <= 0 and ready <= warm:
+            end = next_change(settings.warm_hours, now)
+            kept[machine.name] = Kept(f"warm_agents is {warm}", None if end == inf else end)
         elif above <= 0 and idle_s < limit_s - ROUNDING_S:
             kept[machine.name] = Kept(times.why(machine), now + limit_s - idle_s)
         else:
@@ -73,20 +80,36 @@ def idle_decision(
             terminations.append(_ended(pool, machine, why))
             spare -= 1
             above -= 1
+            ready -= 1
     return IdleDecision(terminations, kept)
 
 
-def unclaimed_launches(pool: PoolInput, claimed: Collection[str]) -> Iterator[Cancellation]:
+def ready_machines(pool: PoolInput, claimed: Collection[str]) -> int:
+    """Machines without work, there or on their way, that nobody has claimed."""
+    names = {m.name for m in pool.machines if m.phase is not Phase.OUT}
+    return sum(
+        (m.phase is Phase.COMING or m.idle_s is not None)
+        and m.name not in claimed
+        and stands_in_for(m) not in names
+        for m in pool.machines
+        if m.phase is not Phase.OUT
+    )
+
+
+def unclaimed_launches(
+    pool: PoolInput, claimed: Collection[str], now: float
+) -> Iterator[Cancellation]:
     """Launches that the provider has not delivered and nobody waits for: they go first, for they cost nothing yet.
 
-    A group goes as a whole, the latest first, down to the minimum of the pool.
+    A group goes as a whole, the latest first, down to the minimum of the pool and to what is to be ready.
     """
     groups: dict[str, list[Machine]] = {}
     for machine in pool.machines:
         if machine.queued:
             groups.setdefault(machine.group, []).append(machine)
     kept = sum(machine.phase is not Phase.OUT for machine in pool.machines)
-    spare = kept - pool.settings.min_instances
+    ready = ready_machines(pool, claimed) - pool.settings.warm(now)
+    spare = min(kept - pool.settings.min_instances, ready)
     for group, machines in sorted(groups.items(), key=lambda item: (item[1][0].age_s, item[0])):
         if len(machines) <= spare and not any(machine.name in claimed for machine in machines):
             yield Cancellation(intent_id=group, why="nobody waits for it any more")

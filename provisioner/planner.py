@@ -6,7 +6,7 @@ All pools are planned at once, because capacity memory and probes are shared. Pe
 2. gangs over several nodes buy whole, on one offer in one zone, topping up free whole nodes there;
 3. the rest is covered greedily by expected cost (`quotes`: who may buy what now; `purchase`: the cover), and
    part-filled machines whose gangs find room on others are left out again (`cart`);
-4. the pool's minimum is kept; idle nodes that nobody claimed go (`idle`);
+4. the pool's minimum is kept, and what is to be ready; idle nodes that nobody claimed go (`idle`);
 5. where the pool allows it, work is moved so that machines can go (`consolidation`);
 6. every gang gets a reason (`explain`), the pool an availability (`outlook`).
 
@@ -25,7 +25,7 @@ from provisioner.bins import Bin, Bins, bins_of, whole_place
 from provisioner.cart import Cart, NewNode
 from provisioner.consolidation import Consolidation
 from provisioner.demand import GangClass, gang_classes, nodes_needed
-from provisioner.idle import idle_decision, leaving, unclaimed_launches
+from provisioner.idle import idle_decision, leaving, ready_machines, unclaimed_launches
 from provisioner.idle_time import IdleTimes
 from provisioner.limits import Limits, cluster_purse
 from provisioner.open_offers import MAX_INDEPENDENT_GROUP, OpenOffers
@@ -137,7 +137,7 @@ class _PoolPlan:
         served_by = self._bins.claimed.by_request
         claimed = {node.name for node in self._bins.all if node.claims}
         claimed.update(self._overdue.still_wanted(served_by, self.pool))
-        self.cancellations = list(unclaimed_launches(self.pool, claimed))
+        self.cancellations = list(unclaimed_launches(self.pool, claimed, self.now))
         spent = self._limits.must_leave()
         idle = idle_decision(self.pool, claimed, self._idle_times, self.now, spent)
         self.terminations, self.kept = list(idle.terminations), idle.kept
@@ -347,6 +347,10 @@ class _PoolPlan:
     def _keep_minimum(self) -> None:
         kept = sum(machine.phase is not Phase.OUT for machine in self.pool.machines)
         missing = self.pool.settings.min_instances - kept - self._cart.machines
+        warm = self.pool.settings.warm(self.now)
+        if warm:
+            claimed = {node.name for node in self._bins.all if node.claims}
+            missing = max(missing, warm - ready_machines(self.pool, claimed))
         while missing > 0:
             best = min(
                 self._buyable(self._quotes.cheapest()),

@@ -13,6 +13,7 @@ from master.core.machines import Requirements as Requirements
 from master.core.reasons import Reason
 from master.core.scheduler.types import Launchable
 from provisioner.budgets import NO_BUDGET, Budget
+from provisioner.day_hours import DayHours, is_within
 from provisioner.disruption import NO_DISRUPTION, Disruption
 
 AUX_PLACES = 100
@@ -293,6 +294,14 @@ class PoolSettings:
     """How long a gang waits for spot capacity before on-demand is bought."""
     budget: Budget = NO_BUDGET
     disruption: Disruption = NO_DISRUPTION
+    warm_agents: int = 0
+    """So many machines are kept without work, beside those that work."""
+    warm_hours: DayHours = ()
+    """Only then."""
+
+    def warm(self, now: float) -> int:
+        """How many machines without work there should be."""
+        return self.warm_agents if is_within(self.warm_hours, now) else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from master.core.expconf.schema import Items, Number, Section
-from provisioner.disruption import DAY_S, Disruption
+from provisioner.day_hours import DAY_S
+from provisioner.disruption import Disruption
 
 _HOURS = re.compile(r"(\d\d?):(\d\d)-(\d\d?):(\d\d)")
 

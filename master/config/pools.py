@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, model_validator
 
 from master.config.batch import SlurmSection
-from master.config.disruption import DisruptionSection
+from master.config.disruption import DisruptionSection, HoursOfDay, seconds_of_day
 from master.config.durations import AUTO, IdlePeriod, NonNegativeDuration, PositiveDuration
 from master.config.money import PoolBudget
 from master.config.providers import MachineSection, ProviderSection
@@ -26,6 +26,7 @@ from master.core.expconf.schema import (
 )
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.budgets import NO_BUDGET, Budget
+from provisioner.day_hours import DayHours
 from provisioner.disruption import NO_DISRUPTION, Disruption
 from provisioner.idle_time import MOST_IDLE_S
 from windlass.base.no_effect import NoEffect
@@ -127,6 +128,10 @@ class PoolSection(Item):
     on_demand_after: NonNegativeDuration = timedelta(minutes=5)
     """Our own key: how long a gang waits at most for spot capacity before on-demand is bought: at once when every spot
     offer that could hold it has refused."""
+    warm_agents: NonNegative = 0
+    """Our own key: so many machines are kept ready without work, beside those that work."""
+    warm_hours: Items[HoursOfDay] = ()
+    """Our own key: warm_agents only then: "08:00-18:00", in UTC. None: at any time."""
     disruption: DisruptionSection = DisruptionSection()
     """Our own key: whether work that runs may be moved so that machines can go. Off by default."""
     fall_back_to: Items[str] = ()
@@ -145,6 +150,8 @@ class PoolSection(Item):
                     raise ValueError(f"{key} needs a provider: this pool is static")
             if self.disruption.disruption().is_on:
                 raise ValueError("disruption needs a provider: this pool is static")
+            if self.warm_agents:
+                raise ValueError("warm_agents needs a provider: this pool is static")
             return self
         self._require_alone()
         for key in _ELASTIC_KEYS:
@@ -153,6 +160,8 @@ class PoolSection(Item):
                 raise ValueError(f"{key} is given differently in the pool and in a provider")
         if self.limit("min_instances", 0) > self.limit("max_instances", DEFAULT_MAX_INSTANCES):
             raise ValueError("min_instances must not be more than max_instances")
+        if self.warm_agents > self.limit("max_instances", DEFAULT_MAX_INSTANCES):
+            raise ValueError("warm_agents must not be more than max_instances")
         return self
 
     def _require_alone(self) -> None:
@@ -216,6 +225,8 @@ class ResolvedPool:
     budget: Budget = NO_BUDGET
     on_demand_after_s: float = 300.0
     disruption: Disruption = NO_DISRUPTION
+    warm_agents: int = 0
+    warm_hours: DayHours = ()
     fall_back_to: tuple[str, ...] = ()
     fall_back_after_s: float = 300.0
     task_container_defaults: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -255,6 +266,8 @@ def resolve_pool(
         budget=section.budget.budget(),
         on_demand_after_s=section.on_demand_after.total_seconds(),
         disruption=section.disruption.disruption(),
+        warm_agents=section.warm_agents,
+        warm_hours=tuple(seconds_of_day(each) for each in section.warm_hours),
         fall_back_to=section.fall_back_to,
         fall_back_after_s=section.fall_back_after.total_seconds(),
         task_container_defaults=task_container_defaults,

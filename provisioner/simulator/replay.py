@@ -13,6 +13,7 @@ from math import inf
 from typing import Any, Protocol
 
 from master.core.scheduler.types import SchedulerSettings
+from provisioner.day_hours import next_change
 from provisioner.demand import nodes_needed
 from provisioner.ports import FleetDocuments
 from provisioner.reconciler import Provisioner
@@ -327,6 +328,10 @@ class _Replay:
             (at for end in self._provisioner.idle_ends() if (at := end - self._start) > now_s),
             default=inf,
         )
+        if self._due:
+            now = self._start + now_s
+            hours = [pool.settings.warm_hours for pool in self._pools.values()]
+            at_s = min([at_s, *(next_change(each, now) - self._start for each in hours)])
         if any(
             pool.runs and self._pools[name].settings.disruption.is_on
             for name, pool in self._cluster.pools.items()

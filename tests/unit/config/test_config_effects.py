@@ -184,6 +184,8 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
             read_by("provisioner:*", "usd_per_hour usd_per_month when_spent"),
         ),
         **below("budget", read_by("provisioner:*", "usd_per_hour usd_per_month when_spent")),
+        "resource_pools.warm_agents": "provisioner:warm_agents",
+        "resource_pools.warm_hours": "provisioner:warm_hours",
         **below(
             "resource_pools.disruption",
             read_by("provisioner:*", "packing replacement drift share hours"),

@@ -97,6 +97,8 @@ resource_pools:
     max_agent_starting_period: 1m
     budget: {usd_per_hour: 20, usd_per_month: 2000}
     on_demand_after: 1m
+    warm_agents: 2
+    warm_hours: ["08:00-18:00"]
     disruption: {packing: true, replacement: true, drift: true, share: 0.2, hours: ["22:00-6:30"]}
     fall_back_to: [aux]
     fall_back_after: 90s
@@ -127,6 +129,7 @@ def test_every_documented_key_is_accepted(tmp_path: Path) -> None:
     gpu, aux = config.pools()
     assert (gpu.name, gpu.is_elastic, gpu.min_instances, gpu.max_instances) == ("gpu", True, 1, 9)
     assert (gpu.max_idle_s, gpu.max_starting_s, gpu.on_demand_after_s) == (10, 60, 60)
+    assert (gpu.warm_agents, gpu.warm_hours) == (2, ((28_800.0, 64_800.0),))
     assert gpu.disruption == Disruption(
         packing=True, replacement=True, drift=True, share=0.2, hours=((79_200.0, 23_400.0),)
     )

@@ -232,6 +232,14 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
             f'{POOL}.max_idle_agent_period: 5 is neither a duration such as "5m" nor auto',
         ),
         (
+            "resource_pools: [{pool_name: a, warm_agents: 1}]",
+            f"{POOL}: warm_agents needs a provider: this pool is static",
+        ),
+        (
+            "resource_pools: [{pool_name: a, warm_agents: 6, provider: {type: embedded}}]",
+            f"{POOL}: warm_agents must not be more than max_instances",
+        ),
+        (
             "resource_pools: [{pool_name: a, disruption: {packing: true}}]",
             f"{POOL}: disruption needs a provider: this pool is static",
         ),

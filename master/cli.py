@@ -262,12 +262,24 @@ def check(
             "--db", help="Read everything: each page, row and reference, and each submitted file."
         ),
     ] = False,
+    cloud: Annotated[
+        bool,
+        typer.Option(
+            "--cloud",
+            help="Look instead whether the clouds of master.yaml can deliver what pools may buy: credentials, "
+            "permissions, images, subnets, types, quotas. Nothing is launched.",
+        ),
+    ] = False,
 ) -> None:
     """Look whether a data folder, its database and the master's certificate are whole. Exits with 1 if not.
 
     It changes nothing, and the master may run.
     """
     import asyncio
+
+    if cloud:
+        _check_clouds(config_file, data_dir)
+        return
 
     from master.recovery.check import check as look
     from master.recovery.places import places_of
@@ -282,6 +294,29 @@ def check(
         _fail(error)
     for finding in findings:
         typer.echo(f"{finding.what}: {'DAMAGED' if finding.problems else 'ok'}")
+        for problem in finding.problems:
+            typer.echo(f"  {problem}")
+    if any(finding.problems for finding in findings):
+        raise typer.Exit(1)
+
+
+def _check_clouds(config_file: Path | None, data_dir: Path | None) -> None:
+    import asyncio
+
+    from master.cloud_check import cloud_findings
+    from windlass.base.clock import SystemClock
+
+    try:
+        config = _load(config_file, {})
+        findings = asyncio.run(
+            cloud_findings(config, _data_dir(data_dir).absolute(), SystemClock())
+        )
+    except (WindlassError, OSError) as error:
+        _fail(error)
+    if not findings:
+        typer.echo("no pool of master.yaml buys from a cloud that can be checked")
+    for finding in findings:
+        typer.echo(f"{finding.what}: {'NOT OK' if finding.problems else 'ok'}")
         for problem in finding.problems:
             typer.echo(f"  {problem}")
     if any(finding.problems for finding in findings):

@@ -9,6 +9,7 @@ A rule is JSON, put by POST /__rule: {"action": "RunInstances", "match": {"Insta
 POST /__hide {"seconds": 2}           lists miss machines younger than that
 POST /__reservation {...}             a capacity reservation that exists, as DescribeCapacityReservations answers it
 POST /__console {"id": ..., "text"}   what a machine wrote to its console
+POST /__quota {"code": ..., "value"}  what GetServiceQuota answers instead of 64
 POST /__shut_down {"id": ...}         a machine ends itself
 GET  /__calls                         every call since the start: action and its parameters
 POST /__reset                         all of it forgotten, and all machines
@@ -100,10 +101,15 @@ class Ec2Faults:
         if "code" in rule:
             raise Refused(rule["code"], rule.get("message", "injected"), rule.get("status", 400))
         action = form["Action"]
+        if action.startswith("Describe") and form.get("DryRun") == "true":
+            # moto carries these out, all 1,400 types and 6,400 prices of them.
+            raise Refused("DryRunOperation", "Request would have succeeded", 412)
         if action == "RunInstances":
             answer = self._run_instances(environ, form)
         elif action == "TerminateInstances":
             answer = self._terminate_instances(environ, form)
+        elif action == "GetServiceQuota":
+            answer = self._quota(body_of(environ))
         elif action in _OWN:
             answer = ("200 OK", [("Content-Type", "text/xml")], _OWN[action](self, form))
         else:
@@ -182,7 +188,7 @@ class Ec2Faults:
         if type_ not in INSTANCE_TYPES:
             raise Refused("InvalidParameterValue", f"Invalid value '{type_}' for InstanceType.")
         key = form.get("KeyName", "")
-        if key and key not in backend.keypairs:  # type: ignore[attr-defined]
+        if key and key not in backend.key_pairs:
             raise Refused("InvalidKeyPair.NotFound", f"The key pair '{key}' does not exist")
         reservation = form.get(
             "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId", ""
@@ -246,6 +252,8 @@ class Ec2Faults:
                     self._hide_s = float(body["seconds"])
                 case "reservation":
                     self._reservations[body["capacityReservationId"]] = body
+                case "quota":
+                    self._quotas[body["code"]] = float(body["value"])
                 case "console":
                     self._consoles[body["id"]] = body["text"]
                 case "shut_down":
@@ -284,6 +292,7 @@ class Ec2Faults:
         self._dead: set[str] = set()
         self._groups: set[str] = set()
         self._consoles: dict[str, str] = {}
+        self._quotas: dict[str, float] = {}
         self._reservations: dict[str, dict[str, str]] = {}
         self._hide_s = 0.0
 
@@ -296,6 +305,11 @@ class Ec2Faults:
         )
         inside = f"<capacityReservationSet>{items}</capacityReservationSet>"
         return _reply("DescribeCapacityReservations", inside)
+
+    def _quota(self, asked: dict[str, str]) -> tuple[str, list[Any], bytes]:
+        value = self._quotas.get(asked["QuotaCode"], 64.0)
+        said = {"Quota": {"QuotaCode": asked["QuotaCode"], "Value": value}}
+        return "200 OK", [("Content-Type", "application/x-amz-json-1.1")], json.dumps(said).encode()
 
     def _create_group(self, form: Form) -> bytes:
         name = form["GroupName"]
@@ -316,6 +330,12 @@ _OWN: dict[str, Callable[[Ec2Faults, Form], bytes]] = {
     "CreatePlacementGroup": Ec2Faults._create_group,
     "GetConsoleOutput": Ec2Faults._console_output,
 }
+
+
+def body_of(environ: dict[str, Any]) -> dict[str, str]:
+    """Of a call in JSON."""
+    found: dict[str, str] = json.loads(environ["wsgi.input"].getvalue())
+    return found
 
 
 def _reply(action: str, inside: str) -> bytes:

@@ -41,6 +41,9 @@ class Ec2Server:
     def console(self, instance_id: str, text: str) -> None:
         self._post("console", {"id": instance_id, "text": text})
 
+    def quota(self, code: str, value: float) -> None:
+        self._post("quota", {"code": code, "value": value})
+
     def shut_down(self, instance_id: str) -> None:
         """The machine ends itself, as by `shutdown -h now`."""
         self._post("shut_down", {"id": instance_id})

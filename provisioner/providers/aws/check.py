@@ -1,0 +1,237 @@
+"""Whether a pool could buy what it is configured to buy: asked of AWS by dry runs, nothing is made.
+
+What a dry run cannot say (ending a machine, reading its console) is left out while there is no machine of ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+
+from provisioner.price_book import PriceBook
+from provisioner.providers.aws.catalogue import Catalogue, learn
+from provisioner.providers.aws.client import AwsError, Client
+from provisioner.providers.aws.errors import refused_call, refused_launch, said_by
+from provisioner.providers.aws.names import quota_code, quota_family
+from provisioner.providers.aws.offers import facts_of, offers_of
+from provisioner.providers.aws.options import Account, PoolOptions
+from provisioner.providers.aws.permissions import PERMISSIONS
+from provisioner.providers.aws.request import run_instances
+from provisioner.providers.base import LaunchIntent
+from provisioner.types import Market, Offer
+from windlass.base.errors import WindlassError
+
+_ALLOWED = "DryRunOperation"
+_MISSING = ("UnauthorizedOperation", "AccessDenied")
+_NEEDS_A_MACHINE = ("ec2:TerminateInstances", "ec2:GetConsoleOutput")
+_BY_LAUNCH = ("ec2:RunInstances", "ec2:CreateTags", "iam:PassRole")
+_LEARNT = ("ssm:GetParameters",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudFinding:
+    """One thing that was looked at."""
+
+    what: str
+    problems: tuple[str, ...] = ()
+    """Each with its way out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What one pool buys, and how much of it at most."""
+
+    options: PoolOptions
+    max_instances: int
+
+
+async def check(
+    account: Account, pools: Sequence[Wanted], prices: PriceBook, now: datetime
+) -> Sequence[CloudFinding]:
+    """Never raises: what cannot be asked is a finding."""
+    client = Client(account)
+    client.open()
+    try:
+        return [finding async for finding in _findings(client, account, pools, prices, now)]
+    finally:
+        client.close()
+
+
+async def _findings(
+    client: Client,
+    account: Account,
+    pools: Sequence[Wanted],
+    prices: PriceBook,
+    now: datetime,
+) -> AsyncIterator[CloudFinding]:
+    try:
+        who = await client.call("sts", "get_caller_identity")
+    except (AwsError, WindlassError, OSError) as error:
+        yield CloudFinding(what=f"{account.name}: credentials", problems=(_text(error),))
+        return
+    yield CloudFinding(what=f"{account.name}: credentials ({who.get('Arn', '')})")
+    yield CloudFinding(
+        what=f"{account.name}: permissions",
+        problems=tuple([problem async for problem in _missing(client, account, pools)]),
+    )
+    try:
+        catalogue = await learn(client, [wanted.options for wanted in pools], now)
+    except (AwsError, WindlassError, OSError) as error:
+        yield CloudFinding(what=f"{account.name}: what it sells", problems=(_text(error),))
+        return
+    for wanted in pools:
+        options = wanted.options
+        what = f"pool {options.pool}, {options.instance_type} in {account.region}"
+        problems = list(dict.fromkeys(_settings(options, catalogue, account)))
+        if not problems:
+            problems = await _launches(client, account, options, catalogue, prices, now)
+        yield CloudFinding(what=what, problems=tuple(problems))
+        for market in options.markets:
+            yield await _quota(client, account, wanted, market, catalogue, prices)
+
+
+async def _missing(client: Client, account: Account, pools: Sequence[Wanted]) -> AsyncIterator[str]:
+    used = _features(account, pools)
+    for permission in PERMISSIONS:
+        action = permission.action
+        if permission.feature and permission.feature not in used:
+            continue
+        if action in (*_NEEDS_A_MACHINE, *_BY_LAUNCH, *_LEARNT):
+            continue
+        try:
+            await _try(client, account, action)
+        except AwsError as error:
+            if error.code.startswith(_MISSING):
+                yield f"{action} is needed to {permission.why}: allow it in the master's policy"
+            elif error.code != _ALLOWED:
+                yield f"{action}: {said_by(error)}"
+        except (WindlassError, OSError) as error:
+            yield f"{action}: {_text(error)}"
+
+
+def _features(account: Account, pools: Sequence[Wanted]) -> set[str]:
+    used = {"interruption_queue"} if account.queue_url else set()
+    for wanted in pools:
+        used |= {"reservations"} if wanted.options.reservations else set()
+        used |= {"placement_group"} if wanted.options.placement_group else set()
+    return used
+
+
+async def _try(client: Client, account: Account, action: str) -> None:
+    """Without consequences."""
+    service, _, name = action.partition(":")
+    if service == "sqs":
+        # What is received stays in the queue; whether it may be deleted shows only then.
+        if name == "ReceiveMessage":
+            await client.call(
+                "sqs", "receive_message", QueueUrl=account.queue_url, VisibilityTimeout=0
+            )
+        return
+    operation = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+    more: Mapping[str, object] = {}
+    if name == "CreatePlacementGroup":
+        more = {"GroupName": "windlass-check", "Strategy": "cluster"}
+    await client.call(service, operation, DryRun=True, **more)
+
+
+def _settings(options: PoolOptions, catalogue: Catalogue, account: Account) -> Iterator[str]:
+    """What does not exist, by name."""
+    name, region = options.instance_type, account.region
+    if name not in catalogue.types:
+        yield f"instance_type: AWS has no {name} in {region}: choose another type or region"
+        return
+    for zone in options.zones:
+        if zone not in catalogue.zones:
+            near = get_close_matches(zone, catalogue.zones, n=1)
+            meant = f"did you mean {near[0]}?" if near else "leave it out"
+            yield f"zones: this account has no zone {zone}: {meant}"
+        elif (name, zone) not in catalogue.sold:
+            have = sorted(z for t, z in catalogue.sold if t == name)
+            yield f"zones: {zone} has no {name}: {', '.join(have) or 'no zone of the region'} has it"
+    for subnet in options.subnets:
+        if subnet not in catalogue.subnets:
+            yield f"subnets: there is no {subnet} in {region}: correct it, or remove it"
+    if not options.subnets and not catalogue.default_subnets:
+        yield f"subnets: {region} has no default subnets: give one in each zone"
+    for reservation in options.reservations:
+        found = catalogue.reservations.get(reservation)
+        if found is None:
+            yield f"reservations: there is no active {reservation} in {region}: remove it"
+        elif found.instance_type != name:
+            yield f"reservations: {reservation} is of {found.instance_type}, not {name}: remove it"
+
+
+async def _launches(
+    client: Client,
+    account: Account,
+    options: PoolOptions,
+    catalogue: Catalogue,
+    prices: PriceBook,
+    now: datetime,
+) -> list[str]:
+    """Each offer launched, but not really: image, group, key, profile and the permissions of the call."""
+    problems: dict[str, None] = {}
+    facts = facts_of(options, catalogue, prices)
+    for offer in offers_of(account, options, catalogue, prices, now.timestamp()):
+        try:
+            call = run_instances(_intent(options, offer), options, facts, catalogue)
+            await client.call("ec2", "run_instances", DryRun=True, **call)
+        except AwsError as error:
+            if error.code != _ALLOWED:
+                problems[_text(refused_launch(error, offer))] = None
+        except (WindlassError, OSError) as error:
+            problems[_text(error)] = None
+    return list(problems)
+
+
+def _intent(options: PoolOptions, offer: Offer) -> LaunchIntent:
+    return LaunchIntent(
+        intent_id="check",
+        token="",
+        cluster_id="check",
+        pool=options.pool,
+        generation=0,
+        offer=offer,
+        count=1,
+    )
+
+
+async def _quota(
+    client: Client,
+    account: Account,
+    wanted: Wanted,
+    market: Market,
+    catalogue: Catalogue,
+    prices: PriceBook,
+) -> CloudFinding:
+    family = quota_family(wanted.options.instance_type)
+    code = quota_code(family, spot=market is Market.SPOT)
+    kind = "spot" if market is Market.SPOT else "on-demand"
+    what = f"pool {wanted.options.pool}: quota of {kind} {family} instances ({code})"
+    needed = wanted.max_instances * facts_of(wanted.options, catalogue, prices).cpus
+    try:
+        reply = await client.call(
+            "service-quotas", "get_service_quota", ServiceCode="ec2", QuotaCode=code
+        )
+    except (AwsError, WindlassError, OSError) as error:
+        # Launches need no permission to read quotas.
+        return CloudFinding(what=f"{what}: not known, {_text(error)}")
+    most = reply["Quota"]["Value"]
+    if most >= needed:
+        return CloudFinding(what=f"{what}: {most:g} vCPUs")
+    return CloudFinding(
+        what=what,
+        problems=(
+            f"{most:g} vCPUs are allowed in {account.region}, and {wanted.max_instances} x "
+            f"{wanted.options.instance_type} need {needed}: ask AWS for more in Service Quotas, "
+            "or lower max_instances",
+        ),
+    )
+
+
+def _text(error: Exception) -> str:
+    said = refused_call(error) if isinstance(error, AwsError) else error
+    return " ".join(str(said).split()) or type(said).__name__

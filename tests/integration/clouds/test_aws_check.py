@@ -1,0 +1,111 @@
+"""`windlass master check --cloud` on EC2: what is wrong is named with its way out, and nothing is made."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.command_line import run_here
+from tests.fakes.ec2_server import KEYS, REGION, UBUNTU_GPU, Ec2Server, ec2_server
+
+SECTION: dict[str, Any] = {
+    "type": "aws",
+    "region": REGION,
+    "zones": [f"{REGION}a"],
+    "instance_type": "g4dn.xlarge",
+    "image_id": UBUNTU_GPU,
+    "max_instances": 3,
+}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ec2Server]:
+    server = ec2_server()
+    server.reset()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEYS["aws_access_key_id"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEYS["aws_secret_access_key"])
+    yield server
+    server.mend()
+    assert not server.client().describe_instances()["Reservations"], "nothing was made"
+
+
+def checked(tmp_path: Path, **changes: Any) -> tuple[int, str]:
+    file = tmp_path / "master.yaml"
+    pool = {"pool_name": "gpu", "provider": SECTION | changes}
+    file.write_text(json.dumps({"resource_pools": [pool]}))
+    done = run_here(
+        ("master", "check", "--cloud", "-c", str(file), "--data-dir", str(tmp_path / "data")),
+        dict(os.environ),
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_pool_that_can_buy(tmp_path: Path, server: Ec2Server) -> None:
+    code, said = checked(tmp_path, markets=["on_demand", "spot"])
+    assert (code, "NOT OK" in said) == (0, False), said
+    assert "aws-us-east-1: credentials (arn:aws:" in said
+    assert "pool gpu, g4dn.xlarge in us-east-1: ok" in said
+    assert "quota of spot G and VT instances (L-3819A6DF): 64 vCPUs: ok" in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"zones": ["us-east-1z"]},
+            "zones: this account has no zone us-east-1z: did you mean us-east-1",
+        ),
+        (
+            {"instance_type": "p9.96xlarge", "instance_slots": 8},
+            "instance_type: AWS has no p9.96xlarge in us-east-1",
+        ),
+        ({"image_id": "ami-0bad"}, "there is no image ami-0bad in us-east-1"),
+        ({"subnets": ["subnet-0bad"]}, "subnets: there is no subnet-0bad in us-east-1"),
+        ({"reservations": ["cr-0bad"]}, "reservations: there is no active cr-0bad"),
+        ({"ssh_key_name": "nobody"}, "correct ssh_key_name of the pool"),
+        (
+            {"max_instances": 40},
+            "64 vCPUs are allowed in us-east-1, and 40 x g4dn.xlarge need 160",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_way_out(
+    tmp_path: Path, server: Ec2Server, changes: dict[str, Any], line: str
+) -> None:
+    code, said = checked(tmp_path, **changes)
+    assert code == 1
+    assert line in said
+
+
+def test_a_missing_permission_is_named_with_what_it_is_for(
+    tmp_path: Path, server: Ec2Server
+) -> None:
+    for action in ("DescribeSpotPriceHistory", "RunInstances"):
+        server.rule(action, match={"DryRun": "true"}, code="UnauthorizedOperation", status=403)
+    code, said = checked(tmp_path)
+    assert code == 1
+    assert "ec2:DescribeSpotPriceHistory is needed to learn what spot machines cost" in said
+    assert "UnauthorizedOperation: injected" in said
+
+
+def test_credentials_that_aws_refuses(tmp_path: Path, server: Ec2Server) -> None:
+    server.rule("GetCallerIdentity", code="ExpiredToken", message="It has expired", status=403)
+    code, said = checked(tmp_path)
+    assert code == 1
+    assert "aws-us-east-1: credentials: NOT OK" in said
+    assert "renew the master's credentials for AWS" in said
+    assert "permissions" not in said
+
+
+def test_a_cluster_without_clouds(tmp_path: Path) -> None:
+    file = tmp_path / "master.yaml"
+    file.write_text("resource_pools: [{pool_name: a, provider: {type: embedded}}]")
+    done = run_here(("master", "check", "--cloud", "-c", str(file)), dict(os.environ))
+    assert done.returncode == 0
+    assert "no pool of master.yaml buys from a cloud" in done.stdout

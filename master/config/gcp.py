@@ -81,7 +81,7 @@ def _zone(value: str | None) -> str | None:
 
 def _labels(value: dict[str, str]) -> dict[str, str]:
     for key, text in value.items():
-        if key.startswith("windlass-"):
+        if key.startswith("windlass_"):
             raise ValueError(f'"{key}" is reserved: use another key')
         if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(text):
             raise ValueError(

@@ -89,6 +89,16 @@ class Client:
         """All of a paged list, or an error: half a list is none."""
         return await self._in_thread(partial(self._pages, service, method, request))
 
+    async def read(
+        self, service: str, method: str, read: Callable[[Any], _R], **request: Any
+    ) -> list[_R]:
+        """As `pages`, each read in the thread, as plain protobuf: thousands of machines would hold the event loop."""
+
+        def call() -> list[_R]:
+            return [read(type(page).pb(page)) for page in self._pages(service, method, request)]
+
+        return await self._in_thread(call)
+
     async def _in_thread(self, call: Callable[[], _R]) -> _R:
         if self._threads is None:
             raise ConnectionError(f"{self._site.name} is closed")

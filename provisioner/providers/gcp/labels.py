@@ -13,19 +13,19 @@ from contextlib import suppress
 from provisioner.providers.base import LaunchIntent
 from provisioner.types import Market
 
-CLUSTER = "windlass-cluster"
-PROVIDER = "windlass-provider"
-POOL = "windlass-pool"
-INTENT = "windlass-intent"
-TOKEN = "windlass-token"  # noqa: S105 - the name of a label
-COUNT = "windlass-count"
-GENERATION = "windlass-generation"
-CREATED_AT = "windlass-created-at"
-MARKET = "windlass-market"
-RESERVATION = "windlass-reservation"
-PLACEMENT = "windlass-placement"
-SLOTS = "windlass-slots"
-USD_PER_HOUR = "windlass-usd-per-hour"
+CLUSTER = "windlass_cluster"
+PROVIDER = "windlass_provider"
+POOL = "windlass_pool"
+INTENT = "windlass_intent"
+TOKEN = "windlass_token"  # noqa: S105 - the name of a label
+COUNT = "windlass_count"
+GENERATION = "windlass_generation"
+CREATED_AT = "windlass_created_at"
+MARKET = "windlass_market"
+RESERVATION = "windlass_reservation"
+PLACEMENT = "windlass_placement"
+SLOTS = "windlass_slots"
+USD_PER_HOUR = "windlass_usd_per_hour"
 
 MAX_VALUE = 63
 _PLAIN = re.compile(r"[a-z0-9-]")

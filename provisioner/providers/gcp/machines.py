@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from provisioner.providers.base import Accepted, FoundGroup, FoundInstance, FoundState
 from provisioner.providers.gcp import labels
@@ -15,6 +15,8 @@ from provisioner.types import OfferKey
 
 WAITING = ("PENDING", "PROVISIONING")
 """Not there yet, and not billed: Google looks for room."""
+_EMPTY = "NO_RESULTS_ON_PAGE"
+"""The usual warning of a zone without machines."""
 STOPPED = ("TERMINATED", "STOPPED", "SUSPENDED")
 """Not running any more, but its disk is billed until it is deleted."""
 
@@ -40,6 +42,27 @@ class Machine:
     @property
     def is_stopped(self) -> bool:
         return self.status in STOPPED
+
+
+class Page(NamedTuple):
+    """A part of a list."""
+
+    machines: Sequence[Machine]
+    found: Sequence[FoundInstance]
+    """Those of the machines that do not wait."""
+    unseen: Mapping[str, str]
+    """Zone -> why its machines are not in it."""
+
+
+def page_of(page: Any) -> Page:
+    """`page`: an InstanceAggregatedList of the vendor's."""
+    unseen = {last(zone): "it is unreachable" for zone in page.unreachables}
+    machines: list[Machine] = []
+    for scope, part in page.items.items():
+        machines += [machine_of(item) for item in part.instances]
+        if part.warning.code not in ("", _EMPTY):
+            unseen[last(scope)] = part.warning.message or part.warning.code
+    return Page(machines, [found_of(m) for m in machines if not m.is_waiting], unseen)
 
 
 def machine_of(item: Any) -> Machine:
@@ -75,7 +98,7 @@ def machine_of(item: Any) -> Machine:
     )
 
 
-def found(machine: Machine, console: str = "") -> FoundInstance:
+def found_of(machine: Machine) -> FoundInstance:
     named = machine.labels
     slots = labels.number_of(named, labels.SLOTS)
     return FoundInstance(
@@ -92,8 +115,12 @@ def found(machine: Machine, console: str = "") -> FoundInstance:
         started_at=machine.started_at,
         leaves_at=None if machine.is_stopped else machine.leaves_at,
         leaves_because="" if machine.leaves_at is None else "Google maintains its host",
-        detail=_why_ended(machine, console) if machine.is_stopped else "",
+        detail=_why_ended(machine) if machine.is_stopped else "",
     )
+
+
+def with_last_words(found: FoundInstance, console: str) -> FoundInstance:
+    return replace(found, detail=f"{found.detail}: {console}") if console else found
 
 
 def groups_of(machines: Iterable[Machine]) -> Sequence[FoundGroup]:
@@ -125,13 +152,10 @@ def _handle(machine: Machine) -> Handle:
     )
 
 
-def _why_ended(machine: Machine, console: str) -> str:
-    why = (
-        "Google took it back"
-        if machine.is_spot
-        else f"it was stopped ({machine.status.lower()}), by itself or by somebody"
-    )
-    return f"{why}: {console}" if console else why
+def _why_ended(machine: Machine) -> str:
+    if machine.is_spot:
+        return "Google took it back"
+    return f"it was stopped ({machine.status.lower()}), by itself or by somebody"
 
 
 def _timestamp(text: str) -> float | None:

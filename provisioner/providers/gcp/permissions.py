@@ -5,10 +5,9 @@ from __future__ import annotations
 from windlass.base.permissions import Permission, Reach
 
 PERMISSIONS = (
-    Permission(action="compute.regions.get", why="learn quotas of the region"),
     Permission(action="compute.zones.list", why="learn the zones of the region"),
-    Permission(action="compute.machineTypes.list", why="learn CPUs and memory of types"),
-    Permission(action="compute.acceleratorTypes.list", why="learn which zone has which GPU"),
+    Permission(action="compute.machineTypes.get", why="learn CPUs and memory of types"),
+    Permission(action="compute.acceleratorTypes.get", why="learn which zone has which GPU"),
     Permission(action="compute.instances.list", why="list the machines"),
     Permission(action="compute.instances.get", why="look at one machine"),
     Permission(action="compute.zoneOperations.get", why="follow launches and their ends"),
@@ -41,6 +40,17 @@ PERMISSIONS = (
         action="compute.instances.getSerialPortOutput",
         why="show why a boot failed",
         reach=Reach.OWN_MACHINES,
+    ),
+    Permission(
+        action="compute.resourcePolicies.create",
+        why="make the placement policy",
+        feature="placement_policy",
+    ),
+    Permission(
+        action="compute.resourcePolicies.use",
+        why="launch machines close to each other",
+        reach=Reach.LAUNCH,
+        feature="placement_policy",
     ),
     Permission(
         action="compute.reservations.list", why="see what is reserved", feature="reservations"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
@@ -17,8 +16,14 @@ from provisioner.providers.gcp.errors import refused_call
 from provisioner.providers.gcp.handles import Handle
 from provisioner.providers.gcp.labels import filter_of
 from provisioner.providers.gcp.launches import Launches
-from provisioner.providers.gcp.machines import Machine, found, groups_of, machine_of
-from provisioner.providers.gcp.names import last, region_of
+from provisioner.providers.gcp.machines import (
+    Machine,
+    Page,
+    groups_of,
+    page_of,
+    with_last_words,
+)
+from provisioner.providers.gcp.names import region_of
 from provisioner.providers.gcp.offers import facts_of, kind_of, offers_of
 from provisioner.providers.gcp.options import MachineOptions, Site
 from provisioner.providers.gcp.request import properties
@@ -34,7 +39,6 @@ REFRESH_S = 300.0
 MAX_USER_DATA = 256 * 1024
 CONSOLE_CHARS = 400
 PAGE = 500
-_EMPTY = "NO_RESULTS_ON_PAGE"
 _PLACEMENT_EXISTS = ("alreadyExists", "409")
 
 UserData = Callable[[LaunchIntent, Sequence[str]], str]
@@ -143,14 +147,12 @@ class GcpProvider:
         await self._launches.cancel(handle)
 
     async def list(self) -> Inventory:
-        machines, unseen = await self._machines()
+        machines, found, unseen = await self._listed()
         self._zones = {machine.name: machine.zone for machine in machines}
         await self._clear_away([machine for machine in machines if machine.is_stopped])
         return Inventory(
             instances=tuple(
-                found(machine, self._stopped.get(machine.name, ""))
-                for machine in machines
-                if not machine.is_waiting
+                with_last_words(each, self._stopped.get(each.instance_id, "")) for each in found
             ),
             groups=tuple(groups_of(machines)),
             unseen={Scope(provider=self.name, zone=zone): why for zone, why in unseen.items()},
@@ -159,7 +161,7 @@ class GcpProvider:
     async def terminate(self, instance_ids: Sequence[str]) -> None:
         unknown = {name for name in instance_ids if name not in self._zones}
         if unknown:
-            machines, unseen = await self._machines()
+            machines, _, unseen = await self._listed()
             self._zones |= {machine.name: machine.zone for machine in machines}
             lost = sorted(unknown - self._zones.keys())
             if lost and unseen:
@@ -183,25 +185,22 @@ class GcpProvider:
         text = " | ".join(line for line in lines if line)[-CONSOLE_CHARS:]
         return "".join(char for char in text if char.isprintable())
 
-    async def _machines(self) -> tuple[Sequence[Machine], Mapping[str, str]]:
+    async def _listed(self) -> Page:
         """Of this region, and the zones of it that are not in the list."""
-        machines: deque[Machine] = deque()
-        unseen: dict[str, str] = {}
         async with _asking():
-            pages = await self._client.pages(
+            pages = await self._client.read(
                 "Instances",
                 "aggregated_list",
+                page_of,
                 filter=filter_of(self._cluster_id, self.name),
                 max_results=PAGE,
             )
-        for page in pages:
-            unseen |= {last(zone): "it is unreachable" for zone in page.unreachables}
-            for scope, part in page.items.items():
-                machines.extend(machine_of(item) for item in part.instances)
-                if part.warning.code not in ("", _EMPTY):
-                    unseen[last(scope)] = part.warning.message or part.warning.code
-        here = {zone: why for zone, why in unseen.items() if region_of(zone) == self._site.region}
-        return machines, here
+        unseen = {zone: why for page in pages for zone, why in page.unseen.items()}
+        return Page(
+            machines=[machine for page in pages for machine in page.machines],
+            found=[each for page in pages for each in page.found],
+            unseen={z: why for z, why in unseen.items() if region_of(z) == self._site.region},
+        )
 
     async def _clear_away(self, stopped: Sequence[Machine]) -> None:
         """Machines that ended by themselves still have a disk: their last words are kept, and they are deleted."""

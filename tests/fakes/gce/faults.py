@@ -44,6 +44,8 @@ class Faults:
     """Operations that launch these do not end."""
     lost_replies: int = 0
     """So many launches are carried out, and not answered."""
+    lost_terminates: int = 0
+    """So many deletions are carried out, and not answered."""
     dropped: int = 0
     """So many launches are not carried out, and not answered."""
     failing: dict[str, list[Fault | None]] = field(default_factory=dict)

@@ -210,6 +210,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self.cloud.fail(operation, Fault(code="RESOURCE_NOT_FOUND", message=gone))
         operation = self.cloud.operation(project, machine.zone, "delete", machine.name)
         operation.done = True
+        if self.cloud.faults.lost_terminates > 0:
+            self.cloud.faults.lost_terminates -= 1
+            raise _Hung
         return operation_view(operation, self._url())
 
     def _views(self, machines: list[Machine], query: dict[str, str]) -> list[Any]:

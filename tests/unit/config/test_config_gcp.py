@@ -225,7 +225,7 @@ def test_ten_mistakes_are_named_at_once_with_what_was_meant(tmp_path: Path) -> N
             "markets: [on_demand], instance_type: {preemptible: true}",
             "does not contain spot, but instance_type.preemptible is true",
         ),
-        ("labels: {windlass-pool: x}", '"windlass-pool" is reserved: use another key'),
+        ("labels: {windlass_pool: x}", '"windlass_pool" is reserved: use another key'),
         ("labels: {Team: x}", '"Team: x" is no label'),
         (
             "base_config: {metadata: {items: [{key: startup-script, value: x}]}}",

@@ -42,7 +42,7 @@ def test_labels_that_people_changed_break_nothing(changed: dict[str, str]) -> No
 
 def test_machines_are_selected_by_cluster_and_provider() -> None:
     wanted = labels.filter_of("C.1", "acme")
-    assert wanted == '(labels.windlass-cluster = "_43_2e1") AND (labels.windlass-provider = "acme")'
+    assert wanted == '(labels.windlass_cluster = "_43_2e1") AND (labels.windlass_provider = "acme")'
 
 
 def test_a_handle_says_again_what_was_asked() -> None:

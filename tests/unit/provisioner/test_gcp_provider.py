@@ -250,8 +250,8 @@ async def test_a_list_has_all_pages_or_fails(world: World) -> None:
             {
                 "machineType": "a2-highgpu-2g",
                 "labels": {
-                    "windlass-cluster": "test-cluster",
-                    "windlass-provider": "acme",
+                    "windlass_cluster": "test-cluster",
+                    "windlass_provider": "acme",
                 },
             },
         ).status = "RUNNING"

@@ -72,8 +72,14 @@ class CapacityMemory:
     _parts: frozenset[tuple[str, ...]] = field(init=False, repr=False, compare=False)
     """Which parts of a scope the blocks give: few combinations, so an offer is looked up once for each."""
 
+    _boot_times: dict[int, tuple[Offer, tuple[float, float]]] = field(
+        init=False, repr=False, compare=False
+    )
+    """Of offers that were asked for, by their identity: thousands of machines share few."""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "_parts", frozenset(map(_given_parts, self.blocks)))
+        object.__setattr__(self, "_boot_times", {})
 
     def covering(self, offer: Offer) -> Iterator[Block]:
         """Every block that the offer falls under, shut or waiting for a probe."""
@@ -181,10 +187,14 @@ class CapacityMemory:
         return max(offer.boot_deadline_s, BOOT_DEADLINE_FACTOR * self.boot_p90_s(offer))
 
     def _boot_stats(self, offer: Offer) -> tuple[float, float]:
-        known = self.boots.get(scope_of(BlockKind.BOOT, offer), _NO_BOOTS)
-        if known.mean_s is None:
-            return offer.boot_s, offer.boot_s * PRIOR_DEVIATION
-        return known.mean_s, known.deviation_s
+        found = self._boot_times.get(id(offer))
+        if found is None:
+            known = self.boots.get(scope_of(BlockKind.BOOT, offer), _NO_BOOTS)
+            stats = offer.boot_s, offer.boot_s * PRIOR_DEVIATION
+            if known.mean_s is not None:
+                stats = known.mean_s, known.deviation_s
+            found = self._boot_times[id(offer)] = offer, stats  # kept, so that its id stays its own
+        return found[1]
 
     def _with_block(self, block: Block) -> CapacityMemory:
         return replace(self, blocks={**self.blocks, block.scope: block})

@@ -27,7 +27,7 @@ class Limits:
             f"pool {settings.pool}",
             settings.budget,
             spent_usd=state.spending.pools.get(settings.pool, 0.0),
-            running=_running(pool, idle_times),
+            running=_running(pool, idle_times) if settings.budget else (),
             now=state.now,
         )
         self._purses = [purse for purse in (own, cluster) if purse.budget]
@@ -69,7 +69,7 @@ def cluster_purse(state: PlanInput) -> Purse:
         spent_usd=state.spending.cluster,
         running=(
             machine
-            for pool in state.pools
+            for pool in (state.pools if state.budgets.cluster else ())
             for machine in _running(pool, IdleTimes(pool, state.memory))
         ),
         now=state.now,

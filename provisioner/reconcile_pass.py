@@ -47,6 +47,13 @@ from provisioner.providers.base import FoundInstance, FoundState
 from provisioner.refusals import BACKOFFS, BlockKind, Unseen
 from provisioner.types import Market, Scope
 
+_UNLISTED = {
+    (connected, busy): Observation(connected=connected, busy=busy)
+    for connected in (True, False)
+    for busy in (True, False, None)
+}
+"""Of machines that no new list says anything about."""
+
 
 class ReconcilePass:
     """A state being changed: collects the changes of one pass and freezes them at the end. For one call only."""
@@ -58,6 +65,8 @@ class ReconcilePass:
         self._ended_lost = tuple(t for t in state.ended_lost if now - t < UNHEALTHY_WINDOW_S)
         self._frozen = state.frozen
         self._seen: dict[str, Observation] = {}
+        self._rules: dict[tuple[str, int], Rules] = {}
+        self._rules_of = self.draft.memory
         self._sold = catalogue.retired()
         self._retired: dict[str, str] = {}
         self.wishes: list[Wish] = []
@@ -210,17 +219,14 @@ class ReconcilePass:
             )
 
     def _step(self, record: InstanceRecord, agents: Agents) -> None:
-        seen = replace(
-            self._seen.get(record.id, Observation()),
-            connected=agents.is_connected(record.id),
-            busy=agents.is_busy(record.id),
+        connected, busy = agents.is_connected(record.id), agents.is_busy(record.id)
+        seen = self._seen.get(record.id)
+        seen = (
+            _UNLISTED[connected, busy]
+            if seen is None
+            else replace(seen, connected=connected, busy=busy)
         )
-        rules = Rules(
-            boot_deadline_s=self._boot_deadline_s(record),
-            list_grace_s=self.draft.catalogue.grace_of(record.provider),
-            watching_since=self.draft.state.watching_since,
-        )
-        stepped = step(record, seen, self.draft.now, rules)
+        stepped = step(record, seen, self.draft.now, self._rules_for(record))
         new = stepped.record
         if stepped.wish is not None:
             self.wishes.append(stepped.wish)
@@ -239,6 +245,20 @@ class ReconcilePass:
         over = (InstanceState.TERMINATING, InstanceState.GONE)
         if new.moving_since is not None and new.state not in over:
             self.wishes.append(Wish(instance_id=new.id, kind=EndKind.MOVED, why=new.moving_why))
+
+    def _rules_for(self, record: InstanceRecord) -> Rules:
+        """Thousands of machines share few: made anew only when something was learned in this pass."""
+        if self._rules_of is not self.draft.memory:
+            self._rules_of, self._rules = self.draft.memory, {}
+        key = record.pool, id(record.offer)
+        known = self._rules.get(key)
+        if known is None:
+            known = self._rules[key] = Rules(
+                boot_deadline_s=self._boot_deadline_s(record),
+                list_grace_s=self.draft.catalogue.grace_of(record.provider),
+                watching_since=self.draft.state.watching_since,
+            )
+        return known
 
     def _boot_deadline_s(self, record: InstanceRecord) -> float:
         """As the operator says, else as its offer says and as was learned."""

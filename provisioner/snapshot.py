@@ -16,7 +16,6 @@ from provisioner.fleet import (
 )
 from provisioner.fleet_state import Agents, FleetState, PoolSetup
 from provisioner.intents import IntentRecord, IntentState
-from provisioner.lifetimes import Lifetime
 from provisioner.months import month_of, month_start
 from provisioner.plan_types import Kept, Machine, Phase, PlanInput, PoolInput
 from provisioner.prices import usd_for
@@ -38,12 +37,13 @@ def plan_input(
 ) -> PlanInput:
     """One immutable snapshot for `plan`; pools without demand are planned for their minimum and idle nodes."""
     by_pool = {each.pool: each for each in demand}
+    machines = _machines(state, agents, now)
     inputs = [
         PoolInput(
             settings=setup.settings,
             offers=setup.offers,
             demand=by_pool.get(pool, PoolDemand(pool=pool)),
-            machines=tuple(_machines(state, pool, agents, now)),
+            machines=tuple(machines.get(pool, ())),
             running=setup.running,
             fingerprints=setup.fingerprints,
             hold="the provisioner is shutting down" if state.closing else None,
@@ -63,39 +63,48 @@ def plan_input(
 def pool_spending(state: FleetState, now: float) -> dict[str, float]:
     """What the machines of each pool cost in the month of `now` so far."""
     spent = dict(state.ledger.months.get(month_of(now), {}))
+    since = month_start(now)
     for record in state.instances.values():
-        usd = Lifetime.of(record).usd(month_start(now), now)
+        start, end = record.billed(now)
+        usd = usd_for(record.offer.usd_per_hour, min(end, now) - max(start, since))
         spent[record.pool] = spent.get(record.pool, 0.0) + usd
     return spent
 
 
-def _machines(state: FleetState, pool: str, agents: Agents, now: float) -> Iterator[Machine]:
+def _machines(state: FleetState, agents: Agents, now: float) -> dict[str, list[Machine]]:
+    """By pool: what was asked for, then what exists."""
+    found: dict[str, list[Machine]] = {}
     for intent in state.intents.values():
-        if intent.pool == pool and not intent.is_finished:
-            delivery = now if intent.starts_at is None else max(now, intent.starts_at)
-            ready_in_s = delivery - now + state.memory.boot_p50_s(intent.offer)
-            for number, claims in enumerate(intent.claims):
-                yield Machine(
-                    name=f"{intent.id}/{number}",
-                    offer=intent.offer,
-                    phase=Phase.COMING if intent.state is not IntentState.CANCELLING else Phase.OUT,
-                    group=intent.id,
-                    age_s=now - (intent.accepted_at or intent.created_at),
-                    ready_in_s=ready_in_s,
-                    asking=not intent.is_queued,
-                    queued=intent.state is IntentState.ACCEPTED,
-                    starts_at=intent.starts_at,
-                    note=intent.queue_reason or intent.message,
-                    trouble=intent.trouble,
-                    next_try_at=None if intent.next_try_at == inf else intent.next_try_at,
-                    ends_at=intent.offer.end_of(now + ready_in_s),
-                    claims=claims,
-                    fingerprint=intent.fingerprint,
-                    replaces=intent.replaces,
-                )
+        if not intent.is_finished:
+            found.setdefault(intent.pool, []).extend(_asked(state, intent, now))
     for record in state.instances.values():
-        if record.pool == pool and record.is_alive:
-            yield _machine(state, record, agents, now)
+        if record.is_alive:
+            found.setdefault(record.pool, []).append(_machine(state, record, agents, now))
+    return found
+
+
+def _asked(state: FleetState, intent: IntentRecord, now: float) -> Iterator[Machine]:
+    delivery = now if intent.starts_at is None else max(now, intent.starts_at)
+    ready_in_s = delivery - now + state.memory.boot_p50_s(intent.offer)
+    for number, claims in enumerate(intent.claims):
+        yield Machine(
+            name=f"{intent.id}/{number}",
+            offer=intent.offer,
+            phase=Phase.COMING if intent.state is not IntentState.CANCELLING else Phase.OUT,
+            group=intent.id,
+            age_s=now - (intent.accepted_at or intent.created_at),
+            ready_in_s=ready_in_s,
+            asking=not intent.is_queued,
+            queued=intent.state is IntentState.ACCEPTED,
+            starts_at=intent.starts_at,
+            note=intent.queue_reason or intent.message,
+            trouble=intent.trouble,
+            next_try_at=None if intent.next_try_at == inf else intent.next_try_at,
+            ends_at=intent.offer.end_of(now + ready_in_s),
+            claims=claims,
+            fingerprint=intent.fingerprint,
+            replaces=intent.replaces,
+        )
 
 
 def _machine(state: FleetState, record: InstanceRecord, agents: Agents, now: float) -> Machine:

@@ -71,7 +71,7 @@ def tags_of(options: AwsOptions) -> dict[str, str]:
         **as_mapping(options.add_tag),
         "managed-by": "determined",
         "deployment-type": options.deployment_type,
-        "windlass-cluster": options.cluster_id,
+        "det-cluster": options.cluster_id,
     }
 
 

@@ -72,7 +72,7 @@ def _machine_type(value: str) -> str:
 
 
 def _label(key: str, value: str) -> str:
-    if key in _OUR_LABELS or key.startswith("windlass-"):
+    if key in _OUR_LABELS or key.startswith(("windlass-", "det-")):
         return "this key is reserved"
     if not re.fullmatch(r"[a-z][-_a-z0-9]{0,62}", key) or not re.fullmatch(
         r"[-_a-z0-9]{0,63}", value

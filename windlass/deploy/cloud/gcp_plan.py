@@ -59,7 +59,7 @@ def machine_label(cluster_id: str) -> tuple[str, str]:
 
 def labels_of(options: GcpOptions) -> dict[str, str]:
     """Of everything that Terraform makes, and of the machines of pools."""
-    return {**as_mapping(options.add_label), "windlass-cluster": options.cluster_id}
+    return {**as_mapping(options.add_label), "det-cluster": options.cluster_id}
 
 
 def _variables(options: GcpOptions) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from master.core.jobs import (
     SetPriority,
     SetWeight,
 )
+from provisioner.providers.base import Api
 from tests.fakes.actors import ADMIN
 from tests.simulation.world import ELASTIC, LIST_GRACE_S, OFFERS, RACK
 from windlass.base.errors import Conflict, InvalidArgument, InvalidState, NotFound
@@ -44,7 +45,7 @@ class Fault:
     async def strike(self, world: World) -> None:
         await asyncio.sleep(self.at_s)
         world.note(f"fault: {self}")
-        await STRIKES[self.kind](world, self)
+        await (STRIKES | ALONE)[self.kind](world, self)
 
     def pick(self, names: list[str]) -> str | None:
         return sorted(names)[int(self.draw * len(names))] if names else None
@@ -259,6 +260,27 @@ async def _dead_boots(world: World, fault: Fault) -> None:
     broken -= keys
 
 
+async def _queue_launches(world: World, fault: Fault) -> None:
+    """Launches are accepted meanwhile, and delivered some seconds later."""
+    faults = world.provider.faults
+    faults.queue_s = dict.fromkeys((offer.key for offer in OFFERS), 1.0 + 20 * fault.draw)
+    await asyncio.sleep(fault.lasts_s)
+    faults.queue_s = {}
+
+
+async def _take_back(world: World, fault: Fault) -> None:
+    """A notice: the provider takes a machine back so many seconds from now."""
+    name = fault.pick([instance.id for instance in world.provider.living()])
+    if name is not None:
+        world.provider.instances[name].leaves_at = (
+            world.clock.now().timestamp() + 30.0 + fault.lasts_s
+        )
+
+
+async def _throttle(world: World, fault: Fault) -> None:
+    world.provider.faults.throttle = dict.fromkeys(Api, 1 + round(3 * fault.draw))
+
+
 STRIKES: dict[str, Callable[[World, Fault], Awaitable[None]]] = {
     "master killed": _kill_master,
     "master killed before a commit": _kill_master_before_commit,
@@ -287,6 +309,12 @@ STRIKES: dict[str, Callable[[World, Fault], Awaitable[None]]] = {
     "lists are behind": _hide_young,
     "machines do not boot": _dead_boots,
 }
+ALONE: dict[str, Callable[[World, Fault], Awaitable[None]]] = {
+    "launches are queued": _queue_launches,
+    "machine taken back": _take_back,
+    "calls are throttled": _throttle,
+}
+"""Not drawn by the seeds: each strikes in tests of its own."""
 OFTEN = {"agent killed": 4, "host killed": 4, "task failed": 2, "moved to another pool": 3}
 WHEN = dict.fromkeys(
     (

@@ -68,6 +68,30 @@ def test_no_launch_is_made_twice(kind: str) -> None:
     assert outcome.launched == quiet_day(SEED).launched
 
 
+@pytest.mark.parametrize(
+    "at_s", [0.0, *(pytest.param(at_s, marks=pytest.mark.slow) for at_s in (1.0, 2.0))]
+)
+def test_two_masters_on_one_database_buy_no_machine_twice(at_s: float) -> None:
+    """The second takes the lease; no commit of the first counts after that, so it asks for nothing more."""
+    outcome = struck("second master", at_s=at_s)
+    assert outcome.masters == 2
+    assert outcome.launched == quiet_day(SEED).launched
+
+
+@pytest.mark.parametrize("kind", ["launches are queued", "calls are throttled"])
+def test_launches_that_take_their_time_are_no_reason_to_buy_again(kind: str) -> None:
+    outcome = struck(kind, at_s=0.0, lasts_s=60.0, draw=0.5)
+    assert outcome.launched == quiet_day(SEED).launched
+    assert outcome.restarts == 0
+
+
+def test_a_machine_that_is_taken_back_is_left_before_it_goes() -> None:
+    outcome = struck("machine taken back", at_s=40.0, lasts_s=60.0)
+    assert any("goes at" in reason and "spot notice" in reason for reason in outcome.ends)
+    assert not lost_allocations(outcome), "its work was asked to leave, and did"
+    assert outcome.restarts == 0
+
+
 def test_a_second_master_takes_over_and_the_first_gives_up() -> None:
     outcome = struck("second master", at_s=40.0)
     assert outcome.masters == 2

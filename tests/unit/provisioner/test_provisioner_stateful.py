@@ -69,8 +69,9 @@ class FleetLife(RuleBasedStateMachine):
     @initialize(budget=st.sampled_from([None, 20.0]), least=st.sampled_from([0, 0, 1]))
     def begin(self, budget: float | None, least: int) -> None:
         async def start() -> None:
+            self.clock = LoopClock()
             self.world = FleetWorld(
-                LoopClock(),
+                self.clock,
                 OFFERS,
                 settings=PoolSettings(
                     pool="gpu",
@@ -245,4 +246,30 @@ FleetLife.TestCase.settings = settings(
 
 @pytest.mark.timeout(240)
 class TestFleetLife(FleetLife.TestCase):  # type: ignore[misc,valid-type]
+    pass
+
+
+class StrangeFleetLife(FleetLife):
+    """With machines that are taken back and clocks that jump."""
+
+    @precondition(lambda self: self.world.living())
+    @rule(data=st.data(), seconds=st.sampled_from([-1.0, 30.0, 600.0]))
+    def take_back(self, data: st.DataObject, seconds: float) -> None:
+        name = data.draw(st.sampled_from(self.world.living()))
+        now = self.world.cloud._now()
+        self.world.cloud.instances[name].leaves_at = now + seconds
+        self.wait(asyncio.sleep(1))
+
+    @rule(seconds=st.sampled_from([-3600.0, -30.0, 30.0, 3600.0]))
+    def clock_jumps(self, seconds: float) -> None:
+        self.clock.jump(seconds)
+        self.wait(asyncio.sleep(1))
+
+
+StrangeFleetLife.TestCase.settings = settings(FleetLife.TestCase.settings, max_examples=60)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+class TestStrangeFleetLife(StrangeFleetLife.TestCase):  # type: ignore[misc,valid-type]
     pass

@@ -255,6 +255,8 @@ class Lost:
 
     allocation_id: str
     reason: str
+    for_good: bool = False
+    """Somebody ended it on purpose, where the master is not asked: it is not run again."""
 
 
 RmEvent: TypeAlias = Granted | ReleaseAsked | ResourceChanged | Lost

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 
 from agent_bootstrap.agent.container_dir import ContainerDir, ContainerDirs, ContainerRecord
 from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.gpus.selection import batch_job
 from agent_bootstrap.agent.log_shipper import LogShipper
 from agent_bootstrap.agent.runtimes.base import Runtime, StartRefused
 from agent_bootstrap.protocol import (
@@ -26,6 +29,9 @@ from agent_bootstrap.protocol import (
 )
 
 log = logging.getLogger(__name__)
+
+DOUBT_S = 5.0
+"""In a batch job, how long a bad end waits for that of the job itself before it is told."""
 
 
 class Life(StrEnum):
@@ -74,6 +80,7 @@ class Container:
         self._changed = changed
         self._reported = ContainerState.STARTING
         self._pulling = False
+        self._is_killed = False
         self._forget = asyncio.Event()
 
     @property
@@ -99,6 +106,7 @@ class Container:
 
     def kill(self) -> None:
         """SIGKILL to the whole tree; the exit is reported as any other."""
+        self._is_killed = True
         if not self.has_ended:
             self._runtime.kill(self._place)
 
@@ -121,6 +129,7 @@ class Container:
             verdict = await self._verdict_of(living)
             self._become(Life.DRAINING)
             await self._drain()
+            await self._doubt(verdict)
             self.exit = verdict
             self._become(Life.EXITED)
             await self._forget.wait()
@@ -172,6 +181,16 @@ class Container:
         except OSError as error:
             log.warning("exit of %s not written down: %s", self.id, error.strerror)
         return verdict
+
+    async def _doubt(self, verdict: ExitRecord) -> None:
+        """A batch system that ends a job signals all of its processes: this agent too, which then says nothing.
+
+        How such a job ended, and that it was not the task's failure, the master hears from the batch system.
+        """
+        if verdict.exit_code and not self._is_killed and batch_job(os.environ):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(DOUBT_S):
+                    await self._forget.wait()
 
     async def _drain(self) -> None:
         """Until the master has all output, or does not want it any more."""

@@ -67,6 +67,8 @@ class Outcome:
     """One line for people, starting with words that the published clients know."""
     error: str = ""
     exit_code: int | None = None
+    final: bool = False
+    """It is not run again, whatever restarts are left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +127,7 @@ class AllocationState:
     daemon_failed_at: datetime | None = None
     """A daemon ended badly while those that it served went on."""
     lost_reason: str | None = None
+    lost_for_good: bool = False
     started_at: datetime | None = None
     ended_at: datetime | None = None
     outcome: Outcome | None = None
@@ -365,11 +368,11 @@ def kill(state: AllocationState, reason: str, *, now: datetime) -> Step:
     return state, (KillContainers(state.id),)
 
 
-def lost(state: AllocationState, reason: str, *, now: datetime) -> Step:
+def lost(state: AllocationState, reason: str, *, now: datetime, for_good: bool = False) -> Step:
     """What it held is gone without exit codes. Containers elsewhere, if any, are killed by the caller's effect."""
     if not state.is_open:
         return state, ()
-    state = replace(state, lost_reason=state.lost_reason or reason)
+    state = replace(state, lost_reason=state.lost_reason or reason, lost_for_good=for_good)
     return _close(state, now=now)
 
 
@@ -458,6 +461,13 @@ def _outcome(state: AllocationState, seconds: int) -> Outcome:
             kind=OutcomeKind.PREEMPTED,
             reason=f"allocation preempted after {seconds}s: {state.preempt_reason or 'asked'}",
             exit_code=code,
+        )
+    if state.lost_reason is not None and state.lost_for_good:
+        return Outcome(
+            kind=OutcomeKind.FAILED,
+            reason=f"allocation failed: {state.lost_reason}",
+            error=state.lost_reason,
+            final=True,
         )
     if state.lost_reason is not None:
         return Outcome(

@@ -189,7 +189,12 @@ class AllocationService:
         elif isinstance(event, Lost):
             await owner.step_allocation(
                 event.allocation_id,
-                partial(machine.lost, reason=event.reason, now=self._clock.now()),
+                partial(
+                    machine.lost,
+                    reason=event.reason,
+                    now=self._clock.now(),
+                    for_good=event.for_good,
+                ),
             )
 
     async def _granted(self, owner: AllocationOwner, event: Granted) -> None:

@@ -47,7 +47,9 @@ def allocation_ended(builder: StepBuilder, request_id: str) -> None:
     elif outcome.kind is OutcomeKind.TRANSIENT:
         _run_again(builder, trial, allocation, outcome)
     elif failed:
-        if trial.restarts >= builder.state.settings.max_restarts:
+        if outcome.final:
+            close_trial(builder, trial, Phase.ERROR, outcome.error)
+        elif trial.restarts >= builder.state.settings.max_restarts:
             close_trial(
                 builder, replace(trial, restarts=trial.restarts + 1), Phase.ERROR, outcome.error
             )

@@ -212,11 +212,11 @@ class Assignments:
         for container_id in plan.vanished:
             self._end(*held[container_id], _failed(f"agent {agent.id} no longer knows it"))
 
-    def lose(self, agent: Agent, reason: str) -> None:
-        """The agent is not coming back in time: what it ran is lost."""
+    def lose(self, agent: Agent, reason: str, *, for_good: bool = False) -> None:
+        """The agent is not coming back in time: what it ran is lost, or, `for_good`, was ended on purpose."""
         for entry, part in self._held_by(agent):
             if part.is_live:
-                self._lose_part(entry, part, reason)
+                self._lose_part(entry, part, reason, for_good=for_good)
 
     def stop_work(self, agent: Agent, reason: str, *, slot_id: int | None = None) -> None:
         """Take the agent, or one slot, away from what runs there. It ends as the agent's failure, not the task's."""
@@ -317,14 +317,14 @@ class Assignments:
     def _grant_committed(entry: Entry) -> None:
         entry.grant_committed = True
 
-    def _lose_part(self, entry: Entry, part: Part, reason: str) -> None:
+    def _lose_part(self, entry: Entry, part: Part, reason: str, *, for_good: bool = False) -> None:
         part.lost = True
         entry.touched()
         if entry.lost_committed:
             self._end_part(entry, part)
         elif not entry.lost:
             entry.lost = True
-            event = Lost(allocation_id=entry.id, reason=reason)
+            event = Lost(allocation_id=entry.id, reason=reason, for_good=for_good)
             self._outbox.post(event, partial(self._loss_committed, entry))
         self._changed()
 

@@ -330,6 +330,9 @@ class AgentsBackend:
     async def instance_gone(self, agent_id: str, reason: str) -> None:
         await self._registry.remove(agent_id, reason)
 
+    async def job_gone(self, agent_id: str, reason: str, *, on_purpose: bool) -> None:
+        await self._registry.remove(agent_id, reason, on_purpose=on_purpose)
+
     def availability(self, availability: PoolAvailability) -> None:
         self._pool(availability.pool).set_availability(availability)
 

@@ -15,6 +15,7 @@ from functools import partial
 from master.core.reasons import Reason, ReasonKind
 from provisioner.providers.batch.base import (
     BatchSystem,
+    EndCause,
     JobPhase,
     JobRefused,
     JobReport,
@@ -324,8 +325,9 @@ class Dispatcher:
         await self._save()
         for lease in [one for one in self._leases.values() if one.state is LeaseState.OVER]:
             why = lease.end_why or life.end_text(lease)
+            by_others = not lease.end_why and lease.cause is EndCause.CANCELLED
             for agent_id in lease.agents:
-                await self._host.instance_gone(agent_id, why)
+                await self._host.job_gone(agent_id, why, on_purpose=by_others)
             if (files := self._files.get(lease.pool)) is not None:
                 await asyncio.to_thread(files.remove, lease)
             del self._leases[lease.tag]

@@ -161,7 +161,8 @@ def seen(lease: Lease, job: JobReport, now: float) -> Lease:
         words=job.words,
         kind=job.kind if waits else ReasonKind.LAUNCHING,
         starts_at=job.starts_at,
-        ends_at=None if waits else job.ends_at,
+        # Of a job that is being ended it is the time of that, and nothing can leave before it any more.
+        ends_at=job.ends_at if running else lease.ends_at,
         node_names=job.nodes or lease.node_names,
         running_since=lease.running_since or (now if running else None),
     )

@@ -45,8 +45,8 @@ class LeaseHost(Protocol):
         """They stand still, and are not lost for that."""
         ...
 
-    async def instance_gone(self, agent_id: str, reason: str) -> None:
-        """The machine is certainly gone: what ran on it is lost now."""
+    async def job_gone(self, agent_id: str, reason: str, *, on_purpose: bool) -> None:
+        """The job of the agent is certainly over: what ran on it is lost now; `on_purpose`: and not run again."""
         ...
 
     def availability(self, availability: PoolAvailability) -> None: ...

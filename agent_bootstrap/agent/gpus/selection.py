@@ -20,6 +20,11 @@ NO_DEVICES = ("NoDevFiles", "void", "none")
 _INDEX = re.compile(r"\d{1,4}")
 
 
+def batch_job(environ: Mapping[str, str]) -> str | None:
+    """The batch system in whose job this process runs."""
+    return next((name for key, name in JOBS.items() if environ.get(key)), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     gpus: tuple[Gpu, ...]
@@ -33,7 +38,7 @@ def select(gpus: Sequence[Gpu], visible: str, environ: Mapping[str, str]) -> Sel
     if visible.strip():
         return _named(gpus, visible)
     variable = VARIABLES[_kind(gpus)]
-    job = next((name for key, name in JOBS.items() if environ.get(key)), None)
+    job = batch_job(environ)
     if (listed := environ.get(variable)) is not None:
         return Selection(tuple(_listed(gpus, listed, in_job=job is not None)))
     if job is None or not gpus:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.real_cluster import RealCluster, eventually
 from tests.slurm import Slurm
 
 MODEL = Path(__file__).parent / "model"
-POOLS = [{"pool_name": "batch", "provider": {"type": "slurm", "partition": "gpu"}}]
+SITE = {"type": "slurm", "partition": "gpu"}
+POOLS = [
+    {"pool_name": "batch", "provider": SITE},
+    {
+        "pool_name": "overflowing",
+        "provider": SITE,
+        "fall_back_to": ["local"],
+        "fall_back_after": "1s",
+    },
+    {"pool_name": "minutes", "provider": {**SITE, "walltime": "1m"}},
+    {"pool_name": "local", "provider": {"type": "embedded", "slots_per_instance": 2}},
+]
 
 
 class Gates:
@@ -44,17 +57,39 @@ def config(gates: Gates, **settings: Any) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def cluster(slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RealCluster]:
-    monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
-    settings = {"resource_pools": POOLS, "allowed_host_paths": [str(tmp_path)]}
-    with RealCluster(tmp_path / "cluster", settings) as running:
-        yield running
+@pytest.fixture(scope="module")
+def shared(site: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    """One master for all tests of this file."""
+    folder = tmp_path_factory.mktemp("dispatch")
+    settings = {"resource_pools": POOLS, "allowed_host_paths": [str(folder / "cluster")]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLURM_CONF", site.environment["SLURM_CONF"])
+        with RealCluster(folder / "cluster", settings) as running:
+            yield running
 
 
 @pytest.fixture
-def gates(tmp_path: Path) -> Gates:
-    return Gates(tmp_path / "gates")
+def cluster(shared: RealCluster, slurm: Slurm) -> Iterator[RealCluster]:
+    """With nothing left of other tests, and nothing left by this one: no job, agent, directory or process."""
+    yield shared
+    eventually("its jobs are over", lambda: not slurm.jobs())
+    eventually("its agents are forgotten", lambda: not jobs_agents(shared))
+    eventually("its directories are gone", lambda: not list(shared.data_dir.glob("jobs/wl-*")))
+    eventually("its processes are gone", lambda: not jobs_processes(shared))
+
+
+def jobs_agents(cluster: RealCluster) -> list[str]:
+    return [name for name in cluster.agents() if name.startswith("wl-")]
+
+
+def jobs_processes(cluster: RealCluster) -> list[psutil.Process]:
+    mark = str(cluster.data_dir / "jobs")
+    return [p for p in cluster.processes() if any(mark in word for word in p.cmdline())]
+
+
+@pytest.fixture
+def gates(shared: RealCluster, request: pytest.FixtureRequest) -> Gates:
+    return Gates(shared.folder / f"gates-of-{request.node.name[:40]}")
 
 
 def test_a_gang_on_two_nodes_from_request_to_end(
@@ -68,6 +103,143 @@ def test_a_gang_on_two_nodes_from_request_to_end(
     assert ended["state"] == "STATE_COMPLETED", log
     assert "rank 0 of 2: gpus 0,1" in log
     assert "rank 1 of 2: gpus 0,1" in log
-    eventually("its job is over", lambda: not slurm.jobs())
-    eventually("its agents are forgotten", lambda: not cluster.agents())
-    eventually("its directory is gone", lambda: not list(cluster.data_dir.glob("jobs/*")))
+
+
+def why_it_waits(cluster: RealCluster, experiment: int) -> str:
+    """As `det job explain` shows it."""
+    job = cluster.experiment(experiment)["jobId"]
+    explained = cluster.get(f"/api/v1/windlass/jobs/{job}/explain")
+    return json.dumps(explained)
+
+
+def test_a_full_partition_is_a_reason_and_a_cause_to_fall_back(
+    cluster: RealCluster, slurm: Slurm, gates: Gates
+) -> None:
+    """What waits shows the site's reason; in a pool with `fall_back_to` it runs elsewhere, and its job is cancelled."""
+    gates.open()
+    blocker = slurm.run(
+        *("sbatch", "--parsable", "-N2", "--gres=gpu:2", "--output=/dev/null", "--wrap=sleep 600")
+    ).strip()
+    eventually("the site is full", lambda: slurm.jobs("RUNNING"))
+    waits = cluster.submit(config(gates), MODEL)
+    moves = cluster.submit(
+        config(gates, resources={"slots_per_trial": 2, "resource_pool": "overflowing"}), MODEL
+    )
+    ended = cluster.wait(moves)
+    assert ended["state"] == "STATE_COMPLETED"
+    eventually("the site's reason shows", lambda: "is pending: " in why_it_waits(cluster, waits))
+    assert [name for name in slurm.jobs("PENDING") if name.startswith("wl-")]
+    slurm.run("scancel", blocker)
+    assert cluster.wait(waits)["state"] == "STATE_COMPLETED"
+
+
+def test_scancel_by_somebody_else_ends_the_trial(
+    cluster: RealCluster, slurm: Slurm, gates: Gates
+) -> None:
+    """It is not submitted again, whatever restarts it has left."""
+    experiment = cluster.submit(config(gates, max_restarts=5), MODEL)
+    eventually("it runs", lambda: "run 1, from" in all_logs(cluster, experiment))
+    (name,) = slurm.jobs("RUNNING")
+    slurm.run("scancel", "--name", name)
+    ended = cluster.wait(experiment)
+    assert ended["state"] == "STATE_ERROR"
+    assert "was cancelled at the site" in all_logs(cluster, experiment)
+    assert slurm.jobs("PENDING", "RUNNING", "COMPLETING") in ([], [name])
+
+
+def test_a_master_that_is_killed_finds_its_jobs_again(
+    cluster: RealCluster, slurm: Slurm, gates: Gates
+) -> None:
+    """One that runs and one that pends; nothing is submitted twice."""
+    runs = cluster.submit(config(gates), MODEL)
+    eventually("it runs", lambda: "run 1, from" in all_logs(cluster, runs))
+    pends = cluster.submit(config(gates), MODEL)
+    eventually("the other pends", lambda: slurm.jobs("PENDING"))
+    before = sorted(slurm.jobs())
+    cluster.kill_master()
+    cluster.start_master()
+    eventually("its agents are back", lambda: len(jobs_agents(cluster)) == 2)
+    assert sorted(slurm.jobs()) == before
+    gates.open()
+    for experiment in (runs, pends):
+        assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
+        assert "run 1, from" in all_logs(cluster, experiment)
+    done = slurm.run("squeue", "-h", "-t", "all", "-o", "%j").split()
+    assert sorted(name for name in done if name in before) == before
+
+
+def test_a_node_that_goes_down_is_a_loss_and_a_new_job(
+    cluster: RealCluster, slurm: Slurm, gates: Gates
+) -> None:
+    experiment = cluster.submit(config(gates), MODEL)
+    eventually("it runs", lambda: "run 1, from" in all_logs(cluster, experiment))
+    slurm.run("scontrol", "update", "NodeName=n2", "State=DOWN", "Reason=test")
+    eventually("the loss is told", lambda: "failed" in all_logs(cluster, experiment))
+    slurm.run("scontrol", "update", "NodeName=n2", "State=RESUME", check=False)
+    gates.open()
+    assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
+
+
+@pytest.mark.slow
+def test_a_controller_that_is_away_stops_no_trial(
+    cluster: RealCluster, slurm: Slurm, gates: Gates
+) -> None:
+    """The trial works and ends meanwhile; its job is seen to be over when the controller is back."""
+    experiment = cluster.submit(config(gates), MODEL)
+    eventually("it runs", lambda: "run 1, from" in all_logs(cluster, experiment))
+    slurm.stop_controller()
+    try:
+        waits = cluster.submit(config(gates), MODEL)
+        eventually(
+            "it is said that the site does not answer",
+            lambda: "does not answer" in why_it_waits(cluster, waits),
+        )
+        gates.open()
+        assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
+    finally:
+        slurm.start_controller()
+    assert cluster.wait(waits, patience_s=110)["state"] == "STATE_COMPLETED"
+
+
+@pytest.mark.slow
+def test_a_search_of_short_trials(cluster: RealCluster, gates: Gates) -> None:
+    gates.open()
+    search = {
+        "name": "adaptive_asha",
+        "metric": "loss",
+        "max_trials": 8,
+        "max_time": 4,
+        "time_metric": "legs",
+        "mode": "aggressive",
+    }
+    resources = {"slots_per_trial": 1, "resource_pool": "batch"}
+    experiment = cluster.submit(config(gates, searcher=search, resources=resources), MODEL)
+    assert cluster.wait(experiment, patience_s=110)["state"] == "STATE_COMPLETED"
+    assert len(cluster.trials(experiment)) == 8
+
+
+@pytest.mark.slow
+def test_training_goes_on_in_another_job_when_the_time_is_over(
+    cluster: RealCluster, slurm: Slurm, gates: Gates
+) -> None:
+    """A minute each: it makes a checkpoint in time, and ends with the metrics of one long run."""
+    settings = {
+        "resources": {"slots_per_trial": 2, "resource_pool": "minutes"},
+        "preemption_timeout": 45,
+        "hyperparameters": {"gate": "/gates/open", "steps": 40},
+    }
+    experiment = cluster.submit(config(gates, **settings), MODEL)
+    eventually(
+        "it runs in a second job", lambda: "run 2, from step 39" in all_logs(cluster, experiment)
+    )
+    gates.open()
+    ended = cluster.wait(experiment)
+    assert ended["state"] == "STATE_COMPLETED"
+    (trial,) = cluster.trials(experiment)
+    assert trial["restarts"] == 0
+    metrics = trial["latestValidation"]["metrics"]["avgMetrics"]
+    assert metrics["loss"] == round(1 / 40, 6)
+
+
+def all_logs(cluster: RealCluster, experiment: int) -> str:
+    return "".join(cluster.logs_of(trial["id"]) for trial in cluster.trials(experiment))

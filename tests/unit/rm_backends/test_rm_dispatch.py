@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from master.core.reasons import ReasonKind
-from provisioner.providers.batch.base import EndCause, JobRefused
+from provisioner.providers.batch.base import EndCause, JobPhase, JobRefused, JobReport
 from rm_backends.agents.options import PoolOptions
-from rm_backends.base import AlreadyGranted, BatchOptions, RestoreRecord, Withdrawn
-from rm_backends.batch.leases import PROOF_S
+from rm_backends.base import AlreadyGranted, BatchOptions, Lost, RestoreRecord, Withdrawn
+from rm_backends.batch.leases import PROOF_S, Lease, Shape, seen
 from rm_backends.batch.shapes import DispatchOptions
 from tests.fakes.agents_world import agents_world, allocation, launch_spec
 from tests.fakes.batch_world import BatchWorld
@@ -167,6 +167,31 @@ def test_a_job_that_ends_under_its_task_is_a_loss_with_the_sites_word(
         await batch.world.settle(60)
         assert batch.is_quiet()
         assert len(batch.site.submissions) == 1
+
+    play(scenario)
+
+
+def test_the_end_of_a_job_that_is_being_ended_is_no_deadline() -> None:
+    shape = Shape(queue="gpu", nodes=1, slots_per_node=1, gpus_per_node=1)
+    lease = Lease(tag="wl-a-b", pool="p", allocation_id=ID, shape=shape, created_at=0.0)
+    job = JobReport(
+        job_id="1", name="wl-a-b", phase=JobPhase.RUNNING, state="RUNNING", ends_at=900.0
+    )
+    running = seen(lease, job, 10.0)
+    assert running.ends_at == 900.0
+    ending = replace(job, phase=JobPhase.ENDING, state="COMPLETING", ends_at=20.0)
+    assert seen(running, ending, 21.0).ends_at == 900.0
+
+
+def test_a_job_that_somebody_cancelled_is_not_run_again(play: Play) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        await batch.world.run_allocation(allocation(1, slots=4))
+        (job,) = batch.site.jobs.values()
+        await batch.site.end(job, EndCause.CANCELLED)
+        await batch.world.master.lost(ID)
+        (loss,) = [e for e in batch.world.master.of(ID) if isinstance(e, Lost)]
+        assert loss.for_good
+        assert loss.reason == "job 1 on n1 was cancelled at the site"
 
     play(scenario)
 

@@ -10,6 +10,7 @@ from provisioner.budgets import WhenSpent
 from provisioner.idle_time import IdleTimes
 from provisioner.plan_types import Machine, Phase, PlanInput, PoolInput
 from provisioner.purse import Purse, Running, expected_life_s
+from provisioner.quota import QuotasLeft, over_quota
 from provisioner.types import Offer
 
 
@@ -17,9 +18,15 @@ class Limits:
     """What is left of the limits of one pool within one plan; what is bought counts for the cluster's purse, too."""
 
     def __init__(
-        self, pool: PoolInput, state: PlanInput, cluster: Purse, idle_times: IdleTimes
+        self,
+        pool: PoolInput,
+        state: PlanInput,
+        cluster: Purse,
+        idle_times: IdleTimes,
+        quotas: QuotasLeft,
     ) -> None:
         settings = pool.settings
+        self._quotas = quotas
         self.places = max(0, settings.max_instances - len(pool.machines))
         """Machines below `max_instances`."""
         self._idle_times = idle_times
@@ -36,15 +43,18 @@ class Limits:
         """How many more machines of that offer are allowed."""
         expected_s = self._life_s(offer)
         most = (purse.affordable(offer.usd_per_hour, expected_s) for purse in self._purses)
-        return int(min(self.places, min(most, default=inf)))
+        return int(min(self.places, self._quotas.machines(offer), min(most, default=inf)))
 
     def bought(self, offer: Offer, machines: int) -> None:
         self.places -= machines
+        self._quotas.bought(offer, machines)
         for purse in self._purses:
             purse.bought(offer.usd_per_hour, self._life_s(offer), machines)
 
     def reason(self, offer: Offer, machines: int) -> Reason | None:
-        """Why so many of that offer are not bought although they are to be had; None: money is not why."""
+        """Why so many of that offer are not bought although they may be; None: not for a quota or for money."""
+        if self._quotas.machines(offer) < machines:
+            return over_quota(offer, machines)
         usd, expected_s = offer.usd_per_hour * machines, self._life_s(offer)
         for purse in self._purses:
             if purse.affordable(usd, expected_s) < 1:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from provisioner.capacity import Block, CapacityMemory
 from provisioner.plan_types import Phase, PlanInput
+from provisioner.quota import QuotasLeft
 from provisioner.refusals import BlockKind
 from provisioner.types import Offer, Scope
 
@@ -26,6 +27,7 @@ class OpenOffers:
             if (why := state.unseen_because(offer)) is not None
         }
         """Offers where it is not known what exists, and why."""
+        self.quotas = QuotasLeft(state)
         self.version = 0
         """Changes whenever an offer closes."""
         self._covering: dict[int, tuple[Block, ...]] = {}
@@ -44,13 +46,17 @@ class OpenOffers:
     def is_open(self, offer: Offer) -> bool:
         if self.unseen and offer.key in self.unseen:
             return False
+        if offer.quota is not None and self.quotas.machines(offer) < 1:
+            return False
         blocks = self._blocks(offer)
         return not blocks or not any(
             block.is_shut(self.now) or block.scope in self._probed for block in blocks
         )
 
     def has_refused(self, offer: Offer) -> bool:
-        """It is shut, or nobody knows what exists there. One that is being probed is not."""
+        """It is shut, over its quota, or nobody knows what exists there. One that is being probed is not."""
+        if offer.quota is not None and self.quotas.machines(offer) < 1:
+            return True
         shut = any(block.is_shut(self.now) for block in self._blocks(offer))
         return shut or offer.key in self.unseen
 
@@ -70,6 +76,7 @@ class OpenOffers:
         blocks = self._blocks(offer)
         if blocks:
             self._probed.update(block.scope for block in blocks)
+        if blocks or (offer.quota is not None and self.quotas.machines(offer) < 1):
             self.version += 1
 
     def _blocks(self, offer: Offer) -> tuple[Block, ...]:

@@ -68,7 +68,7 @@ def _plan_pools(state: PlanInput) -> Plan:
     moves: list[Move] = []
     for pool in state.pools:
         times = IdleTimes(pool, state.memory)
-        limits = Limits(pool, state, cluster, times)
+        limits = Limits(pool, state, cluster, times, open_offers.quotas)
         planned = _PoolPlan(pool, open_offers, limits, times, state.now)
         planned.run()
         launches += planned.launches

@@ -16,6 +16,7 @@ from provisioner.limits import Limits, cluster_purse
 from provisioner.open_offers import OpenOffers
 from provisioner.plan_types import Launch, Plan, PlanInput, PoolInput
 from provisioner.planner import plan
+from provisioner.quota import QuotasLeft
 from provisioner.quotes import Quotes
 from provisioner.types import PAID_MARKETS, Gang, Market, Offer
 from provisioner.unserved import refusal_text
@@ -144,9 +145,9 @@ def _considered(state: PlanInput, planned: Plan) -> Iterator[Considered]:
 
 def _limits(state: PlanInput) -> dict[str, Limits]:
     """Of each pool, before anything is bought."""
-    cluster = cluster_purse(state)
+    cluster, quotas = cluster_purse(state), QuotasLeft(state)
     return {
-        pool.settings.pool: Limits(pool, state, cluster, IdleTimes(pool, state.memory))
+        pool.settings.pool: Limits(pool, state, cluster, IdleTimes(pool, state.memory), quotas)
         for pool in state.pools
     }
 

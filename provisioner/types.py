@@ -87,6 +87,17 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """What a provider still allows, as it says itself. Offers whose quota has the same name share it."""
+
+    name: str
+    left: float
+    """In its own unit: vCPUs, GPUs, machines."""
+    each: float
+    """What one machine takes of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """Instance type x zone x market at a price."""
 
@@ -118,6 +129,8 @@ class Offer:
     """None: unknown."""
     image: str = ""
     """What its machines boot."""
+    quota: Quota | None = None
+    """None: the provider does not tell it beforehand."""
     least_billed_s: float = 0.0
     """A machine that lives shorter is paid for so long."""
     interruptions_per_hour: float = 0.0

@@ -14,6 +14,7 @@ from provisioner.demand import GangClass, nodes_needed
 from provisioner.explain import common_kind, listed, offer_name, trouble_text, unseen_text
 from provisioner.limits import Limits
 from provisioner.plan_types import PoolInput
+from provisioner.quota import over_quota
 from provisioner.quotes import Quotes
 from provisioner.refusals import BlockKind
 from provisioner.types import Offer
@@ -70,7 +71,7 @@ class Unserved:
             unseen = self._open_offers.unseen
             seen = [offer for offer in suitable if offer.key not in unseen]
             if seen:
-                return self._blocked(seen)
+                return self._over_quota(gangs, seen) or self._blocked(seen)
             why = dict.fromkeys(unseen[offer.key] for offer in suitable)
             said = listed([unseen_text(*each) for each in why], "; ")
             return Reason(kind=common_kind(each.kind for _, each in why), text=said)
@@ -86,6 +87,15 @@ class Unserved:
         count, cheapest = min(needs, key=lambda pair: (pair[0] * pair[1].usd_per_hour, pair[1].key))
         # Only a probe allows less than limits do.
         return self._limits.reason(cheapest, count) or self._blocked(usable)
+
+    def _over_quota(self, gangs: GangClass, seen: Sequence[Offer]) -> Reason | None:
+        """If nothing has refused, and quotas that are known beforehand are all that is in the way."""
+        if any(self._refusals(seen)):
+            return None
+        over = [offer for offer in seen if self._open_offers.quotas.machines(offer) < 1]
+        reasons = (over_quota(offer, _nodes(gangs, offer)) for offer in over)
+        texts = dict.fromkeys(reason.text for reason in reasons if reason is not None)
+        return Reason(kind=ReasonKind.QUOTA, text=listed([*texts], "; ")) if texts else None
 
     def _waits_for_spot(self, gangs: GangClass, suitable: Sequence[Offer]) -> Reason:
         until = gangs.oldest_since + self._settings.on_demand_after_s

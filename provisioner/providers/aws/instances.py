@@ -61,6 +61,11 @@ def instances_of(reservation: JsonMapping) -> Sequence[Instance]:
     return [Instance.model_validate(item) for item in reservation.get("Instances", ())]
 
 
+def machines_of(page: JsonMapping) -> Sequence[Instance]:
+    """Of one page of DescribeInstances."""
+    return [x for reservation in page.get("Reservations", ()) for x in instances_of(reservation)]
+
+
 def found(
     machine: Instance, *, region: str, notice: Notice | None, console: str = ""
 ) -> FoundInstance:

@@ -16,9 +16,10 @@ from provisioner.providers.aws.instances import (
     end_of_console,
     found,
     instances_of,
+    machines_of,
     shut_itself_down,
 )
-from provisioner.providers.aws.notices import Notices
+from provisioner.providers.aws.notices import Notice, Notices
 from provisioner.providers.aws.offers import expected_offers, facts_of, offers_of
 from provisioner.providers.aws.options import Account, PoolOptions
 from provisioner.providers.aws.request import run_instances
@@ -26,6 +27,7 @@ from provisioner.providers.aws.tags import CLUSTER
 from provisioner.providers.base import (
     AnswersAtOnce,
     Api,
+    FoundInstance,
     FoundState,
     Inventory,
     LaunchAnswer,
@@ -174,12 +176,21 @@ class AwsProvider(AnswersAtOnce):
             async for page in self._client.pages(
                 "ec2", "describe_instances", Filters=wanted, MaxResults=_PAGE
             ):
-                for reservation in page.get("Reservations", ()):
-                    machines += instances_of(reservation)
+                # A page of a thousand takes longer than the event loop may be held.
+                machines += await asyncio.to_thread(machines_of, page)
         await self._read_consoles(
             [machine.InstanceId for machine in machines if shut_itself_down(machine)]
         )
-        instances = [
+        instances = await asyncio.to_thread(self._found, machines, notices)
+        self._notices.forget_others(
+            {x.instance_id for x in instances if x.state is not FoundState.ENDED}
+        )
+        return Inventory(instances=tuple(instances))
+
+    def _found(
+        self, machines: Sequence[Instance], notices: Mapping[str, Notice]
+    ) -> Sequence[FoundInstance]:
+        return [
             found(
                 machine,
                 region=self._account.region,
@@ -188,10 +199,6 @@ class AwsProvider(AnswersAtOnce):
             )
             for machine in machines
         ]
-        self._notices.forget_others(
-            {x.instance_id for x in instances if x.state is not FoundState.ENDED}
-        )
-        return Inventory(instances=tuple(instances))
 
     async def terminate(self, instance_ids: Sequence[str]) -> None:
         failures: list[str] = []

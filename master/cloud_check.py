@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from master.aws_pools import accounts_of, options_of
+from master import aws_pools, gcp_pools
 from master.config import MasterConfig
 from provisioner.price_book import open_book
-from provisioner.providers.aws.check import CloudFinding, Wanted, check
+from provisioner.providers.aws import check as aws_check
+from provisioner.providers.findings import CloudFinding
+from provisioner.providers.gcp import check as gcp_check
 from windlass.base.clock import Clock
 
 
@@ -18,10 +20,21 @@ async def cloud_findings(
     """Nothing is made. Raises InvalidConfig where sections contradict each other."""
     prices = open_book(data_dir, config.prices.rules())
     found: list[CloudFinding] = []
-    for account, bought in accounts_of([p for p in config.pools() if p.is_elastic]).items():
-        wanted = [
-            Wanted(options=options_of(pool, section), max_instances=pool.max_instances)
+    elastic = [pool for pool in config.pools() if pool.is_elastic]
+    for account, bought in aws_pools.accounts_of(elastic).items():
+        aws = [
+            aws_check.Wanted(
+                options=aws_pools.options_of(pool, section), max_instances=pool.max_instances
+            )
             for pool, section in bought
         ]
-        found += await check(account, wanted, prices, clock.now())
+        found += await aws_check.check(account, aws, prices, clock.now())
+    for site, sections in gcp_pools.sites_of(elastic).items():
+        gcp = [
+            gcp_check.Wanted(
+                options=gcp_pools.options_of(pool, section), max_instances=pool.max_instances
+            )
+            for pool, section in sections
+        ]
+        found += await gcp_check.check(site, gcp, prices)
     return found

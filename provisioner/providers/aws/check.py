@@ -21,6 +21,7 @@ from provisioner.providers.aws.options import Account, PoolOptions
 from provisioner.providers.aws.permissions import PERMISSIONS
 from provisioner.providers.aws.request import run_instances
 from provisioner.providers.base import LaunchIntent
+from provisioner.providers.findings import CloudFinding
 from provisioner.types import Market, Offer
 from windlass.base.errors import WindlassError
 
@@ -29,15 +30,6 @@ _MISSING = ("UnauthorizedOperation", "AccessDenied")
 _NEEDS_A_MACHINE = ("ec2:TerminateInstances", "ec2:GetConsoleOutput")
 _BY_LAUNCH = ("ec2:RunInstances", "ec2:CreateTags", "iam:PassRole")
 _LEARNT = ("ssm:GetParameters",)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CloudFinding:
-    """One thing that was looked at."""
-
-    what: str
-    problems: tuple[str, ...] = ()
-    """Each with its way out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,6 +73,8 @@ class Cloud:
         self.requests: dict[tuple[str, str], tuple[str, str]] = {}
         """(path, requestId) -> (digest of the body, name of its operation)."""
         self.reservations: dict[str, list[dict[str, Any]]] = {}
+        self.quotas: dict[str, float] = {}
+        """Of every region: metric -> limit."""
         self.policies: dict[tuple[str, str], dict[str, Any]] = {}
         self.calls: list[str] = []
         """What was asked, in order, as `METHOD collection[.method]`."""

@@ -160,6 +160,11 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._deleted(project, self._machine(project, zone, name))
             case "GET", "aggregated", "instances":
                 return self._aggregated(query)
+            case "GET", "regions", region:
+                quotas = [
+                    {"metric": k, "limit": v, "usage": 0} for k, v in self.cloud.quotas.items()
+                ]
+                return {"name": region, "quotas": quotas}
             case "GET", "regions", region, "resourcePolicies", name:
                 if (region, name) not in self.cloud.policies:
                     raise _not_found(f"projects/{project}/regions/{region}/resourcePolicies/{name}")

@@ -1,0 +1,78 @@
+"""`windlass master check --cloud` on Compute Engine: what is wrong, with its way out; nothing is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from provisioner.price_book import open_book
+from provisioner.providers.gcp.check import Wanted, check
+from provisioner.providers.gcp.options import MachineOptions, Site
+from provisioner.types import Market
+from tests.fakes.gce import FakeGce, Fault, fake_gce
+
+OPTIONS = MachineOptions(
+    pool="gpu",
+    machine_type="a2-highgpu-2g",
+    zones=("us-central1-a",),
+    markets=(Market.SPOT, Market.ON_DEMAND),
+)
+
+
+@pytest.fixture
+def gce() -> Iterator[FakeGce]:
+    with fake_gce() as fake:
+        yield fake
+
+
+async def found(gce: FakeGce, options: MachineOptions = OPTIONS) -> dict[str, tuple[str, ...]]:
+    site = Site(name="acme", project="acme", region="us-central1", endpoint_url=gce.url)
+    wanted = [Wanted(options=options, max_instances=4)]
+    return {f.what: f.problems for f in await check(site, wanted, open_book(None))}
+
+
+async def test_what_could_be_bought_has_no_problems_and_nothing_is_made(gce: FakeGce) -> None:
+    gce.cloud.quotas = {"NVIDIA_A100_GPUS": 8, "PREEMPTIBLE_NVIDIA_A100_GPUS": 8}
+    assert await found(gce) == {
+        "acme: credentials (project acme)": (),
+        "acme: a2-highgpu-2g for pool gpu": (),
+        "acme: quotas": (),
+    }
+    assert not [call for call in gce.cloud.calls if not call.startswith("GET")]
+
+
+async def test_credentials_that_are_refused_end_the_check(gce: FakeGce) -> None:
+    gce.faults.always["facts"] = Fault(
+        status=403, code="forbidden", message="Required 'compute.zones.list' permission"
+    )
+    ((what, problems),) = (await found(gce)).items()
+    assert what == "acme: credentials"
+    assert "Required 'compute.zones.list' permission" in problems[0]
+
+
+async def test_zones_types_and_reservations_that_are_not_there(gce: FakeGce) -> None:
+    options = replace(
+        OPTIONS,
+        machine_type="a3-highgpu-8g",
+        zones=("us-central1-b", "us-central1-x"),
+        reservations=("r-1",),
+    )
+    problems = (await found(gce, options))["acme: a3-highgpu-8g for pool gpu"]
+    assert problems == (
+        "us-central1-b has no a3-highgpu-8g: leave the zone out",
+        problems[1],
+        "there is no reservation r-1 in the zones of the pool: correct reservations",
+    )
+    assert problems[1].startswith("there is no zone us-central1-x: did you mean us-central1-")
+
+
+async def test_a_quota_is_told_with_how_many_machines_fit(gce: FakeGce) -> None:
+    gce.cloud.quotas = {"NVIDIA_A100_GPUS": 5, "PREEMPTIBLE_NVIDIA_A100_GPUS": 0}
+    assert (await found(gce))["acme: quotas"] == (
+        "the quota PREEMPTIBLE_NVIDIA_A100_GPUS of us-central1 is 0: 0 of 4 machines of pool gpu "
+        "fit; ask for more in IAM > Quotas",
+        "the quota NVIDIA_A100_GPUS of us-central1 is 5: 2 of 4 machines of pool gpu "
+        "fit; ask for more in IAM > Quotas",
+    )

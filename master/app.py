@@ -295,6 +295,7 @@ class Master:
                 settings=boot_settings(options.config.pools()),
                 wheels=AgentWheels(options.data_dir / "wheels"),
                 clock=options.clock,
+                note=None if provisioner is None else provisioner.note_boot,
             ),
             provisioner=provisioner,
             books=books,

@@ -156,6 +156,15 @@ class Listing(StrEnum):
     """No new list, or it failed."""
 
 
+@dataclass(frozen=True, slots=True)
+class BootNote:
+    """The last thing that a machine said before its agent connected."""
+
+    words: str
+    failed: bool = False
+    """It gave up, and ends itself."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """What is known about one instance at one instant."""
@@ -170,6 +179,13 @@ class Observation:
     connected: bool = False
     busy: bool | None = None
     """None: the pool does not show its agent."""
+    boot: BootNote | None = None
+    """None: it has said nothing, or has an agent."""
+
+    @property
+    def boot_failure(self) -> str:
+        """What the machine itself said; empty: no failure."""
+        return f"its boot failed: {self.boot.words}" if self.boot and self.boot.failed else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,7 +311,7 @@ def _gone_because(
     record: InstanceRecord, seen: Observation, now: float, rules: Rules
 ) -> str | None:
     if seen.listing is Listing.ENDED:
-        return seen.detail or "the provider says it ended"
+        return seen.boot_failure or seen.detail or "the provider says it ended"
     old_enough = now - record.created_at >= rules.list_grace_s
     if record.missed_looks >= LOOKS_UNTIL_GONE and old_enough and not seen.connected:
         return "the provider does not list it any more"
@@ -311,6 +327,8 @@ def _lost_since(record: InstanceRecord) -> float | None:
 def _step_booting(record: InstanceRecord, seen: Observation, now: float, rules: Rules) -> Step:
     if seen.connected:
         return Step(record=move(record, _S.READY, ready_at=now))
+    if seen.boot_failure:
+        return _wish(record, EndKind.BOOT, seen.boot_failure)
     if record.state is _S.PENDING and seen.listing is Listing.RUNNING:
         record = move(record, _S.BOOTING)
     age = now - max(record.created_at, rules.watching_since)
@@ -319,7 +337,8 @@ def _step_booting(record: InstanceRecord, seen: Observation, now: float, rules: 
     if record.state is _S.PENDING and late:
         return _wish(record, EndKind.BOOT, f"still pending after {age:.0f} s")
     if record.state is _S.BOOTING and age > rules.boot_deadline_s:
-        return _wish(record, EndKind.BOOT, f"no agent connected within {age:.0f} s")
+        said = f"; the last it said: {seen.boot.words}" if seen.boot is not None else ""
+        return _wish(record, EndKind.BOOT, f"no agent connected within {age:.0f} s{said}")
     return Step(record=record)
 
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from master.core.scheduler.types import Running
 from provisioner.capacity import CapacityMemory
-from provisioner.fleet import InstanceRecord
+from provisioner.fleet import BootNote, InstanceRecord
 from provisioner.intents import IntentRecord
 from provisioner.prices import Ledger
 from provisioner.providers.base import Accepted, Inventory
@@ -225,6 +225,8 @@ class Agents:
     nodes: Mapping[str, Node] = field(default_factory=dict)
     connected: frozenset[str] = frozenset()
     """Agents that were announced and may not be nodes yet."""
+    boots: Mapping[str, BootNote] = field(default_factory=dict)
+    """What machines said that have no agent yet."""
 
     def is_connected(self, agent_id: str) -> bool:
         node = self.nodes.get(agent_id)

@@ -226,6 +226,8 @@ class ReconcilePass:
             if seen is None
             else replace(seen, connected=connected, busy=busy)
         )
+        if (boot := agents.boots.get(record.id)) is not None:
+            seen = replace(seen, boot=boot)
         stepped = step(record, seen, self.draft.now, self._rules_for(record))
         new = stepped.record
         if stepped.wish is not None:

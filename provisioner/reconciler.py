@@ -21,7 +21,7 @@ from provisioner.budgets import NO_LIMITS, Money
 from provisioner.calls import Calls
 from provisioner.clock_jumps import Clocks, shifted
 from provisioner.documents import Unsaved, forget_finished, restored, to_move, unsaved
-from provisioner.fleet import EndKind, InstanceRecord, InstanceState, Wish
+from provisioner.fleet import BootNote, EndKind, InstanceRecord, InstanceState, Wish
 from provisioner.fleet_state import Agents, Catalogue, Event, FleetState, PoolSetup, Told, TryAgain
 from provisioner.intents import IntentRecord, fingerprint, launch_call, launch_in_general
 from provisioner.offer_views import OfferView, offer_id, offer_views
@@ -109,6 +109,8 @@ class Provisioner:
         )
         self.tally = Tally()
         self._connected: set[str] = set()
+        self._boots: dict[str, BootNote] = {}
+        """Of machines whose agent has not connected yet. A restart forgets them: their deadline counts."""
         self._telling: set[str] = set()
         self._ends_everything = False
         self._closed = asyncio.Event()
@@ -168,8 +170,14 @@ class Provisioner:
         """An agent connected or went silent; agents that are no instances of ours are ignored."""
         if connected:
             self._connected.add(instance_id)
+            self._boots.pop(instance_id, None)
         else:
             self._connected.discard(instance_id)
+        self._loop.wake()
+
+    def note_boot(self, instance_id: str, words: str, *, failed: bool) -> None:
+        """What a machine says of its boot. One that fails is ended at once."""
+        self._boots[instance_id] = BootNote(words, failed)
         self._loop.wake()
 
     def is_instance(self, name: str) -> bool:
@@ -426,6 +434,7 @@ class Provisioner:
         return Agents(
             nodes={node.agent_id: node for pool in demand for node in pool.nodes},
             connected=frozenset(self._connected),
+            boots=dict(self._boots),
         )
 
     def _fingerprints(self, setup: PoolSetup) -> dict[OfferKey, str]:
@@ -457,6 +466,7 @@ class Provisioner:
                     await asyncio.sleep(self._interval_s)
                 else:
                     self._connected.discard(record.id)
+                    self._boots.pop(record.id, None)
                     return Told(instance_id=record.id)
         finally:
             self._telling.discard(record.id)

@@ -23,10 +23,10 @@ tell() {
   ask --max-time 20 --output /dev/null --data-binary @- "$BOOT_URL/stage?instance=$INSTANCE&stage=$1" >/dev/null
 }
 
-# fail WHY [DETAILS]: ends the machine, which would only cost money. The details may be secret: no console shows them.
+# fail WHY [DETAILS]: ends the machine, which would only cost money. Details may be secret: only the master's log has them.
 fail() {
   say "$1. This machine ends itself."
-  printf '%s' "$1${2:+: $2}" | tell failed
+  printf '%s\n%s' "$1" "${2-}" | tell failed
   ${WINDLASS_END_MACHINE:-shutdown -h now}
   exit 1
 }

@@ -20,6 +20,12 @@ log = structlog.get_logger(__name__)
 MAX_STAGES = 10_000
 """Machines that are remembered at once; the oldest are forgotten."""
 NO_SETTINGS = BootSettings()
+FAILED = "failed"
+"""The stage in which a machine gives up, and ends itself."""
+
+
+class NoteBoot(Protocol):
+    def __call__(self, machine: str, words: str, /, *, failed: bool) -> None: ...
 
 
 class LaunchTokens(Protocol):
@@ -34,7 +40,7 @@ class BootStage:
 
     name: str
     at: datetime
-    detail: str = ""
+    words: str
 
 
 class BootService:
@@ -45,12 +51,14 @@ class BootService:
         settings: Mapping[str, BootSettings],
         wheels: AgentWheels,
         clock: Clock,
+        note: NoteBoot | None = None,
     ) -> None:
-        """`settings`: of each pool whose machines need any."""
+        """`settings`: of each pool whose machines need any. `note`: who else hears what machines say."""
         self._joins = joins
         self._settings = settings
         self._wheels = wheels
         self._clock = clock
+        self._note = note
         self._stages: dict[str, BootStage] = {}
 
     async def files(self, machine: str, token: str) -> bytes:
@@ -69,15 +77,25 @@ class BootService:
         await self._joins.launch_of(machine, token)
         return await self._wheels.path(name)
 
-    async def tell(self, machine: str, token: str, stage: str, detail: str) -> None:
-        """`detail`: one printable line."""
+    async def tell(self, machine: str, token: str, stage: str, words: str, detail: str) -> None:
+        """One printable line each. `detail` may be secret: it is logged, and not shown."""
         grant = await self._joins.launch_of(machine, token)
         while len(self._stages) >= MAX_STAGES:
             del self._stages[next(iter(self._stages))]
         self._stages.pop(machine, None)
-        self._stages[machine] = BootStage(stage, self._clock.now(), detail)
-        write = log.warning if stage == "failed" else log.info
-        write("machine boots", machine=machine, pool=grant.pool, stage=stage, detail=detail)
+        self._stages[machine] = BootStage(stage, self._clock.now(), words or stage)
+        failed = stage == FAILED
+        if self._note is not None:
+            self._note(machine, words or stage, failed=failed)
+        write = log.warning if failed else log.info
+        write(
+            "machine boots",
+            machine=machine,
+            pool=grant.pool,
+            stage=stage,
+            words=words,
+            detail=detail,
+        )
 
     def stage(self, machine: str) -> BootStage | None:
         return self._stages.get(machine)

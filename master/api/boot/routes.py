@@ -67,8 +67,11 @@ async def wheel(
 @router.post("/stage")
 @public
 async def tell(request: Request, query: Annotated[Stage, Query()], api: TheApi) -> Reply[Empty]:
-    """How far the boot is. The body is text: what else there is to say."""
+    """How far the boot is. The body is text: a line for users, and another for operators, which may be secret."""
     said = (await request.body())[:MAX_DETAIL_BYTES].decode("utf-8", "replace")
     token = token_in(request.scope["headers"])
-    await api.services.boots.tell(query.instance, token, query.stage, one_line(said))
+    words, _, detail = said.partition("\n")
+    await api.services.boots.tell(
+        query.instance, token, query.stage, one_line(words), one_line(detail)
+    )
     return Reply()

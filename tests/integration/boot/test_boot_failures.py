@@ -63,8 +63,10 @@ def test_a_startup_script_that_fails_ends_the_machine(
     assert TOKEN not in console
     names = [stage for _, stage, _ in master.stages]
     assert names == ["stub", "startup-script", "failed"]
-    machine_id, _, details = master.stages[-1]
+    machine_id, _, said = master.stages[-1]
     assert machine_id == "i-0123456789"
+    words, details = said.split("\n")
+    assert SECRET not in words
     assert details.isprintable()
     assert details.endswith("binary")
     kept = [path for path in machine.state.rglob("*") if path.is_file()]

@@ -58,15 +58,16 @@ async def test_wheels_come_with_their_digests(world: ApiWorld, token: str) -> No
 async def test_a_stage_is_kept_as_one_printable_line(world: ApiWorld, token: str) -> None:
     response = await world.client.post(
         f"{PATH}/stage?instance=i-1&stage=failed",
-        content=b"exit code 3: \x1b[31m\xff\x00bad\n",
+        content=b"exit code 3: \x1b[31m\xff\x00bad\nits secret output",
         headers={"Authorization": f"Bearer {token}"},
     )
     assert response.status_code == 200
     stage = world.services.boots.stage("i-1")
     assert stage is not None
     assert stage.name == "failed"
-    assert stage.detail.isprintable()
-    assert "bad" in stage.detail
+    assert stage.words.isprintable()
+    assert "bad" in stage.words
+    assert "secret" not in stage.words, "users see it"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from provisioner.fleet import (
     ALLOWED,
+    BootNote,
     EndKind,
     InstanceRecord,
     InstanceState,
@@ -37,6 +38,7 @@ from windlass.base.errors import Conflict
 
 S, L = InstanceState, Listing
 RULES = Rules(boot_deadline_s=300.0, list_grace_s=60.0)
+GAVE_UP = BootNote("the pool's startup_script ended with exit code 3", failed=True)
 
 
 def record(state: InstanceState = S.BOOTING, **more: Any) -> InstanceRecord:
@@ -54,6 +56,11 @@ def record(state: InstanceState = S.BOOTING, **more: Any) -> InstanceRecord:
         (record(S.BOOTING), Observation(connected=True), 50, S.READY, None),
         (record(S.BOOTING), Observation(), 299, S.BOOTING, None),
         (record(S.BOOTING), Observation(), 301, S.BOOTING, EndKind.BOOT),
+        (record(S.BOOTING), Observation(boot=BootNote("joining")), 299, S.BOOTING, None),
+        (record(S.BOOTING), Observation(boot=GAVE_UP), 1, S.BOOTING, EndKind.BOOT),
+        (record(S.PENDING), Observation(boot=GAVE_UP), 1, S.PENDING, EndKind.BOOT),
+        (record(S.BOOTING), Observation(boot=GAVE_UP, connected=True), 1, S.READY, None),
+        (record(S.READY), Observation(boot=GAVE_UP, connected=True), 1, S.READY, None),
         (record(S.BOOTING), Observation(listing=L.ENDED), 1, S.GONE, None),
         (record(S.READY), Observation(connected=True), 9999, S.READY, None),
         (record(S.READY, silent_since=0.0), Observation(), 599, S.READY, None),
@@ -226,3 +233,15 @@ def test_r1_the_token_stands_for_all_parameters() -> None:
     assert len(tokens) == 6
     assert launch_token(*base) == launch_token(*base)
     assert all(len(token) == 32 for token in tokens)
+
+
+def test_a_boot_that_fails_says_why_whoever_ends_the_machine() -> None:
+    said = "its boot failed: the pool's startup_script ended with exit code 3"
+    wish = step(record(), Observation(boot=GAVE_UP), 1, RULES).wish
+    assert wish is not None
+    assert wish.why == said
+    gone = Observation(boot=GAVE_UP, listing=L.ENDED, detail="Client.InstanceInitiatedShutdown")
+    assert step(record(), gone, 1, RULES).record.reason == said
+    late = step(record(), Observation(boot=BootNote("joining as m")), 301, RULES).wish
+    assert late is not None
+    assert late.why == "no agent connected within 301 s; the last it said: joining as m"

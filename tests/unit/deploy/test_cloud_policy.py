@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,40 @@ def test_a_region_is_found_as_the_tools_of_aws_find_it(
     shared.write_text("no sections")
     result = CliRunner().invoke(app, command)
     assert "--region: is missing" in result.stderr
+
+
+GCP_CALLS = {
+    ("Zones", "list"): {"compute.zones.list"},
+    ("MachineTypes", "get"): {"compute.machineTypes.get"},
+    ("AcceleratorTypes", "get"): {"compute.acceleratorTypes.get"},
+    ("Reservations", "list"): {"compute.reservations.list"},
+    ("ResourcePolicies", "insert"): {
+        "compute.resourcePolicies.create",
+        "compute.resourcePolicies.use",
+    },
+    ("ZoneOperations", "get"): {"compute.zoneOperations.get"},
+    ("ZoneOperations", "list"): {"compute.zoneOperations.list"},
+    ("Instances", "aggregated_list"): {"compute.instances.list"},
+    ("Instances", "get"): {"compute.instances.get"},
+    ("Instances", "get_serial_port_output"): {"compute.instances.getSerialPortOutput"},
+    ("Instances", "delete"): {"compute.instances.delete"},
+    ("Instances", "bulk_insert"): {
+        *("compute.instances.create", "compute.disks.create", "compute.images.useReadOnly"),
+        *("compute.subnetworks.use", "compute.subnetworks.useExternalIp"),
+        *("compute.instances.setMetadata", "compute.instances.setLabels"),
+        *("compute.instances.setTags", "compute.instances.setServiceAccount"),
+        "iam.serviceAccounts.actAs",
+    },
+}
+"""What Compute Engine asks for with each call."""
+
+
+def test_the_table_of_gcp_has_exactly_what_the_calls_of_its_provider_need() -> None:
+    folder = Path(gcp_permissions.__file__).parent
+    source = "\n".join(path.read_text() for path in sorted(folder.glob("*.py")))
+    calls = set(re.findall(r'"([A-Z][a-z]+[A-Za-z]*)",\s*"([a-z]+(?:_[a-z]+)*)"[,)]', source))
+    # `_one(client, "MachineTypes", ...)` gets.
+    calls |= {(service, "get") for service in re.findall(r'_one\(client, "(\w+)"', source)}
+    assert calls == set(GCP_CALLS)
+    actions = set().union(*GCP_CALLS.values())
+    assert actions == {each.action for each in gcp_permissions.PERMISSIONS}

@@ -147,6 +147,7 @@ def test_scancel_by_somebody_else_ends_the_trial(
     assert slurm.jobs("PENDING", "RUNNING", "COMPLETING") in ([], [name])
 
 
+@pytest.mark.slow
 def test_a_master_that_is_killed_finds_its_jobs_again(
     cluster: RealCluster, slurm: Slurm, gates: Gates
 ) -> None:

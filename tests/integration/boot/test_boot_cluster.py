@@ -86,6 +86,7 @@ def test_a_machine_boots_joins_once_and_gives_nothing_away(
             (agent,) = [a for a in cluster.client.agents() if a["id"] == "i-1"]
             assert len(agent["slots"]) == 2
             assert not (machine.state / "token").exists()
+            assert machine.home.settings["metadata_service"] == metadata
 
             assert "has its agent already" in machine.boot(script, path=path), "a reboot"
             (machine.state / "joined").unlink()

@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 )
 
 from provisioner.budgets import Budget
+from provisioner.disruption import Disruption
 from provisioner.providers.base import Api
 from provisioner.providers.simulated import Faults
 from provisioner.types import PoolSettings
@@ -66,8 +67,13 @@ class FleetLife(RuleBasedStateMachine):
     def wait(self, work: Coroutine[Any, Any, Any]) -> None:
         self.runner.run(work)
 
-    @initialize(budget=st.sampled_from([None, 20.0]), least=st.sampled_from([0, 0, 1]))
-    def begin(self, budget: float | None, least: int) -> None:
+    @initialize(
+        budget=st.sampled_from([None, 20.0]),
+        least=st.sampled_from([0, 0, 1]),
+        moves=st.booleans(),
+        idle_auto=st.booleans(),
+    )
+    def begin(self, budget: float | None, least: int, moves: bool, idle_auto: bool) -> None:
         async def start() -> None:
             self.clock = LoopClock()
             self.world = FleetWorld(
@@ -79,8 +85,11 @@ class FleetLife(RuleBasedStateMachine):
                     min_instances=least,
                     max_idle_s=90.0,
                     budget=Budget(usd_per_hour=budget),
+                    idle_auto=idle_auto,
+                    disruption=Disruption(packing=moves, replacement=moves, drift=moves, share=0.5),
                 ),
             )
+            self.world.host.ran_s, self.world.host.lets_go = 7200.0, True
             await self.world.start()
 
         self.wait(start())
@@ -163,6 +172,12 @@ class FleetLife(RuleBasedStateMachine):
             refuse={OFFERS[0].key: QuotaError("limit 0")} if lost else {},
             dies_at_boot={OFFERS[3].key} if unanswered == 2 else set(),
         )
+        self.wait(asyncio.sleep(1))
+
+    @rule(settings=st.sampled_from(["v1", "v2"]))
+    def change_settings(self, settings: str) -> None:
+        """Where drift counts, machines are exchanged for it."""
+        self.world.cloud.settings = settings
         self.wait(asyncio.sleep(1))
 
     @rule()

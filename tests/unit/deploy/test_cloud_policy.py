@@ -100,6 +100,7 @@ def test_a_region_is_found_as_the_tools_of_aws_find_it(
 
 GCP_CALLS = {
     ("Zones", "list"): {"compute.zones.list"},
+    ("Regions", "get"): {"compute.regions.get"},
     ("MachineTypes", "get"): {"compute.machineTypes.get"},
     ("AcceleratorTypes", "get"): {"compute.acceleratorTypes.get"},
     ("Reservations", "list"): {"compute.reservations.list"},

@@ -176,7 +176,7 @@ def test_what_is_not_delivered_by_its_deadline_is_cancelled_and_the_offer_spared
         assert "not delivered within 7200 s: (Resources)" in blocked.reason
         assert not world.cloud.queue
 
-    in_world(story, offers=(QUEUED, DEAR))
+    in_world(story, offers=(QUEUED, DEAR), on_demand_after_s=10_000.0)
 
 
 def test_a_refusal_that_comes_late_is_a_refusal() -> None:

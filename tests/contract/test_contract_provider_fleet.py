@@ -26,9 +26,13 @@ SOON_S = 60.0
 
 
 @asynccontextmanager
-async def buying_from(case: ProviderCase, *others: SimulatedProvider) -> AsyncIterator[FleetWorld]:
-    """A pool that buys from the provider of the case, and from others."""
-    settings = PoolSettings(pool=POOL, max_instances=10, max_idle_s=0.5, on_demand_after_s=0.0)
+async def buying_from(
+    case: ProviderCase, *others: SimulatedProvider, patience_s: float = 0.0
+) -> AsyncIterator[FleetWorld]:
+    """A pool that buys from the provider of the case, and from others; so long it waits for what is queued."""
+    settings = PoolSettings(
+        pool=POOL, max_instances=10, max_idle_s=0.5, on_demand_after_s=patience_s
+    )
     world = FleetWorld(
         SystemClock(),
         [],
@@ -175,7 +179,7 @@ async def test_a_launch_whose_reply_is_lost_is_one_machine(case: ProviderCase) -
 async def test_a_queued_launch_is_told_and_delivered(case: ProviderCase) -> None:
     for offer in case.offers:
         case.queue(offer)
-    async with buying_from(case) as world:
+    async with buying_from(case, patience_s=600.0) as world:
         await world.want(a_gang("a", 2))
         await until(
             lambda: (r := world.host.reasons.get("a")) and r.kind is ReasonKind.QUEUED_AT_PROVIDER

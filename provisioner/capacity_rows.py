@@ -24,7 +24,7 @@ def to_rows(memory: CapacityMemory) -> dict[str, Row]:
 
 
 def changed_rows(old: CapacityMemory, new: CapacityMemory) -> dict[str, Row | None]:
-    """What has to be written; None: a row that is forgotten. Costs as much as has changed."""
+    """What has to be written, by key; None: a row that is forgotten. Costs as much as has changed."""
     if old is new:
         return {}
     changed: dict[str, Row | None] = {}
@@ -32,7 +32,7 @@ def changed_rows(old: CapacityMemory, new: CapacityMemory) -> dict[str, Row | No
         row = _row(new, scope)
         if row is not None or _row(old, scope) is not None:
             changed[_name(scope)] = row
-    return changed
+    return dict(sorted(changed.items()))
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]]) -> CapacityMemory:

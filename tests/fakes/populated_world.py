@@ -54,6 +54,7 @@ class Populated:
             "user_id": 2,
             "username": "determined",
             "label": "mine",
+            "name": "windlass.whl",
         }
 
     def url(self, path: str) -> str:

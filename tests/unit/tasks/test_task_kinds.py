@@ -234,6 +234,7 @@ async def test_a_kind_that_is_never_idle_runs_on(cluster: ScriptedCluster) -> No
 KIND_NAMES = re.compile(r"JobType\.COMMAND|\bCommand(?:Config|Resources)\b|DET_COMMAND")
 MAY_NAME_COMMANDS = {
     "api/commands/routes.py",
+    "api/windlass/plans.py",
     "core/expconf/command.py",
     "tasks/kinds.py",
 }

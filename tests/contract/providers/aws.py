@@ -20,7 +20,7 @@ from provisioner.providers.aws.provider import AwsProvider
 from provisioner.providers.base import Api
 from provisioner.refusals import BlockKind
 from provisioner.types import Market, Offer
-from tests.contract.providers.base import POOL, ProviderCase
+from tests.contract.providers.base import LIST_EVERY_S, LIST_GRACE_S, POOL, ProviderCase
 from tests.fakes.ec2_server import KEYS, REGION, UBUNTU_GPU, Ec2Server, ec2_server
 from tests.fakes.fleet_world import CLUSTER
 from windlass.base.clock import SystemClock
@@ -95,7 +95,7 @@ class AwsCase(ProviderCase):
         self.provider = self.make()
 
     def make(self) -> AwsProvider:
-        return AwsProvider(
+        provider = AwsProvider(
             account=Account(
                 name="aws", region=REGION, endpoint_url=self.server.url, queue_url=self.queue_url
             ),
@@ -105,6 +105,8 @@ class AwsCase(ProviderCase):
             prices=open_book(None),
             user_data=lambda intent: f"#!/bin/sh\n# join-me {intent.request['boot']}\n",
         )
+        provider.list_every_s, provider.list_grace_s = LIST_EVERY_S, LIST_GRACE_S
+        return provider
 
     async def restart(self) -> None:
         await self.provider.close()

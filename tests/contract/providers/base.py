@@ -31,6 +31,9 @@ from tests.fakes.fleet_world import CLUSTER, an_intent
 POOL = "gpu"
 QUOTA = ("vcpus-of-gpu-2", 8.0)
 """The name and the number of a quota, of providers that have no names of their own."""
+LIST_EVERY_S = 0.5
+LIST_GRACE_S = 3.0
+"""Of clouds, whose own pace would make each test take a minute."""
 
 
 class ProviderCase(ABC):

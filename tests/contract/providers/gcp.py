@@ -13,7 +13,7 @@ from provisioner.providers.gcp.options import MachineOptions, Site
 from provisioner.providers.gcp.provider import GcpProvider
 from provisioner.refusals import BlockKind
 from provisioner.types import Market, Offer
-from tests.contract.providers.base import POOL, QUOTA, ProviderCase
+from tests.contract.providers.base import LIST_EVERY_S, LIST_GRACE_S, POOL, QUOTA, ProviderCase
 from tests.fakes.fleet_world import CLUSTER
 from tests.fakes.gce import FakeGce, Fault, Which, fake_gce
 from windlass.base.clock import SystemClock
@@ -92,7 +92,7 @@ class GcpCase(ProviderCase):
         self.provider = self.made(KINDS)
 
     def made(self, kinds: Sequence[MachineOptions]) -> GcpProvider:
-        return GcpProvider(
+        provider = GcpProvider(
             site=Site(
                 name="acme", project="acme", region="us-central1", endpoint_url=self.fake.url
             ),
@@ -102,6 +102,8 @@ class GcpCase(ProviderCase):
             prices=open_book(None),
             user_data=user_data,
         )
+        provider.list_every_s, provider.list_grace_s = LIST_EVERY_S, LIST_GRACE_S
+        return provider
 
     async def restart(self) -> None:
         await self.provider.close()

@@ -44,6 +44,10 @@ NEVER_GRANTED = {
     "agents_join": "no generated join token is right",
     "agents_standing": "no generated credential is right",
     "agents_leave": "no generated credential is right",
+    "agents_files": "no generated launch token is right",
+    "agents_wheels": "no generated launch token is right",
+    "agents_wheel": "no generated launch token is right",
+    "agents_tell": "no generated launch token is right",
     "windlass_retry": "no generated name is that of an offer",
 }
 """Operations of which no generated request succeeds, and why."""

@@ -1,6 +1,6 @@
 """Machines that a pool gives up although work runs there: packing, replacement by cheaper ones, drift. Pure.
 
-Only while nothing waits, and within the pool's `Disruption`. Work leaves a machine when all of it has room elsewhere on
+Only while nothing waits, and within the pool's `Disruption`. Work leaves a machine when all of it fits elsewhere on
 machines that are up: on busy ones (packing), or on one idle machine that is cheaper or not drifted. If only a new
 machine would do, that is launched first, and the work moves when it is up and still idle. Each move makes what the pool
 pays less, or the drifted machines fewer, so moves cannot undo each other.

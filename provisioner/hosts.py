@@ -85,7 +85,7 @@ def largest_first(runs: Sequence[Running]) -> list[Running]:
 
 
 def targets_for(runs: Sequence[Running], hosts: Sequence[Host]) -> list[Host] | None:
-    """For each run, largest first, the host with the least room for it; None if one has nowhere to go."""
+    """For each run, largest first, the host with the fewest free slots that still fits it; None if one fits nowhere."""
     by_free: dict[int, list[Host]] = {}
     for host in hosts:
         if not host.leaves:

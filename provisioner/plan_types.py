@@ -125,7 +125,7 @@ class Termination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A machine whose work is to leave for others that have room for it; then it is ended."""
+    """A machine whose work is to move to others where it fits; then it is ended."""
 
     instance_id: str
     requests: frozenset[str]

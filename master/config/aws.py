@@ -244,7 +244,7 @@ class AwsSection(CloudSection):
         if twice:
             raise ValueError(f"{', '.join(sorted(twice))}: given twice")
         if len(tags) > MAX_TAGS - OUR_TAGS:
-            raise ValueError(f"has {len(tags)} tags: there is room for {MAX_TAGS - OUR_TAGS}")
+            raise ValueError(f"has {len(tags)} tags: at most {MAX_TAGS - OUR_TAGS} beside ours")
         return tags
 
     @property

@@ -88,7 +88,7 @@ def _labels(value: dict[str, str]) -> dict[str, str]:
                 f'"{key}: {text}" is no label: lower case, digits, "-" and "_", at most 63 characters'
             )
     if len(value) > MAX_LABELS:
-        raise ValueError(f"has {len(value)} labels: there is room for {MAX_LABELS}")
+        raise ValueError(f"has {len(value)} labels: at most {MAX_LABELS}")
     return value
 
 

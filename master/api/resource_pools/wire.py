@@ -93,7 +93,7 @@ def _location(view: PoolView, sold: Sequence[Offer]) -> str:
 
 
 def _each(words: Iterable[str]) -> str:
-    """In the order of what may be bought, each once; the published page has room for one."""
+    """In the order of what may be bought, each once; the published page shows only one."""
     return ", ".join(dict.fromkeys(word for word in words if word))
 
 

@@ -14,7 +14,7 @@ from provisioner.providers.gcp.names import kind_name, last, region_of
 from provisioner.types import OfferKey
 
 WAITING = ("PENDING", "PROVISIONING")
-"""Not there yet, and not billed: Google looks for room."""
+"""Not there yet, and not billed: Google looks for capacity."""
 _EMPTY = "NO_RESULTS_ON_PAGE"
 """The usual warning of a zone without machines."""
 STOPPED = ("TERMINATED", "STOPPED", "SUSPENDED")

@@ -1,4 +1,4 @@
-"""The permissions behind the calls of the provider. Its tests compare this with what they see called."""
+"""The permissions behind the calls of the provider. A test compares this with the calls in its source."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from master.auth.join_tokens import JoinTokenSigner
 from master.config import ResolvedPool
 from master.config.batch import SlurmSection
 from provisioner.providers.batch.base import BatchSystem
-from provisioner.providers.batch.slurm.local import LocalSlurm
+from provisioner.providers.batch.commands import LocalCommands
+from provisioner.providers.batch.slurm.system import SlurmSystem
 from rm_backends.batch.job_files import JobFiles
 from rm_backends.batch.leases import Lease
 from rm_backends.batch.shapes import DispatchOptions
@@ -48,7 +49,7 @@ def batch_system(pools: Sequence[ResolvedPool]) -> BatchSystem:
     if len(paths) > 1:
         problem = f"resource_pools: path of slurm must be the same in all pools, not {' and '.join(sorted(paths))}"
         raise InvalidConfig([problem], what="master configuration")
-    return LocalSlurm(path=paths.pop())
+    return SlurmSystem(LocalCommands(path=paths.pop()))
 
 
 def job_files(

@@ -1,13 +1,10 @@
-"""Slurm by its own commands, run on this machine as this user."""
+"""Slurm by its own commands, as their user."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 
 from provisioner.providers.batch.base import (
     JobPhase,
@@ -17,6 +14,7 @@ from provisioner.providers.batch.base import (
     NoAnswer,
     Site,
 )
+from provisioner.providers.batch.commands import Commands, Done
 from provisioner.providers.batch.slurm.arguments import sbatch_line
 from provisioner.providers.batch.slurm.partitions import nodes_of, queues_of
 from provisioner.providers.batch.slurm.states import has_no_answer, phase_of, refusal_of, report
@@ -30,39 +28,22 @@ from provisioner.providers.batch.slurm.text import (
 )
 from windlass.base.errors import BatchSystemError
 
-COMMAND_LIMIT_S = 60.0
 SUBMIT_LIMIT_S = 120.0
 HISTORY = "now-7days"
 """How far back accounting is asked. Its own default is midnight."""
 _AT_ONCE = 500
 """Names or ids on one command line."""
-_KEPT = ("HOME", "USER", "LOGNAME", "SLURM_CONF", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "TZ")
-"""Of the master's environment. Variables of Slurm would change answers, and sbatch passes on all that it sees."""
-_PLACES = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 _NO_ACCOUNTING = ("accounting storage is disabled", "not running a supported accounting_storage")
 _NOT_KNOWN = "Invalid job id specified"
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    code: int
-    out: str
-    err: str
-
-
-class LocalSlurm:
+class SlurmSystem:
     """Implements `provisioner.providers.batch.base.BatchSystem`."""
 
     name = "slurm"
 
-    def __init__(self, *, path: str = "", environ: Mapping[str, str] | None = None) -> None:
-        """`path`: folders to look for commands in, before the usual ones."""
-        given = os.environ if environ is None else environ
-        self._environment = {key: given[key] for key in _KEPT if key in given} | {
-            "PATH": ":".join(filter(None, (path, given.get("PATH", ""), _PLACES))),
-            "LC_ALL": "C.UTF-8",
-            "SLURM_TIME_FORMAT": "%s",
-        }
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
         self._has_accounting = True
 
     async def site(self) -> Site:
@@ -77,11 +58,11 @@ class LocalSlurm:
         )
 
     async def submit(self, job: JobSpec) -> str:
-        done = await self._run(sbatch_line(job), stdin=job.script, limit_s=SUBMIT_LIMIT_S)
+        done = await self._commands.run(sbatch_line(job), stdin=job.script, limit_s=SUBMIT_LIMIT_S)
         if done.code == 0 and (id_ := re.match(r"\d+", done.out.strip())):
             return id_.group()
         if done.code == 0 or has_no_answer(done.err):
-            raise NoAnswer(f"sbatch: {_last(done)}")
+            raise NoAnswer(f"sbatch: {done.last}")
         message, kind, passing = refusal_of(done.err)
         raise JobRefused(message, kind=kind, passing=passing)
 
@@ -101,10 +82,10 @@ class LocalSlurm:
 
     async def ended(self, job_id: str) -> JobReport | None:
         """The controller keeps the exit code as it was; accounting folds it to seven bits."""
-        done = await self._run(["scontrol", "show", "job", "-o", job_id])
+        done = await self._commands.run(["scontrol", "show", "job", "-o", job_id])
         line = scontrol_job(done.out) if done.code == 0 else None
         if line is None and _NOT_KNOWN not in done.err:
-            raise NoAnswer(f"scontrol: {_last(done)}")
+            raise NoAnswer(f"scontrol: {done.last}")
         if line is None or "CANCELLED" in line.state:
             line = await self._remembered(job_id) or line
         if line is None or phase_of(line.state) is not JobPhase.ENDED:
@@ -113,21 +94,21 @@ class LocalSlurm:
 
     async def cancel(self, job_ids: Collection[str]) -> None:
         for some in _chunks(sorted(job_ids), " "):
-            done = await self._run(["scancel", *some.split(" ")])
+            done = await self._commands.run(["scancel", *some.split(" ")])
             if done.code and _NOT_KNOWN not in done.err:
-                raise (NoAnswer if _is_down(done) else BatchSystemError)(f"scancel: {_last(done)}")
+                raise (NoAnswer if _is_down(done) else BatchSystemError)(f"scancel: {done.last}")
 
     async def signal(self, job_id: str, signal: str) -> None:
-        done = await self._run(["scancel", "--full", f"--signal={signal}", job_id])
+        done = await self._commands.run(["scancel", "--full", f"--signal={signal}", job_id])
         if done.code and _NOT_KNOWN not in done.err:
-            raise (NoAnswer if _is_down(done) else BatchSystemError)(f"scancel: {_last(done)}")
+            raise (NoAnswer if _is_down(done) else BatchSystemError)(f"scancel: {done.last}")
 
     async def _remembered(self, job_id: str) -> JobLine | None:
         """By accounting, where there is any; the last run counts."""
         if not self._has_accounting:
             return None
         words = ("-n", "-P", "-X", "--duplicates", "-S", HISTORY, "-j", job_id, "-o", SACCT_FORMAT)
-        done = await self._run(["sacct", *words])
+        done = await self._commands.run(["sacct", *words])
         if any(sign in done.err for sign in _NO_ACCOUNTING):
             self._has_accounting = False
             return None
@@ -136,37 +117,10 @@ class LocalSlurm:
 
     async def _ask(self, *words: str) -> str:
         """Whatever goes wrong, nothing is known then."""
-        done = await self._run(words)
+        done = await self._commands.run(words)
         if done.code:
-            raise NoAnswer(f"{words[0]}: {_last(done)}")
+            raise NoAnswer(f"{words[0]}: {done.last}")
         return done.out
-
-    async def _run(
-        self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
-    ) -> _Done:
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *words,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env=self._environment,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise NoAnswer(f"{words[0]} cannot be run: {error.strerror}") from None
-        try:
-            async with asyncio.timeout(limit_s):
-                out, err = await process.communicate(stdin.encode())
-        except TimeoutError:
-            raise NoAnswer(f"{words[0]} did not end within {limit_s:g} s") from None
-        finally:
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-        code = process.returncode or 0
-        return _Done(code, out.decode(errors="replace"), err.decode(errors="replace"))
 
 
 def _by_name(lines: Iterator[JobLine] | Sequence[JobLine]) -> dict[str, JobReport]:
@@ -184,14 +138,8 @@ def _weight(job: JobReport) -> tuple[bool, int]:
     return job.phase is not JobPhase.ENDED, int(digits.group()) if digits else 0
 
 
-def _is_down(done: _Done) -> bool:
+def _is_down(done: Done) -> bool:
     return has_no_answer(done.err)
-
-
-def _last(done: _Done) -> str:
-    """What it said, on one line."""
-    said = [line.strip() for line in (done.err or done.out).splitlines() if line.strip()]
-    return "; ".join(said[-2:]) or f"exit code {done.code}"
 
 
 def _chunks(words: Sequence[str], separator: str = ",") -> Iterator[str]:

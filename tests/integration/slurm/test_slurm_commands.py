@@ -18,7 +18,8 @@ from provisioner.providers.batch.base import (
     JobSpec,
     NoAnswer,
 )
-from provisioner.providers.batch.slurm.local import LocalSlurm
+from provisioner.providers.batch.commands import LocalCommands
+from provisioner.providers.batch.slurm.system import SlurmSystem
 from tests.slurm import Slurm
 
 
@@ -37,7 +38,7 @@ def job(folder: Path, name: str, body: str, **settings: object) -> JobSpec:
 
 
 async def until(
-    system: LocalSlurm, name: str, look: Callable[[JobReport | None], bool]
+    system: SlurmSystem, name: str, look: Callable[[JobReport | None], bool]
 ) -> JobReport | None:
     """Slurm can only be asked, not awaited."""
     async with asyncio.timeout(60):
@@ -51,7 +52,7 @@ def test_a_job_from_its_submission_to_its_end(slurm: Slurm, tmp_path: Path) -> N
     """It is found by its name; what it exits with stays as it was."""
 
     async def main() -> None:
-        system = LocalSlurm(environ=slurm.environment)
+        system = SlurmSystem(LocalCommands(environ=slurm.environment))
         spec = job(
             tmp_path,
             "wl-test-life",
@@ -74,7 +75,7 @@ def test_a_job_from_its_submission_to_its_end(slurm: Slurm, tmp_path: Path) -> N
 
 def test_what_waits_says_why_and_can_be_cancelled(slurm: Slurm, tmp_path: Path) -> None:
     async def main() -> None:
-        system = LocalSlurm(environ=slurm.environment)
+        system = SlurmSystem(LocalCommands(environ=slurm.environment))
         whole = {"nodes": 2, "gpus_per_node": 2}
         first = job(tmp_path, "wl-test-first", "sleep 600", **whole)
         second = job(tmp_path, "wl-test-second", "sleep 600", **whole)
@@ -96,7 +97,7 @@ def test_what_waits_says_why_and_can_be_cancelled(slurm: Slurm, tmp_path: Path) 
 
 
 def test_partitions_of_the_site(slurm: Slurm) -> None:
-    site = asyncio.run(LocalSlurm(environ=slurm.environment).site())
+    site = asyncio.run(SlurmSystem(LocalCommands(environ=slurm.environment)).site())
     gpu = site.queues["gpu"]
     assert (gpu.is_default, gpu.nodes, gpu.gpus_per_node, gpu.idle_nodes) == (True, 2, 2, 2)
     assert site.queues["short"].max_walltime_s == 120
@@ -105,7 +106,7 @@ def test_partitions_of_the_site(slurm: Slurm) -> None:
 
 
 def test_refusals_name_the_way_out(slurm: Slurm, tmp_path: Path) -> None:
-    system = LocalSlurm(environ=slurm.environment)
+    system = SlurmSystem(LocalCommands(environ=slurm.environment))
     with pytest.raises(JobRefused, match="sinfo") as refused:
         asyncio.run(system.submit(job(tmp_path, "wl-test-no", "true", queue="nowhere")))
     assert refused.value.kind is ReasonKind.NO_SUCH_AGENT
@@ -115,7 +116,7 @@ def test_refusals_name_the_way_out(slurm: Slurm, tmp_path: Path) -> None:
 
 def test_a_job_without_a_place_for_its_log_never_ran(slurm: Slurm, tmp_path: Path) -> None:
     async def main() -> None:
-        system = LocalSlurm(environ=slurm.environment)
+        system = SlurmSystem(LocalCommands(environ=slurm.environment))
         spec = job(tmp_path, "wl-test-nolog", "true")
         missing = replace(spec, directory=tmp_path / "missing")
         id_ = await system.submit(missing)
@@ -128,7 +129,7 @@ def test_a_job_without_a_place_for_its_log_never_ran(slurm: Slurm, tmp_path: Pat
 
 
 def test_a_job_that_nobody_knows_is_left_out(slurm: Slurm) -> None:
-    system = LocalSlurm(environ=slurm.environment)
+    system = SlurmSystem(LocalCommands(environ=slurm.environment))
     assert asyncio.run(system.poll(["wl-test-never"])) == {}
     assert asyncio.run(system.ended("999999")) is None
 
@@ -140,7 +141,7 @@ def test_nothing_of_the_masters_environment_reaches_a_job(
 
     async def main() -> None:
         environ = {**slurm.environment, "DB_PASSWORD": "secret", "SBATCH_PARTITION": "nowhere"}
-        system = LocalSlurm(environ=environ)
+        system = SlurmSystem(LocalCommands(environ=environ))
         spec = job(tmp_path, "wl-test-env", "env", queue="")
         await system.submit(spec)
         await until(system, spec.name, lambda j: j is not None and j.cause is not None)
@@ -154,7 +155,7 @@ def test_nothing_of_the_masters_environment_reaches_a_job(
 @pytest.mark.slow
 def test_a_controller_that_is_down_says_nothing(slurm: Slurm, tmp_path: Path) -> None:
     """Neither that a job ended, nor that a submission failed. Its commands wait some seconds each."""
-    system = LocalSlurm(environ=slurm.environment)
+    system = SlurmSystem(LocalCommands(environ=slurm.environment))
     id_ = asyncio.run(system.submit(job(tmp_path, "wl-test-down", "sleep 600")))
     slurm.stop_controller()
     try:
@@ -172,7 +173,7 @@ def test_a_controller_that_is_down_says_nothing(slurm: Slurm, tmp_path: Path) ->
 def test_without_its_commands_nothing_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("provisioner.providers.batch.slurm.local._PLACES", "")
-    system = LocalSlurm(environ={"PATH": str(tmp_path)})
+    monkeypatch.setattr("provisioner.providers.batch.commands.PLACES", "")
+    system = SlurmSystem(LocalCommands(environ={"PATH": str(tmp_path)}))
     with pytest.raises(NoAnswer, match="squeue cannot be run"):
         asyncio.run(system.poll(["x"]))

@@ -14,8 +14,8 @@ from master.config import ResolvedPool
 from master.config.batch import SlurmSection
 from provisioner.providers.batch.base import BatchSystem
 from provisioner.providers.batch.commands import LocalCommands
+from provisioner.providers.batch.job_files import JobFiles
 from provisioner.providers.batch.slurm.system import SlurmSystem
-from rm_backends.batch.job_files import JobFiles
 from rm_backends.batch.leases import Lease
 from rm_backends.batch.shapes import DispatchOptions
 from rm_backends.ports import JoinGrant, JoinKind, JoinTokens

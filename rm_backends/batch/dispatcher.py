@@ -23,10 +23,10 @@ from provisioner.providers.batch.base import (
     Queue,
     Site,
 )
+from provisioner.providers.batch.job_files import JobFiles
 from provisioner.types import LaunchableNode, PoolAvailability
 from rm_backends.base import AllocationRequest
 from rm_backends.batch import leases as life
-from rm_backends.batch.job_files import JobFiles
 from rm_backends.batch.leases import Lease, LeaseState
 from rm_backends.batch.ports import LeaseHost, LeaseStore
 from rm_backends.batch.shapes import DispatchOptions, shape_of

@@ -17,6 +17,7 @@ from enum import StrEnum
 
 from master.core.reasons import Reason, ReasonKind
 from provisioner.providers.batch.base import EndCause, JobPhase, JobRefused, JobReport
+from provisioner.providers.batch.job_files import Shape
 
 PROOF_S = 60.0
 """A job that the site does not know is gone when it says so again after so long."""
@@ -36,23 +37,6 @@ class LeaseState(StrEnum):
     """Somebody else cancelled it before it started: no other is submitted."""
     ENDING = "ending"
     OVER = "over"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """What is asked of the site, the same in every repetition. A pydantic type adapter writes it down."""
-
-    queue: str
-    nodes: int
-    slots_per_node: int
-    gpus_per_node: int
-    slot_type: str = "cuda"
-    """cuda, rocm or cpu."""
-    gpu_type: str = ""
-    cpus_per_node: int | None = None
-    memory_mib_per_node: int | None = None
-    walltime_s: float | None = None
-    arguments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

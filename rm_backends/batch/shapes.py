@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from master.core.scheduler.explain import count
 from provisioner.providers.batch.base import Queue
+from provisioner.providers.batch.job_files import Shape
 from provisioner.providers.batch.slurm.arguments import problems, wanted_walltime_s
 from rm_backends.base import AllocationRequest
-from rm_backends.batch.leases import Shape
 from windlass.base.durations import format_duration
 from windlass.base.errors import Unsatisfiable
 

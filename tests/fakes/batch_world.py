@@ -18,9 +18,9 @@ from provisioner.providers.batch.base import (
     Queue,
     Site,
 )
+from provisioner.providers.batch.job_files import JobFiles
 from rm_backends.base import RestoreRecord
 from rm_backends.batch.dispatcher import Dispatcher
-from rm_backends.batch.job_files import JobFiles
 from rm_backends.batch.leases import Lease, LeaseState
 from rm_backends.batch.shapes import DispatchOptions
 from rm_backends.ports import JoinGrant, JoinKind

@@ -10,9 +10,10 @@ import pytest
 
 from master.core.reasons import ReasonKind
 from provisioner.providers.batch.base import EndCause, JobPhase, JobRefused, JobReport
+from provisioner.providers.batch.job_files import Shape
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import AlreadyGranted, BatchOptions, Lost, RestoreRecord, Withdrawn
-from rm_backends.batch.leases import PROOF_S, Lease, Shape, seen
+from rm_backends.batch.leases import PROOF_S, Lease, seen
 from rm_backends.batch.shapes import DispatchOptions
 from tests.fakes.agents_world import agents_world, allocation, launch_spec
 from tests.fakes.batch_world import BatchWorld

@@ -5,7 +5,8 @@ from __future__ import annotations
 from master.core.reasons import ReasonKind
 from master.store.lease_repository import lease_document, lease_from_document
 from provisioner.providers.batch.base import EndCause, JobPhase
-from rm_backends.batch.leases import Lease, LeaseState, Shape
+from provisioner.providers.batch.job_files import Shape
+from rm_backends.batch.leases import Lease, LeaseState
 
 
 def test_a_record_is_read_as_it_was_written() -> None:

@@ -14,21 +14,57 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from provisioner.providers.batch.base import JobSpec
-from rm_backends.batch.leases import Lease
 from windlass.base.files import write_atomic
 
 LOG_TAIL_BYTES = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What is asked of the site, the same in every repetition. A pydantic type adapter writes it down."""
+
+    queue: str
+    nodes: int
+    slots_per_node: int
+    gpus_per_node: int
+    slot_type: str = "cuda"
+    """cuda, rocm or cpu."""
+    gpu_type: str = ""
+    cpus_per_node: int | None = None
+    memory_mib_per_node: int | None = None
+    walltime_s: float | None = None
+    arguments: tuple[str, ...] = ()
+
+
+class Leased(Protocol):
+    """A job, as its directory needs it."""
+
+    @property
+    def tag(self) -> str:
+        """Its name, and that of its directory."""
+        ...
+
+    @property
+    def pool(self) -> str: ...
+
+    @property
+    def agents(self) -> Sequence[str]:
+        """Of each node."""
+        ...
+
+    @property
+    def shape(self) -> Shape: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobFiles:
-    """Makes and removes the directories of all jobs of one site."""
+    """Makes and removes the directories of jobs."""
 
     root: Path
     python: str
@@ -36,17 +72,17 @@ class JobFiles:
     agent: Mapping[str, Any]
     """Keys of agent.yaml, the same for all: where the master is, and how to trust it."""
 
-    def write(self, lease: Lease, token: str) -> JobSpec:
+    def write(self, job: Leased, token: str) -> JobSpec:
         """Repeating it changes nothing. Raises OSError."""
-        directory = self.root / lease.tag
+        directory = self.root / job.tag
         self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for number, agent_id in enumerate(lease.agents):
+        for number, agent_id in enumerate(job.agents):
             node = directory / "nodes" / str(number)
             node.mkdir(parents=True, exist_ok=True, mode=0o700)
             settings = {
-                "resource_pool": lease.pool,
+                "resource_pool": job.pool,
                 **self.agent,
-                **_slots(lease),
+                **_slots(job),
                 "agent_id": agent_id,
                 "instance_id": agent_id,
                 "join_token": token,
@@ -60,9 +96,9 @@ class JobFiles:
             }
             write_atomic(node / "host.json", json.dumps(told).encode(), durable=True)
         directory.chmod(0o700)
-        shape = lease.shape
+        shape = job.shape
         return JobSpec(
-            name=lease.tag,
+            name=job.tag,
             queue=shape.queue,
             nodes=shape.nodes,
             gpus_per_node=shape.gpus_per_node,
@@ -72,26 +108,26 @@ class JobFiles:
             walltime_s=shape.walltime_s,
             arguments=shape.arguments,
             directory=directory,
-            script=_script(directory, self.python, lease),
+            script=_script(directory, self.python, job),
         )
 
-    def last_words(self, lease: Lease) -> str:
+    def last_words(self, job: Leased) -> str:
         """The last line of its log; empty if there is none."""
         try:
-            with (self.root / lease.tag / "batch.log").open("rb") as log:
+            with (self.root / job.tag / "batch.log").open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
                 lines = log.read().decode(errors="replace").splitlines()
         except OSError:
             return ""
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
-    def remove(self, lease: Lease) -> None:
+    def remove(self, job: Leased) -> None:
         """Whatever is left there was told."""
-        shutil.rmtree(self.root / lease.tag, ignore_errors=True)
+        shutil.rmtree(self.root / job.tag, ignore_errors=True)
 
 
-def _slots(lease: Lease) -> dict[str, Any]:
-    shape = lease.shape
+def _slots(job: Leased) -> dict[str, Any]:
+    shape = job.shape
     if shape.gpus_per_node:
         return {"slot_type": shape.slot_type}
     if shape.slots_per_node == 0:
@@ -99,9 +135,9 @@ def _slots(lease: Lease) -> dict[str, Any]:
     return {"artificial_slots": shape.slots_per_node}
 
 
-def _script(directory: Path, python: str, lease: Lease) -> str:
+def _script(directory: Path, python: str, job: Leased) -> str:
     """srun waits for all of them; the first that fails ends the others."""
-    nodes = lease.shape.nodes
+    nodes = job.shape.nodes
     cpus = "${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}"
     node = f'{shlex.quote(str(directory))}/nodes/"$SLURM_NODEID"'
     run = f"exec {shlex.quote(python)} -P -m agent_bootstrap.host --dir {node}"

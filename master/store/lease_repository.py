@@ -42,7 +42,7 @@ class LeaseRepository:
             row = {
                 "id": lease.tag,
                 "allocation_id": lease.allocation_id,
-                "over": lease.state is LeaseState.OVER,
+                "over": lease.state is LeaseState.SETTLED,
                 "document": lease_document(lease),
             }
             unit.upsert(BatchLease, row)

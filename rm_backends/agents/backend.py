@@ -330,8 +330,8 @@ class AgentsBackend:
     async def instance_gone(self, agent_id: str, reason: str) -> None:
         await self._registry.remove(agent_id, reason)
 
-    async def job_gone(self, agent_id: str, reason: str, *, on_purpose: bool) -> None:
-        await self._registry.remove(agent_id, reason, on_purpose=on_purpose)
+    async def job_gone(self, agent_id: str, reason: str) -> None:
+        await self._registry.remove(agent_id, reason)
 
     def availability(self, availability: PoolAvailability) -> None:
         self._pool(availability.pool).set_availability(availability)
@@ -370,6 +370,9 @@ class AgentsBackend:
 
     def suspend(self, agent_ids: Collection[str]) -> None:
         self._registry.suspend(agent_ids)
+
+    def lose(self, agent_ids: Collection[str], reason: str, *, for_good: bool) -> bool:
+        return self._registry.lose(agent_ids, reason, for_good=for_good)
 
     # What operators and screens use
 

@@ -252,18 +252,15 @@ class Registry:
                 ):
                     await self.remove(agent.id, "away for too long")
 
-    async def remove(self, agent_id: str, reason: str, *, on_purpose: bool = False) -> None:
-        """The agent is gone for good: what it ran is lost now. Its credential is forgotten with it, first of all.
-
-        `on_purpose`: somebody wanted that to end.
-        """
+    async def remove(self, agent_id: str, reason: str) -> None:
+        """The agent is gone for good: what it ran is lost now. Its credential is forgotten with it, first of all."""
         async with self._saving:
             await self._store.remove(agent_id)
             self._cordoned.discard(agent_id)
             self._leaving.pop(agent_id, None)
             found = self.find(agent_id)
             if found is not None:
-                self._drop(*found, reason, on_purpose=on_purpose)
+                self._drop(*found, reason)
 
     def is_connected(self, agent_id: str) -> bool:
         found = self.find(agent_id)
@@ -287,14 +284,21 @@ class Registry:
             if found is not None and found[1].presence is Presence.RECONNECTING:
                 found[1].since = now
 
-    def _drop(self, pool: Pool, agent: Agent, reason: str, *, on_purpose: bool = False) -> None:
+    def lose(self, agent_ids: Collection[str], reason: str, *, for_good: bool) -> bool:
+        """What runs on these agents is lost; `for_good`: it was ended on purpose. True: nothing is held there now."""
+        found = [one for id_ in agent_ids if (one := self.find(id_)) is not None]
+        for pool, agent in found:
+            pool.assignments.lose(agent, reason, for_good=for_good)
+        return not any(agent.holds for _, agent in found)
+
+    def _drop(self, pool: Pool, agent: Agent, reason: str) -> None:
         if agent.link is not None:
             agent.link.close(reason)
             agent.link = None
             agent.move(Presence.RECONNECTING, self._clock.monotonic())
             self._note(agent)
         why = reason if pool.options.dispatch else f"agent {agent.id} is gone: {reason}"
-        pool.assignments.lose(agent, why, for_good=on_purpose)
+        pool.assignments.lose(agent, why)
         del pool.agents[agent.id]
         pool.touch()
 

@@ -123,12 +123,13 @@ class Dispatcher:
         shape_of(request, options, queue)
 
     def leases(self) -> Sequence[Lease]:
-        """Those that are not over."""
+        """Those that are not settled."""
         return tuple(self._leases.values())
 
     # One pass
 
     async def _step(self) -> None:
+        await self._settle()
         self._note_wishes()
         await self._save()
         self._publish()
@@ -316,23 +317,42 @@ class Dispatcher:
             )
 
     async def _settle(self) -> None:
-        """Commit, then tell: what is over ends what ran there, or is followed by another job."""
-        for lease in [one for one in self._leases.values() if one.state is LeaseState.OVER]:
-            granted = lease.granted or self._host.holds(lease.pool, lease.allocation_id)
-            if not granted and not lease.end_why:
+        """What is over is followed by another job, or ends what ran there; it is put away after that was committed."""
+        for lease in self._over():
+            if self._needs_another(lease):
                 said = await self._last_words(lease)
+                self._put(replace(lease, followed=True))
                 self._put(life.next_lease(lease, self._tag(), said, self._now()))
         await self._save()
-        for lease in [one for one in self._leases.values() if one.state is LeaseState.OVER]:
+        for lease in self._over():
             why = lease.end_why or life.end_text(lease)
             by_others = not lease.end_why and lease.cause is EndCause.CANCELLED
-            for agent_id in lease.agents:
-                await self._host.job_gone(agent_id, why, on_purpose=by_others)
-            if (files := self._files.get(lease.pool)) is not None:
-                await asyncio.to_thread(files.remove, lease)
-            del self._leases[lease.tag]
-            self._saved.pop(lease.tag, None)
+            if self._host.lose(lease.agents, why, for_good=by_others):
+                await self._clear(lease, why)
+                self._put(replace(lease, state=LeaseState.SETTLED))
+        await self._save()
+        self._leases = {
+            tag: one for tag, one in self._leases.items() if one.state is not LeaseState.SETTLED
+        }
+        self._saved = {tag: one for tag, one in self._saved.items() if tag in self._leases}
         self._publish()
+
+    def _over(self) -> list[Lease]:
+        return [one for one in self._leases.values() if one.state is LeaseState.OVER]
+
+    def _needs_another(self, lease: Lease) -> bool:
+        """Its request waits still, and nobody has ended its job for that."""
+        if lease.granted or lease.followed or lease.end_why:
+            return False
+        pool, id_ = lease.pool, lease.allocation_id
+        return self._host.waits_or_holds(pool, id_) and not self._host.holds(pool, id_)
+
+    async def _clear(self, lease: Lease, why: str) -> None:
+        """Repeating it changes nothing."""
+        for agent_id in lease.agents:
+            await self._host.job_gone(agent_id, why)
+        if (files := self._files.get(lease.pool)) is not None:
+            await asyncio.to_thread(files.remove, lease)
 
     async def _last_words(self, lease: Lease) -> str:
         files = self._files.get(lease.pool)

@@ -4,6 +4,9 @@
       │ ^refused, later      │ over at the site          │ its request is over, or nobody wants it any more
       │ └────────┐           v                           v
       └──────────┴──> OVER <─────────────────────────ENDING
+                        │ the pool has committed what that means, its directory is gone
+                        v
+                     SETTLED
 
 INTENT is committed before the site is asked. A submission that was not answered is looked for by its name and made
 again only when the site, twice and `PROOF_S` apart, does not know it. An answer that does not come never ends a lease.
@@ -37,6 +40,9 @@ class LeaseState(StrEnum):
     """Somebody else cancelled it before it started: no other is submitted."""
     ENDING = "ending"
     OVER = "over"
+    """At the site; what ran there is yet to be told of it."""
+    SETTLED = "settled"
+    """It was told, and nothing of it is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +77,8 @@ class Lease:
     absent_since: float | None = None
     """Since when the site, asked, does not know it."""
     granted: bool = False
+    followed: bool = False
+    """There is another one for its request, committed together with this."""
     end_why: str = ""
     asked_to_end_at: float | None = None
     cause: EndCause | None = None
@@ -182,7 +190,7 @@ def never_taken(lease: Lease) -> Lease:
 
 
 def unwanted(lease: Lease, why: str) -> Lease:
-    if lease.state in (LeaseState.OVER, LeaseState.ENDING):
+    if lease.state in (LeaseState.OVER, LeaseState.SETTLED, LeaseState.ENDING):
         return lease
     if not lease.may_exist or lease.state is LeaseState.HALTED:
         return replace(lease, state=LeaseState.OVER, end_why=why)

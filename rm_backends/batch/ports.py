@@ -14,7 +14,7 @@ class LeaseStore(Protocol):
     """Durable memory of what we submitted. One call is one commit."""
 
     async def load(self) -> Sequence[Lease]:
-        """Those that are not over."""
+        """Those that are not settled."""
         ...
 
     async def save(self, leases: Sequence[Lease]) -> None: ...
@@ -45,8 +45,15 @@ class LeaseHost(Protocol):
         """They stand still, and are not lost for that."""
         ...
 
-    async def job_gone(self, agent_id: str, reason: str, *, on_purpose: bool) -> None:
-        """The job of the agent is certainly over: what ran on it is lost now; `on_purpose`: and not run again."""
+    def lose(self, agent_ids: Collection[str], reason: str, *, for_good: bool) -> bool:
+        """The job of these agents is certainly over: what ran on them is lost; `for_good`: and not run again.
+
+        True: all of that is committed, and they hold nothing any more. Else ask again.
+        """
+        ...
+
+    async def job_gone(self, agent_id: str, reason: str) -> None:
+        """Forget the agent: it holds nothing."""
         ...
 
     def availability(self, availability: PoolAvailability) -> None: ...

@@ -181,14 +181,20 @@ class MemoryLeaseStore:
     def __init__(self) -> None:
         self.saved: dict[str, Lease] = {}
         self.commits: list[tuple[Lease, ...]] = []
+        self.last: int | None = None
+        """After so many commits the master stands still: `restart` it."""
+        self.stands = asyncio.Event()
 
     async def load(self) -> Sequence[Lease]:
-        return [one for one in self.saved.values() if one.state is not LeaseState.OVER]
+        return [one for one in self.saved.values() if one.state is not LeaseState.SETTLED]
 
     async def save(self, leases: Sequence[Lease]) -> None:
         await asyncio.sleep(0)
         self.saved |= {lease.tag: lease for lease in leases}
         self.commits.append(tuple(leases))
+        if len(self.commits) == self.last:
+            self.stands.set()
+            await asyncio.Event().wait()
 
 
 @dataclass
@@ -243,6 +249,7 @@ class BatchWorld:
     async def restart(self, *records: RestoreRecord) -> None:
         """As by kill -9, at whatever line it is."""
         await self.stop()
+        self.store.last = None
         await self.world.restart(records)
         await self.start()
 

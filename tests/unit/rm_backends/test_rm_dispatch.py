@@ -359,3 +359,76 @@ def test_slots_of_a_node_may_be_fewer_than_it_has(play: Play) -> None:
         assert (job.spec.nodes, job.spec.gpus_per_node) == (2, 2)
 
     play(scenario)
+
+
+@pytest.mark.parametrize("commits", range(1, 5))
+def test_a_master_that_dies_while_it_tells_of_a_cancelled_job_runs_nothing_again(
+    play: Play, commits: int
+) -> None:
+    """Dead after each of its commits: the task is over for good, and nothing of the job is left."""
+
+    async def scenario(batch: BatchWorld) -> None:
+        request = allocation(1, slots=8)
+        grant = await batch.world.run_allocation(request)
+        await batch.world.settle(15)
+        batch.store.last = len(batch.store.commits) + commits
+        (job,) = batch.site.jobs.values()
+        await batch.site.end(job, EndCause.CANCELLED)
+        await batch.world.settle(15)
+        held = () if batch.world.master.losses(ID) else grant.containers
+        records = [RestoreRecord(request=request, containers=held, started=True)] if held else []
+        await batch.restart(*records)
+        await batch.world.master.lost(ID)
+        losses = [e for e in batch.world.master.of(ID) if isinstance(e, Lost)]
+        assert [loss.for_good for loss in losses] == [True]
+        await batch.world.settle(120)
+        assert batch.is_quiet()
+        assert len(batch.site.submissions) == 1
+
+    play(scenario)
+
+
+def test_a_loss_that_was_not_committed_is_told_again(play: Play) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        request = allocation(1, slots=8)
+        master = batch.world.master
+        grant = await batch.world.run_allocation(request)
+        (job,) = batch.site.jobs.values()
+        master.open.clear()
+        await batch.site.end(job, EndCause.CANCELLED)
+        await master.until(lambda: any(isinstance(e, Lost) for e in master.waiting_events))
+        await batch.world.settle(60)
+        await batch.restart(
+            RestoreRecord(request=request, containers=grant.containers, started=True)
+        )
+        master.open.set()
+        await master.lost(ID)
+        assert [e.for_good for e in master.of(ID) if isinstance(e, Lost)] == [True]
+        await batch.world.settle(60)
+        assert batch.is_quiet()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("commits", range(1, 6))
+def test_a_master_that_dies_between_two_jobs_submits_the_next_one_once(
+    play: Play, commits: int
+) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        request = allocation(1, slots=4)
+        batch.site.holds_back = True
+        await batch.world.backend.request(request)
+        await batch.world.settle(5)
+        batch.store.last = len(batch.store.commits) + commits
+        (first,) = batch.site.jobs.values()
+        await batch.site.end(first, EndCause.LAUNCH_FAILED)
+        await batch.world.settle(30)
+        await batch.restart(RestoreRecord(request=request))
+        await batch.world.settle(5 * PROOF_S)
+        assert len(batch.site.submissions) == 2
+        assert len(batch.dispatcher.leases()) == 1
+        await batch.world.backend.kill(ID)
+        await batch.world.settle(60)
+        assert batch.is_quiet()
+
+    play(scenario)

@@ -14,6 +14,9 @@ from typing import Protocol
 from master.core.reasons import ReasonKind
 from windlass.base.errors import BatchSystemError
 
+SCRIPT_NAME = "batch.sh"
+"""Of the script in the directory of its job."""
+
 
 class NoAnswer(BatchSystemError):
     """The scheduler did not answer: nothing is known of any job, and a submission may have been accepted."""
@@ -107,7 +110,7 @@ class JobSpec:
     directory: Path
     """Where it starts, and where its output goes. It must exist."""
     script: str
-    """Readable by everybody on some sites: nothing secret."""
+    """As in `SCRIPT_NAME` there. Readable by everybody on some sites: nothing secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

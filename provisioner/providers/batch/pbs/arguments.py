@@ -1,0 +1,166 @@
+"""qsub's command line: what we set, and what operators and users may add. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from provisioner.providers.batch.base import SCRIPT_NAME, JobSpec
+from provisioner.providers.batch.pbs.text import duration_s, walltime
+
+_OURS = frozenset("cCefGhIjJkNoqrRSuvVXz")
+"""Letters that would contradict what we set, or keep qsub from submitting."""
+_OUR_ATTRIBUTES = frozenset({"block", "interactive", "sandbox", "umask"})
+"""Of -W."""
+_OUR_RESOURCES = frozenset({"nodes", "nodect", "ncpus", "ngpus", "mpiprocs", "ompthreads"})
+"""Of -l, outside of select."""
+_FLAGS = frozenset("fhIVXz")
+"""Letters without a value."""
+_OUR_CHUNK = frozenset({"ncpus", "ngpus", "mpiprocs", "ompthreads"})
+_SHARING = frozenset({"excl", "exclhost", "shared"})
+_INSTEAD = {
+    "-q": "name the resource pool of that queue in resources.resource_pool",
+    "-V": "set environment.environment_variables",
+    "-v": "set environment.environment_variables: PBS shows every user what -v names",
+    "-l nodes": "set resources.slots_per_trial and pbs.slots_per_node",
+    "-l ngpus": "set resources.slots_per_trial and pbs.slots_per_node",
+    "-l ncpus": "set cpus_per_slot of the pool",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """One argument, as qsub would read it."""
+
+    letter: str
+    value: str
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return (f"-{self.letter}",) if self.letter in _FLAGS else (f"-{self.letter}", self.value)
+
+
+def problems(arguments: Sequence[str]) -> list[str]:
+    """Why these are not given to qsub, one line each; empty if they are."""
+    found = []
+    for argument in arguments:
+        option = _parse(argument)
+        if option is None:
+            found.append(
+                f'"{argument}" is no option of qsub: write one option per item, such as -l walltime=1:00:00'
+            )
+            continue
+        for name in _contradicted(option):
+            instead = _INSTEAD.get(name) or "remove it"
+            found.append(f'"{argument}": PBS option {name} is not configurable: {instead}')
+    return found
+
+
+def wanted_walltime_s(arguments: Sequence[str]) -> float | None:
+    """What `-l walltime=` asks for; the last one counts. None: none of them does."""
+    wanted = None
+    for option in _options(arguments, "l"):
+        for name, value in _pairs(option.value):
+            if name == "walltime":
+                wanted = duration_s(value)
+    return wanted
+
+
+def qsub_line(job: JobSpec) -> list[str]:
+    """With the script as a command: in the script form a login shell stands above it."""
+    kept = [one for one in _all(job.arguments) if one.letter not in "lW"]
+    attributes = ["umask=077", *(o.value for o in _options(job.arguments, "W"))]
+    line = ["qsub", "-N", job.name, "-r", "n", "-k", "oed", "-j", "oe"]
+    line += ["-o", f"{job.directory}/batch.log", "-W", ",".join(attributes)]
+    line += ["-l", f"select={_select(job)}", "-l", f"place={_place(job)}"]
+    if job.walltime_s is not None:
+        line += ["-l", f"walltime={walltime(job.walltime_s)}"]
+    for resource in _others(job.arguments):
+        line += ["-l", resource]
+    if job.queue:
+        line += ["-q", job.queue]
+    if job.project and not any(one.letter == "P" for one in kept):
+        line += ["-P", job.project]
+    for option in kept:
+        line += option.words
+    return [*line, "--", "/bin/sh", str(job.directory / SCRIPT_NAME)]
+
+
+def _select(job: JobSpec) -> str:
+    """Of the user's own select only what we do not set is taken: the first chunk's, for all."""
+    chunk = {"ncpus": str(job.cpus_per_node or 1), "mpiprocs": "1"}
+    if job.gpus_per_node:
+        chunk["ngpus"] = str(job.gpus_per_node)
+    if job.memory_mib_per_node is not None:
+        chunk["mem"] = f"{job.memory_mib_per_node}mb"
+    for option in _options(job.arguments, "l"):
+        for name, value in _pairs(option.value):
+            if name == "select":
+                first = value.split("+")[0].split(":")
+                given = dict(_pair(word) for word in first if "=" in word)
+                chunk |= {key: text for key, text in given.items() if key not in _OUR_CHUNK}
+    return ":".join([str(job.nodes), *(f"{key}={value}" for key, value in chunk.items())])
+
+
+def _place(job: JobSpec) -> str:
+    """One node for each chunk; sharing and grouping as the user says."""
+    words = ["scatter"]
+    for option in _options(job.arguments, "l"):
+        for name, value in _pairs(option.value):
+            if name == "place":
+                words += [w for w in value.split(":") if w in _SHARING or w.startswith("group=")]
+    return ":".join(dict.fromkeys(words))
+
+
+def _others(arguments: Sequence[str]) -> Iterator[str]:
+    for option in _options(arguments, "l"):
+        for name, value in _pairs(option.value):
+            if name not in ("select", "place"):
+                yield f"{name}={value}"
+
+
+def _contradicted(option: _Option) -> Iterator[str]:
+    if option.letter in _OURS:
+        yield f"-{option.letter}"
+    if option.letter == "W":
+        yield from (f"-W {name}" for name, _ in _pairs(option.value) if name in _OUR_ATTRIBUTES)
+    if option.letter == "l":
+        yield from (f"-l {name}" for name, _ in _pairs(option.value) if name in _OUR_RESOURCES)
+
+
+def _options(arguments: Sequence[str], letter: str) -> Iterator[_Option]:
+    return (option for option in _all(arguments) if option.letter == letter)
+
+
+def _all(arguments: Sequence[str]) -> Iterator[_Option]:
+    return (option for argument in arguments if (option := _parse(argument)) is not None)
+
+
+def _parse(argument: str) -> _Option | None:
+    """`-l walltime=1:00:00`, `-lwalltime=1:00:00`, `-h`."""
+    text = argument.strip()
+    letter, value = text[1:2], text[2:].strip()
+    if not text.startswith("-") or not letter.isalpha() or "\0" in argument or "\n" in argument:
+        return None
+    if bool(value) == (letter in _FLAGS):
+        return None
+    return _Option(letter, value)
+
+
+def _pairs(value: str) -> Iterator[tuple[str, str]]:
+    """`a=1,b=2`; commas in quotes do not count."""
+    word, quote = "", ""
+    for letter in [*value, ","]:
+        if letter == "," and not quote:
+            if word.strip():
+                yield _pair(word.strip())
+            word = ""
+            continue
+        if letter in "\"'" and quote in ("", letter):
+            quote = "" if quote else letter
+        word += letter
+
+
+def _pair(word: str) -> tuple[str, str]:
+    name, _, value = word.partition("=")
+    return name.strip(), value.strip()

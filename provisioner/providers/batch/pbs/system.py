@@ -1,0 +1,184 @@
+"""OpenPBS and PBS Pro by their own commands, as their user."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from provisioner.providers.batch.base import (
+    JobPhase,
+    JobRefused,
+    JobReport,
+    JobSpec,
+    NoAnswer,
+    Site,
+)
+from provisioner.providers.batch.commands import Commands, Done
+from provisioner.providers.batch.pbs.arguments import qsub_line
+from provisioner.providers.batch.pbs.queues import nodes_of, queues_of
+from provisioner.providers.batch.pbs.states import GAVE_UP, has_no_answer, refusal_of, report
+from provisioner.providers.batch.pbs.text import (
+    JOBS,
+    NODES,
+    QUEUES,
+    SERVERS,
+    Record,
+    documents,
+    records,
+)
+from windlass.base.errors import BatchSystemError
+
+SUBMIT_LIMIT_S = 120.0
+_BY_ID = 20
+"""So many jobs are asked for by id: each costs the server more than all of a site's in one listing."""
+_AT_ONCE = 200
+_OVER = 35
+_UNKNOWN = 153
+_NO_HISTORY = "not configured to maintain job history"
+_JOB_ID = re.compile(r"\d+(\[\d*\])?(\.[\w.-]+)?")
+
+
+class PbsSystem:
+    """Implements `provisioner.providers.batch.base.BatchSystem`."""
+
+    name = "pbs"
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+        self._has_history = True
+        self._ids: dict[str, str] = {}
+        """By name. PBS does not look jobs up by several names."""
+
+    async def site(self) -> Site:
+        servers = await self._ask(SERVERS, "qstat", "-B", "-f")
+        server = next(iter(servers.values()), {})
+        self._has_history = server.get("job_history_enable", "True") == "True"
+        queues = await self._ask(QUEUES, "qstat", "-Q", "-f")
+        vnodes = await self._ask(NODES, "pbsnodes", "-av")
+        return Site(
+            version=server.get("pbs_version", ""),
+            queues=queues_of(queues, nodes_of(vnodes), default=server.get("default_queue", "")),
+        )
+
+    async def submit(self, job: JobSpec) -> str:
+        done = await self._commands.run(qsub_line(job), limit_s=SUBMIT_LIMIT_S)
+        id_ = next((word for word in done.out.split() if _JOB_ID.fullmatch(word)), None)
+        if done.code == 0 and id_ is not None:
+            self._ids[job.name] = id_
+            return id_
+        if done.code == 0 or has_no_answer(done.code, done.err):
+            raise NoAnswer(f"qsub: {done.last}")
+        message, kind, passing = refusal_of(done.code, done.err)
+        raise JobRefused(message, kind=kind, passing=passing)
+
+    async def poll(self, names: Collection[str]) -> Mapping[str, JobReport]:
+        wanted = set(names)
+        self._ids = {name: id_ for name, id_ in self._ids.items() if name in wanted}
+        found: dict[str, JobReport] = {}
+        if len(self._ids) < len(wanted) or len(wanted) > _BY_ID:
+            listed = await self._jobs()
+            found = {one.name: one for one in self._ours(listed) if one.name in wanted}
+            await self._find(wanted - set(found) - set(self._ids))
+        asked = [id_ for name, id_ in self._ids.items() if name not in found]
+        found |= {one.name: one for one in self._ours(await self._jobs(*asked))} if asked else {}
+        self._ids |= {one.name: one.job_id for one in found.values()}
+        return found
+
+    async def named_like(self, prefix: str) -> Sequence[JobReport]:
+        """Others' jobs may have such names, too: a cancel of theirs is refused."""
+        done = await self._commands.run(["qselect"])
+        if done.code:
+            raise NoAnswer(f"qselect: {done.last}")
+        mine = set(done.out.split())
+        listed = await self._jobs() if mine else {}
+        reports = [report(id_, one) for id_, one in listed.items() if id_ in mine]
+        return tuple(one for one in reports if one.name.startswith(prefix))
+
+    async def ended(self, job_id: str) -> JobReport | None:
+        found = (await self._jobs(job_id)).get(job_id)
+        job = None if found is None else report(job_id, found)
+        if job is None or job.phase is not JobPhase.ENDED:
+            return None
+        if found is not None and GAVE_UP in found.get("comment", ""):
+            await self.cancel([job_id])
+        return job
+
+    async def cancel(self, job_ids: Collection[str]) -> None:
+        for some in _chunks(sorted(job_ids)):
+            done = await self._commands.run(["qdel", *some])
+            self._require(done, "qdel")
+
+    async def signal(self, job_id: str, signal: str) -> None:
+        """Only to the session on its first node: PBS can do no more."""
+        done = await self._commands.run(["qsig", "-s", signal, job_id])
+        self._require(done, "qsig")
+
+    async def _find(self, names: Collection[str]) -> None:
+        """Those that nothing is known of may have been submitted without an answer, and be over."""
+        history = ("-x",) if self._has_history else ()
+        for name in sorted(names):
+            done = await self._commands.run(["qselect", *history, "-N", name])
+            if _NO_HISTORY in done.err:
+                self._has_history = False
+                done = await self._commands.run(["qselect", "-N", name])
+            if done.code:
+                raise NoAnswer(f"qselect: {done.last}")
+            if ids := done.out.split():
+                self._ids[name] = ids[-1]
+
+    async def _jobs(self, *job_ids: str) -> Mapping[str, Record]:
+        """Those of the site that are not over; or these, over or not. Unknown ones are left out."""
+        if not job_ids:
+            return await self._ask(JOBS, "qstat", "-f")
+        found: dict[str, Record] = {}
+        for some in _chunks(job_ids):
+            found |= await self._ask(JOBS, "qstat", *self._history, "-f", ids=some)
+        return found
+
+    @property
+    def _history(self) -> tuple[str, ...]:
+        return ("-x",) if self._has_history else ()
+
+    def _ours(self, listed: Mapping[str, Record]) -> Iterator[JobReport]:
+        """A job of a known name but another id is somebody else's."""
+        for id_, record in listed.items():
+            if self._ids.get(record.get("Job_Name", ""), id_) == id_:
+                yield report(id_, record)
+
+    async def _ask(self, kind: str, *words: str, ids: Sequence[str] = ()) -> Mapping[str, Record]:
+        """Whatever goes wrong, nothing is known then. TZ: PBS prints local time."""
+        command = ("env", "TZ=UTC", *words)
+        done = await self._commands.run([*command, "-F", "json", *ids])
+        if _NO_HISTORY in done.err and "-x" in words:
+            self._has_history = False
+            return await self._ask(kind, *(w for w in words if w != "-x"), ids=ids)
+        found = documents(done.out, kind) if self._is_answer(done) else None
+        if found is None and self._may_be_text(done):
+            done = await self._commands.run([*command, *ids])
+            found = records(done.out, kind)
+        if found is None or not self._is_answer(done):
+            raise NoAnswer(f"{words[0]}: {done.last}")
+        return found
+
+    @staticmethod
+    def _is_answer(done: Done) -> bool:
+        """Also where some, or all, of the jobs asked for are over or unknown."""
+        return done.code in (0, _OVER, _UNKNOWN) and not has_no_answer(done.code, done.err)
+
+    @staticmethod
+    def _may_be_text(done: Done) -> bool:
+        """It answered with broken JSON, or does not know -F (usage: 2)."""
+        return PbsSystem._is_answer(done) or done.code == 2
+
+    @staticmethod
+    def _require(done: Done, command: str) -> None:
+        """Jobs that are over, unknown, or not running yet are passed by."""
+        if done.code in (0, _OVER, _UNKNOWN, 168):
+            return
+        down = has_no_answer(done.code, done.err)
+        raise (NoAnswer if down else BatchSystemError)(f"{command}: {done.last}")
+
+
+def _chunks(words: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(words), _AT_ONCE):
+        yield words[start : start + _AT_ONCE]

@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.calibration import print_calibration
+from master.serve import tune_interpreter
 from provisioner.providers.base import Accepted, LaunchIntent, LaunchResult
 from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import PoolSettings
@@ -78,6 +79,7 @@ def main() -> None:
     parser.add_argument("--arrivals", type=int, default=100)
     options = parser.parse_args()
     logging.disable(logging.WARNING)
+    tune_interpreter()  # as in the master's process
     print_calibration()
     for pending in options.pending:
         times = sorted(asyncio.run(measure(pending, options.arrivals)))

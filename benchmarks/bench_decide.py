@@ -30,8 +30,8 @@ from benchmarks.decide_states import VARIANTS, Day, states, used_part
 from master.core.scheduler import POLICIES
 from master.core.scheduler import decide as decide_at_all
 from master.core.scheduler.types import Decision, PoolState
-from master.serve import COLLECT_EVERY
-from rm_backends.agents.collector import paused_collector
+from master.serve import tune_interpreter
+from windlass.base.collector import paused_collector
 
 BUDGET_MS = 100.0
 REQUESTS = 10_000
@@ -268,7 +268,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--policy", choices=list(VARIANTS), nargs="+", default=list(VARIANTS))
     options = parser.parse_args()
-    gc.set_threshold(*COLLECT_EVERY)  # as in the master's process
+    tune_interpreter()  # as in the master's process
     there = [policy for policy in options.policy if VARIANTS[policy].type in POLICIES]
     if options.json:
         answer = {

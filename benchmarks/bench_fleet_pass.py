@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.bench_arrival import TimedProvider
 from benchmarks.calibration import print_calibration
+from master.serve import tune_interpreter
 from provisioner.providers.base import Inventory
 from provisioner.types import PoolSettings
 from tests.fakes.api_world import ApiWorld, api_world
@@ -90,6 +91,7 @@ def main() -> None:
     parser.add_argument("--machines", type=int, nargs="*", default=[1_000, 10_000])
     sizes = parser.parse_args().machines
     logging.disable(logging.WARNING)
+    tune_interpreter()  # as in the master's process
     print_calibration()
     found = asyncio.run(measured(sizes))
     for machines, each in zip(sizes, found, strict=True):

@@ -8,6 +8,7 @@ import math
 import resource
 import signal
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from functools import partial
@@ -41,6 +42,8 @@ log = structlog.get_logger(__name__)
 COLLECT_EVERY = (50_000, 20, 10)
 """More objects (young ones), and collections of each younger generation, before the collector runs: 700, 10, 10 is
 Python's own, and doubles the time of a large pool's grants."""
+SWITCH_EVERY_S = 0.001
+"""A request waits so long, at each of its steps, for a thread that computes; 5 ms are Python's own."""
 
 
 def serve(options: MasterOptions) -> None:
@@ -73,7 +76,7 @@ async def _serve(options: MasterOptions, listener: socket.socket) -> None:
             reading = group.create_task(_read_certificates(tls)) if tls is not None else None
             await _first_of(running, master.ready(), stop.wait())
             if not running.done() and not stop.is_set():
-                _calm_collector()
+                tune_interpreter()
                 manager.ready()
                 server = web_server(build_app(master.services), options.config, tls)
                 await _serve_until(server, listener, running, stop)
@@ -175,11 +178,15 @@ class WebServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _calm_collector() -> None:
-    """What was restored stays for long, and decisions make many objects in no cycle: look at them less often."""
+def tune_interpreter() -> None:
+    """For one event loop beside threads that decide on large pools.
+
+    What was restored stays for long, and decisions make many objects in no cycle: the collector looks less often.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_EVERY)
+    sys.setswitchinterval(SWITCH_EVERY_S)
 
 
 async def _first_of(running: asyncio.Task[None], *others: Awaitable[None]) -> None:

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from master.core.actor import Actor
 from provisioner.budgets import NO_LIMITS, Money
@@ -60,6 +60,7 @@ from provisioner.types import (
     Scope,
 )
 from windlass.base.clock import Clock
+from windlass.base.collector import paused_collector
 from windlass.base.errors import WindlassError
 from windlass.base.ids import Ids
 from windlass.base.json_types import JsonMapping
@@ -73,6 +74,7 @@ DEBOUNCE_S = 0.05
 """After a wake the pass waits so long: a searcher's gangs arrive together and are bought together."""
 THREAD_FROM = 1_000
 """With so many machines and gangs a pass may take 20 ms: it leaves the event loop."""
+_T = TypeVar("_T")
 _Decided: TypeAlias = tuple[ReconcilePass, Plan, float]
 NOT_LISTED_YET = "the provider's machines are being listed"
 
@@ -287,15 +289,14 @@ class Provisioner:
         state = shifted(self._state, jump_s)
         size = len(state.instances) + sum(len(pool.gangs) for pool in demand)
         decide = partial(_decide, state, catalogue, events, demand, agents, now, self._money)
-        reconcile_pass, planned, planning_s = await (
-            asyncio.to_thread(decide) if size >= THREAD_FROM else _at_once(decide)
-        )
+        reconcile_pass, planned, planning_s = await _computed(decide, size)
         reconcile_pass.apply(planned, self._ids.uuid, self._freeze)
         ended = self._end(reconcile_pass, planned)
         moves = [move for move in planned.moves if self._drained(move)]
         reconcile_pass.move(moves)
         new = reconcile_pass.result()
-        await self._commit(new, [*ended, *(move.instance_id for move in moves)], events)
+        cordoned = [*ended, *(move.instance_id for move in moves)]
+        await self._commit(new, cordoned, events, size)
         self.tally.note(events)
         self.tally.plans.add(planning_s)
         if jump_s:
@@ -348,11 +349,10 @@ class Provisioner:
         return reconcile_pass.end([*reconcile_pass.wishes, *idle], self._host.cordon)
 
     async def _commit(
-        self, new: FleetState, cordoned: Sequence[str], events: Sequence[Event]
+        self, new: FleetState, cordoned: Sequence[str], events: Sequence[Event], size: int
     ) -> None:
-        changes = unsaved(self._state, new)
         try:
-            await self._save(changes)
+            await self._save(await _computed(partial(unsaved, self._state, new), size))
         except BaseException:
             for agent_id in cordoned:
                 self._host.uncordon(agent_id)
@@ -489,12 +489,15 @@ def _decide(
     money: Money,
 ) -> _Decided:
     """All of a pass that needs nothing but its arguments; and how long planning took, in seconds."""
-    reconcile_pass = ReconcilePass(state, catalogue, now)
-    reconcile_pass.absorb(events, agents)
-    begun = perf_counter()
-    planned = plan(plan_input(reconcile_pass.result(), demand, catalogue.pools, agents, now, money))
-    return reconcile_pass, planned, perf_counter() - begun
+    with paused_collector():
+        reconcile_pass = ReconcilePass(state, catalogue, now)
+        reconcile_pass.absorb(events, agents)
+        begun = perf_counter()
+        state = reconcile_pass.result()
+        planned = plan(plan_input(state, demand, catalogue.pools, agents, now, money))
+        return reconcile_pass, planned, perf_counter() - begun
 
 
-async def _at_once(decide: Callable[[], _Decided]) -> _Decided:
-    return decide()
+async def _computed(call: Callable[[], _T], size: int) -> _T:
+    """Its answer; of many machines and gangs in a thread, where it may take long."""
+    return await asyncio.to_thread(call) if size >= THREAD_FROM else call()

@@ -27,7 +27,6 @@ from master.core.scheduler.unfit_agents import machines_for
 from provisioner.types import Gang, Node, PoolAvailability, PoolCapacity, PoolDemand
 from rm_backends.agents.agents import Agent, Presence
 from rm_backends.agents.assignments import Assignments
-from rm_backends.agents.collector import paused_collector
 from rm_backends.agents.entries import Entry
 from rm_backends.agents.explanations import named, no_such_agent, not_planned
 from rm_backends.agents.options import PoolOptions
@@ -38,6 +37,7 @@ from rm_backends.limits import PoolShape, fits
 from rm_backends.outbox import Outbox
 from rm_backends.views import Foreseen
 from windlass.base.clock import Clock
+from windlass.base.collector import paused_collector
 from windlass.base.ids import Ids
 from windlass.base.loop import Loop
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
+from threading import current_thread, main_thread
 from typing import Any
 
 import pytest
@@ -158,24 +160,35 @@ def test_max_starting_is_the_deadline_of_a_boot() -> None:
     in_world(story, max_starting_s=90.0)
 
 
-def test_s19_a_large_fleet_is_decided_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_s19_a_large_fleet_is_decided_and_written_off_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And nobody collects garbage meanwhile: a decision makes many objects in no cycle."""
     monkeypatch.setattr(reconciler, "THREAD_FROM", 4)
-    threads: list[int] = []
-    to_thread = asyncio.to_thread
+    where: list[tuple[str, bool]] = []
+    collects: list[bool] = []
+    for name in ("plan", "unsaved"):
+        real = getattr(reconciler, name)
 
-    async def noted(call: Any, *more: Any) -> Any:
-        threads.append(1)
-        return await to_thread(call, *more)
+        def noted(*args: Any, name: str = name, real: Callable[..., Any] = real) -> Any:
+            where.append((name, current_thread() is main_thread()))
+            if name == "plan":
+                collects.append(gc.isenabled())
+            return real(*args)
 
-    monkeypatch.setattr(asyncio, "to_thread", noted)
+        monkeypatch.setattr(reconciler, name, noted)
 
     async def story(world: FleetWorld, clock: LoopClock) -> None:
         await world.want(a_gang("a"))
         await asyncio.sleep(1)
-        assert not threads
+        assert set(where) == {("plan", True), ("unsaved", True)}, (
+            "few machines are not worth a thread"
+        )
         await world.want(a_gang("b"), a_gang("c"))
         await world.until(lambda: len(world.host.placed) == 3)
-        assert threads
+        assert {("plan", False), ("unsaved", False)} <= set(where)
+        assert collects
+        assert not any(collects)
 
     in_world(story)
 

@@ -9,7 +9,7 @@ from threading import Barrier
 
 import pytest
 
-from rm_backends.agents.collector import paused_collector
+from windlass.base.collector import paused_collector
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,8 @@ AZURITE_VERSION := 3.35.0
 TORCH := .torch
 STAMPS := .make
 export UV_PYTHON_DOWNLOADS := never
+# Tests start hundreds of interpreters: none of them compiles again what another has.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST_ARGS ?=
 # One for each core. The tests of a file stay together: they may share a cluster.
 TEST_WORKERS ?= $(shell nproc)
@@ -147,7 +149,7 @@ $(STAMPS)/dev: $(STAMPS)/uv $(STAMPS)/packages $(STAMPS)/engine $(STAMPS)/slurm 
 $(STAMPS)/compat: $(STAMPS)/uv tests/compat/requirements.lock
 	@echo "setting up the published client"
 	test -x $(COMPAT)/bin/python || $(PYTHON) -m venv $(COMPAT)
-	VIRTUAL_ENV=$(COMPAT) $(BIN)/uv pip install -q --require-hashes -r tests/compat/requirements.lock
+	VIRTUAL_ENV=$(COMPAT) $(BIN)/uv pip install -q --compile-bytecode --require-hashes -r tests/compat/requirements.lock
 	touch $@
 
 # A generator of clients, which needs an older typer than ours.
@@ -173,6 +175,6 @@ $(STAMPS)/torch: $(STAMPS)/uv tests/frameworks/requirements.txt tests/compat/req
 	@echo "setting up PyTorch and the published package"
 	test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH)
 	$(TORCH)/bin/python -m pip install -q --disable-pip-version-check -r tests/frameworks/requirements.txt
-	VIRTUAL_ENV=$(TORCH) $(BIN)/uv pip install -q --require-hashes -r tests/compat/requirements.lock
-	VIRTUAL_ENV=$(TORCH) $(BIN)/uv pip install -q --no-build-isolation -r tests/frameworks/requirements-deepspeed.txt
+	VIRTUAL_ENV=$(TORCH) $(BIN)/uv pip install -q --compile-bytecode --require-hashes -r tests/compat/requirements.lock
+	VIRTUAL_ENV=$(TORCH) $(BIN)/uv pip install -q --compile-bytecode --no-build-isolation -r tests/frameworks/requirements-deepspeed.txt
 	touch $@

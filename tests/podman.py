@@ -198,7 +198,7 @@ def _add_python(archive: tarfile.TarFile) -> None:
     link.type, link.linkname = tarfile.SYMTYPE, real.name
     archive.addfile(link)
     own = Path("/usr/lib") / real.name
-    skipped = {"test", "__pycache__", "idlelib", "tkinter", "ensurepip", "dist-packages", "lib2to3"}
+    skipped = {"test", "idlelib", "tkinter", "ensurepip", "dist-packages", "lib2to3"}
 
     def wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
         return None if skipped & set(Path(member.name).parts) else member

@@ -27,6 +27,7 @@ searcher: {name: single, metric: val_loss, max_length: {batches: 12}}
 hyperparameters: {scale: 3.0}
 resources: {slots_per_trial: 1}
 max_restarts: 0
+environment: {environment_variables: [HELD_AT=3]}
 checkpoint_storage: {save_trial_latest: 2}
 """
 

@@ -29,6 +29,7 @@ searcher: {name: single, metric: val_loss}
 hyperparameters: {scale: 3.0}
 resources: {slots_per_trial: 1}
 max_restarts: 0
+environment: {environment_variables: [HELD_AT=2 4]}
 """
 ANN = (
     "--agent-uid",

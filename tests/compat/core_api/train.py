@@ -1,13 +1,15 @@
-"""A Core API experiment of the published package: counts to `steps`, slowly enough to be preempted."""
+"""A Core API experiment of the published package: counts to `STEPS`. At those in HELD_AT it waits to be preempted."""
 
 import json
 import logging
+import os
 import time
 
 import determined
 from determined import core
 
 STEPS = 12
+HELD_AT = {int(step) for step in os.environ.get("HELD_AT", "").split()}
 
 
 def main() -> None:
@@ -28,7 +30,8 @@ def main() -> None:
             )
             context.train.report_progress(step / STEPS)
             print(f"step {step} of {STEPS}", flush=True)
-            stop = context.preempt.should_preempt()
+            while not (stop := context.preempt.should_preempt()) and step in HELD_AT:
+                time.sleep(0.05)
             if stop or step == STEPS:
                 context.train.report_validation_metrics(step, {"val_loss": 1.0 / step})
                 with context.checkpoint.store_path({"steps_completed": step}) as (path, _):

@@ -114,14 +114,14 @@ def test_the_published_core_api_is_preempted_and_resumes(
         bind_mounts=[{"host_path": str(PUBLISHED), "container_path": "/mnt/published"}],
         environment={
             "image": IMAGE,
-            "environment_variables": ["PYTHONPATH=/mnt/published"],
+            "environment_variables": ["PYTHONPATH=/mnt/published", "HELD_AT=2"],
         },
     )
     experiment = cluster.submit(given, CORE_API)
     trial = eventually("a trial", lambda: cluster.trials(experiment))[0]["id"]
     trains = re.compile("step 2 of|Traceback")
     eventually("it trains", lambda: trains.search(cluster.logs_of(int(trial))))
-    cluster.client.act(experiment, "pause")  # at once: it trains for two seconds
+    cluster.client.act(experiment, "pause")
     assert "Traceback" not in cluster.logs_of(int(trial)), cluster.logs_of(int(trial))
     resume(det, cluster, experiment)
     assert cluster.wait(experiment, patience_s=200)["state"] == "STATE_COMPLETED"

@@ -23,6 +23,7 @@ class Bin:
     """One node, running or coming, with what planning has put on it so far."""
 
     __slots__ = (
+        "alone",
         "aux",
         "claims",
         "coming",
@@ -47,6 +48,7 @@ class Bin:
         left_s: float = inf,
         old_claims: Sequence[str] = (),
         facts: MachineFacts = NO_FACTS,
+        alone: bool = False,
     ) -> None:
         self.name = name
         """Agent id, instance id, or intent id with a number."""
@@ -60,6 +62,8 @@ class Bin:
         self.old_claims = old_claims
         """Gangs it was bought for, or claimed it in an earlier plan."""
         self.facts = facts
+        self.alone = alone
+        """Nobody knows whether it comes with others: no gang over several nodes may count on it."""
         self.claims: list[str] = []
         """Gangs that claim it in this plan."""
 
@@ -140,7 +144,7 @@ class Bins:
         ):
             tier = self._coming if node.coming else self._up
             tier.setdefault(node.free, []).append(node)
-            if node.is_whole and node.slots:
+            if node.is_whole and node.slots and not node.alone:
                 self._whole.setdefault(whole_place(node.slots, node.facts), []).append(node)
 
     def place(self, gangs: GangClass) -> None:
@@ -280,6 +284,7 @@ def bins_of(
                     else machine.ends_at - now - machine.ready_in_s,
                     old_claims=machine.claims,
                     facts=facts_of(machine.offer),
+                    alone=machine.offer.ends_together and (machine.asking or machine.queued),
                 )
             )
     return bins

@@ -91,8 +91,8 @@ class Cart:
             if self._riders:
                 claims = tuple((request_id, *node.claims) for node in self._riders[number])
             yield Launch(pool=pool, offer=offer, claims=claims)
-        step = MAX_INDEPENDENT_GROUP
         for batch in self._batches:
+            step = 1 if batch and batch[0].offer.ends_together else MAX_INDEPENDENT_GROUP
             for start in range(0, len(batch), step):
                 nodes = batch[start : start + step]
                 yield Launch(

@@ -76,6 +76,8 @@ class InstanceRecord:
     claims: tuple[str, ...] = ()
     ready_at: float | None = None
     ended_at: float | None = None
+    ends_at: float | None = None
+    """When it ends, as the provider says. None: as its offer says."""
     reason: str = ""
     """Why it is being ended, or is gone."""
     told: bool = False
@@ -111,6 +113,10 @@ class InstanceRecord:
     @property
     def is_alive(self) -> bool:
         return self.state is not InstanceState.GONE
+
+    def end(self, ready_at: float) -> float | None:
+        """When it ends by itself, if it is ready at that time; None: when we end it."""
+        return self.offer.end_of(ready_at) if self.ends_at is None else self.ends_at
 
     def billed(self, now: float) -> tuple[float, float]:
         """From when until when it costs something, so far."""
@@ -176,6 +182,8 @@ class Observation:
     """What the provider says about its end."""
     started_at: float | None = None
     """When its bill began, where the provider says so."""
+    ends_at: float | None = None
+    """When it will end, where the provider says so."""
     connected: bool = False
     busy: bool | None = None
     """None: the pool does not show its agent."""
@@ -285,20 +293,23 @@ def _note(record: InstanceRecord, seen: Observation, now: float) -> InstanceReco
     elif seen.listing is not Listing.UNKNOWN:
         looks, missed = min(looks + 1, LOOKS_UNTIL_GONE), 0
         first = seen.looked_at if first is None else first
+    ends_at = record.ends_at if seen.ends_at is None else seen.ends_at
     known = (
+        record.ends_at,
         record.idle_since,
         record.silent_since,
         record.looks,
         record.missed_looks,
         record.first_look_at,
     )
-    if known == (idle_since, silent_since, looks, missed, first):
+    if known == (ends_at, idle_since, silent_since, looks, missed, first):
         return record  # the same object: the commit sees that nothing changed
     return replace(
         record,
         started_at=within(seen.started_at, record.created_at, now)
         if record.started_at is None
         else record.started_at,
+        ends_at=ends_at,
         idle_since=idle_since,
         silent_since=silent_since,
         looks=looks,

@@ -57,16 +57,19 @@ def idle_decision(
     kept: dict[str, Kept] = {}
     warm = settings.warm(now)
     ready = sum(m.name not in claimed and stands_in_for(m) not in names for m in idle)
+    jobs = _Jobs(present)
     idle.sort(key=lambda m: (-usd_per_slot_hour(m.offer), -(m.idle_s or 0.0), m.name))
     for machine in idle:
-        idle_s, limit_s = machine.idle_s or 0.0, times.limit_s(machine)
+        idle_s, limit_s = jobs.idle_s(machine), times.limit_s(machine)
         replaces = stands_in_for(machine)
         if machine.name in claimed:
             kept[machine.name] = Kept("work that waits starts on it")
+        elif jobs.is_used(machine, claimed):
+            kept[machine.name] = Kept("other nodes of its batch job are in use")
         elif replaces in names:
             until = now + HOLD_S - idle_s
             kept[machine.name] = Kept(f"the work of {replaces} moves to it", until)
-        elif spare <= 0:
+        elif spare < jobs.left(machine):
             kept[machine.name] = Kept(f"min_instances is {settings.min_instances}")
         elif above <= 0 and ready <= warm:
             end = next_change(settings.warm_hours, now)
@@ -78,10 +81,41 @@ def idle_decision(
             if above > 0:
                 why = f"more instances than max_instances ({settings.max_instances})"
             terminations.append(_ended(pool, machine, why))
+            jobs.end(machine)
             spare -= 1
             above -= 1
             ready -= 1
     return IdleDecision(terminations, kept)
+
+
+class _Jobs:
+    """Machines that end together with others: all of them, or none."""
+
+    def __init__(self, present: Collection[Machine]) -> None:
+        self._of: dict[str, list[Machine]] = {}
+        for machine in present:
+            if machine.offer.ends_together and machine.group:
+                self._of.setdefault(machine.group, []).append(machine)
+        self._ending: set[str] = set()
+
+    def is_used(self, machine: Machine, claimed: Collection[str]) -> bool:
+        """Another of them works, is claimed, or has not come yet."""
+        others = self._of.get(machine.group, ())
+        return any(one.idle_s is None or one.name in claimed for one in others)
+
+    def idle_s(self, machine: Machine) -> float:
+        """How long all of them have been without work."""
+        return min(one.idle_s or 0.0 for one in self._of.get(machine.group, (machine,)))
+
+    def left(self, machine: Machine) -> int:
+        """How many machines fewer there would be without it."""
+        if machine.group in self._ending:
+            return 0
+        return max(1, len(self._of.get(machine.group, ())))
+
+    def end(self, machine: Machine) -> None:
+        if machine.group in self._of:
+            self._ending.add(machine.group)
 
 
 def ready_machines(pool: PoolInput, claimed: Collection[str]) -> int:

@@ -255,9 +255,13 @@ class _PoolPlan:
             if count is None or count == 1:
                 continue
             free = whole.get(whole_place(offer.slots, self._quotes.facts(offer)), [])
+            if offer.ends_together:  # a job for the rest alone might start hours later
+                free = []
             missing = max(1, count - len(free))
             bins = free[len(free) - (count - missing) :] if count > missing else []
             if missing > self._limits.affordable(offer) or self._is_for_one(offer, ones):
+                continue
+            if missing > (offer.most_together or missing):
                 continue
             cost = round(missing * usd, 9)
             if best is None or (cost, missing) < best[:2]:

@@ -304,7 +304,12 @@ class ReconcilePass:
             changed[number] = claims
             self.draft.intents[intent_id] = replace(intent, claims=tuple(changed))
 
-    def end(self, wishes: Sequence[Wish], cordon: Callable[[str], bool]) -> list[str]:
+    def end(
+        self,
+        wishes: Sequence[Wish],
+        cordon: Callable[[str], bool],
+        uncordon: Callable[[str], None] = lambda _: None,
+    ) -> list[str]:
         """Mark for ending what could be cordoned; the ids that were. Lost ones within the blast-radius limit."""
         fleet = sum(record.is_alive for record in self.draft.instances.values())
         lost_left = may_end_lost(len(self._ended_lost), fleet)
@@ -317,10 +322,15 @@ class ReconcilePass:
             if wish.kind is EndKind.LOST and lost_left <= 0:
                 held += 1
                 continue
-            if not cordon(wish.instance_id):
+            together = self._together(record, wish.kind)
+            cordoned = [each.id for each in together if cordon(each.id)]
+            if len(cordoned) < len(together):
+                for instance_id in cordoned:
+                    uncordon(instance_id)
                 continue
-            ended.append(wish.instance_id)
-            self.draft.instances[wish.instance_id] = terminating(record, wish.why, self.draft.now)
+            ended += cordoned
+            for each in together:
+                self.draft.instances[each.id] = terminating(each, wish.why, self.draft.now)
             if wish.kind is EndKind.LOST:
                 lost_left -= 1
                 self._ended_lost = (*self._ended_lost, self.draft.now)
@@ -330,6 +340,17 @@ class ReconcilePass:
                 )
         self._frozen = f"{held} silent instances are kept: too many at once" if held else ""
         return ended
+
+    def _together(self, record: InstanceRecord, kind: EndKind) -> list[InstanceRecord]:
+        """All that end with it. What failed takes the others with it, whatever they do."""
+        if not record.offer.ends_together or kind in (EndKind.LOST, EndKind.BOOT):
+            return [record]
+        over = (InstanceState.TERMINATING, InstanceState.GONE)
+        return [
+            each
+            for each in self.draft.instances.values()
+            if each.intent_id == record.intent_id and each.state not in over
+        ]
 
 
 def _observed(look: Looked, found: FoundInstance | None) -> Observation:
@@ -341,5 +362,9 @@ def _observed(look: Looked, found: FoundInstance | None) -> Observation:
         FoundState.ENDED: Listing.ENDED,
     }[found.state]
     return Observation(
-        listing=listing, looked_at=look.started_at, detail=found.detail, started_at=found.started_at
+        listing=listing,
+        looked_at=look.started_at,
+        detail=found.detail,
+        started_at=found.started_at,
+        ends_at=found.ends_at,
     )

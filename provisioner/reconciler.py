@@ -342,11 +342,10 @@ class Provisioner:
             reconcile_pass.end(everything, lambda _: True)
             reconcile_pass.launches.cancel_accepted("the cluster is shutting down")
             return ()
-        idle = [
-            Wish(instance_id=x.instance_id, kind=EndKind.IDLE, why=x.why)
-            for x in planned.terminations
-        ]
-        return reconcile_pass.end([*reconcile_pass.wishes, *idle], self._host.cordon)
+        ends = planned.terminations
+        idle = [Wish(instance_id=x.instance_id, kind=EndKind.IDLE, why=x.why) for x in ends]
+        wishes = [*reconcile_pass.wishes, *idle]
+        return reconcile_pass.end(wishes, self._host.cordon, self._host.uncordon)
 
     async def _commit(
         self, new: FleetState, cordoned: Sequence[str], events: Sequence[Event], size: int

@@ -141,9 +141,7 @@ def _machine(state: FleetState, record: InstanceRecord, agents: Agents, now: flo
         idle_s=None
         if record.idle_since is None or phase is not Phase.UP
         else now - record.idle_since,
-        ends_at=record.offer.end_of(
-            now + ready_in_s if record.ready_at is None else record.ready_at
-        ),
+        ends_at=record.end(now + ready_in_s if record.ready_at is None else record.ready_at),
         claims=claims,
         fingerprint=record.fingerprint,
         replaces=record.replaces,

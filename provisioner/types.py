@@ -135,6 +135,10 @@ class Offer:
     """A machine that lives shorter is paid for so long."""
     interruptions_per_hour: float = 0.0
     """How often the provider takes one of its machines back."""
+    ends_together: bool = False
+    """Machines of one launch end as a whole: the nodes of a batch job. Those that need not are launched one by one."""
+    most_together: int | None = None
+    """Machines of one launch at the most. None: any number."""
 
     @property
     def facts(self) -> MachineFacts:

@@ -101,6 +101,8 @@ class FoundInstance:
     """As its tags say; None: they do not."""
     started_at: float | None = None
     """When its bill began, where the provider says so."""
+    ends_at: float | None = None
+    """It ends then, as was known when it was launched (a walltime). None: as its offer says."""
     leaves_at: float | None = None
     """The provider has announced that it takes the machine back then (spot notice, maintenance)."""
     leaves_because: str = ""

@@ -287,10 +287,16 @@ class SimulatedProvider:
     def kill(self, instance_id: str) -> None:
         """The machine ends, by whoever's will. Unknown and ended ones are left alone."""
         instance = self.instances.get(instance_id)
-        if instance is not None and instance.ended_at is None:
-            instance.ended_at = self._now()
-            if self._on_end is not None:
-                self._on_end(instance)
+        if instance is None:
+            return
+        ending = [instance]
+        if instance.intent.offer.ends_together:
+            ending = [x for x in self.instances.values() if x.intent == instance.intent]
+        for each in ending:
+            if each.ended_at is None:
+                each.ended_at = self._now()
+                if self._on_end is not None:
+                    self._on_end(each)
 
     def boot_due(self) -> Sequence[SimulatedInstance]:
         """Boot what is due by the clock: `on_boot` is called for each."""

@@ -234,7 +234,7 @@ class Pool:
         self._availability = availability
         for agent_id, ends_at in availability.ends_at.items():
             agent = self.agents.get(agent_id)
-            if agent is not None and (agent.ends_at is None or self.options.dispatch):
+            if agent is not None and (agent.ends_at is None or self.options.dynamic):
                 agent.ends_at = ends_at
         for agent_id, facts in availability.facts.items():
             if (agent := self.agents.get(agent_id)) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,10 +11,11 @@ from typing import Any
 
 from master.auth.join_tokens import JoinTokenSigner
 from master.config import ResolvedPool
-from master.config.batch import SlurmSection
+from master.config.batch import BatchSection, PbsSection, SlurmSection
 from provisioner.providers.batch.base import BatchSystem
 from provisioner.providers.batch.commands import LocalCommands
 from provisioner.providers.batch.job_files import JobFiles
+from provisioner.providers.batch.pbs.system import PbsSystem
 from provisioner.providers.batch.slurm.system import SlurmSystem
 from rm_backends.batch.leases import Lease
 from rm_backends.batch.shapes import DispatchOptions
@@ -31,10 +32,11 @@ def dispatch_options(pool: ResolvedPool) -> DispatchOptions:
     memory = section.memory_per_slot
     return DispatchOptions(
         pool=pool.name,
-        queue=section.partition,
+        system=section.type,
+        queue=section.where,
         slots_per_node=section.slots_per_node,
         slot_type=section.slot_type or "",
-        gpu_type=section.gpu_type,
+        gpu_type=section.gpu_type if isinstance(section, SlurmSection) else "",
         cpus_per_slot=section.cpus_per_slot,
         memory_mib_per_slot=None if memory is None else -(-memory // 1024**2),
         walltime_s=None if section.walltime is None else section.walltime.total_seconds(),
@@ -45,11 +47,20 @@ def dispatch_options(pool: ResolvedPool) -> DispatchOptions:
 
 def batch_system(pools: Sequence[ResolvedPool]) -> BatchSystem:
     """One for all of them. Raises InvalidConfig."""
-    paths = {_section(pool).path for pool in pools}
-    if len(paths) > 1:
-        problem = f"resource_pools: path of slurm must be the same in all pools, not {' and '.join(sorted(paths))}"
-        raise InvalidConfig([problem], what="master configuration")
-    return SlurmSystem(LocalCommands(path=paths.pop()))
+    commands = LocalCommands(path=_the_same("path", (_section(pool).path for pool in pools)))
+    kind = _the_same("type", (_section(pool).type for pool in pools))
+    return SlurmSystem(commands) if kind == "slurm" else PbsSystem(commands)
+
+
+def _the_same(key: str, given: Iterable[str]) -> str:
+    values = set(given)
+    if len(values) == 1:
+        return values.pop()
+    problem = (
+        f"resource_pools: {key} of slurm and pbs must be the same in all pools, "
+        f"not {' and '.join(sorted(values))}: a master serves one site"
+    )
+    raise InvalidConfig([problem], what="master configuration")
 
 
 def job_files(
@@ -67,13 +78,14 @@ def job_files(
     }
 
 
-def _agent(section: SlurmSection, master_url: str, master_cert: Path | None) -> dict[str, Any]:
+def _agent(section: BatchSection, master_url: str, master_cert: Path | None) -> dict[str, Any]:
     cert = {} if master_cert is None else {"master_cert": str(master_cert)}
     return {
         "master_url": section.master_url or master_url,
         "security": {"tls": cert},
         "prologue": list(section.prologue),
         "alone_ttl": ALONE_TTL,
+        **({"visible_gpus": section.visible_gpus} if isinstance(section, PbsSection) else {}),
     }
 
 
@@ -104,7 +116,7 @@ class TokensOfJobs:
         return replace(grant, revoked=datetime.now(UTC))
 
 
-def _section(pool: ResolvedPool) -> SlurmSection:
+def _section(pool: ResolvedPool) -> BatchSection:
     if pool.batch is None:
         raise ValueError(f"pool '{pool.name}' has no batch system")
     return pool.batch

@@ -80,13 +80,24 @@ class FellBack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchOptions:
-    """What a request says to a batch system beside its slots. Pools without one pass it by."""
+class JobOptions:
+    """What a request says to one kind of batch system beside its slots."""
 
     slots_per_node: int | None = None
     gpu_type: str = ""
     arguments: tuple[str, ...] = ()
-    """Of sbatch."""
+    """Of its command to submit jobs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchOptions:
+    """What a request says to batch systems. Pools without one pass it by."""
+
+    slurm: JobOptions = JobOptions()
+    pbs: JobOptions = JobOptions()
+
+    def of(self, system: str) -> JobOptions:
+        return self.pbs if system == "pbs" else self.slurm
 
 
 NO_BATCH = BatchOptions()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from master.core.expconf.sections import Slurm
-from rm_backends.base import BatchOptions
+from master.core.expconf.sections import Pbs, Slurm
+from rm_backends.base import BatchOptions, JobOptions
 
 
-def batch_options(section: Slurm) -> BatchOptions:
+def batch_options(slurm: Slurm, pbs: Pbs) -> BatchOptions:
     return BatchOptions(
-        slots_per_node=section.slots_per_node,
-        gpu_type=section.gpu_type or "",
-        arguments=section.sbatch_args,
+        slurm=JobOptions(
+            slots_per_node=slurm.slots_per_node,
+            gpu_type=slurm.gpu_type or "",
+            arguments=slurm.sbatch_args,
+        ),
+        pbs=JobOptions(slots_per_node=pbs.slots_per_node, arguments=pbs.pbsbatch_args),
     )

@@ -1,28 +1,34 @@
-"""`provider: {type: slurm}`: pools whose work becomes jobs of a batch system."""
+"""`provider: {type: slurm}` or `pbs`: pools whose work becomes jobs of a batch system."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator
 
 from master.core.expconf.schema import Items, Positive, Section
-from provisioner.providers.batch.slurm.arguments import problems
+from provisioner.providers.batch.dialects import DIALECTS, Dialect
 from windlass.base.durations import Duration, format_duration
 from windlass.base.sizes import Size
 
 
 def _a_minute_at_least(value: timedelta) -> timedelta:
     if value < timedelta(minutes=1):
-        raise ValueError(f"must be >= 1m but found {format_duration(value)}: Slurm counts minutes")
+        raise ValueError(
+            f"must be >= 1m but found {format_duration(value)}: batch systems look at times now and then"
+        )
     return value
 
 
-def _not_ours(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    if wrong := problems(arguments):
-        raise ValueError("; ".join(wrong))
-    return arguments
+def _not_ours(dialect: Dialect) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
+    def check(arguments: tuple[str, ...]) -> tuple[str, ...]:
+        if wrong := dialect.problems(arguments):
+            raise ValueError("; ".join(wrong))
+        return arguments
+
+    return check
 
 
 def _absolute(path: str | None) -> str | None:
@@ -31,22 +37,13 @@ def _absolute(path: str | None) -> str | None:
     return path
 
 
-class SlurmSection(Section):
-    """Each task becomes a Slurm job of its own, made to measure; our agents run on its nodes, and end with it.
+class BatchKeys(Section):
+    """What both kinds of batch system have."""
 
-    Jobs are submitted by the master's own user, with the commands of Slurm on the master's machine.
-    """
-
-    type: Literal["slurm"]
-    """Others are refused."""
-    partition: str = ""
-    """Where jobs go. Empty: the site's default partition."""
     slot_type: Literal["cuda", "rocm", "cpu"] | None = None
-    """What a slot is. None: a CUDA GPU if the nodes of the partition have GPUs, else a CPU."""
+    """What a slot is. None: a CUDA GPU if the nodes of the queue have GPUs, else a CPU."""
     slots_per_node: Positive | None = None
-    """How many slots a node gives to one task. None: the GPUs that most nodes of the partition have; 1 CPU."""
-    gpu_type: str = ""
-    """Which GPUs, as Slurm names them in --gres=gpu:TYPE:N."""
+    """How many slots a node gives to one task. None: the GPUs that most nodes of the queue have; 1 CPU."""
     cpus_per_slot: Positive | None = None
     """CPUs for each slot. None: as the site gives; where slots are CPUs, 1."""
     memory_per_slot: Size | None = None
@@ -54,15 +51,7 @@ class SlurmSection(Section):
     walltime: Annotated[Duration, AfterValidator(_a_minute_at_least)] | None = None
     """The time limit of each job. Work that can make checkpoints goes on in another job. None: as the site gives."""
     account: str = ""
-    """--account."""
-    qos: str = ""
-    """--qos."""
-    constraint: str = ""
-    """--constraint."""
-    reservation: str = ""
-    """--reservation."""
-    sbatch_args: Annotated[Items[str], AfterValidator(_not_ours)] = ()
-    """Further arguments of sbatch, before those of users."""
+    """Which account pays: `--account` of Slurm, `-A` of PBS."""
     max_queued: Positive = 100
     """How many jobs of this pool may wait at the site; further tasks wait here."""
     job_storage_root: Annotated[str | None, AfterValidator(_absolute)] = None
@@ -75,7 +64,34 @@ class SlurmSection(Section):
     master_url: str = ""
     """Where nodes reach the master, if not where agents of other pools do."""
     path: str = ""
-    """Folders where Slurm's commands are, with colons, before the usual ones. The same in all pools."""
+    """Folders where the batch system's commands are, with colons, before the usual ones. The same in all pools."""
+
+
+class SlurmSection(BatchKeys):
+    """Each task becomes a Slurm job of its own, made to measure; our agents run on its nodes, and end with it.
+
+    Jobs are submitted by the master's own user, with the commands of Slurm on the master's machine.
+    """
+
+    type: Literal["slurm"]
+    """Others are refused."""
+    partition: str = ""
+    """Where jobs go. Empty: the site's default partition."""
+    gpu_type: str = ""
+    """Which GPUs, as Slurm names them in --gres=gpu:TYPE:N."""
+    qos: str = ""
+    """--qos."""
+    constraint: str = ""
+    """--constraint."""
+    reservation: str = ""
+    """--reservation."""
+    sbatch_args: Annotated[Items[str], AfterValidator(_not_ours(DIALECTS["slurm"]))] = ()
+    """Further arguments of sbatch, before those of users."""
+
+    @property
+    def where(self) -> str:
+        """Its queue."""
+        return self.partition
 
     @property
     def all_arguments(self) -> tuple[str, ...]:
@@ -88,3 +104,39 @@ class SlurmSection(Section):
         }
         given = tuple(f"--{key}={value}" for key, value in named.items() if value)
         return (*given, *self.sbatch_args)
+
+
+class PbsSection(BatchKeys):
+    """Each task becomes a PBS job of its own, made to measure; our agents run on its nodes, and end with it.
+
+    Jobs are submitted by the master's own user, with the commands of OpenPBS or PBS Pro on the master's machine.
+    """
+
+    type: Literal["pbs"]
+    """Others are refused."""
+    queue: str = ""
+    """Where jobs go. Empty: the site's default queue."""
+    project: str = ""
+    """-P."""
+    group: str = ""
+    """-W group_list."""
+    visible_gpus: str = ""
+    """Which GPUs of a node its agent offers. Needed where the site has no hook that sets CUDA_VISIBLE_DEVICES: "all",
+    with `-l place=exclhost` among the arguments, so that no other job uses them."""
+    pbsbatch_args: Annotated[Items[str], AfterValidator(_not_ours(DIALECTS["pbs"]))] = ()
+    """Further arguments of qsub, before those of users, one option each: `-l walltime=1:00:00`."""
+
+    @property
+    def where(self) -> str:
+        """Its queue."""
+        return self.queue
+
+    @property
+    def all_arguments(self) -> tuple[str, ...]:
+        """Those of the keys first."""
+        named = {"-A ": self.account, "-P ": self.project, "-W group_list=": self.group}
+        given = tuple(f"{key}{value}" for key, value in named.items() if value)
+        return (*given, *self.pbsbatch_args)
+
+
+BatchSection: TypeAlias = SlurmSection | PbsSection

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from master.config.batch import SlurmSection
+from master.config.batch import BatchKeys, BatchSection, PbsSection, SlurmSection
 from master.config.disruption import DisruptionSection, HoursOfDay, seconds_of_day
 from master.config.durations import AUTO, IdlePeriod, NonNegativeDuration, PositiveDuration
 from master.config.money import PoolBudget
@@ -170,16 +170,19 @@ class PoolSection(Item):
             return
         if len(self.all_providers) > 1:
             raise ValueError(
-                "a provider of type slurm must be the only one of its pool: "
+                f"a provider of type {self.batch.type} must be the only one of its pool: "
                 "give the others a pool of their own, and name it in fall_back_to"
             )
         for key in _ELASTIC_KEYS:
             if getattr(self, key) is not None:
-                raise ValueError(f"{key} is not for slurm, which schedules by itself: remove it")
+                raise ValueError(
+                    f"{key} is not for {self.batch.type}, which schedules by itself: remove it"
+                )
 
     @property
-    def batch(self) -> SlurmSection | None:
-        return next((one for one in self.all_providers if isinstance(one, SlurmSection)), None)
+    def batch(self) -> BatchSection | None:
+        kinds = (SlurmSection, PbsSection)
+        return next((one for one in self.all_providers if isinstance(one, kinds)), None)
 
     @property
     def all_providers(self) -> tuple[ProviderSection, ...]:
@@ -215,7 +218,7 @@ class ResolvedPool:
     require_isolation: bool | None = None
     providers: tuple[MachineSection, ...] = ()
     """Empty: its agents come by themselves, or on batch jobs."""
-    batch: SlurmSection | None = None
+    batch: BatchSection | None = None
     """Its work becomes jobs of a batch system."""
     min_instances: int = 0
     max_instances: int = 0
@@ -245,7 +248,7 @@ def resolve_pool(
     section: PoolSection, *, scheduler: SchedulerSection, task_container_defaults: Mapping[str, Any]
 ) -> ResolvedPool:
     """`scheduler` is the resource manager's, for a pool that has none; the container defaults are already merged."""
-    machines = tuple(p for p in section.all_providers if not isinstance(p, SlurmSection))
+    machines = tuple(p for p in section.all_providers if not isinstance(p, BatchKeys))
     elastic = bool(machines)
     idle = section.limit("max_idle_agent_period", DEFAULT_IDLE_PERIOD)
     starting = section.limit("max_agent_starting_period", None)

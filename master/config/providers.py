@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, Tag
 
 from master.config.aws import AwsSection
-from master.config.batch import SlurmSection
+from master.config.batch import PbsSection, SlurmSection
 from master.config.cloud_keys import SITE_NAME
 from master.config.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
 from master.config.gcp import GcpSection
@@ -22,8 +22,8 @@ from master.core.expconf.schema import (
     member_of,
 )
 
-PLANNED_PROVIDERS = ("hpc", "pbs")
-PROVIDERS = ("embedded", "aws", "gcp", "slurm")
+PLANNED_PROVIDERS = ("hpc",)
+PROVIDERS = ("embedded", "aws", "gcp", "slurm", "pbs")
 
 
 class EmbeddedSection(Section):
@@ -83,7 +83,8 @@ ProviderSection: TypeAlias = Annotated[
     Annotated[EmbeddedSection, Tag(TAG_MARK + "embedded")]
     | Annotated[AwsSection, Tag(TAG_MARK + "aws")]
     | Annotated[GcpSection, Tag(TAG_MARK + "gcp")]
-    | Annotated[SlurmSection, Tag(TAG_MARK + "slurm")],
+    | Annotated[SlurmSection, Tag(TAG_MARK + "slurm")]
+    | Annotated[PbsSection, Tag(TAG_MARK + "pbs")],
     member_of("type", "type is unknown"),
     BeforeValidator(_known_type),
 ]

@@ -185,7 +185,7 @@ def run_settings(
         max_restarts=config.max_restarts,
         single_node=bool(resources.is_single_node),
         requires=resources.requirements(),
-        batch=batch_options(config.slurm),
+        batch=batch_options(config.slurm, config.pbs),
         weight=resources.weight,
         max_slots=resources.max_slots,
         priority=resources.priority,

@@ -128,7 +128,7 @@ class LiveTask(Root[TaskState, datetime, Step]):
             single_agent=True,
             preemptible=False,
             requires=self.state.config.resources.requirements(),
-            batch=batch_options(self.state.config.slurm),
+            batch=batch_options(self.state.config.slurm, self.state.config.pbs),
             user=self.owner_name,
             launches_machines=self.state.kind.launches_machines,
             fell_back=fell_back(state),

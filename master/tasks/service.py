@@ -203,7 +203,7 @@ class InteractiveService:
             single_agent=True,
             preemptible=False,
             requires=config.resources.requirements(),
-            batch=batch_options(config.slurm),
+            batch=batch_options(config.slurm, config.pbs),
         )
 
     async def kill(self, task_id: str, *, by: Actor) -> None:

@@ -117,8 +117,9 @@ class Dispatcher:
         queue = self._queue(options)
         if queue is None and self._site is not None:
             known = ", ".join(sorted(self._site.queues))
+            name, kind = options.dialect.name, options.dialect.queue
             raise Unsatisfiable(
-                f"Slurm has no partition '{options.queue}', which resource pool '{options.pool}' names: it has {known}"
+                f"{name} has no {kind} '{options.queue}', which resource pool '{options.pool}' names: it has {known}"
             )
         shape_of(request, options, queue)
 

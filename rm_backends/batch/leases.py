@@ -20,6 +20,7 @@ from enum import StrEnum
 
 from master.core.reasons import Reason, ReasonKind
 from provisioner.providers.batch.base import EndCause, JobPhase, JobRefused, JobReport
+from provisioner.providers.batch.dialects import DIALECTS
 from provisioner.providers.batch.job_files import Shape
 
 PROOF_S = 60.0
@@ -250,7 +251,10 @@ def explain(lease: Lease, joined: int, now: float) -> Reason:
         return Reason(kind=ReasonKind.NO_CAPACITY, text=text)
     if lease.job_id is None:
         return _not_submitted(lease, now)
-    what = f"Slurm job {lease.job_id} in partition {lease.shape.queue or 'of the site'}"
+    dialect = DIALECTS[lease.shape.system]
+    what = (
+        f"{dialect.name} job {lease.job_id} in {dialect.queue} {lease.shape.queue or 'of the site'}"
+    )
     if lease.phase is JobPhase.QUEUED:
         why = lease.site_reason or lease.site_state or "submitted"
         text = f"{what} is pending: {why}" + (f" ({lease.words})" if lease.words else "")

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 from master.core.scheduler.explain import count
 from provisioner.providers.batch.base import Queue
+from provisioner.providers.batch.dialects import DIALECTS, Dialect
 from provisioner.providers.batch.job_files import Shape
-from provisioner.providers.batch.slurm.arguments import problems, wanted_walltime_s
 from rm_backends.base import AllocationRequest
 from windlass.base.durations import format_duration
 from windlass.base.errors import Unsatisfiable
@@ -19,6 +19,8 @@ class DispatchOptions:
     """One pool that dispatches: a partition, and what every job there gets."""
 
     pool: str
+    system: str = "slurm"
+    """slurm or pbs."""
     queue: str = ""
     """Empty: the site's default."""
     slots_per_node: int | None = None
@@ -34,12 +36,17 @@ class DispatchOptions:
     max_queued: int = 100
     """Jobs that wait at the site at once; the rest waits here."""
 
+    @property
+    def dialect(self) -> Dialect:
+        return DIALECTS[self.system]
+
 
 def shape_of(request: AllocationRequest, options: DispatchOptions, queue: Queue | None) -> Shape:
     """Raises Unsatisfiable. Without a queue, the site being unknown so far, nothing is held against it."""
-    arguments = (*options.arguments, *request.batch.arguments)
-    if wrong := problems(request.batch.arguments):
-        raise Unsatisfiable(f"slurm.sbatch_args: {'; '.join(wrong)}")
+    dialect, asked = options.dialect, request.batch.of(options.system)
+    arguments = (*options.arguments, *asked.arguments)
+    if wrong := dialect.problems(asked.arguments):
+        raise Unsatisfiable(f"{dialect.section}.{dialect.arguments_key}: {'; '.join(wrong)}")
     has_gpus = queue is None or queue.gpus_per_node > 0
     slot_type = options.slot_type or ("cuda" if has_gpus else "cpu")
     gpus = slot_type != "cpu"
@@ -47,8 +54,9 @@ def shape_of(request: AllocationRequest, options: DispatchOptions, queue: Queue 
     slots = request.slots
     nodes = 1 if slots <= size else slots // size
     share = -(-slots // nodes)
-    gpu_type = request.batch.gpu_type or options.gpu_type
+    gpu_type = asked.gpu_type or options.gpu_type
     shape = Shape(
+        system=options.system,
         queue=options.queue or (queue.name if queue is not None else ""),
         nodes=nodes,
         slots_per_node=share,
@@ -61,28 +69,28 @@ def shape_of(request: AllocationRequest, options: DispatchOptions, queue: Queue 
             if options.memory_mib_per_slot is None
             else options.memory_mib_per_slot * max(1, share)
         ),
-        walltime_s=None if wanted_walltime_s(arguments) is not None else options.walltime_s,
+        walltime_s=None if dialect.wanted_walltime_s(arguments) is not None else options.walltime_s,
         arguments=arguments,
     )
     if slots > size and slots % size:
         raise Unsatisfiable(
             f"Requested {count(slots, 'slot')}; pool '{options.pool}' gives {size} on each node, and work on more "
             f"than one node takes whole nodes: request {slots - slots % size} or {slots + size - slots % size}, "
-            "or set slurm.slots_per_node"
+            f"or set {dialect.section}.slots_per_node"
         )
     if request.single_agent and nodes > 1:
         raise Unsatisfiable(
             f"Requested {count(slots, 'slot')} on one node; nodes of pool '{options.pool}' have {size}"
         )
     if queue is not None:
-        _require(shape, options, queue, wanted_walltime_s(arguments) or shape.walltime_s)
+        _require(shape, options, queue, dialect.wanted_walltime_s(arguments) or shape.walltime_s)
     return shape
 
 
 def _slots_per_node(
     request: AllocationRequest, options: DispatchOptions, queue: Queue | None, gpus: bool
 ) -> int:
-    asked = request.batch.slots_per_node or options.slots_per_node
+    asked = request.batch.of(options.system).slots_per_node or options.slots_per_node
     if asked is not None:
         return asked
     if gpus and queue is not None and queue.gpus_per_node:
@@ -99,7 +107,8 @@ def _cpus(options: DispatchOptions, share: int, gpus: bool) -> int | None:
 def _require(
     shape: Shape, options: DispatchOptions, queue: Queue, walltime_s: float | None
 ) -> None:
-    where = f"partition {queue.name} of pool '{options.pool}'"
+    dialect = options.dialect
+    where = f"{dialect.queue} {queue.name} of pool '{options.pool}'"
     most = min(queue.nodes, queue.max_nodes or queue.nodes)
     if shape.nodes > most:
         raise Unsatisfiable(
@@ -110,7 +119,7 @@ def _require(
     if shape.gpus_per_node > queue.gpus_per_node and queue.gpus_per_node:
         raise Unsatisfiable(
             f"Requested {count(shape.gpus_per_node, 'slot')} on each node; nodes of {where} have "
-            f"{count(queue.gpus_per_node, 'GPU')}: request fewer, or set slurm.slots_per_node"
+            f"{count(queue.gpus_per_node, 'GPU')}: request fewer, or set {dialect.section}.slots_per_node"
         )
     if shape.gpus_per_node and not queue.gpus_per_node:
         raise Unsatisfiable(
@@ -130,5 +139,5 @@ def _require(
     if limit is not None and walltime_s is not None and walltime_s > limit:
         raise Unsatisfiable(
             f"Requested {format_duration(timedelta(seconds=walltime_s))}; {where} gives a job "
-            f"{format_duration(timedelta(seconds=limit))} at most: give a shorter --time"
+            f"{format_duration(timedelta(seconds=limit))} at most: give a shorter {dialect.time_option}"
         )

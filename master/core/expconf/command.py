@@ -28,7 +28,7 @@ from master.core.expconf.merging import merge
 from master.core.expconf.normalise import normalise
 from master.core.expconf.reading import ClusterDefaults, refuse_masks
 from master.core.expconf.schema import Items, NonNegative, Number, Priority, Section
-from master.core.expconf.sections import NATIVE_PARALLEL, NO_BATCH_SYSTEM, Pbs, Slurm
+from master.core.expconf.sections import NATIVE_PARALLEL, Pbs, Slurm
 from master.core.expconf.texts import text_problems
 from windlass.base.durations import Duration, format_duration
 from windlass.base.errors import InvalidConfig
@@ -110,7 +110,7 @@ class CommandConfig(Section):
     """Directories of the agent's machine in the task."""
     slurm: Slurm = Slurm()
     """For jobs of Slurm."""
-    pbs: Annotated[Pbs, NO_BATCH_SYSTEM] = Pbs()
+    pbs: Pbs = Pbs()
     """For jobs of PBS."""
     work_dir: str | None = None
     """Where it starts. None: the task's own directory, where the files that came with the command are."""

@@ -22,7 +22,7 @@ from master.core.expconf.log_policies import LogPolicies, merge_log_policies
 from master.core.expconf.merging import merge_items
 from master.core.expconf.normalise import DEVICE_TYPES, normalise_container_defaults
 from master.core.expconf.schema import FreeMap, Items, NonNegative, Positive, Section
-from master.core.expconf.sections import NO_BATCH_SYSTEM, Pbs, Slurm
+from master.core.expconf.sections import Pbs, Slurm
 from windlass.base.no_effect import NoEffect
 from windlass.base.python_name import python_name
 
@@ -98,7 +98,7 @@ class TaskContainerDefaults(Section):
     """For pods."""
     slurm: Slurm = Slurm()
     """For jobs of Slurm."""
-    pbs: Annotated[Pbs, NO_BATCH_SYSTEM] = Pbs()
+    pbs: Pbs = Pbs()
     """For jobs of PBS."""
 
 

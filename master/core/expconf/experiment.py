@@ -24,7 +24,6 @@ from master.core.expconf.schema import (
 )
 from master.core.expconf.searchers import Searcher
 from master.core.expconf.sections import (
-    NO_BATCH_SYSTEM,
     Integrations,
     Optimizations,
     Pbs,
@@ -128,7 +127,7 @@ class ExperimentConfig(Section):
     """What trials get, and their place in the queue."""
     slurm: Slurm = Slurm()
     """For jobs of Slurm."""
-    pbs: Annotated[Pbs, NO_BATCH_SYSTEM] = Pbs()
+    pbs: Pbs = Pbs()
     """For jobs of PBS."""
 
     security: Annotated[Security | None, DROPPED] = Field(default=None, exclude=True)

@@ -20,7 +20,6 @@ from master.core.expconf.schema import (
 )
 from windlass.base.no_effect import NoEffect
 
-NO_BATCH_SYSTEM = NoEffect("there is no resource manager for PBS yet")
 NATIVE_PARALLEL = NoEffect("it never had one")
 
 MAX_SEED = 2**32 - 1

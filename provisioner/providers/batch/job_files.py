@@ -1,6 +1,7 @@
 """The directory of a job: the script, and what each of its nodes is told. Blocking.
 
-    DIR/batch.log            what the script says
+    DIR/batch.sh             the script
+    DIR/batch.log            what it says
     DIR/nodes/K/host.json    node K: its agent's settings and the token of this job; mode 0600
     DIR/nodes/K/agent/       the work_dir of its agent
 
@@ -12,14 +13,14 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from provisioner.providers.batch.base import JobSpec
+from provisioner.providers.batch.base import SCRIPT_NAME, JobSpec
+from provisioner.providers.batch.script import job_script
 from windlass.base.files import write_atomic
 
 LOG_TAIL_BYTES = 2000
@@ -29,6 +30,8 @@ LOG_TAIL_BYTES = 2000
 class Shape:
     """What is asked of the site, the same in every repetition. A pydantic type adapter writes it down."""
 
+    system: str = "slurm"
+    """slurm or pbs."""
     queue: str
     nodes: int
     slots_per_node: int
@@ -97,6 +100,8 @@ class JobFiles:
             write_atomic(node / "host.json", json.dumps(told).encode(), durable=True)
         directory.chmod(0o700)
         shape = job.shape
+        script = job_script(directory, self.python, nodes=shape.nodes)
+        write_atomic(directory / SCRIPT_NAME, script.encode(), durable=True)
         return JobSpec(
             name=job.tag,
             queue=shape.queue,
@@ -108,7 +113,7 @@ class JobFiles:
             walltime_s=shape.walltime_s,
             arguments=shape.arguments,
             directory=directory,
-            script=_script(directory, self.python, job),
+            script=script,
         )
 
     def last_words(self, job: Leased) -> str:
@@ -133,16 +138,3 @@ def _slots(job: Leased) -> dict[str, Any]:
     if shape.slots_per_node == 0:
         return {"slot_type": "none"}
     return {"artificial_slots": shape.slots_per_node}
-
-
-def _script(directory: Path, python: str, job: Leased) -> str:
-    """srun waits for all of them; the first that fails ends the others."""
-    nodes = job.shape.nodes
-    cpus = "${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}"
-    node = f'{shlex.quote(str(directory))}/nodes/"$SLURM_NODEID"'
-    run = f"exec {shlex.quote(python)} -P -m agent_bootstrap.host --dir {node}"
-    return f"""#!/bin/sh
-cd {shlex.quote(str(directory))} || {{ echo "this node does not see {directory}" >&2; exit 1; }}
-exec srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --kill-on-bad-exit=1 {cpus} \\
-  /bin/sh -c {shlex.quote(run)}
-"""

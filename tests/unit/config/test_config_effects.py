@@ -74,10 +74,13 @@ PROVIDER = ELASTIC | {
     "usd_per_hour": "master:usd_per_hour",
     **read_by(
         "master/batch_pools.py:*",
-        "partition slot_type slots_per_node gpu_type cpus_per_slot memory_per_slot walltime max_queued "
-        "job_storage_root python prologue master_url path",
+        "slot_type slots_per_node gpu_type cpus_per_slot memory_per_slot walltime max_queued "
+        "job_storage_root python prologue master_url visible_gpus path",
     ),
-    **read_by("master/config/batch.py:*", "account qos constraint reservation sbatch_args"),
+    **read_by(
+        "master/config/batch.py:*",
+        "partition queue account project group qos constraint reservation sbatch_args pbsbatch_args",
+    ),
 }
 AWS = read_by(
     "master/aws_pools.py:*",
@@ -114,7 +117,7 @@ CLOUDS = read_by("master/cloud_boot.py:*", "master_url master_cert_name") | read
 PROVIDER |= AWS | GCP | CLOUDS
 SLURM = below(
     "slurm", read_by("master/allocations/batch.py:*", "slots_per_node gpu_type sbatch_args")
-)
+) | below("pbs", read_by("master/allocations/batch.py:*", "slots_per_node pbsbatch_args"))
 VARIABLES = read_by("master/allocations:environment_variables", "cpu cuda rocm")
 PYTHON = read_by("master/allocations:python", "python") | read_by(
     "master/allocations:prologue", "prologue"

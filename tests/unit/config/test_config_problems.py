@@ -178,8 +178,9 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
             f"{POOL}.provider: provider type hpc is not supported yet",
         ),
         (
-            "resource_pools: [{pool_name: a, providers: [{type: pbs}]}]",
-            f"{POOL}.providers[0]: provider type pbs is not supported yet",
+            "resource_pools: [{pool_name: a, provider: {type: pbs, pbsbatch_args: [-q x]}}]",
+            f'{POOL}.provider.pbsbatch_args: "-q x": PBS option -q is not configurable: '
+            "name the resource pool of that queue in resources.resource_pool",
         ),
         (
             "resource_pools: [{pool_name: a, provider: {type: slurm, sbatch_args: [-N2]}}]",
@@ -188,7 +189,7 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
         ),
         (
             "resource_pools: [{pool_name: a, provider: {type: slurm, walltime: 30s}}]",
-            f"{POOL}.provider.walltime: must be >= 1m but found 30s: Slurm counts minutes",
+            f"{POOL}.provider.walltime: must be >= 1m but found 30s: batch systems look at times now and then",
         ),
         (
             "resource_pools: [{pool_name: a, providers: [{type: slurm}, {type: embedded}]}]",
@@ -201,7 +202,7 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
         ),
         (
             "resource_pools: [{pool_name: a, provider: {type: cloud9}}]",
-            f'{POOL}.provider: provider type "cloud9" is unknown: use one of embedded, aws, gcp, slurm',
+            f'{POOL}.provider: provider type "cloud9" is unknown: use one of embedded, aws, gcp, slurm, pbs',
         ),
         (
             "resource_pools: [{pool_name: a, provider: {slots_per_instance: 2}}]",

@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from master.core.reasons import ReasonKind
-from provisioner.providers.batch.base import EndCause, JobPhase, JobRefused, JobReport
+from provisioner.providers.batch.base import EndCause, JobPhase, JobRefused, JobReport, Queue
 from provisioner.providers.batch.job_files import Shape
 from rm_backends.agents.options import PoolOptions
-from rm_backends.base import AlreadyGranted, BatchOptions, Lost, RestoreRecord, Withdrawn
+from rm_backends.base import (
+    AlreadyGranted,
+    BatchOptions,
+    JobOptions,
+    Lost,
+    RestoreRecord,
+    Withdrawn,
+)
 from rm_backends.batch.leases import PROOF_S, Lease, seen
-from rm_backends.batch.shapes import DispatchOptions
+from rm_backends.batch.shapes import DispatchOptions, shape_of
 from tests.fakes.agents_world import agents_world, allocation, launch_spec
 from tests.fakes.batch_world import BatchWorld
 from tests.fakes.virtual_time import run
@@ -330,30 +338,53 @@ def test_a_suspended_job_loses_no_agent(play: Play) -> None:
 
 
 @pytest.mark.parametrize(
-    ("slots", "batch_options", "message"),
+    ("slots", "asked", "message"),
     [
-        (6, BatchOptions(), "gives 4 on each node.*request 4 or 8"),
-        (16, BatchOptions(), "the maximum of partition gpu of pool 'default' is 8"),
-        (4, BatchOptions(gpu_type="a100"), 'has no "a100": its types are fake'),
-        (4, BatchOptions(arguments=("--nodes=1",)), "slurm.sbatch_args: .*not configurable"),
-        (4, BatchOptions(arguments=("--time=3-0",)), "gives a job 2h at most"),
-        (8, BatchOptions(slots_per_node=8), "nodes of partition gpu .* have 4 GPUs"),
+        (6, JobOptions(), "gives 4 on each node.*request 4 or 8"),
+        (16, JobOptions(), "the maximum of partition gpu of pool 'default' is 8"),
+        (4, JobOptions(gpu_type="a100"), 'has no "a100": its types are fake'),
+        (4, JobOptions(arguments=("--nodes=1",)), "slurm.sbatch_args: .*not configurable"),
+        (4, JobOptions(arguments=("--time=3-0",)), "gives a job 2h at most"),
+        (8, JobOptions(slots_per_node=8), "nodes of partition gpu .* have 4 GPUs"),
     ],
 )
 def test_what_the_site_could_never_give_is_refused_at_submission(
-    play: Play, slots: int, batch_options: BatchOptions, message: str
+    play: Play, slots: int, asked: JobOptions, message: str
 ) -> None:
     async def scenario(batch: BatchWorld) -> None:
         await batch.world.settle(5)
         with pytest.raises(Unsatisfiable, match=message):
-            batch.world.backend.check(replace(allocation(1, slots=slots), batch=batch_options))
+            batch.world.backend.check(
+                replace(allocation(1, slots=slots), batch=BatchOptions(slurm=asked))
+            )
 
     play(scenario)
 
 
+def test_a_pool_of_pbs_says_it_in_the_words_of_pbs() -> None:
+    options = DispatchOptions(pool="p", system="pbs", queue="workq")
+    queue = Queue(name="workq", nodes=2, gpus_per_node=4, max_walltime_s=3600)
+
+    def refusal(slots: int, **asked: Any) -> str:
+        request = replace(allocation(1, slots=slots), batch=BatchOptions(pbs=JobOptions(**asked)))
+        with pytest.raises(Unsatisfiable) as refused:
+            shape_of(request, options, queue)
+        return refused.value.message
+
+    assert "or set pbs.slots_per_node" in refusal(6)
+    assert "the maximum of queue workq of pool 'p' is 8" in refusal(16)
+    assert 'pbs.pbsbatch_args: "-q x": PBS option -q is not' in refusal(4, arguments=("-q x",))
+    assert "give a shorter -l walltime" in refusal(4, arguments=("-l walltime=2:00:00",))
+    request = replace(allocation(1, slots=8), batch=BatchOptions(slurm=JobOptions(gpu_type="x")))
+    shape = shape_of(request, options, queue)
+    assert (shape.system, shape.nodes, shape.gpus_per_node) == ("pbs", 2, 4)
+
+
 def test_slots_of_a_node_may_be_fewer_than_it_has(play: Play) -> None:
     async def scenario(batch: BatchWorld) -> None:
-        request = replace(allocation(1, slots=4), batch=BatchOptions(slots_per_node=2))
+        request = replace(
+            allocation(1, slots=4), batch=BatchOptions(slurm=JobOptions(slots_per_node=2))
+        )
         await batch.world.run_allocation(request)
         (job,) = batch.site.jobs.values()
         assert (job.spec.nodes, job.spec.gpus_per_node) == (2, 2)

@@ -1,0 +1,42 @@
+"""The script of a job, one for Slurm and PBS: a host with an agent on every node, and nothing left behind. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+
+def job_script(directory: Path, python: str, *, nodes: int) -> str:
+    """It waits for all nodes; the first that fails ends the others.
+
+    srun gives each node its number and ends the others. PBS has pbs_tmrsh, which starts one program on one node; its
+    commands are not in the PATH of a job, and what is left of a job when the script ends is ended by PBS.
+    """
+    where = shlex.quote(str(directory))
+    host = f"exec {shlex.quote(python)} -P -m agent_bootstrap.host --dir {where}/nodes"
+    cpus = "${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}"
+    on_slurm = shlex.quote(host + '/"$SLURM_NODEID"')
+    on_pbs = shlex.quote(host + '/"$1"')
+    return f"""#!/bin/sh
+cd {where} || {{ echo "this node does not see "{where} >&2; exit 1; }}
+if [ -n "$SLURM_JOB_ID" ]; then
+  exec srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --kill-on-bad-exit=1 {cpus} \\
+    /bin/sh -c {on_slurm}
+fi
+PATH="$PATH:$(sed -n 's/^PBS_EXEC=//p' "${{PBS_CONF_FILE:-/etc/pbs.conf}}" 2>/dev/null)/bin:/opt/pbs/bin"
+trap 'trap "" TERM; kill -TERM 0; wait; exit 1' TERM
+number=0
+for node in $(awk '!seen[$0]++' "$PBS_NODEFILE"); do
+  if [ "$number" = 0 ]; then
+    (/bin/sh -c {on_pbs} node 0 || kill -TERM $$) &
+  else
+    (pbs_tmrsh "$node" /bin/sh -c {on_pbs} node "$number" || kill -TERM $$) &
+  fi
+  number=$((number + 1))
+done
+if [ "$number" != {nodes} ]; then
+  echo "PBS gave $number nodes to a job that asked for {nodes}" >&2
+  kill -TERM $$
+fi
+wait
+"""

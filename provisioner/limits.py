@@ -10,7 +10,7 @@ from provisioner.budgets import WhenSpent
 from provisioner.idle_time import IdleTimes
 from provisioner.plan_types import Machine, Phase, PlanInput, PoolInput
 from provisioner.purse import Purse, Running, expected_life_s
-from provisioner.quota import QuotasLeft, over_quota
+from provisioner.quota import QuotasLeft
 from provisioner.types import Offer
 
 
@@ -54,7 +54,7 @@ class Limits:
     def reason(self, offer: Offer, machines: int) -> Reason | None:
         """Why so many of that offer are not bought although they may be; None: not for a quota or for money."""
         if self._quotas.machines(offer) < machines:
-            return over_quota(offer, machines)
+            return self._quotas.reason(offer, machines)
         usd, expected_s = offer.usd_per_hour * machines, self._life_s(offer)
         for purse in self._purses:
             if purse.affordable(usd, expected_s) < 1:

@@ -6,29 +6,26 @@ from math import floor, inf
 
 from master.core.reasons import Reason, ReasonKind
 from provisioner.explain import offer_name
-from provisioner.plan_types import Phase, PlanInput
-from provisioner.types import Offer
-
-
-def over_quota(offer: Offer, machines: int) -> Reason | None:
-    """Why so many of that offer are not asked for. None: it has no quota that is known."""
-    quota = offer.quota
-    if quota is None:
-        return None
-    needs = f"needs {machines * quota.each:g} of quota {quota.name}"
-    text = f"{offer_name(offer)}: {needs}, {quota.left:g} are left"
-    return Reason(kind=ReasonKind.QUOTA, text=text)
+from provisioner.plan_types import Machine, Phase, PlanInput
+from provisioner.types import Offer, Quota
 
 
 class QuotasLeft:
-    """Over all pools. Launches that were not answered yet are not in what the provider counted."""
+    """Over all pools. What the provider has not counted is: launches without an answer, and machines since then."""
 
     def __init__(self, state: PlanInput) -> None:
         self._used: dict[tuple[str, str], float] = {}
         for pool in state.pools:
-            for machine in pool.machines:
-                if machine.asking and machine.phase is Phase.COMING:
-                    self.bought(machine.offer, 1)
+            sold = {offer.key: offer for offer in pool.offers if offer.quota is not None}
+            by_identity: dict[int, Offer] = {}
+            for machine in pool.machines if sold else ():
+                offer = by_identity.get(id(machine.offer))
+                if offer is None:
+                    # Machines keep the offer they were bought by, with what was known then.
+                    offer = sold.get(machine.offer.key, machine.offer)
+                    by_identity[id(machine.offer)] = offer
+                if offer.quota is not None and _is_uncounted(machine, offer.quota, state.now):
+                    self.bought(offer, 1)
 
     def machines(self, offer: Offer) -> float:
         """How many more of that offer are within its quota; infinite if nothing is known."""
@@ -38,7 +35,23 @@ class QuotasLeft:
         used = self._used.get((offer.key.provider, quota.name), 0.0)
         return max(0, floor((quota.left - used) / quota.each))
 
+    def reason(self, offer: Offer, machines: int) -> Reason | None:
+        """Why so many of that offer are not asked for. None: it has no quota that is known."""
+        quota = offer.quota
+        if quota is None:
+            return None
+        left = max(0.0, quota.left - self._used.get((offer.key.provider, quota.name), 0.0))
+        needs = f"needs {machines * quota.each:g} of quota {quota.name}"
+        text = f"{offer_name(offer)}: {needs}, {left:g} are left"
+        return Reason(kind=ReasonKind.QUOTA, text=text)
+
     def bought(self, offer: Offer, machines: int) -> None:
         if offer.quota is not None:
             key = (offer.key.provider, offer.quota.name)
             self._used[key] = self._used.get(key, 0.0) + machines * offer.quota.each
+
+
+def _is_uncounted(machine: Machine, quota: Quota, now: float) -> bool:
+    if machine.asking:
+        return machine.phase is Phase.COMING
+    return quota.counted_at is not None and now - machine.age_s > quota.counted_at

@@ -116,6 +116,7 @@ def _machine(state: FleetState, record: InstanceRecord, agents: Agents, now: flo
             offer=record.offer,
             phase=phase,
             group=record.intent_id,
+            age_s=age,
             moving=record.moving_since is not None,
         )
     ready_in_s = 0.0

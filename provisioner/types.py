@@ -95,6 +95,8 @@ class Quota:
     """In its own unit: vCPUs, GPUs, machines."""
     each: float
     """What one machine takes of it."""
+    counted_at: float | None = None
+    """Machines of ours that were asked for later are not in `left` yet. None: all that were answered are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,6 @@ from provisioner.demand import GangClass, nodes_needed
 from provisioner.explain import common_kind, listed, offer_name, trouble_text, unseen_text
 from provisioner.limits import Limits
 from provisioner.plan_types import PoolInput
-from provisioner.quota import over_quota
 from provisioner.quotes import Quotes
 from provisioner.refusals import BlockKind
 from provisioner.types import Offer
@@ -92,8 +91,9 @@ class Unserved:
         """If nothing has refused, and quotas that are known beforehand are all that is in the way."""
         if any(self._refusals(seen)):
             return None
-        over = [offer for offer in seen if self._open_offers.quotas.machines(offer) < 1]
-        reasons = (over_quota(offer, _nodes(gangs, offer)) for offer in over)
+        quotas = self._open_offers.quotas
+        over = [offer for offer in seen if quotas.machines(offer) < 1]
+        reasons = (quotas.reason(offer, _nodes(gangs, offer)) for offer in over)
         texts = dict.fromkeys(reason.text for reason in reasons if reason is not None)
         return Reason(kind=ReasonKind.QUOTA, text=listed([*texts], "; ")) if texts else None
 

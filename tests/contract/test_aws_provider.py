@@ -16,7 +16,7 @@ from provisioner.providers.aws.provider import AwsProvider
 from provisioner.providers.base import FoundState
 from provisioner.providers.errors import Refusal, TokenSpent
 from provisioner.refusals import BlockKind
-from provisioner.types import Market
+from provisioner.types import Market, Quota
 from tests.contract.providers.aws import OPTIONS, AwsCase, aws, interruption
 from tests.contract.providers.base import POOL
 from tests.fakes.ec2_server import REGION, UBUNTU_GPU
@@ -54,6 +54,24 @@ async def test_facts_come_from_ec2(case: AwsCase) -> None:
     zones = {offer.key.zone for offer in offers}
     assert len(zones) >= 2
     assert all(zone.startswith(REGION) for zone in zones)
+
+
+async def test_quotas_are_counted_in_vcpus_by_family_and_market(case: AwsCase) -> None:
+    case.server.quota("L-DB2E81BA", 12.0)
+    offers = (await with_options(case, OPTIONS)).offers(POOL) or ()
+    quotas = {offer.key.market: offer.quota for offer in offers}
+    name = "on-demand G and VT instances, in vCPUs (L-DB2E81BA)"
+    # EC2 does not say what is used: our own machines are counted by the planner, from the first on.
+    assert quotas[Market.ON_DEMAND] == Quota(name=name, left=12.0, each=4.0, counted_at=0.0)
+    assert quotas[Market.SPOT] is not None
+    assert (quotas[Market.SPOT].left, "(L-3819A6DF)" in quotas[Market.SPOT].name) == (64.0, True)
+    assert {offer.least_billed_s for offer in offers} == {60.0}
+
+
+async def test_an_account_that_may_not_read_its_quotas_buys_all_the_same(case: AwsCase) -> None:
+    case.server.rule("GetServiceQuota", code="AccessDeniedException", times=-1)
+    offers = (await with_options(case, OPTIONS)).offers(POOL) or ()
+    assert [offer.quota for offer in offers] == [None, None]
 
 
 async def test_until_ec2_was_asked_a_pool_is_judged_by_its_configuration(case: AwsCase) -> None:

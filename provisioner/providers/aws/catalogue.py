@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from pydantic import BaseModel
 
-from provisioner.providers.aws.client import Client
+from provisioner.providers.aws.client import AwsError, Client
+from provisioner.providers.aws.names import quota_code, quota_family
 from provisioner.providers.aws.options import UBUNTU_CPU, UBUNTU_GPU, PoolOptions
+from provisioner.types import Market
+from windlass.base.errors import ProviderError
 from windlass.base.json_types import JsonMapping
+
+log = logging.getLogger(__name__)
 
 _MAX_NAMES = 100
 """So many values one filter or call takes."""
@@ -74,6 +80,8 @@ class Catalogue:
     reservations: Mapping[str, Reservation] = field(default_factory=dict)
     spot_usd: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """(type, zone) -> USD per hour."""
+    quotas: Mapping[str, float] = field(default_factory=dict)
+    """Code -> vCPUs that the account may run at once; missing: not known."""
 
 
 class _Reply(BaseModel):
@@ -207,6 +215,7 @@ async def learn(client: Client, wanted: Sequence[PoolOptions], now: datetime) ->
         images=await _images(client, images - {""}),
         reservations=await _reservations(client, {id_ for x in wanted for id_ in x.reservations}),
         spot_usd=await _spot_usd(client, names, now),
+        quotas=await _quotas(client, wanted),
     )
 
 
@@ -315,3 +324,23 @@ async def _spot_usd(
     )
     read = (_SpotPrice.model_validate(item) for item in found)
     return {(item.InstanceType, item.AvailabilityZone): item.SpotPrice for item in read}
+
+
+async def _quotas(client: Client, wanted: Sequence[PoolOptions]) -> dict[str, float]:
+    """Launches need none of them: one that cannot be read is unknown."""
+    codes = {
+        quota_code(quota_family(options.instance_type), spot=market is Market.SPOT)
+        for options in wanted
+        for market in options.markets
+    }
+    found: dict[str, float] = {}
+    for code in sorted(codes):
+        try:
+            reply = await client.call(
+                "service-quotas", "get_service_quota", ServiceCode="ec2", QuotaCode=code
+            )
+        except (AwsError, ProviderError, OSError) as error:
+            log.info("quota %s is not known: %s", code, error)
+        else:
+            found[code] = float(reply["Quota"]["Value"])
+    return found

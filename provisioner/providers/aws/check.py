@@ -29,7 +29,7 @@ _ALLOWED = "DryRunOperation"
 _MISSING = ("UnauthorizedOperation", "AccessDenied")
 _NEEDS_A_MACHINE = ("ec2:TerminateInstances", "ec2:GetConsoleOutput")
 _BY_LAUNCH = ("ec2:RunInstances", "ec2:CreateTags", "iam:PassRole")
-_LEARNT = ("ssm:GetParameters",)
+_LEARNT = ("ssm:GetParameters", "servicequotas:GetServiceQuota")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

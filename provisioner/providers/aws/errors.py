@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from provisioner.providers.aws.client import AwsError
-from provisioner.providers.aws.names import quota_code
+from provisioner.providers.aws.names import quota_name
 from provisioner.providers.errors import Refusal, TokenSpent
 from provisioner.refusals import BlockKind
 from provisioner.types import Market, Offer, Scope
@@ -235,9 +235,7 @@ def _rule_of(error: AwsError) -> _Rule | None:
 
 
 def _quota(error: AwsError, offer: Offer) -> Refusal:
-    spot = offer.key.market is Market.SPOT
-    code = quota_code(offer.family, spot=spot)
-    name = f"{'spot' if spot else 'on-demand'} {offer.family} instances, in vCPUs ({code})"
+    name = quota_name(offer.family, spot=offer.key.market is Market.SPOT)
     found = _NUMBER.search(error.message)
     number = float(found.group(1)) if found else None
     limit = f" of {found.group(1)}" if found else ""

@@ -46,6 +46,11 @@ def quota_code(family: str, *, spot: bool) -> str:
     return _QUOTAS.get(family, _QUOTAS["Standard"])[spot]
 
 
+def quota_name(family: str, *, spot: bool) -> str:
+    kind = "spot" if spot else "on-demand"
+    return f"{kind} {family} instances, in vCPUs ({quota_code(family, spot=spot)})"
+
+
 def is_zone_of(zone: str, region: str) -> bool:
     """`us-east-1a`, and local zones such as `us-west-2-lax-1a`."""
     return re.fullmatch(rf"{re.escape(region)}(-[a-z]+-\d+)?[a-z]", zone) is not None

@@ -7,14 +7,16 @@ from dataclasses import replace
 
 from provisioner.price_book import PriceBook
 from provisioner.providers.aws.catalogue import Catalogue, Image, Subnet, TypeFacts, image_path
-from provisioner.providers.aws.names import quota_family
+from provisioner.providers.aws.names import quota_code, quota_family, quota_name
 from provisioner.providers.aws.options import Account, PoolOptions
-from provisioner.types import Market, Offer, OfferKey
+from provisioner.types import Market, Offer, OfferKey, Quota
 
 BOOT_DEADLINE_S = 300.0
 BOOT_DEADLINE_FACTOR = 3.0
 SPOT_INTERRUPTIONS_PER_HOUR = 0.01
 """AWS publishes shares of a month's machines: 5 to 20 % are 1e-4 to 3e-4; machines with several GPUs fare worse."""
+LEAST_BILLED_S = 60.0
+"""Machines of Linux are billed by the second, from the second minute on."""
 CLOUD = "aws"
 
 
@@ -104,6 +106,8 @@ def offers_of(
                 SPOT_INTERRUPTIONS_PER_HOUR if key.market is Market.SPOT else 0.0
             ),
             ends_at=more.get("ends_at"),
+            quota=quota_of(facts, key.market, catalogue),
+            least_billed_s=LEAST_BILLED_S,
         )
 
     def key(zone: str, market: Market, reservation: str = "") -> OfferKey:
@@ -137,6 +141,15 @@ def offers_of(
                 yield offer(key(zone, market), usd)
 
     return (*reserved(), *open_to_all())
+
+
+def quota_of(facts: TypeFacts, market: Market, catalogue: Catalogue) -> Quota | None:
+    """In vCPUs, which are all that AWS tells: what runs is not counted. Reservations have counted already."""
+    family, spot = quota_family(facts.name), market is Market.SPOT
+    limit = catalogue.quotas.get(quota_code(family, spot=spot))
+    if limit is None or not facts.cpus or market not in (Market.SPOT, Market.ON_DEMAND):
+        return None
+    return Quota(name=quota_name(family, spot=spot), left=limit, each=facts.cpus, counted_at=0.0)
 
 
 def price_of(

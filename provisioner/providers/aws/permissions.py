@@ -11,6 +11,7 @@ PERMISSIONS = (
     Permission(action="ec2:DescribeSubnets", why="find a subnet in each zone"),
     Permission(action="ec2:DescribeImages", why="find root device and architecture of the image"),
     Permission(action="ec2:DescribeSpotPriceHistory", why="learn what spot machines cost"),
+    Permission(action="servicequotas:GetServiceQuota", why="ask for no more than quotas have left"),
     Permission(action="ec2:DescribeInstances", why="list the machines"),
     Permission(action="ssm:GetParameters", why="find the image, where none is named"),
     Permission(action="ec2:RunInstances", why="launch machines", reach=Reach.LAUNCH),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from provisioner.providers.gcp.client import Client, GceError
 from provisioner.providers.gcp.names import ATTACHED, last, region_of
 from provisioner.providers.gcp.options import MachineOptions
+
+log = logging.getLogger(__name__)
 
 _NOT_SOLD = ("notFound", "invalid", "404", "400")
 
@@ -42,6 +45,11 @@ class Catalogue:
     accelerators: frozenset[tuple[str, str]] = frozenset()
     """(GPU, zone)"""
     reservations: Mapping[str, Reservation] = field(default_factory=dict)
+    asked_at: float = 0.0
+    limits: Mapping[str, float] = field(default_factory=dict)
+    """Metric of the region -> its quota. Missing: not known."""
+    used: Mapping[str, float] = field(default_factory=dict)
+    """Metric -> how much of it was in use, by everybody in the project."""
 
     def sells(self, options: MachineOptions, zone: str) -> bool:
         return (options.machine_type, zone) in self.types and (
@@ -49,7 +57,9 @@ class Catalogue:
         )
 
 
-async def learn(client: Client, region: str, wanted: Sequence[MachineOptions]) -> Catalogue:
+async def learn(
+    client: Client, region: str, wanted: Sequence[MachineOptions], now: float
+) -> Catalogue:
     """Ask for all that these pools may buy. Raises as `Client.call`; things that do not exist are left out."""
     pages = await client.pages("Zones", "list")
     zones = {
@@ -64,12 +74,26 @@ async def learn(client: Client, region: str, wanted: Sequence[MachineOptions]) -
     }
     types = await asyncio.gather(*(_type(client, *kind) for kind in sorted(kinds)))
     gpus = await asyncio.gather(*(_has_gpu(client, *each) for each in sorted(added)))
+    quotas = await _quotas(client, region)
     return Catalogue(
+        asked_at=now,
+        limits={quota.metric: quota.limit for quota in quotas},
+        used={quota.metric: quota.usage for quota in quotas},
         zones=frozenset(zones),
         types={k: facts for k, facts in zip(sorted(kinds), types, strict=True) if facts},
         accelerators=frozenset(k for k, has in zip(sorted(added), gpus, strict=True) if has),
         reservations=await _reservations(client, zones, wanted),
     )
+
+
+async def _quotas(client: Client, region: str) -> Sequence[Any]:
+    """Launches need none of them: what cannot be read is unknown."""
+    try:
+        found = await client.call("Regions", "get", region=region)
+    except (GceError, OSError) as error:
+        log.info("quotas of %s are not known: %s", region, error)
+        return ()
+    return tuple(found.quotas)
 
 
 async def _type(client: Client, name: str, zone: str) -> TypeFacts | None:

@@ -11,13 +11,11 @@ from provisioner.providers.findings import CloudFinding
 from provisioner.providers.gcp.catalogue import Catalogue, learn
 from provisioner.providers.gcp.client import Client, GceError
 from provisioner.providers.gcp.errors import refused_call
-from provisioner.providers.gcp.names import quota_family
+from provisioner.providers.gcp.names import quota_family, quota_metric
 from provisioner.providers.gcp.offers import facts_of, kind_of
 from provisioner.providers.gcp.options import MachineOptions, Site
 from provisioner.types import Market
 from windlass.base.errors import WindlassError
-
-_SPOT = "PREEMPTIBLE_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +40,7 @@ async def _findings(
     client: Client, site: Site, pools: Sequence[Wanted], prices: PriceBook
 ) -> AsyncIterator[CloudFinding]:
     try:
-        catalogue = await learn(client, site.region, [each.options for each in pools])
+        catalogue = await learn(client, site.region, [each.options for each in pools], 0.0)
     except (GceError, WindlassError, OSError) as error:
         yield CloudFinding(what=f"{site.name}: credentials", problems=(_text(error),))
         return
@@ -97,7 +95,7 @@ def _quotas(
     family = quota_family(wanted.options.machine_type, facts.gpu)
     size = facts.gpus or facts.cpus
     for market in wanted.options.markets:
-        metric = f"{_SPOT}{family}" if market is Market.SPOT else family
+        metric = quota_metric(family, limits, spot=market is Market.SPOT)
         limit = limits.get(metric)
         if limit is not None and size and limit < size * wanted.max_instances:
             yield (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 REGIONS = (
     *("us-central1", "us-east1", "us-east4", "us-east5", "us-south1", "us-west1", "us-west2"),
@@ -76,6 +77,12 @@ def quota_family(machine_type: str, gpu: str) -> str:
         return _QUOTAS.get(gpu, f"{gpu.removeprefix('nvidia-').upper().replace('-', '_')}_GPUS")
     series = machine_type.partition("-")[0]
     return "CPUS" if series in ("n1", "e2", "f1", "g1", "custom") else f"{series.upper()}_CPUS"
+
+
+def quota_metric(family: str, limits: Mapping[str, float], *, spot: bool) -> str:
+    """Of the limits of a region. CPUs of spot machines have one of their own only where the project asked for it."""
+    own = f"PREEMPTIBLE_{family}"
+    return own if spot and (limits.get(own) or family.endswith("_GPUS")) else family
 
 
 def short(gpu: str) -> str:

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 
 from provisioner.price_book import PriceBook
 from provisioner.providers.gcp.catalogue import Catalogue, TypeFacts
-from provisioner.providers.gcp.names import ATTACHED, kind_name, quota_family, short
+from provisioner.providers.gcp.names import ATTACHED, kind_name, quota_family, quota_metric, short
 from provisioner.providers.gcp.options import IMAGE_CPU, IMAGE_GPU, MachineOptions, Site
-from provisioner.types import Market, Offer, OfferKey
+from provisioner.types import Market, Offer, OfferKey, Quota
 
 BOOT_DEADLINE_S = 300.0
 BOOT_DEADLINE_FACTOR = 3.0
 SPOT_INTERRUPTIONS_PER_HOUR = 0.02
 """Google publishes no rates. Machines with several GPUs are taken back about twice as often as on AWS."""
+LEAST_BILLED_S = 60.0
+"""Machines are billed by the second, from the second minute on."""
 CLOUD = "gcp"
 
 
@@ -54,12 +56,29 @@ def offers_of(
     """Cheapest kind first: reservations, then what everybody may buy."""
     facts = facts_of(options, catalogue, prices)
     keys = [*_reserved(site, options, catalogue), *_open_to_all(site, options, catalogue)]
-    return [_offer(key, options, facts, prices) for key in keys]
+    return [_offer(key, options, facts, catalogue, prices) for key in keys]
 
 
-def _offer(key: OfferKey, options: MachineOptions, facts: TypeFacts, prices: PriceBook) -> Offer:
+def quota_of(facts: TypeFacts, family: str, market: Market, catalogue: Catalogue) -> Quota | None:
+    """In GPUs, or in CPUs of machines without. Reservations have counted already."""
+    metric = quota_metric(family, catalogue.limits, spot=market is Market.SPOT)
+    limit, each = catalogue.limits.get(metric), facts.gpus or facts.cpus
+    if limit is None or not each or market not in (Market.SPOT, Market.ON_DEMAND):
+        return None
+    left = max(0.0, limit - catalogue.used.get(metric, 0.0))
+    return Quota(name=metric, left=left, each=each, counted_at=catalogue.asked_at)
+
+
+def _offer(
+    key: OfferKey,
+    options: MachineOptions,
+    facts: TypeFacts,
+    catalogue: Catalogue,
+    prices: PriceBook,
+) -> Offer:
     spot, queued = key.market is Market.SPOT, key.market is Market.QUEUED
     model, memory_mib = _gpu(options, facts, prices)
+    family = quota_family(options.machine_type, facts.gpu)
     return Offer(
         key=key,
         slots=facts.gpus or int(options.cpu_slot),
@@ -68,7 +87,9 @@ def _offer(key: OfferKey, options: MachineOptions, facts: TypeFacts, prices: Pri
         boot_deadline_s=max(BOOT_DEADLINE_S, BOOT_DEADLINE_FACTOR * options.boot_s),
         lifetime_s=options.lifetime_s(key.market),
         queue_deadline_s=options.queue_deadline_s if queued else options.operation_timeout_s,
-        family=quota_family(options.machine_type, facts.gpu),
+        family=family,
+        quota=quota_of(facts, family, key.market, catalogue),
+        least_billed_s=LEAST_BILLED_S,
         gpu_model=model,
         gpu_memory_mib=memory_mib,
         cpus=facts.cpus or None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from windlass.base.permissions import Permission, Reach
 
 PERMISSIONS = (
-    Permission(action="compute.regions.get", why="check quotas of the region"),
+    Permission(action="compute.regions.get", why="ask for no more than quotas have left"),
     Permission(action="compute.zones.list", why="learn the zones of the region"),
     Permission(action="compute.machineTypes.get", why="learn CPUs and memory of types"),
     Permission(action="compute.acceleratorTypes.get", why="learn which zone has which GPU"),

@@ -224,8 +224,9 @@ class GcpProvider:
             self._sell(self._catalogue)
 
     async def _refresh(self) -> None:
+        now = self._clock.now().timestamp()
         async with _asking():
-            self._sell(await learn(self._client, self._site.region, self._pools))
+            self._sell(await learn(self._client, self._site.region, self._pools, now))
 
     def _sell(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue

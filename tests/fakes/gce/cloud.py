@@ -74,6 +74,8 @@ class Cloud:
         """(path, requestId) -> (digest of the body, name of its operation)."""
         self.reservations: dict[str, list[dict[str, Any]]] = {}
         self.quotas: dict[str, float] = {}
+        self.used: dict[str, float] = {}
+        """Of those quotas."""
         """Of every region: metric -> limit."""
         self.policies: dict[tuple[str, str], dict[str, Any]] = {}
         self.calls: list[str] = []

@@ -162,7 +162,8 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._aggregated(query)
             case "GET", "regions", region:
                 quotas = [
-                    {"metric": k, "limit": v, "usage": 0} for k, v in self.cloud.quotas.items()
+                    {"metric": k, "limit": v, "usage": self.cloud.used.get(k, 0)}
+                    for k, v in self.cloud.quotas.items()
                 ]
                 return {"name": region, "quotas": quotas}
             case "GET", "regions", region, "resourcePolicies", name:

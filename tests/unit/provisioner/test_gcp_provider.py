@@ -12,6 +12,7 @@ import pytest
 from provisioner.price_book import open_book
 from provisioner.providers.base import Accepted, FoundState, LaunchResult
 from provisioner.providers.errors import Refusal
+from provisioner.providers.gcp.client import Client, GceError
 from provisioner.providers.gcp.options import MachineOptions
 from provisioner.providers.gcp.provider import GcpProvider
 from provisioner.refusals import BlockKind
@@ -124,6 +125,54 @@ async def test_every_market_has_its_model(world: World) -> None:
     assert made["SPOT"]["scheduling"]["instanceTerminationAction"] == "DELETE"
     affinity = made["FLEX_START"]["reservationAffinity"]
     assert affinity == {"consumeReservationType": "NO_RESERVATION"}
+
+
+@pytest.mark.parametrize(
+    ("market", "metric", "left"),
+    [
+        (Market.ON_DEMAND, "NVIDIA_T4_GPUS", 6.0),
+        (Market.SPOT, "PREEMPTIBLE_NVIDIA_T4_GPUS", 0.0),
+        (Market.QUEUED, None, 0.0),
+    ],
+)
+async def test_what_a_region_has_left_is_known(
+    world: World, market: Market, metric: str | None, left: float
+) -> None:
+    world.fake.cloud.quotas = {"NVIDIA_T4_GPUS": 8, "PREEMPTIBLE_NVIDIA_T4_GPUS": 0, "CPUS": 1}
+    world.fake.cloud.used = {"NVIDIA_T4_GPUS": 2}
+    await world.selling(replace(T4, markets=(market,)))
+    (offer,) = world.offers()
+    assert offer.least_billed_s == 60.0
+    if metric is None or offer.quota is None:
+        assert offer.quota is None
+        return
+    assert (offer.quota.name, offer.quota.left, offer.quota.each) == (metric, left, 2)
+    assert offer.quota.counted_at
+
+
+async def test_cpus_of_spot_machines_count_as_others_unless_the_project_asked(world: World) -> None:
+    cpus = replace(T4, gpu="", gpus=0, markets=(Market.SPOT,))
+    for own, name in ((0.0, "CPUS"), (16.0, "PREEMPTIBLE_CPUS")):
+        world.fake.cloud.quotas = {"CPUS": 64, "PREEMPTIBLE_CPUS": own}
+        await world.selling(cpus)
+        (offer,) = world.offers()
+        assert offer.quota is not None
+        assert (offer.quota.name, offer.quota.each) == (name, 8)
+
+
+async def test_a_region_that_does_not_tell_its_quotas_sells_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = Client.call
+
+    async def refused(client: Client, service: str, method: str, **request: Any) -> Any:
+        if service == "Regions":
+            raise GceError("forbidden", "Required 'compute.regions.get'", status=403)
+        return await call(client, service, method, **request)
+
+    monkeypatch.setattr(Client, "call", refused)
+    await world.selling(T4)
+    assert [offer.quota for offer in world.offers()] == [None]
 
 
 async def test_a_reservation_is_sold_first_and_only_when_it_is_ready(world: World) -> None:

@@ -51,7 +51,7 @@ def test_no_more_is_asked_for_than_the_quota_has() -> None:
     decision = planned(4, 4, 4, offers=(four,))
     assert bought(decision) == 2
     (reason,) = [r for r in decision.reasons.values() if r.kind is ReasonKind.QUOTA]
-    assert reason.text == "gpu-4 in a: needs 32 of quota vCPUs of P, 70 are left"
+    assert reason.text == "gpu-4 in a: needs 32 of quota vCPUs of P, 6 are left"
 
 
 def test_a_gang_over_nodes_waits_whole() -> None:
@@ -68,6 +68,29 @@ def test_offers_and_pools_share_a_quota_of_one_name() -> None:
 
 def test_what_was_asked_for_and_not_answered_counts() -> None:
     assert bought(planned(4, 4, 4, offers=(an_offer(4, 4.0, quota=vcpus(96.0)),), asking=2)) == 1
+
+
+def test_machines_that_came_after_the_count_take_of_what_was_left() -> None:
+    """Whatever was known of the quota when they were bought."""
+    now, told = (
+        1000.0,
+        an_offer(4, 4.0, quota=Quota(name="x", left=96.0, each=32.0, counted_at=900.0)),
+    )
+    machines = [
+        Machine(name=f"i-{age:.0f}", offer=an_offer(4, 4.0), phase=Phase.UP, age_s=age)
+        for age in (50.0, 99.0, 101.0)
+    ]
+    gangs = tuple(a_gang(f"g{n}", 4) for n in range(3))
+    pool = PoolInput(
+        settings=PoolSettings(pool="p", max_instances=100),
+        offers=(told,),
+        demand=PoolDemand(pool="p", gangs=gangs),
+        machines=tuple(machines),
+    )
+    decision = plan(PlanInput(now=now, pools=(pool,)))
+    assert bought(decision) == 1
+    texts = {r.text for r in decision.reasons.values() if r.kind is ReasonKind.QUOTA}
+    assert texts == {"gpu-4 in a: needs 32 of quota x, 0 are left"}
 
 
 def test_spot_over_its_quota_is_not_waited_for() -> None:

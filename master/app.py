@@ -247,7 +247,10 @@ class Master:
         if (dispatcher := self._dispatcher) is not None:
             await dispatcher.load()
             agents.set_dispatcher(
-                wake=dispatcher.wake, check=dispatcher.check, is_instance=dispatcher.is_instance
+                wake=dispatcher.wake,
+                check=dispatcher.check,
+                is_instance=dispatcher.is_instance,
+                may_be_away=dispatcher.may_be_away,
             )
             group.create_task(dispatcher.run())
         group.create_task(allocations.rm.run())

@@ -73,6 +73,11 @@ class ContainerSet:
     def __bool__(self) -> bool:
         return bool(self._containers)
 
+    @property
+    def has_work(self) -> bool:
+        """Something runs. What has ended, and is yet to be told, is no work."""
+        return any(not container.has_ended for container in self._containers.values())
+
     def get(self, container_id: str) -> Container | None:
         return self._containers.get(container_id)
 

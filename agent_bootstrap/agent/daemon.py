@@ -29,7 +29,7 @@ from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
 from agent_bootstrap.agent.session import RefusedForGood, Session
-from agent_bootstrap.agent.slots import find_hardware
+from agent_bootstrap.agent.slots import Hardware, find_hardware
 from agent_bootstrap.protocol import Channel, ChannelClosed, Leaving, Staying
 from windlass.base.clock import Clock, SystemClock
 from windlass.base.durations import format_duration
@@ -76,12 +76,14 @@ class Agent:
         clock: Clock | None = None,
         lifeline_fd: int | None = None,
         open_runtime: OpenRuntime = open_runtime,
+        find_hardware: Callable[..., Hardware] = find_hardware,
     ) -> None:
         self._options = options
         self._connect = connect
         self._clock = clock or SystemClock()
         self._lifeline_fd = lifeline_fd
         self._open_runtime = open_runtime
+        self._find_hardware = find_hardware
         self._dirs = ContainerDirs(options.work_dir)
         self._link = Link()
         self._logins = Logins(self._link)
@@ -149,9 +151,9 @@ class Agent:
             was_announced = leaving is not None
 
     def _end_if_alone(self) -> None:
-        """Nobody asks for this machine any more, or nobody can."""
+        """Nobody asks for this machine any more, or nobody can. Ends that nobody heard of wait in the work_dir."""
         ttl, now = self._options.alone_ttl, self._clock.monotonic()
-        if self._is_connected or self._containers:
+        if self._is_connected or self._containers.has_work:
             self._alone_since = now
         elif ttl is not None and now - self._alone_since > ttl.total_seconds():
             self._finish(f"no contact to the master for {format_duration(ttl)}, and nothing to do")
@@ -175,8 +177,9 @@ class Agent:
         runtime = await asyncio.to_thread(self._open_runtime, options.container_runtime, setup)
         known = await asyncio.to_thread(self._dirs.load)
         old_numbers = any(record.slot_ids and not record.slots_by_index for record in known)
-        hardware = await asyncio.to_thread(find_hardware, options, old_numbers=old_numbers)
+        hardware = await asyncio.to_thread(self._find_hardware, options, old_numbers=old_numbers)
         self._machine = Machine(options, hardware, runtime)
+        await asyncio.to_thread(self._machine.remember)
         self._machine.leaving = await asyncio.to_thread(announced, options.work_dir)
         log.info("agent %s: %s", options.agent_id, counted(len(hardware.slots), "slot"))
         for note in self._machine.standing_notes:

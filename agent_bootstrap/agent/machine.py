@@ -8,6 +8,7 @@ import shutil
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from agent_bootstrap.agent.environment import Node
 from agent_bootstrap.agent.identity import one_user_notes, own_identity
@@ -22,17 +23,34 @@ from agent_bootstrap.protocol import (
     ContainerSpec,
     Heartbeat,
     Hello,
+    IsolationKind,
     Leaving,
+    Message,
+    Slot,
     Welcome,
 )
 from agent_bootstrap.supervisor.contact import FILE as CONTACT
 from windlass.base.errors import InvalidArgument
+from windlass.base.files import write_atomic
 from windlass.base.packages import VERSION
 from windlass.base.processes import boot_id
 from windlass.base.tls.trust import NO_VERIFY
 from windlass.base.trial_class import PACKAGE
 
 LOW_DISK_BYTES = 2 * 1024**3
+REMEMBERED = "machine.json"
+
+
+class Remembered(Message):
+    """What an agent said of its machine, for whoever speaks for that when it is gone."""
+
+    slots: tuple[Slot, ...] = ()
+    isolation: IsolationKind = IsolationKind.UNKNOWN
+
+    @classmethod
+    def of(cls, work_dir: Path) -> Remembered:
+        """Raises OSError, ValidationError."""
+        return cls.model_validate_json((work_dir / REMEMBERED).read_bytes())
 
 
 @dataclass(slots=True)
@@ -74,6 +92,11 @@ class Machine:
         """For supervisors, which end their tasks without it where `orphan_ttl` says so."""
         with suppress(OSError):
             (self.options.work_dir / CONTACT).touch(mode=0o600)
+
+    def remember(self) -> None:
+        said = Remembered(slots=self.hardware.slots, isolation=self.runtime.isolation)
+        with suppress(OSError):  # a full disk: then its tasks count as lost with it
+            write_atomic(self.options.work_dir / REMEMBERED, said.model_dump_json().encode())
 
     def with_default_limits(self, spec: ContainerSpec) -> ContainerSpec:
         """The task's own limits, and the agent's where it has none."""

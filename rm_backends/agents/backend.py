@@ -344,11 +344,12 @@ class AgentsBackend:
         wake: Callable[[], None],
         check: Callable[[AllocationRequest], None],
         is_instance: Callable[[str], bool],
+        may_be_away: Callable[[str], bool],
     ) -> None:
         """`wake` when something waits or ends there; `check` raises Unsatisfiable; `is_instance`: whether an agent of
-        a job is called so."""
+        a job is called so; `may_be_away`: such an agent is not lost for not being connected."""
         self._check_dispatch = check
-        self._registry.watch_jobs(is_instance)
+        self._registry.watch_jobs(is_instance, may_be_away)
         for pool in self._pools.values():
             if pool.options.dispatch:
                 pool.demand_changed = wake
@@ -368,8 +369,8 @@ class AgentsBackend:
     def dismiss(self, agent_ids: Collection[str], reason: str) -> bool:
         return self._registry.dismiss(agent_ids, reason)
 
-    def suspend(self, agent_ids: Collection[str]) -> None:
-        self._registry.suspend(agent_ids)
+    def occupied(self, agent_ids: Collection[str]) -> bool:
+        return self._registry.occupied(agent_ids)
 
     def lose(self, agent_ids: Collection[str], reason: str, *, for_good: bool) -> bool:
         return self._registry.lose(agent_ids, reason, for_good=for_good)

@@ -76,6 +76,7 @@ class Registry:
         self._note_agent: Callable[[str, bool], None] | None = None
         self._machines: LaunchedMachines = NoMachines()
         self._is_of_job: Callable[[str], bool] = lambda _: False
+        self._may_be_away: Callable[[str], bool] = lambda _: False
 
     def watch(self, note_agent: Callable[[str, bool], None], machines: LaunchedMachines) -> None:
         """Tell `note_agent` of every agent that connects (True) or is not connected any more (False).
@@ -88,9 +89,12 @@ class Registry:
             for agent in pool.agents.values():
                 self._note(agent)
 
-    def watch_jobs(self, is_instance: Callable[[str], bool]) -> None:
-        """The same, of machines that come with batch jobs."""
+    def watch_jobs(
+        self, is_instance: Callable[[str], bool], may_be_away: Callable[[str], bool]
+    ) -> None:
+        """`is_instance`: of machines that come with batch jobs. `may_be_away`: it is not lost for that now."""
         self._is_of_job = is_instance
+        self._may_be_away = may_be_away
 
     def find(self, agent_id: str) -> tuple[Pool, Agent] | None:
         for pool in self._pools.values():
@@ -236,6 +240,8 @@ class Registry:
         for pool in self._pools.values():
             pool.ask_before_ends()
             for agent in list(pool.agents.values()):
+                if agent.presence is Presence.RECONNECTING and self._may_be_away(agent.id):
+                    agent.since = now
                 away_s = now - agent.since
                 window_s = pool.options.agent_reconnect_wait_s
                 if agent.presence is Presence.RECONNECTING and away_s >= window_s:
@@ -276,20 +282,17 @@ class Registry:
                 link.send(Shutdown(epoch=self._welcome.epoch, reason=reason))
         return True
 
-    def suspend(self, agent_ids: Collection[str]) -> None:
-        """They stand still for a while: until this is not repeated, they are not counted as lost."""
-        now = self._clock.monotonic()
-        for id_ in agent_ids:
-            found = self.find(id_)
-            if found is not None and found[1].presence is Presence.RECONNECTING:
-                found[1].since = now
+    def occupied(self, agent_ids: Collection[str]) -> bool:
+        """Some of these agents hold something."""
+        found = (self.find(id_) for id_ in agent_ids)
+        return any(one is not None and bool(one[1].holds) for one in found)
 
     def lose(self, agent_ids: Collection[str], reason: str, *, for_good: bool) -> bool:
         """What runs on these agents is lost; `for_good`: it was ended on purpose. True: nothing is held there now."""
         found = [one for id_ in agent_ids if (one := self.find(id_)) is not None]
         for pool, agent in found:
             pool.assignments.lose(agent, reason, for_good=for_good)
-        return not any(agent.holds for _, agent in found)
+        return not self.occupied(agent_ids)
 
     def _drop(self, pool: Pool, agent: Agent, reason: str) -> None:
         if agent.link is not None:

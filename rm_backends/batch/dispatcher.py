@@ -23,6 +23,7 @@ from provisioner.providers.batch.base import (
     Queue,
     Site,
 )
+from provisioner.providers.batch.collector import Collector
 from provisioner.providers.batch.job_files import JobFiles
 from provisioner.types import LaunchableNode, PoolAvailability
 from rm_backends.base import AllocationRequest
@@ -88,6 +89,7 @@ class Dispatcher:
         self._strange: frozenset[str] = frozenset()
         """Jobs with our names, but not in our books, as of the last look."""
         self._changed_at = 0.0
+        self._collector = Collector(self.wake)
         self._loop = Loop("batch jobs", self._step, interval_s=LOOK_EVERY_S)
 
     def wake(self) -> None:
@@ -100,7 +102,9 @@ class Dispatcher:
         self._publish()
 
     async def run(self) -> None:
-        await self._loop.run()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._collector.run())
+            tasks.create_task(self._loop.run())
 
     def is_live(self, tag: str) -> bool:
         """Whether agents may still join with the token of that job."""
@@ -110,6 +114,14 @@ class Dispatcher:
     def is_instance(self, agent_id: str) -> bool:
         """Only with the token of its job."""
         return agent_id.rpartition("-")[0] in self._leases
+
+    def may_be_away(self, agent_id: str) -> bool:
+        """Its job is suspended, is over and still to be told of, or nobody can say now whether it runs."""
+        lease = self._leases.get(agent_id.rpartition("-")[0])
+        if lease is None:
+            return False
+        unknown = bool(self._trouble) or self._polled_at == float("-inf")
+        return unknown or lease.state is LeaseState.OVER or lease.phase is JobPhase.PAUSED
 
     def check(self, request: AllocationRequest) -> None:
         """Raises Unsatisfiable for what the site could never give."""
@@ -294,8 +306,6 @@ class Dispatcher:
             job = await self._system.ended(job.job_id) or job
         now = self._now()
         self._change(tag, lambda lease: life.seen(lease, job, now))
-        if job.phase is JobPhase.PAUSED and (lease := self._leases.get(tag)) is not None:
-            self._host.suspend(lease.agents)
 
     async def _miss(self, tag: str) -> None:
         """The site answered, and does not know it: it is over, was never taken, or is not there yet."""
@@ -327,9 +337,14 @@ class Dispatcher:
         await self._save()
         for lease in self._over():
             why = lease.end_why or life.end_text(lease)
+            if self._host.occupied(lease.agents) and not self._collector.is_done(
+                lease, self._files.get(lease.pool), life.bad_ends_count_before(lease)
+            ):
+                continue
             by_others = not lease.end_why and lease.cause is EndCause.CANCELLED
             if self._host.lose(lease.agents, why, for_good=by_others):
                 await self._clear(lease, why)
+                self._collector.forget(lease)
                 self._put(replace(lease, state=LeaseState.SETTLED))
         await self._save()
         self._leases = {

@@ -41,8 +41,8 @@ class LeaseHost(Protocol):
         """Tell these agents to end. False: not all of them are connected."""
         ...
 
-    def suspend(self, agent_ids: Collection[str]) -> None:
-        """They stand still, and are not lost for that."""
+    def occupied(self, agent_ids: Collection[str]) -> bool:
+        """Something runs on these agents, as far as anybody has told."""
         ...
 
     def lose(self, agent_ids: Collection[str], reason: str, *, for_good: bool) -> bool:

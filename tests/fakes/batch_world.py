@@ -243,6 +243,7 @@ class BatchWorld:
             wake=self._dispatcher.wake,
             check=self._dispatcher.check,
             is_instance=self._dispatcher.is_instance,
+            may_be_away=self._dispatcher.may_be_away,
         )
         self._running = self.world.tasks.create_task(self._dispatcher.run())
 

@@ -288,7 +288,7 @@ def _verdict(place: ContainerDir, setup: Setup) -> ExitRecord:
     """Read how it ended. No exit record means that somebody killed the supervisor: then nothing of it may be left."""
     told = place.read_json("exit.json")
     if told is not None:
-        return _told_verdict(place, told)
+        return told_verdict(place, told)
     who = place.read_json("supervisor.json")
     _end_first_process(who)
     sweep(place)
@@ -321,7 +321,8 @@ def _end_first_process(who: dict[str, object] | None) -> None:
     wait_gone(first, KILL_GRACE_S)
 
 
-def _told_verdict(place: ContainerDir, told: dict[str, object]) -> ExitRecord:
+def told_verdict(place: ContainerDir, told: dict[str, object]) -> ExitRecord:
+    """What the supervisor wrote down in exit.json."""
     at = datetime.fromtimestamp(float(str(told["at"])), UTC)
     code = int(str(told["exit_code"]))
     setup_error = told["setup_error"]

@@ -4,6 +4,7 @@
     DIR/batch.log            what it says
     DIR/nodes/K/host.json    node K: its agent's settings and the token of this job; mode 0600
     DIR/nodes/K/agent/       the work_dir of its agent
+    DIR/nodes/K/collect.log  what was said when that was read after the end of the job
 
 The folder must be seen by the master and by all nodes under the same path. Nothing secret is in the script, on a
 command line or in an environment.
@@ -125,6 +126,11 @@ class JobFiles:
         except OSError:
             return ""
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    def left_behind(self, job: Leased) -> list[Path]:
+        """The directories of its nodes on which there are containers."""
+        nodes = (self.root / job.tag / "nodes" / str(n) for n in range(job.shape.nodes))
+        return [node for node in nodes if any((node / "agent" / "containers").glob("*"))]
 
     def remove(self, job: Leased) -> None:
         """Whatever is left there was told."""

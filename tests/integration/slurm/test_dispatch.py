@@ -89,7 +89,7 @@ def jobs_processes(cluster: RealCluster) -> list[psutil.Process]:
 
 @pytest.fixture
 def gates(shared: RealCluster, request: pytest.FixtureRequest) -> Gates:
-    return Gates(shared.folder / f"gates-of-{request.node.name[:40]}")
+    return Gates(shared.folder / f"gates-of-{request.node.name[-40:]}")
 
 
 def test_a_gang_on_two_nodes_from_request_to_end(
@@ -167,6 +167,35 @@ def test_a_master_that_is_killed_finds_its_jobs_again(
         assert "run 1, from" in all_logs(cluster, experiment)
     done = slurm.run("squeue", "-h", "-t", "all", "-o", "%j").split()
     assert sorted(name for name in done if name in before) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("code", "state"), [(0, "STATE_COMPLETED"), (3, "STATE_ERROR")])
+def test_what_ended_while_the_master_was_away_is_told_from_its_directory(
+    cluster: RealCluster, slurm: Slurm, gates: Gates, code: int, state: str
+) -> None:
+    """The job is over, too: the task is not run again, and its last words are in its log."""
+    entrypoint = f"sh plain.sh {code}"
+    experiment = cluster.submit(config(gates, entrypoint=entrypoint), MODEL)
+    eventually("it runs", lambda: all_logs(cluster, experiment).count("it waits") == 2)
+    (name,) = slurm.jobs("RUNNING")
+    cluster.kill_master()
+    gates.open()
+    containers = cluster.data_dir / "jobs" / name / "nodes"
+    eventually(
+        "its ends are written down",
+        lambda: len(list(containers.glob("*/agent/containers/*/verdict.json"))) == 2,
+    )
+    # Its agents hear of nobody, and end: here at once, not after ten minutes.
+    for process in jobs_processes(cluster):
+        if "agent_bootstrap.host" in process.cmdline():
+            process.terminate()
+    eventually("its job is over", lambda: not slurm.jobs())
+    cluster.start_master()
+    assert cluster.wait(experiment)["state"] == state
+    log = all_logs(cluster, experiment)
+    assert log.count("it waits") == 2
+    assert log.count("its last word") == 2
 
 
 def test_a_node_that_goes_down_is_a_loss_and_a_new_job(

@@ -1,0 +1,88 @@
+"""What agents of jobs that are over left in their directories: told by short-lived agents on this machine.
+
+A master may be away when a job ends. Its agents keep what they could not tell, and end when they are idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from provisioner.providers.batch.job_files import JobFiles, Leased
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 4
+"""Each is a Python of its own."""
+_KEPT = ("PATH", "HOME", "USER", "LANG", "LD_LIBRARY_PATH", "SSL_CERT_FILE")
+
+
+class Collector:
+    """`run` it; then `is_done` begins with a job, and says when it is over with it."""
+
+    def __init__(self, done: Callable[[], None]) -> None:
+        """`done` is called whenever one is over."""
+        self._done = done
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as self._tasks:
+            await asyncio.Event().wait()
+
+    def is_done(self, job: Leased, files: JobFiles | None, before: float) -> bool:
+        """Everything that can be told was told. Whatever goes wrong ends it, too.
+
+        `before`: bad ends of tasks from then on (seconds since the epoch) are those of the job.
+        """
+        if files is None or self._tasks is None:
+            return True
+        if job.tag not in self._running:
+            task = self._tasks.create_task(self._collect(job, files, before))
+            self._running[job.tag] = task
+            task.add_done_callback(lambda _: self._done())
+        return self._running[job.tag].done()
+
+    def forget(self, job: Leased) -> None:
+        self._running.pop(job.tag, None)
+
+    async def _collect(self, job: Leased, files: JobFiles, before: float) -> None:
+        nodes = await asyncio.to_thread(files.left_behind, job)
+        await asyncio.gather(*(self._ask(node, before) for node in nodes))
+
+    async def _ask(self, node: Path, before: float) -> None:
+        words = [sys.executable, "-P", "-m", "agent_bootstrap.agent.collect"]
+        words += ["--config-file", str(node / "agent.json"), "--ended-before", str(before)]
+        async with self._slots:
+            code = await _run(words, node / "collect.log")
+        if code:
+            log.warning("what is left in %s was not all told: see collect.log there", node)
+
+
+async def _run(words: Sequence[str], output: Path) -> int:
+    try:
+        with output.open("ab") as file:
+            process = await asyncio.create_subprocess_exec(
+                *words,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env={key: os.environ[key] for key in _KEPT if key in os.environ},
+                start_new_session=True,
+            )
+    except OSError as error:
+        log.warning("%s cannot be run: %s", words[0], error.strerror)
+        return 1
+    try:
+        return await process.wait()
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()

@@ -9,13 +9,13 @@ import asyncio
 import time
 from datetime import UTC, datetime
 
+from master.core.fall_back import Rule
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler import decide
 from provisioner.types import PoolAvailability
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import AllocationRequest, JobOrder
-from rm_backends.fall_back import Rule
 from rm_backends.router import Router
 from tests.fakes.agents_world import (
     FewLogins,

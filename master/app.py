@@ -42,6 +42,7 @@ from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.cloud_boot import CloudBoot
 from master.config import MasterConfig, ResolvedPool
 from master.control_plane import Parts, build
+from master.core.fall_back import Rule
 from master.core.scheduler import decide
 from master.costs.books import Books
 from master.data_folder import exposures
@@ -81,7 +82,6 @@ from provisioner.reconciler import Provisioner
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
 from rm_backends.batch.dispatcher import Dispatcher
-from rm_backends.fall_back import Rule
 from rm_backends.ports import JoinTokens
 from rm_backends.router import Router
 from windlass import DETERMINED_VERSION, __version__

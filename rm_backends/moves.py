@@ -18,8 +18,9 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Protocol, TypeVar
 
+from master.core import fall_back
+from master.core.fall_back import NOWHERE, Prospect, Rule, Wait
 from master.core.reasons import Reason, ReasonKind
-from rm_backends import fall_back
 from rm_backends.base import (
     AllocationRequest,
     AlreadyGranted,
@@ -27,7 +28,6 @@ from rm_backends.base import (
     JobOrder,
     ResourceManager,
 )
-from rm_backends.fall_back import NOWHERE, Prospect, Rule, Wait
 from rm_backends.observer import Observer
 from windlass.base.clock import Clock
 from windlass.base.durations import format_duration

@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Protocol
 
 from master.core.actor import Actor
+from master.core.fall_back import Rule
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.types import SchedulerSettings
 from rm_backends.base import (
@@ -28,7 +29,6 @@ from rm_backends.base import (
     RestoreRecord,
     Withdrawn,
 )
-from rm_backends.fall_back import Rule
 from rm_backends.moves import Moves, PoolBackend
 from rm_backends.observer import AgentOperator
 from rm_backends.views import (

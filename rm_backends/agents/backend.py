@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from agent_bootstrap.protocol import Channel, Leaving, Welcome
 from master.core.actor import Actor
+from master.core.fall_back import Prospect
 from master.core.reasons import Reason
 from master.core.scheduler.dispatch import decide_dispatch
 from master.core.scheduler.types import Running, SchedulerSettings
@@ -34,7 +35,6 @@ from rm_backends.base import (
     RmEvents,
     Withdrawn,
 )
-from rm_backends.fall_back import Prospect
 from rm_backends.limits import refusal
 from rm_backends.outbox import Outbox
 from rm_backends.ports import (

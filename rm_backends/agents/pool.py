@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from master.core.fall_back import Prospect
 from master.core.machines import NO_REQUIREMENTS, MachineFacts, Requirements
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.end_times import must_leave
@@ -32,7 +33,6 @@ from rm_backends.agents.explanations import named, no_such_agent, not_planned
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.prospects import prospects, with_requests
 from rm_backends.base import AllocationHint, AllocationRequest, JobOrder, ReleaseAsked
-from rm_backends.fall_back import Prospect
 from rm_backends.limits import PoolShape, fits
 from rm_backends.outbox import Outbox
 from rm_backends.views import Foreseen

@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 
 import pytest
 
+from master.core.fall_back import Prospect, Rule
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import (
     AlreadyGranted,
@@ -22,7 +23,6 @@ from rm_backends.base import (
     RestoreRecord,
     Withdrawn,
 )
-from rm_backends.fall_back import Prospect, Rule
 from rm_backends.moves import PoolBackend
 from rm_backends.router import Router
 from tests.fakes.agents_world import (

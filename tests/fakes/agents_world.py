@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agent_bootstrap.protocol import Channel, ChannelClosed, LogBatch, Login, Message
+from master.core.fall_back import Rule
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import Decide
@@ -24,7 +25,6 @@ from rm_backends.base import (
     RestoreRecord,
     RmEvent,
 )
-from rm_backends.fall_back import Rule
 from rm_backends.ports import AgentRecord, JoinGrant, JoinUse
 from rm_backends.router import Router
 from tests.fakes.fake_agent import FakeAgent

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from master.core.fall_back import Prospect
 from master.core.reasons import Reason, ReasonKind
 from rm_backends.base import (
     Abilities,
@@ -29,7 +30,6 @@ from rm_backends.base import (
     RmEvents,
     Withdrawn,
 )
-from rm_backends.fall_back import Prospect
 from rm_backends.limits import PoolShape, refusal
 from rm_backends.outbox import Outbox
 from rm_backends.views import (

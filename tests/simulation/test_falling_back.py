@@ -19,9 +19,9 @@ from unittest import mock
 import pytest
 import yaml
 
+from master.core.fall_back import REST_S
 from master.core.jobs import SetPool
 from rm_backends import moves
-from rm_backends.fall_back import REST_S
 from tests.fakes.actors import ADMIN
 from tests.fakes.virtual_time import run
 from tests.simulation.process import processes

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rm_backends.fall_back import REST_S
+from master.core.fall_back import REST_S
 from tests.command_line import run_here
 from tests.integration.queue.gated_work import Queue
 from tests.real_cluster import RealCluster, embedded_pool, eventually

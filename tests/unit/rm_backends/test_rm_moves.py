@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 
+from master.core.fall_back import REST_S, Rule
 from master.core.machines import Requirements
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler import decide
@@ -34,7 +35,6 @@ from rm_backends.base import (
     RestoreRecord,
     Withdrawn,
 )
-from rm_backends.fall_back import REST_S, Rule
 from rm_backends.router import Router
 from tests.fakes.agents_world import AgentsWorld, agents_world, allocation, launch_spec
 from tests.fakes.virtual_time import run

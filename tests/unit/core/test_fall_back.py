@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.core.reasons import ReasonKind
-from rm_backends.base import JobOrder
-from rm_backends.fall_back import (
+from master.core.fall_back import (
     COMING,
     REST_S,
     STUCK,
@@ -25,6 +23,8 @@ from rm_backends.fall_back import (
     seen,
     targets,
 )
+from master.core.reasons import ReasonKind
+from rm_backends.base import JobOrder
 
 RULE = Rule(pools=("b", "c"), after_s=300)
 HOME = Wait(home="a", pool="a")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from master.core.reasons import ReasonKind
+from master.core.scheduler.types import Decision, PoolState
 
 REST_S = 120.0
 """How long a request stays where it has moved to."""
@@ -121,6 +122,34 @@ def is_better(wait: Wait, prospect: Prospect | None) -> bool:
     if prospect is Prospect.START:
         return True
     return prospect is Prospect.LAUNCH and wait.kind not in COMING
+
+
+def prospects(
+    state: PoolState, decision: Decision, slots: Mapping[str, int]
+) -> Mapping[str, Prospect]:
+    """What the decision, made as if these requests had come, would do for them.
+
+    `slots` by request id. Left out: those that wait for others, or for which others are asked to leave.
+    """
+    at_cost = {id_ for release in decision.release for id_ in release.for_requests}
+    starts = {start.request_id for start in decision.start}
+    found: dict[str, Prospect] = {}
+    for id_ in slots:
+        if id_ in at_cost:
+            continue
+        if id_ in starts:
+            found[id_] = Prospect.START
+        elif _launches(state, decision, id_, slots[id_]):
+            found[id_] = Prospect.LAUNCH
+    return found
+
+
+def _launches(state: PoolState, decision: Decision, id_: str, slots: int) -> bool:
+    """Capacity that is expected would hold it: the scheduler has promised it some, or it asks for a place only."""
+    waiting = decision.waiting.get(id_)
+    if waiting is None or not waiting.needs_capacity or not state.launchable:
+        return False
+    return slots == 0 or waiting.reason.kind is ReasonKind.NEEDS_CAPACITY
 
 
 def has_room(max_slots: int | None, used: int, slots: int) -> bool:

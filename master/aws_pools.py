@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -65,11 +65,20 @@ def sections_of(pools: Sequence[ResolvedPool]) -> Iterator[tuple[ResolvedPool, A
                 yield pool, section
 
 
-def accounts_of(pools: Sequence[ResolvedPool]) -> Mapping[Account, Bought]:
-    """Which pools buy from which account and region. Raises InvalidConfig where sections contradict each other."""
+def accounts_of(
+    pools: Sequence[ResolvedPool], default: Callable[[], str] | None = None
+) -> Mapping[Account, Bought]:
+    """Which pools buy from which account and region. Raises InvalidConfig where sections contradict each other.
+
+    `default`: the region of sections that give none; None: `default_region`.
+    """
     bought: dict[tuple[str, str, str], list[tuple[ResolvedPool, AwsSection]]] = {}
     for pool, section in sections_of(pools):
-        key = (section.region or default_region(), section.assume_role, section.external_id)
+        key = (
+            section.region or (default or default_region)(),
+            section.assume_role,
+            section.external_id,
+        )
         bought.setdefault(key, []).append((pool, section))
     accounts: dict[Account, Bought] = {}
     problems: list[str] = []
@@ -100,13 +109,14 @@ def accounts_of(pools: Sequence[ResolvedPool]) -> Mapping[Account, Bought]:
     return accounts
 
 
+def region_of_environment() -> str:
+    return next((os.environ[name] for name in REGION_VARIABLES if os.environ.get(name)), "")
+
+
 def default_region() -> str:
-    for variable in REGION_VARIABLES:
-        if os.environ.get(variable):
-            return os.environ[variable]
     from provisioner.providers.aws.client import own_region
 
-    found = own_region()
+    found = region_of_environment() or own_region()
     if not found:
         raise InvalidConfig(
             [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -68,11 +68,16 @@ def sections_of(pools: Sequence[ResolvedPool]) -> Iterator[tuple[ResolvedPool, G
                 yield pool, section
 
 
-def sites_of(pools: Sequence[ResolvedPool]) -> Mapping[Site, Bought]:
-    """Which pools buy from which project and region. Raises InvalidConfig where sections contradict each other."""
+def sites_of(
+    pools: Sequence[ResolvedPool], default: Callable[[], str] | None = None
+) -> Mapping[Site, Bought]:
+    """Which pools buy from which project and region. Raises InvalidConfig where sections contradict each other.
+
+    `default`: the zone of sections that give none; None: `default_zone`.
+    """
     bought: dict[tuple[str, str], list[tuple[ResolvedPool, GcpSection]]] = {}
     for pool, section in sections_of(pools):
-        region = section.own_region or region_of(default_zone())
+        region = section.own_region or region_of((default or default_zone)())
         bought.setdefault((section.project, region), []).append((pool, section))
     sites: dict[Site, Bought] = {}
     problems: list[str] = []
@@ -114,15 +119,19 @@ def default_zone() -> str:
 
 
 def options_of(
-    pool: ResolvedPool, section: GcpSection, boot: JsonMapping | None = None
+    pool: ResolvedPool,
+    section: GcpSection,
+    boot: JsonMapping | None = None,
+    *,
+    default: Callable[[], str] | None = None,
 ) -> MachineOptions:
-    """`boot`: what user data is made of."""
+    """`boot`: what user data is made of; `default`: as in `sites_of`."""
     machine, network = section.instance_type, section.network_interface
     gpu, gpus = machine.added
     markets = section.bought_markets
     zones = section.all_zones
     if not zones and section.region is None:
-        zones = (default_zone(),)
+        zones = ((default or default_zone)(),)
     longest = section.max_run_duration
     return MachineOptions(
         pool=pool.name,

@@ -102,6 +102,9 @@ def simulate(
         seed=seed,
     )
     plans = {str(path): cluster_plan(path, world) for path in (config, compare) if path is not None}
+    for name, plan in plans.items():
+        for what in plan.left_out:
+            typer.echo(f"warning: {name}: {what}", err=True)
     jobs = read_trace(trace, lenient=lenient)
     if jobs.skipped:
         typer.echo(f"skipped {jobs.skipped} bad rows of {trace}", err=True)
@@ -197,6 +200,7 @@ def _lines(one: Summary) -> list[tuple[str, str, float]]:
         ("launches refused", _PLAIN, one.refused_launches),
         ("interruptions", _PLAIN, one.interruptions),
         ("jobs done", _PLAIN, one.jobs),
+        ("  in another pool than their own", _PLAIN, one.fell_back),
         ("jobs refused", _PLAIN, one.refused_jobs),
         ("last job ends after", _HOURS, one.makespan_s / 3600),
     ]

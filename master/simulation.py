@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 
+from master.cloud_offers import expected_offers
 from master.config import load
 from master.config.load import ROOT
+from master.core.fall_back import Rule
 from master.elastic_pools import offers_and_stock, pool_settings
 from provisioner.price_book import open_book
 from provisioner.simulator.machines import Outage, Supply
@@ -44,7 +46,10 @@ def cluster_plan(path: Path, world: World) -> ClusterPlan:
     if not elastic:
         problem = "resource_pools: no pool has a provider: there is nothing to simulate"
         raise InvalidConfig([problem], what=str(path))
-    offers, stock = offers_and_stock(elastic, open_book(None, config.prices.rules()))
+    book = open_book(None, config.prices.rules())
+    offers, stock = offers_and_stock(elastic, book)
+    for pool_name, more in expected_offers(elastic, book):
+        offers.setdefault(pool_name, []).extend(more)
     names = [pool.name for pool in elastic]
     default = config.default_compute_pool
     return ClusterPlan(
@@ -52,7 +57,11 @@ def cluster_plan(path: Path, world: World) -> ClusterPlan:
             PoolPlan(
                 settings=pool_settings(pool),
                 scheduler=pool.scheduler,
-                offers=[_interrupted(offer, world) for offer in offers[pool.name]],
+                offers=[_interrupted(offer, world) for offer in offers.get(pool.name, ())],
+                falls_back=Rule(
+                    pools=tuple(name for name in pool.fall_back_to if name in names),
+                    after_s=pool.fall_back_after_s,
+                ),
             )
             for pool in elastic
         ],
@@ -64,6 +73,12 @@ def cluster_plan(path: Path, world: World) -> ClusterPlan:
             restart_s=world.restart_s,
         ),
         seed=world.seed,
+        left_out=[
+            f"work of pool {pool.name} does not fall back to {other}, whose agents no provider launches"
+            for pool in elastic
+            for other in pool.fall_back_to
+            if other not in names
+        ],
     )
 
 
@@ -114,7 +129,7 @@ def _outage(row: dict[str, str | None]) -> Outage:
 
 
 def _interrupted(offer: Offer, world: World) -> Offer:
-    """Spot machines are taken back as often as the world says, unless the offer knows better."""
-    if offer.key.market is not Market.SPOT or offer.interruptions_per_hour:
+    """Spot machines are taken back as often as the world says; if it does not say, as their clouds' usually are."""
+    if offer.key.market is not Market.SPOT or not world.interruptions_per_hour:
         return offer
     return replace(offer, interruptions_per_hour=world.interruptions_per_hour)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from master.core import fall_back
+from master.core.fall_back import Prospect, Wait
 from master.core.reasons import Reason
 from master.core.scheduler import decide
 from master.core.scheduler.types import (
@@ -24,6 +26,7 @@ from master.core.scheduler.types import (
     Waiting,
 )
 from provisioner.simulator.machines import Machine
+from provisioner.simulator.trace import TraceJob
 from provisioner.simulator.work import JobProgress, Run, WorkModel
 from provisioner.types import Gang, Node, PoolAvailability, PoolDemand
 
@@ -112,7 +115,9 @@ class SimulatedCluster:
         now_s: Callable[[], float],
         schedule: Schedule,
         finished: Callable[[JobProgress], None],
+        never: Callable[[TraceJob, str], str],
     ) -> None:
+        """`never`: why a job can never run in a pool; empty if it can."""
         self.pools = {name: SimulatedPool(name, settings) for name, settings in pools.items()}
         self.fleet_changed = False
         """Something that the provisioner looks at has changed since whoever looks set it to False."""
@@ -122,6 +127,7 @@ class SimulatedCluster:
         self._now_s = now_s
         self._schedule = schedule
         self._finished = finished
+        self._never = never
 
     # --- work and machines come and go
 
@@ -155,6 +161,33 @@ class SimulatedCluster:
             self._lose(pool, request_id)
         del pool.nodes[machine.id]
         pool.is_stale = self.fleet_changed = True
+
+    # --- falling back
+
+    def could_hold(self, pool: str, request_id: str) -> bool:
+        """Whether the pool could hold it if it were empty."""
+        return not self._never(self.pools[pool].progress[request_id].job, pool)
+
+    def prospects(self, name: str, requests: Mapping[str, Wait]) -> Mapping[str, Prospect]:
+        """What a pool would do for requests that wait in others, if they came. Changes nothing."""
+        pool = self.pools[name]
+        came = [
+            self.pools[wait.pool].waiting[id_]
+            for id_, wait in requests.items()
+            if not self._never(self.pools[wait.pool].progress[id_].job, name)
+        ]
+        jobs = {r.job_id: self.pools[requests[r.id].pool].jobs[r.job_id] for r in came}
+        state = self._state(pool)
+        state = replace(state, jobs={**jobs, **state.jobs}, waiting=(*state.waiting, *came))
+        return fall_back.prospects(state, decide(state), {r.id: r.slots for r in came})
+
+    def move(self, request_id: str, source: str, to: str) -> None:
+        """With its age."""
+        old, new = self.pools[source], self.pools[to]
+        new.waiting[request_id] = request = old.waiting.pop(request_id)
+        new.progress[request_id] = old.progress.pop(request_id)
+        new.jobs[request.job_id] = old.jobs.pop(request.job_id)
+        old.is_stale = new.is_stale = True
 
     def decide(self) -> None:
         """Let the scheduler of each pool whose state has changed decide, and carry it out."""
@@ -302,6 +335,8 @@ class SimulatedCluster:
             usd_per_hour=usd_per_hour,
         )
         progress.runs += 1
+        progress.ran_in = pool.name
+        progress.away_runs += pool.name != progress.pool
         pool.runs[request.id] = run
         self._schedule(run.ends_s, partial(self._done, pool, request.id))
 
@@ -332,7 +367,7 @@ class SimulatedCluster:
         run = pool.runs.get(request_id)
         if run is not None and run.asked_s is not None:
             self._end_run(pool, request_id, kept_s=run.worked_s(run.asked_s))
-            self._again(run.progress)
+            self._again(pool, run.progress)
 
     def _lose(self, pool: SimulatedPool, request_id: str) -> None:
         """A machine of it is gone: what its last checkpoint does not hold is done again."""
@@ -342,9 +377,12 @@ class SimulatedCluster:
             every = self._model.checkpoint_every_s
             kept_s = run.worked_s(self._now_s()) // every * every
         self._end_run(pool, request_id, kept_s=kept_s)
-        self._again(run.progress)
+        self._again(pool, run.progress)
 
-    def _again(self, progress: JobProgress) -> None:
+    def _again(self, pool: SimulatedPool, progress: JobProgress) -> None:
+        """In its own pool."""
+        if pool.name != progress.pool:
+            del pool.jobs[progress.job.job_id]
         progress.queued_s = self._now_s()
         self.submit(progress)
 

@@ -12,11 +12,13 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Any, Protocol
 
+from master.core.fall_back import NOWHERE, Rule
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.day_hours import next_change
 from provisioner.demand import nodes_needed
 from provisioner.ports import FleetDocuments
 from provisioner.reconciler import Provisioner
+from provisioner.simulator.falling_back import FallingBack
 from provisioner.simulator.machines import Machine, SimulatedMachines, Supply
 from provisioner.simulator.pools import SimulatedCluster
 from provisioner.simulator.trace import TraceJob
@@ -54,6 +56,7 @@ class PoolPlan:
     settings: PoolSettings
     scheduler: SchedulerSettings
     offers: Sequence[Offer]
+    falls_back: Rule = NOWHERE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,8 @@ class ClusterPlan:
     supply: Supply = field(default_factory=lambda: Supply(stock={}))
     model: WorkModel = field(default_factory=WorkModel)
     seed: int = 0
+    left_out: Sequence[str] = ()
+    """What the configuration says and the simulation does not follow, a sentence each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +187,10 @@ class _Replay:
             now_s=self._clock.monotonic,
             schedule=self._schedule,
             finished=self._finished,
+            never=lambda job, name: _never(job, self._pools[name]),
+        )
+        self._falling_back = FallingBack(
+            {name: pool.falls_back for name, pool in self._pools.items()}, self._cluster
         )
         self._providers = {
             name: SimulatedMachines(
@@ -214,7 +223,9 @@ class _Replay:
                 stuck = self._stuck()
                 if stuck:
                     break
-                at_s = min(self._due[0][0] if self._due else inf, self._look_at_s)
+                at_s = min(
+                    self._due[0][0] if self._due else inf, self._look_at_s, self._falling_back.due_s
+                )
                 if at_s == inf:
                     break
                 self._clock.advance(max(0.0, at_s - self._clock.monotonic()))
@@ -258,7 +269,8 @@ class _Replay:
                 what="trace",
             )
         why = _never(job, pool)
-        if why:
+        others = [self._pools[other] for other in pool.falls_back.pools]
+        if why and all(_never(job, other) for other in others):
             self._refused.append((job, why))
             return
         waiting = JobProgress(job=job, pool=name, queued_s=job.arrival_s)
@@ -283,13 +295,17 @@ class _Replay:
 
     async def _settle(self) -> None:
         """Until neither the scheduler nor the provisioner has anything more to do at this instant."""
+        moved = False
         for _ in range(MAX_ROUNDS):
             self._cluster.decide()
             now_s = self._clock.monotonic()
             if not self._cluster.fleet_changed and now_s < self._look_at_s:
+                if self._falling_back.step(now_s):
+                    moved = True  # which may go on for ever: nothing that gives hope
+                    continue
                 self._sample(now_s)
                 return
-            changed = self._cluster.fleet_changed
+            changed = self._cluster.fleet_changed and not moved
             self._look_gap_s = LOOK_AGAIN_S if changed else min(2 * self._look_gap_s, LONGEST_GAP_S)
             self._quiet_looks = 0 if changed else self._quiet_looks + 1
             # A notice is in a list, which one pass asks for and the next takes in.
@@ -364,6 +380,8 @@ class _Replay:
     def _stuck(self) -> str:
         """A job that nothing will ever start, and why; empty while there is hope."""
         if self._due or self._quiet_looks < QUIET_LOOKS:
+            return ""
+        if any(self._clock.monotonic() < out.until_s < inf for out in self._plan.supply.outages):
             return ""
         for pool in self._cluster.pools.values():
             for request in pool.waiting.values():

@@ -53,6 +53,8 @@ class Summary:
     busy_hours: float
     idle_hours: float
     boot_hours: float
+    fell_back: int
+    """Jobs that ran in a pool that their own falls back to."""
     interruptions: int
     refused_launches: int
     makespan_s: float
@@ -113,6 +115,7 @@ def summary(played: Played) -> Summary:
         busy_hours=busy_s / HOUR_S,
         idle_hours=idle_s / HOUR_S,
         boot_hours=boot_s / HOUR_S,
+        fell_back=sum(job.away_runs > 0 for job in played.jobs),
         interruptions=sum(machine.interrupted for machine in machines),
         refused_launches=played.refused_calls,
         makespan_s=max(0.0, last - first),
@@ -120,7 +123,9 @@ def summary(played: Played) -> Summary:
 
 
 def least_usd(plan: ClusterPlan, jobs: Sequence[TraceJob]) -> float:
-    """Each job's slots for its time, at the least price per slot of an offer that can hold it."""
+    """Each job's slots for its time, at the least price per slot of an offer that can hold it, of any pool it may
+    run in.
+    """
     pools = {pool.settings.pool: pool for pool in plan.pools}
     known: dict[tuple[str, int, bool], float] = {}
     total = 0.0
@@ -130,7 +135,8 @@ def least_usd(plan: ClusterPlan, jobs: Sequence[TraceJob]) -> float:
             known[shape] = min(
                 (
                     offer.usd_per_hour / offer.slots
-                    for offer in pools[shape[0]].offers
+                    for name in (shape[0], *pools[shape[0]].falls_back.pools)
+                    for offer in pools[name].offers
                     if offer.slots and nodes_needed(job.slots, job.single_agent, offer.slots)
                 ),
                 default=inf,
@@ -184,7 +190,8 @@ def _most(lives: Sequence[tuple[float, float]]) -> int:
 
 
 JOB_COLUMNS = (
-    "job_id", "pool", "user", "slots", "arrival_s", "first_start_s", "ended_s", "waited_s", "runs", "redone_s", "usd",
+    "job_id", "pool", "ran_in", "user", "slots", "arrival_s", "first_start_s", "ended_s", "waited_s", "runs",
+    "redone_s", "usd",
 )  # fmt: skip
 MACHINE_COLUMNS = (
     "id", "pool", "instance_type", "zone", "market", "slots", "created_s", "ready_s", "ended_s", "busy_s", "usd",
@@ -199,8 +206,8 @@ def tables(played: Played) -> Mapping[str, tuple[Sequence[str], list[list[object
     """File name -> columns and rows: every job, every machine, and the cluster over time."""
     jobs: list[list[object]] = [
         [
-            job.job.job_id, job.pool, job.job.user, job.job.slots, job.job.arrival_s, job.first_start_s, job.ended_s,
-            job.waited_s, job.runs, job.redone_s, round(job.usd, 6),
+            job.job.job_id, job.pool, job.ran_in, job.job.user, job.job.slots, job.job.arrival_s, job.first_start_s,
+            job.ended_s, job.waited_s, job.runs, job.redone_s, round(job.usd, 6),
         ]
         for job in played.jobs
     ]  # fmt: skip

@@ -26,11 +26,16 @@ class JobProgress:
 
     job: TraceJob
     pool: str
+    """Its own."""
     queued_s: float
     """Since when it waits; of one that runs: since when it waited."""
     done_s: float = 0.0
     """Work that a checkpoint holds."""
     runs: int = 0
+    away_runs: int = 0
+    """Those in pools that its own falls back to."""
+    ran_in: str = ""
+    """The pool of its last run."""
     waited_s: float = 0.0
     """In all waits."""
     first_start_s: float | None = None

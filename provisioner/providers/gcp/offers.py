@@ -50,6 +50,11 @@ def image_of(options: MachineOptions, facts: TypeFacts) -> str:
     return options.image or (IMAGE_GPU if facts.gpus else IMAGE_CPU)
 
 
+def expected_offers(site: Site, options: MachineOptions, prices: PriceBook) -> Sequence[Offer]:
+    """Before Google was asked: as the configuration and the price book say."""
+    return offers_of(site, options, Catalogue(zones=frozenset({f"{site.region}-?"})), prices)
+
+
 def offers_of(
     site: Site, options: MachineOptions, catalogue: Catalogue, prices: PriceBook
 ) -> Sequence[Offer]:

@@ -24,7 +24,7 @@ from provisioner.providers.gcp.machines import (
     with_last_words,
 )
 from provisioner.providers.gcp.names import region_of
-from provisioner.providers.gcp.offers import facts_of, kind_of, offers_of
+from provisioner.providers.gcp.offers import expected_offers, facts_of, kind_of, offers_of
 from provisioner.providers.gcp.options import MachineOptions, Site
 from provisioner.providers.gcp.request import properties
 from provisioner.refusals import BlockKind
@@ -95,8 +95,12 @@ class GcpProvider:
 
     def could_offer(self, pool: str) -> Sequence[Offer]:
         """As configured, by the facts of the price book."""
-        guess = Catalogue(zones=frozenset({f"{self._site.region}-?"}))
-        return tuple(self._offers_of(pool, guess))
+        return [
+            offer
+            for options in self._pools
+            if options.pool == pool
+            for offer in expected_offers(self._site, options, self._prices)
+        ]
 
     async def open(self) -> None:
         self._client.open()

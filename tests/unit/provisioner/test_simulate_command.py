@@ -118,3 +118,54 @@ def test_a_file_without_an_elastic_pool(files: Path) -> None:
     result = run(files, config="static.yaml")
     assert result.exit_code == 1
     assert "no pool has a provider: there is nothing to simulate" in result.stderr
+
+
+CLOUDS = """
+resource_pools:
+  - pool_name: spot
+    max_instances: 4
+    fall_back_to: [google, rack]
+    fall_back_after: 2m
+    provider: {type: aws, instance_type: g5.xlarge, spot: true, boot_time: 90s, image_id: ami-0123456789abcdef0}
+  - pool_name: google
+    max_instances: 2
+    provider:
+      type: gcp
+      project: acme-ml-1
+      instance_type: {machine_type: n1-standard-8, gpu_type: nvidia-tesla-t4, gpu_num: 2}
+  - pool_name: rack
+"""
+
+
+def test_pools_of_clouds_by_their_catalogue_and_prices_without_asking_them(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("AWS_REGION", "AWS_DEFAULT_REGION", "CLOUDSDK_COMPUTE_ZONE"):
+        monkeypatch.delenv(variable, raising=False)
+    (files / "clouds.yaml").write_text(CLOUDS)
+    (files / "jobs.csv").write_text(
+        "arrival_s,gpus,duration_s,job_id,pool\n0,1,3600,a,spot\n0,2,3600,b,google\n0,3,10,c,spot\n"
+    )
+    result = run(files, "--json", "--csv", str(files / "out"), config="clouds.yaml")
+    assert result.exit_code == 0, result.stderr
+    (told,) = json.loads(result.stdout).values()
+    assert (told["jobs"], told["refused_jobs"], told["fell_back"]) == (3, 0, 0)
+    assert told["usd"] > 0
+    with (files / "out" / "machines.csv").open(newline="") as file:
+        machines = list(csv.DictReader(file))
+    kinds = {(row["pool"], row["instance_type"], row["market"]) for row in machines}
+    assert ("spot", "g5.xlarge", "spot") in kinds
+    assert any(pool == "google" and "n1-standard-8" in name for pool, name, _ in kinds)
+    assert "work of pool spot does not fall back to rack" in result.stderr
+
+
+def test_an_outage_in_one_cloud_sends_work_to_the_other(files: Path) -> None:
+    (files / "clouds.yaml").write_text(CLOUDS)
+    (files / "jobs.csv").write_text("arrival_s,gpus,duration_s,pool\n0,1,3600,spot\n")
+    (files / "outages.csv").write_text("from_s,until_s,instance_type\n0,7200,g5.xlarge\n")
+    options = ("--outages", str(files / "outages.csv"), "--json")
+    result = run(files, *options, config="clouds.yaml")
+    assert result.exit_code == 0, result.stderr
+    (told,) = json.loads(result.stdout).values()
+    assert told["fell_back"] == 1
+    assert told["waits"]["longest_s"] < 7200

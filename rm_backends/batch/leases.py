@@ -19,7 +19,13 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from master.core.reasons import Reason, ReasonKind
-from provisioner.providers.batch.base import EndCause, JobPhase, JobRefused, JobReport
+from provisioner.providers.batch.base import (
+    EndCause,
+    JobPhase,
+    JobRefused,
+    JobReport,
+    end_words,
+)
 from provisioner.providers.batch.dialects import DIALECTS
 from provisioner.providers.batch.job_files import Shape
 
@@ -232,25 +238,7 @@ def bad_ends_count_before(lease: Lease) -> float:
 def end_text(lease: Lease) -> str:
     """How its job ended, for people."""
     what = f"job {lease.job_id}" if lease.job_id else f"job {lease.tag}"
-    nodes = f" on {', '.join(lease.node_names)}" if lease.node_names else ""
-    match lease.cause:
-        case EndCause.TIMEOUT:
-            return f"{what}{nodes} reached its time limit"
-        case EndCause.PREEMPTED:
-            return f"{what}{nodes} was preempted by the site"
-        case EndCause.NODE_FAILED:
-            return f"{what}: a node of{nodes.removeprefix(' on') or ' its'} failed"
-        case EndCause.OUT_OF_MEMORY:
-            return f"{what}{nodes} needed more memory than it had"
-        case EndCause.CANCELLED:
-            return f"{what}{nodes} was cancelled at the site"
-        case EndCause.LAUNCH_FAILED:
-            return f"{what}{nodes} could not be started by the site"
-        case EndCause.FAILED:
-            return f"{what}{nodes} failed with exit code {lease.exit_code}"
-        case EndCause.OK:
-            return f"{what}{nodes} ended by itself"
-    return f"{what}{nodes} is not known to the site any more"
+    return end_words(what, lease.cause, lease.node_names, lease.exit_code)
 
 
 def explain(lease: Lease, joined: int, now: float) -> Reason:

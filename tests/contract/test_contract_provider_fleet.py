@@ -31,7 +31,10 @@ async def buying_from(
 ) -> AsyncIterator[FleetWorld]:
     """A pool that buys from the provider of the case, and from others; so long it waits for what is queued."""
     settings = PoolSettings(
-        pool=POOL, max_instances=10, max_idle_s=0.5, on_demand_after_s=patience_s
+        pool=POOL,
+        max_instances=10,
+        max_idle_s=0.5,
+        on_demand_after_s=max(patience_s, case.patience_s),
     )
     world = FleetWorld(
         SystemClock(),

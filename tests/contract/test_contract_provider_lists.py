@@ -11,14 +11,26 @@ from windlass.base.errors import WindlassError
 
 
 async def test_a_machine_that_died_is_not_alive_in_lists(case: ProviderCase) -> None:
-    result = await case.launch(case.intent(2))
-    case.kill(result.instance_ids[0])
-    assert set(await case.living()) == {result.instance_ids[1]}
-    assert set(await case.living()) == {result.instance_ids[1]}
+    one, other = await case.two()
+    case.kill(one)
+    assert set(await case.living()) == {other}
+    assert set(await case.living()) == {other}
+
+
+async def test_machines_that_end_together_are_ended_and_die_as_one(case: ProviderCase) -> None:
+    if not case.offer.ends_together:
+        case.cannot("end machines together")
+    one, _ = (await case.launch(case.intent(2))).instance_ids
+    (other,) = (await case.launch(case.intent())).instance_ids
+    case.kill(one)
+    assert set(await case.living()) == {other}
+    _, two = (await case.launch(case.intent(2))).instance_ids
+    await case.provider.terminate([two])
+    assert set(await case.living()) == {other}
 
 
 async def test_terminate_ends_exactly_those_and_can_be_repeated(case: ProviderCase) -> None:
-    one, other = (await case.launch(case.intent(2))).instance_ids
+    one, other = await case.two()
     await case.provider.terminate([one])
     assert set(await case.living()) == {other}
     await case.provider.terminate([])
@@ -28,7 +40,7 @@ async def test_terminate_ends_exactly_those_and_can_be_repeated(case: ProviderCa
 
 
 async def test_unknown_ids_among_others_hinder_no_end(case: ProviderCase) -> None:
-    one, other = (await case.launch(case.intent(2))).instance_ids
+    one, other = await case.two()
     await case.provider.terminate([one, "never-was"])
     assert set(await case.living()) == {other}
     await case.provider.terminate(["never-was", other])
@@ -86,7 +98,7 @@ async def test_a_young_machine_may_be_missing_for_the_grace_and_no_longer(
 
 
 async def test_a_machine_that_is_taken_back_is_announced_and_then_gone(case: ProviderCase) -> None:
-    stays, goes = (await case.launch(case.intent(2))).instance_ids
+    stays, goes = await case.two()
     case.take_back(goes, 3600.0)
     found = await case.living()
     assert found[stays].leaves_at is None

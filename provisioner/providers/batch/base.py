@@ -63,6 +63,29 @@ class EndCause(StrEnum):
     """It is over, and nobody says how."""
 
 
+def end_words(what: str, cause: EndCause | None, nodes: Sequence[str], code: int | None) -> str:
+    """How a job ended, for people."""
+    where = f" on {', '.join(nodes)}" if nodes else ""
+    match cause:
+        case EndCause.TIMEOUT:
+            return f"{what}{where} reached its time limit"
+        case EndCause.PREEMPTED:
+            return f"{what}{where} was preempted by the site"
+        case EndCause.NODE_FAILED:
+            return f"{what}: a node of{where.removeprefix(' on') or ' its'} failed"
+        case EndCause.OUT_OF_MEMORY:
+            return f"{what}{where} needed more memory than it had"
+        case EndCause.CANCELLED:
+            return f"{what}{where} was cancelled at the site"
+        case EndCause.LAUNCH_FAILED:
+            return f"{what}{where} could not be started by the site"
+        case EndCause.FAILED:
+            return f"{what}{where} failed with exit code {code}"
+        case EndCause.OK:
+            return f"{what}{where} ended by itself"
+    return f"{what}{where} is not known to the site any more"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
     """One job, as the site tells of it. Times are seconds since the epoch."""

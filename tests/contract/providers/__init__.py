@@ -11,6 +11,7 @@ from tests.contract.providers.aws import aws
 from tests.contract.providers.base import ProviderCase
 from tests.contract.providers.embedded import embedded_case
 from tests.contract.providers.gcp import gcp_case
+from tests.contract.providers.pilots import pilots
 from tests.contract.providers.simulated import simulated
 
 MakeCase: TypeAlias = Callable[[Path], AbstractAsyncContextManager[ProviderCase]]
@@ -21,4 +22,5 @@ CASES: Mapping[str, MakeCase] = {
     "embedded": embedded_case,
     "aws": aws,
     "gcp": gcp_case,
+    "pilots": pilots,
 }

@@ -44,8 +44,10 @@ class ProviderCase(ABC):
 
     provider: Provider
     """The one under test. `restart` puts another in its place."""
-    quota: tuple[str, float] = QUOTA
+    quota: tuple[str, float | None] = QUOTA
     """The name and the number of the quota that `refuse` refuses for."""
+    patience_s: float = 0.0
+    """How long pools wait for it at least: of a provider that always delivers later."""
     list_takes_s: float = 0.0
     """How long a list may be behind, in real seconds: what a test waits for at most."""
 
@@ -146,6 +148,15 @@ class ProviderCase(ABC):
 
     async def launch(self, intent: LaunchIntent) -> LaunchResult:
         return delivered(await self.provider.launch(intent))
+
+    async def two(self) -> tuple[str, str]:
+        """Machines that live and die apart."""
+        if not self.offer.ends_together:
+            one, other = (await self.launch(self.intent(2))).instance_ids
+            return one, other
+        (one,) = (await self.launch(self.intent())).instance_ids
+        (other,) = (await self.launch(self.intent())).instance_ids
+        return one, other
 
     async def accepted(self, intent: LaunchIntent) -> Accepted:
         answer = await self.provider.launch(intent)

@@ -1,0 +1,105 @@
+"""What was submitted as pilots: one small file each, written before the site is asked.
+
+A job carries its name alone; everything else that must be known of it after a crash is here. Nothing secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from provisioner.providers.base import LaunchIntent
+from provisioner.providers.batch.base import EndCause
+from provisioner.providers.batch.job_files import JobFiles, Shape
+from provisioner.providers.batch.pilot_offers import staggered
+from windlass.base.files import write_atomic
+
+_SHAPES = TypeAdapter(Shape)
+
+
+class Pilot(BaseModel):
+    """One job of one launch. Times are seconds since the epoch."""
+
+    model_config = ConfigDict(frozen=True, ignored_types=(cached_property,))
+
+    format: int = 1
+    tag: str
+    """Its name."""
+    intent: LaunchIntent
+    written_at: float
+    job_id: str | None = None
+    """None: the site was perhaps asked, and has not said that it took it."""
+    ran: bool = False
+    """It had nodes: its machines existed."""
+    ends_at: float | None = None
+    """When its time limit ends it, as the site first said."""
+    cancelled: bool = False
+    """By us: nobody waits for it."""
+    ended_at: float | None = None
+    """Since when it is certainly over."""
+    cause: EndCause | None = None
+    how: str = ""
+    """How it ended, for people."""
+
+    @property
+    def pool(self) -> str:
+        return self.intent.pool
+
+    @cached_property
+    def shape(self) -> Shape:
+        frozen = _SHAPES.validate_python(self.intent.request["shape"])
+        return staggered(frozen, self.intent.token)
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return tuple(f"{self.tag}-{number}" for number in range(self.intent.count))
+
+    @property
+    def files(self) -> JobFiles:
+        """Where they were when it was decided."""
+        request = self.intent.request
+        return JobFiles(
+            root=Path(str(request["root"])),
+            python=str(request["python"]),
+            agent=request["agent"],
+        )
+
+
+class PilotBook:
+    """All that are not over for long. Blocking."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._pilots = {pilot.tag: pilot for pilot in _read_all(folder)}
+
+    def __iter__(self) -> Iterator[Pilot]:
+        return iter(list(self._pilots.values()))
+
+    def get(self, tag: str) -> Pilot | None:
+        return self._pilots.get(tag)
+
+    def put(self, pilot: Pilot) -> None:
+        """On disk, then here. Raises OSError."""
+        if self._pilots.get(pilot.tag) == pilot:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomic(self._path(pilot.tag), pilot.model_dump_json().encode(), durable=True)
+        self._pilots[pilot.tag] = pilot
+
+    def drop(self, tag: str) -> None:
+        self._path(tag).unlink(missing_ok=True)
+        self._pilots.pop(tag, None)
+
+    def _path(self, tag: str) -> Path:
+        return self._folder / f"{tag}.json"
+
+
+def _read_all(folder: Path) -> Iterator[Pilot]:
+    for path in sorted(folder.glob("*.json")) if folder.exists() else ():
+        try:
+            yield Pilot.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError) as error:
+            raise OSError(f"the record of a batch job cannot be read: {path}: {error}") from None

@@ -1,0 +1,461 @@
+"""Batch jobs as machines of elastic pools: each launch is one job, and our agents on its nodes take many tasks.
+
+    launch() ── written down, submitted ──> group ── has nodes ──> machines ── over ──> ended, forgotten later
+
+A job is found by its name, which comes from the launch's token. The site is asked with one call for all jobs. What it
+does not answer is unknown: an end is believed when the site says it, or when it twice, `PROOF_S` apart, does not know
+the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+
+from provisioner.providers.base import (
+    Accepted,
+    Api,
+    FoundGroup,
+    FoundInstance,
+    FoundState,
+    Inventory,
+    LaunchAnswer,
+    LaunchIntent,
+    LaunchResult,
+    Rate,
+)
+from provisioner.providers.batch.base import (
+    BatchSystem,
+    EndCause,
+    JobPhase,
+    JobRefused,
+    JobReport,
+    NoAnswer,
+    Site,
+    end_words,
+)
+from provisioner.providers.batch.dialects import DIALECTS
+from provisioner.providers.batch.pilot_book import Pilot, PilotBook
+from provisioner.providers.batch.pilot_offers import (
+    MARGIN_S,
+    PilotOptions,
+    offers_of,
+    queue_of,
+    shape_of,
+)
+from provisioner.providers.errors import Refusal
+from provisioner.refusals import BlockKind
+from provisioner.types import Offer, Scope
+from windlass.base.clock import Clock
+from windlass.base.json_types import JsonMapping
+
+log = logging.getLogger(__name__)
+
+SITE_EVERY_S = 60.0
+LIST_SOON_S = 1.0
+LIST_LATE_S = 10.0
+"""Jobs that have just changed are looked at soon, then less often."""
+FRESH_S = 5.0
+"""Who asks for one launch hears what the last list said."""
+ASK_AGAIN_S = 60.0
+"""Lists tell what comes; only what came to nothing is heard of by asking."""
+PROOF_S = 60.0
+KEEP_S = 600.0
+"""How long the end of a job is told, and its directory kept."""
+EARLIER_S = 120.0
+"""A job that ends so much before its time limit is taken back."""
+FIX_S = 600.0
+"""Somebody has to change something before a job like that is taken: it is tried again so often."""
+RATES = {Api.LAUNCH: Rate(burst=10, per_s=5), Api.TERMINATE: Rate(burst=10, per_s=2)}
+_DELIVERED = (JobPhase.RUNNING, JobPhase.PAUSED, JobPhase.ENDING)
+
+
+class PilotProvider:
+    """Implements `provisioner.providers.base.Provider`: one site, by one user."""
+
+    rates = RATES
+    list_grace_s = 0.0
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        system: BatchSystem,
+        pools: Sequence[PilotOptions],
+        book: PilotBook,
+        token: Callable[[Pilot], str],
+        clock: Clock,
+        cluster_id: str,
+        proof_s: float = PROOF_S,
+        fresh_s: float = FRESH_S,
+        list_every_s: float | None = None,
+    ) -> None:
+        """`token`: what the agents of a job join with."""
+        self._name = name
+        self._system = system
+        self.pools = {options.pool: options for options in pools}
+        self._book = book
+        self._token = token
+        self._clock = clock
+        self._cluster_id = cluster_id
+        self._prefix = f"wp-{cluster_id.replace('-', '')[:8]}-"
+        self._proof_s, self._fresh_s, self._every_s = proof_s, fresh_s, list_every_s
+        self._site: Site | None = None
+        self._seen: dict[str, JobReport] = {}
+        """What the site last said of the jobs in the book."""
+        self._absent: dict[str, float] = {}
+        """Since when it does not know one of them."""
+        self._submitted: dict[str, float] = {}
+        self._strange: frozenset[str] = frozenset()
+        self._looked_at = float("-inf")
+        self._changed_at = 0.0
+        self._looking = asyncio.Lock()
+        self._launching: dict[str, asyncio.Lock] = {}
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def list_every_s(self) -> float:
+        if self._every_s is not None:
+            return self._every_s
+        quiet = self._clock.monotonic() - self._changed_at
+        return min(LIST_LATE_S, max(LIST_SOON_S, quiet / 5))
+
+    def is_live(self, tag: str) -> bool:
+        """Whether agents may still join with the token of that job."""
+        pilot = self._book.get(tag)
+        return pilot is not None and pilot.ended_at is None and not pilot.cancelled
+
+    def offers(self, pool: str) -> Sequence[Offer] | None:
+        if pool not in self.pools:
+            return ()
+        return None if self._site is None else self._offers(pool)
+
+    def could_offer(self, pool: str) -> Sequence[Offer]:
+        return self._offers(pool) if pool in self.pools else ()
+
+    async def open(self) -> None:
+        self._site = await self._system.site()
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(SITE_EVERY_S)
+            self._site = await self._system.site()
+
+    async def close(self) -> None:
+        """Jobs stay."""
+
+    def freeze(self, intent: LaunchIntent) -> JsonMapping:
+        options = self.pools[intent.pool]
+        sold = offers_of(self._name, options, self._site, 0)
+        walltime_s = next((s for offer, s in sold if offer.key == intent.offer.key), None)
+        if walltime_s is None:
+            kind = BlockKind.UNSUPPORTED
+            raise Refusal(kind, f"{intent.offer.key.instance_type} is not for sale any more")
+        queue = queue_of(options, self._site)
+        shape = asdict(shape_of(options, intent.offer, walltime_s, intent.count, queue))
+        files = options.files
+        return {
+            "shape": {**shape, "arguments": list(shape["arguments"])},
+            "root": str(files.root),
+            "python": files.python,
+            "agent": dict(files.agent),
+        }
+
+    async def launch(self, intent: LaunchIntent) -> LaunchAnswer:
+        tag = f"{self._prefix}{intent.token[:16]}"
+        async with self._launching.setdefault(tag, asyncio.Lock()):
+            pilot = self._book.get(tag)
+            if pilot is None:
+                pilot = Pilot(tag=tag, intent=intent, written_at=self._now())
+                await self._put(pilot)
+                return await self._submit(pilot)
+            if pilot.job_id is None:
+                return await self._submit_if_absent(pilot)
+        return await self.answer(tag)
+
+    async def answer(self, handle: str) -> LaunchAnswer:
+        await self._look(self._fresh_s)
+        pilot = self._book.get(handle)
+        if pilot is None or (pilot.ended_at is not None and not pilot.ran):
+            how = pilot.how if pilot is not None else "the job ended without nodes"
+            raise Refusal(BlockKind.CAPACITY, how)
+        job = self._seen.get(handle)
+        if pilot.ended_at is None and (job is None or job.phase not in _DELIVERED):
+            return self._accepted(pilot, job)
+        return LaunchResult(
+            instance_ids=pilot.agents, started_at=None if job is None else job.starts_at
+        )
+
+    async def cancel(self, handle: str) -> None:
+        pilot = self._book.get(handle)
+        if pilot is None or pilot.ended_at is not None:
+            return
+        job_id = pilot.job_id
+        if job_id is None and (job := (await self._system.poll([handle])).get(handle)) is not None:
+            job_id = job.job_id
+        await self._put(pilot.model_copy(update={"cancelled": True, "job_id": job_id}))
+        if job_id is not None:
+            await self._system.cancel([job_id])
+        self._note_change()
+
+    async def list(self) -> Inventory:
+        await self._look(0.0)
+        return Inventory(
+            instances=tuple(one for pilot in self._book for one in self._machines(pilot)),
+            groups=tuple(
+                self._group(pilot, job)
+                for pilot in self._book
+                if not pilot.cancelled
+                and pilot.ended_at is None
+                and (job := self._seen.get(pilot.tag)) is not None
+                and job.phase not in _DELIVERED
+            ),
+        )
+
+    async def terminate(self, instance_ids: Sequence[str]) -> None:
+        """Whole jobs."""
+        tags = {id_.rpartition("-")[0] for id_ in instance_ids}
+        found = [pilot for tag in tags if (pilot := self._book.get(tag)) is not None]
+        job_ids = [pilot.job_id for pilot in found if pilot.job_id and pilot.ended_at is None]
+        if job_ids:
+            await self._system.cancel(job_ids)
+            self._note_change()
+
+    # Submissions
+
+    async def _submit(self, pilot: Pilot) -> Accepted:
+        try:
+            spec = await asyncio.to_thread(pilot.files.write, pilot, self._token(pilot))
+            job_id = await self._system.submit(spec)
+        except JobRefused as error:
+            await self._forget(pilot)
+            raise self._refusal(pilot, error) from None
+        except NoAnswer as error:
+            raise TimeoutError(error.message) from None
+        except OSError as error:
+            await self._forget(pilot)
+            text = f"the directory of its job cannot be written: {error.filename}: {error.strerror}"
+            raise Refusal(BlockKind.UNKNOWN, text) from None
+        job = JobReport(job_id=job_id, name=pilot.tag, phase=JobPhase.QUEUED, state="submitted")
+        self._submitted[pilot.tag] = self._clock.monotonic()
+        self._seen[pilot.tag] = job
+        await self._put(pilot.model_copy(update={"job_id": job_id}))
+        log.info("job %s submitted as %s", pilot.tag, job_id)
+        return self._accepted(pilot, job)
+
+    async def _submit_if_absent(self, pilot: Pilot) -> LaunchAnswer:
+        """Nobody knows whether the site took it."""
+        try:
+            job = (await self._system.poll([pilot.tag])).get(pilot.tag)
+        except NoAnswer as error:
+            raise TimeoutError(error.message) from None
+        if job is not None:
+            await self._put(pilot.model_copy(update={"job_id": job.job_id}))
+            self._looked_at = float("-inf")
+            return await self.answer(pilot.tag)
+        now = self._now()
+        since = self._absent.setdefault(pilot.tag, now)
+        if now - since < self._proof_s:
+            raise TimeoutError(f"job {pilot.tag} was not answered for, and is being looked for")
+        del self._absent[pilot.tag]
+        return await self._submit(pilot)
+
+    def _refusal(self, pilot: Pilot, error: JobRefused) -> Refusal:
+        key = pilot.intent.offer.key
+        limit = re.search(r"\b(?:QOS|Assoc)\w*Limit\b", error.message)
+        return Refusal(
+            BlockKind.QUOTA if error.passing else BlockKind.CONFIG,
+            error.message,
+            scope=Scope(provider=key.provider, region=key.region),
+            quota=limit.group() if limit is not None else "",
+            retry_after_s=None if error.passing else FIX_S,
+        )
+
+    # What the site says
+
+    async def _look(self, fresh_s: float) -> None:
+        """One call for all jobs. Raises NoAnswer."""
+        asked_at = self._clock.monotonic()
+        async with self._looking:
+            begun = self._clock.monotonic()
+            if self._looked_at > asked_at or begun - self._looked_at < fresh_s:
+                return
+            found = {job.name: job for job in await self._system.named_like(self._prefix)}
+            for pilot in self._book:
+                if pilot.ended_at is None:
+                    await self._take(pilot, found.get(pilot.tag), begun)
+                elif self._now() - pilot.ended_at > KEEP_S:
+                    await self._forget(pilot)
+            await self._end_strange(found)
+            self._looked_at = begun
+
+    async def _take(self, pilot: Pilot, job: JobReport | None, begun: float) -> None:
+        tag = pilot.tag
+        if job is None:
+            if self._submitted.get(tag, float("-inf")) >= begun:
+                return
+            await self._miss(pilot)
+            return
+        self._absent.pop(tag, None)
+        if job.phase is JobPhase.ENDED:
+            await self._end(pilot, await self._system.ended(job.job_id) or job)
+            return
+        delivered = job.phase in _DELIVERED
+        known = pilot.ends_at if pilot.ends_at is not None or not delivered else job.ends_at
+        if self._seen.get(tag) != job:
+            self._note_change()
+        self._seen[tag] = job
+        changes = {"job_id": job.job_id, "ran": pilot.ran or delivered, "ends_at": known}
+        await self._put(pilot.model_copy(update=changes))
+
+    async def _miss(self, pilot: Pilot) -> None:
+        """The site answered, and does not name it."""
+        if pilot.job_id is None:
+            if self._now() - pilot.written_at > KEEP_S:
+                await self._forget(pilot)  # its launch was given up
+            return
+        if (job := await self._system.ended(pilot.job_id)) is not None:
+            await self._end(pilot, job)
+        elif self._now() - self._absent.setdefault(pilot.tag, self._now()) >= self._proof_s:
+            await self._end(pilot, None)
+        elif pilot.tag not in self._seen:
+            phase = JobPhase.RUNNING if pilot.ran else JobPhase.QUEUED
+            self._seen[pilot.tag] = JobReport(
+                job_id=pilot.job_id, name=pilot.tag, phase=phase, state="not known to the site"
+            )
+
+    async def _end(self, pilot: Pilot, job: JobReport | None) -> None:
+        cause = None if job is None else job.cause
+        nodes = () if job is None else job.nodes
+        code = None if job is None else job.exit_code
+        how = end_words(f"job {pilot.job_id or pilot.tag}", cause, nodes, code)
+        if cause in (EndCause.FAILED, EndCause.LAUNCH_FAILED):
+            said = await asyncio.to_thread(pilot.files.last_words, pilot)
+            how = f"{how}: {said}" if said else how
+        changes = {
+            "ran": pilot.ran or bool(nodes),
+            "ended_at": self._now(),
+            "cause": cause,
+            "how": how,
+        }
+        await self._put(pilot.model_copy(update=changes))
+        self._seen.pop(pilot.tag, None)
+        self._absent.pop(pilot.tag, None)
+        self._note_change()
+        log.info("%s", how)
+
+    async def _end_strange(self, found: Mapping[str, JobReport]) -> None:
+        """Of another state of our data folder. Looked at twice: one may just have been forgotten."""
+        strange = frozenset(
+            job.job_id
+            for name, job in found.items()
+            if job.phase is not JobPhase.ENDED
+            and ((pilot := self._book.get(name)) is None or pilot.cancelled)
+        )
+        if old := strange & self._strange:
+            log.warning("jobs that nobody asked for are cancelled: %s", ", ".join(sorted(old)))
+            await self._system.cancel(old)
+        self._strange = strange
+
+    async def _forget(self, pilot: Pilot) -> None:
+        """Nothing more is to be told of it."""
+        await asyncio.to_thread(pilot.files.remove, pilot)
+        await asyncio.to_thread(self._book.drop, pilot.tag)
+        for known in (self._seen, self._absent, self._submitted, self._launching):
+            known.pop(pilot.tag, None)
+
+    # As the provisioner takes it
+
+    def _accepted(self, pilot: Pilot, job: JobReport | None) -> Accepted:
+        return Accepted(
+            handle=pilot.tag,
+            look_again_s=ASK_AGAIN_S,
+            reason=self._waits(pilot, job),
+            starts_at=None if job is None else job.starts_at,
+        )
+
+    def _waits(self, pilot: Pilot, job: JobReport | None) -> str:
+        name = DIALECTS[self._system.name].name
+        what = f"{name} job {pilot.job_id or (job.job_id if job else pilot.tag)}"
+        if job is None:
+            return f"{what} is being submitted"
+        if job.phase is JobPhase.STARTING:
+            return f"{what} starts on {', '.join(job.nodes) or 'its nodes'}"
+        why = job.reason or job.state
+        return f"{what} is pending: {why}" + (f" ({job.words})" if job.words else "")
+
+    def _group(self, pilot: Pilot, job: JobReport) -> FoundGroup:
+        intent = pilot.intent
+        return FoundGroup(
+            cluster_id=intent.cluster_id,
+            pool=intent.pool,
+            intent_id=intent.intent_id,
+            generation=intent.generation,
+            created_at=intent.created_at or pilot.written_at,
+            offer_key=intent.offer.key,
+            count=intent.count,
+            accepted=self._accepted(pilot, job),
+        )
+
+    def _machines(self, pilot: Pilot) -> Sequence[FoundInstance]:
+        job = self._seen.get(pilot.tag)
+        over = pilot.ended_at is not None
+        if not pilot.ran or (job is None and not over):
+            return ()
+        intent, ends_at = pilot.intent, None if job is None else job.ends_at
+        taken = _taken_back(pilot, ends_at)
+        return [
+            FoundInstance(
+                instance_id=instance_id,
+                state=FoundState.ENDED if over else FoundState.RUNNING,
+                cluster_id=intent.cluster_id,
+                pool=intent.pool,
+                intent_id=intent.intent_id,
+                generation=intent.generation,
+                created_at=intent.created_at or pilot.written_at,
+                offer_key=intent.offer.key,
+                slots=intent.offer.slots,
+                usd_per_hour=intent.offer.usd_per_hour,
+                started_at=None if job is None else job.starts_at or pilot.written_at,
+                ends_at=None if ends_at is None else ends_at - MARGIN_S,
+                leaves_at=ends_at if taken else None,
+                leaves_because=taken,
+                detail=pilot.how,
+            )
+            for instance_id in pilot.agents
+        ]
+
+    # Small things
+
+    def _offers(self, pool: str) -> Sequence[Offer]:
+        queued = sum(
+            pilot.intent.count
+            for pilot in self._book
+            if pilot.pool == pool and pilot.ended_at is None and not pilot.ran
+        )
+        sold = offers_of(self._name, self.pools[pool], self._site, queued)
+        return tuple(offer for offer, _ in sold)
+
+    async def _put(self, pilot: Pilot) -> None:
+        if pilot != self._book.get(pilot.tag):
+            await asyncio.to_thread(self._book.put, pilot)
+
+    def _note_change(self) -> None:
+        self._changed_at = self._clock.monotonic()
+        self._looked_at = float("-inf")
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()
+
+
+def _taken_back(pilot: Pilot, ends_at: float | None) -> str:
+    """Why it ends before its time; empty: it does not."""
+    if ends_at is None or pilot.ends_at is None or ends_at > pilot.ends_at - EARLIER_S:
+        return ""
+    return f"the site ends job {pilot.job_id} before its time limit"

@@ -1,0 +1,140 @@
+"""Pilots in the contract suite: the real provider and the real reader of Slurm's text, on commands in memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from provisioner.providers.base import Accepted, Api, LaunchIntent, LaunchResult
+from provisioner.providers.batch.commands import Commands
+from provisioner.providers.batch.job_files import JobFiles
+from provisioner.providers.batch.pilot_book import PilotBook
+from provisioner.providers.batch.pilot_offers import PilotOptions
+from provisioner.providers.batch.pilots import PilotProvider
+from provisioner.providers.batch.slurm.system import SlurmSystem
+from provisioner.refusals import BlockKind
+from provisioner.types import Offer
+from tests.contract.providers.base import POOL, ProviderCase, delivered
+from tests.fakes.fleet_world import CLUSTER
+from tests.fakes.slurm_commands import FakeSlurm
+from windlass.base.clock import SystemClock
+
+LIMIT = "QOSMaxSubmitJobPerUserLimit"
+SAID = {
+    BlockKind.QUOTA: f"sbatch: error: {LIMIT}\nsbatch: error: Batch job submission failed: "
+    "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)\n",
+    BlockKind.CONFIG: "sbatch: error: invalid partition specified: nosuch\n"
+    "sbatch: error: Batch job submission failed: Invalid partition name specified\n",
+}
+COMMANDS = {Api.LAUNCH: "sbatch", Api.LIST: "squeue", Api.TERMINATE: "scancel"}
+
+
+class PilotCase(ProviderCase):
+    provider: PilotProvider
+    quota = (LIMIT, None)
+    patience_s = 600.0
+
+    def __init__(self, folder: Path, commands: Commands, **more: Any) -> None:
+        self.folder = folder
+        self.commands = commands
+        self.more = more
+        self.agent: dict[str, Any] = {"master_url": "http://127.0.0.1:1"}
+        self.provider = self.make()
+
+    def make(self) -> PilotProvider:
+        options = PilotOptions(
+            pool=POOL,
+            files=JobFiles(root=self.folder / "jobs", python="/usr/bin/python3", agent=self.agent),
+            queue="gpu",
+            walltimes_s=(3600.0 * 4, 3600.0 * 12),
+            usd_per_slot_hour=1.5,
+        )
+        return PilotProvider(
+            name="slurm",
+            system=SlurmSystem(self.commands),
+            pools=[replace(options, **self.more)],
+            book=PilotBook(self.folder / "pilots"),
+            token=lambda pilot: "join-me",
+            clock=SystemClock(),
+            cluster_id=CLUSTER,
+            proof_s=0.0,
+            fresh_s=0.0,
+            list_every_s=0.1,
+        )
+
+    async def launch(self, intent: LaunchIntent) -> LaunchResult:
+        """It always queues: asked until it is there."""
+        answer = await self.provider.launch(intent)
+        if isinstance(answer, Accepted):
+            answer = await self.provider.answer(answer.handle)
+        return delivered(answer)
+
+    async def restart(self) -> None:
+        await self.provider.close()
+        self.provider = self.make()
+        await self.provider.open()
+
+    def reconfigure(self) -> None:
+        self.agent = {"master_url": "http://127.0.0.1:2"}
+        self.provider.pools = self.make().pools
+
+
+class FakePilotCase(PilotCase):
+    def __init__(self, folder: Path) -> None:
+        self.slurm = FakeSlurm()
+        super().__init__(folder, self.slurm)
+
+    def kill(self, instance_id: str) -> None:
+        self.slurm.named(instance_id.rpartition("-")[0]).finish("NODE_FAIL", time.time())
+
+    def mend(self) -> None:
+        self.slurm.refusal = ""
+        self.slurm.down.clear()
+        self.slurm.hangs.clear()
+
+    def refuse(self, offer: Offer, kind: BlockKind) -> None:
+        if kind not in SAID:
+            self.cannot(f"refuse for {kind}")
+        if self.slurm.holds_back:
+            self.cannot("refuse what it has taken")
+        self.slurm.refusal = SAID[kind]
+
+    def queue(self, offer: Offer) -> None:
+        self.slurm.holds_back = True
+
+    def deliver(self) -> None:
+        self.slurm.deliver()
+
+    def lose_replies(self, times: int) -> None:
+        self.slurm.lost_replies = times
+
+    def drop_requests(self, times: int) -> None:
+        self.slurm.down["sbatch"] = times
+
+    def fail_lists(self) -> None:
+        self.slurm.down["squeue"] = -1
+
+    def fail_terminates(self, times: int) -> None:
+        self.slurm.down["scancel"] = times
+
+    def hang(self, api: Api) -> None:
+        self.slurm.hangs.add(COMMANDS[api])
+
+    def take_back(self, instance_id: str, seconds: float) -> None:
+        """As preemption with a grace time does: the end moves."""
+        job = self.slurm.named(instance_id.rpartition("-")[0])
+        job.end = time.time() + seconds
+        if seconds < 0:
+            job.finish("PREEMPTED", time.time())
+
+
+@asynccontextmanager
+async def pilots(tmp_path: Path) -> AsyncIterator[FakePilotCase]:
+    case = FakePilotCase(tmp_path)
+    await case.provider.open()
+    yield case
+    await case.provider.close()

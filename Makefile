@@ -19,8 +19,8 @@ export UV_PYTHON_DOWNLOADS := never
 # Tests start hundreds of interpreters: none of them compiles again what another has.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST_ARGS ?=
-# One for each core. The tests of a file stay together: they may share a cluster.
-TEST_WORKERS ?= $(shell nproc)
+# Two for each core: most tests wait for processes. Those of a file stay together: they may share a cluster.
+TEST_WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 
 .PHONY: help
 help: ## This list

@@ -12,13 +12,20 @@ import pytest
 from agent_bootstrap.agent.runtimes.probe import find_isolation
 from windlass.base.errors import InvalidConfig
 
+_problems: dict[Any, str] = {}
+"""Of each way that was tried; empty: it works. To try costs more than many a test."""
+
 
 def works_or_skip(isolation: Any, work_dir: Path) -> None:
     """Skip with the reason when this kernel, user or machine cannot contain tasks so."""
-    try:
-        find_isolation(isolation, work_dir)
-    except InvalidConfig as error:
-        pytest.skip(str(error))
+    if isolation not in _problems:
+        try:
+            find_isolation(isolation, work_dir)
+            _problems[isolation] = ""
+        except InvalidConfig as error:
+            _problems[isolation] = str(error)
+    if problem := _problems[isolation]:
+        pytest.skip(problem)
 
 
 def open_way_to(path: Path) -> Path:

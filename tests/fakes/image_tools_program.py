@@ -199,6 +199,9 @@ def enter(rootfs: str, mounts: list, given: dict, words: list) -> None:
         "--tmpfs",
         "/tmp",
     ]
+    # Bound whatever else is not: the machine's names, of which localhost is one.
+    arguments += ["--ro-bind", "/etc/hosts", "/etc/hosts"]
+    arguments += ["--ro-bind-data", str(filled("hosts: files\n")), "/etc/nsswitch.conf"]
     for name in ("bin", "lib", "lib64"):
         arguments += ["--symlink", f"usr/{name}", f"/{name}"]
     for source, target, read_only in mounts:

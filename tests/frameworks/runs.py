@@ -14,6 +14,8 @@ LAUNCHER = "python3 -m determined.launch.torch_distributed"
 ON_TWO_NODES = {"resources": {"slots_per_trial": 2}}
 BEGUN = 8
 """Batches after which there is a checkpoint and most is still to do: in the middle of the first epoch."""
+PATIENCE_S = 240
+"""A rank is the last of eight programs in a row, and PyTorch is large: a busy machine needs minutes."""
 
 
 def final_metrics(cluster: RealCluster, experiment: int) -> dict[str, Any]:
@@ -39,12 +41,12 @@ def begun(cluster: RealCluster, experiment: int) -> None:
         )
         return batches_done(cluster, experiment) >= BEGUN
 
-    eventually("it has begun", look)
+    eventually("it has begun", look, patience_s=PATIENCE_S)
 
 
 def completed(cluster: RealCluster, experiment: int) -> dict[str, Any]:
     """Its only trial, once it is over."""
-    ended = cluster.wait(experiment, patience_s=120)
+    ended = cluster.wait(experiment, patience_s=PATIENCE_S)
     (trial,) = cluster.trials(experiment)
     assert ended["state"] == "STATE_COMPLETED", cluster.logs_of(trial["id"])
     return trial

@@ -23,7 +23,7 @@ from runs import (
 
 from tests.real_cluster import RealCluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""PyTorch where tasks run in containers and in our own namespaces: a pool for each.
+"""PyTorch where tasks run in containers, by Apptainer's stand-in and in our own namespaces: a pool for each.
 
 Images have the Python of this machine; PyTorch and the published package are mounted. Without namespaces the published
 package runs nowhere: it reads /run/determined.
@@ -12,25 +12,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import LOAD_ALL, config_of
+from conftest import LOAD_ALL, MODELS, config_of
 from runs import (
+    ON_TWO_NODES,
+    begun,
+    completed,
     final_metrics,
+    kill_a_rank,
     preempted,
     run,
 )
 
+from tests.fakes.image_tools import image_tools
 from tests.jails import works_or_skip
 from tests.podman import IMAGE, PYTHON, Podman
 from tests.real_cluster import RealCluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 PACKAGES = "/mnt/packages"
-CONTAINERS, NAMESPACE = "containers", "namespace"
+CONTAINERS, APPTAINER, NAMESPACE = "containers", "apptainer", "namespace"
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    pools = [{"pool_name": name} for name in (CONTAINERS, NAMESPACE)]
+    pools = [{"pool_name": name} for name in (CONTAINERS, APPTAINER, NAMESPACE)]
     with RealCluster(tmp_path_factory.mktemp("runtimes"), {"resource_pools": pools}) as cluster:
         yield cluster
 
@@ -74,6 +79,16 @@ def containers(cluster: RealCluster, podman: Podman) -> str:
     return IMAGE
 
 
+@pytest.fixture(scope="module")
+def unpacked(cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An image for Apptainer, and an agent whose Apptainer is the stand-in."""
+    with pytest.MonkeyPatch.context() as patch:
+        tools = image_tools(tmp_path_factory.mktemp("programs") / "bin", patch)
+        options = {"container_runtime": "apptainer"}
+        cluster.start_agent("images", pool=APPTAINER, slots=1, options=options)
+        yield str(tools.rootfs())
+
+
 def as_process(python: Path) -> dict[str, Any]:
     resources = {"resource_pool": NAMESPACE}
     return config_of(python, "model:DigitsTrial", resources=resources)
@@ -97,6 +112,32 @@ def test_preempted_in_a_container_it_ends_as_a_quiet_run(
     containers: str,
 ) -> None:
     config = in_image(containers, CONTAINERS)
+    assert preempted(cluster, config, "digits") == pytest.approx(quiet)
+
+
+def test_a_gang_of_containers_ends_as_a_quiet_run_though_a_rank_was_killed(
+    cluster: RealCluster,
+    in_image: Callable[..., dict[str, Any]],
+    quiet: dict[str, Any],
+    containers: str,
+) -> None:
+    """Two ranks with half of each batch learn what one learns from all of it."""
+    config = in_image(containers, CONTAINERS, **ON_TWO_NODES, max_restarts=2)
+    experiment = cluster.submit(config, MODELS / "digits")
+    begun(cluster, experiment)
+    kill_a_rank(cluster)
+    trial = completed(cluster, experiment)
+    assert trial["restarts"] == 1
+    assert final_metrics(cluster, experiment) == pytest.approx(quiet, rel=1e-4)
+
+
+def test_preempted_by_apptainer_it_ends_as_a_quiet_run(
+    cluster: RealCluster,
+    in_image: Callable[..., dict[str, Any]],
+    quiet: dict[str, Any],
+    unpacked: str,
+) -> None:
+    config = in_image(unpacked, APPTAINER)
     assert preempted(cluster, config, "digits") == pytest.approx(quiet)
 
 

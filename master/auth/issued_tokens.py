@@ -146,7 +146,7 @@ class IssuedTokens:
     async def remove_old(self) -> None:
         """Those that have been over for long, with their uses."""
         before = self._clock.now() - KEPT
-        ends = {token.id: _ended(token) for token in self._tokens.values()}
+        ends = {view.token.id: _ended(view) for view in await self.views()}
         gone = [id_ for id_, at in ends.items() if at is not None and at < before]
         if gone:
             await self._mailbox.run(lambda: self._remove(gone))
@@ -238,8 +238,9 @@ def _view(token: IssuedToken, joined: dict[str, datetime | None], now: datetime)
     )
 
 
-def _ended(token: IssuedToken) -> datetime | None:
-    times = [at for at in (token.revoked, token.expires) if at is not None]
+def _ended(view: TokenView) -> datetime | None:
+    spent = view.last_used if view.state is TokenState.SPENT else None
+    times = [at for at in (view.token.revoked, view.token.expires, spent) if at is not None]
     return min(times, default=None)
 
 

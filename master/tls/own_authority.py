@@ -45,13 +45,36 @@ class OwnAuthority:
         self.files = TlsFiles(cert=self._master, key=self._master, ca=ca)
 
     def ensure(self, now: datetime) -> None:
-        """Raises InvalidState for an authority that is damaged: nobody would trust another one."""
+        """Raises InvalidState for an authority that is damaged or gone: nobody would trust another one."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self._authority.exists():
+            if self._master.exists():
+                raise InvalidState(
+                    f"{self._authority} is gone, which signed {self._master}: {self._way_out()}"
+                )
             write_atomic(self._authority, _new_authority(now), durable=True)
         if self._is_due(now):
-            signer, key = _read_authority(self._authority)
+            signer, key = self._read_authority()
             write_atomic(self._master, _signed(signer, key, self._names, now), durable=True)
+
+    def _read_authority(self) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+        content = self._authority.read_bytes()
+        with suppress(ValueError, TypeError):
+            signer = x509.load_pem_x509_certificate(content)
+            key = serialization.load_pem_private_key(content, None)
+            if (
+                isinstance(key, ec.EllipticCurvePrivateKey)
+                and key.public_key() == signer.public_key()
+            ):
+                return signer, key
+        raise InvalidState(f"{self._authority} is damaged: {self._way_out()}")
+
+    def _way_out(self) -> str:
+        return (
+            f"bring it back from a backup. If there is none, remove both {self._authority.name} and "
+            f"{self._master.name}: the master makes another authority, and everybody who trusts the old one must be "
+            "told its fingerprint"
+        )
 
     def _is_due(self, now: datetime) -> bool:
         try:
@@ -74,20 +97,6 @@ def _new_authority(now: datetime) -> bytes:
         .sign(key, hashes.SHA256())
     )
     return _pem_key(key) + _pem(made)
-
-
-def _read_authority(path: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    """Raises InvalidState."""
-    content = path.read_bytes()
-    with suppress(ValueError, TypeError):
-        signer = x509.load_pem_x509_certificate(content)
-        key = serialization.load_pem_private_key(content, None)
-        if isinstance(key, ec.EllipticCurvePrivateKey) and key.public_key() == signer.public_key():
-            return signer, key
-    raise InvalidState(
-        f"{path} is damaged: bring it back from a backup. If there is none, remove it: the master makes another "
-        "authority, and everybody who trusts this one must be told its fingerprint"
-    )
 
 
 def _signed(

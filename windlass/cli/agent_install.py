@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,9 @@ from windlass.sdk.client import Client
 
 TOKEN_VARIABLE = "WINDLASS_JOIN_TOKEN"  # noqa: S105 - the name of a variable
 TOKEN_LIFE_S = 3600.0
+"""For each round of machines that are worked on at once."""
+TOKEN_LIFE_MOST_S = 366 * 86_400.0
+"""The master gives no longer ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +138,7 @@ def install(
     chosen = read_hosts(machines.hosts or [], machines.hosts_file)
     access = _access(machines)
     others = wheels_in(wheels) if wheels is not None else ()
-    with _join_token(ctx, token_file, url, pool, len(chosen)) as ticket:
+    with _join_token(ctx, token_file, url, pool, len(chosen), machines.parallel) as ticket:
         options = {
             "--pool": pool,
             "--cert-fingerprint": cert_fingerprint or ticket["fingerprint"],
@@ -247,9 +251,14 @@ def _access(machines: Machines) -> Any:
 
 @contextmanager
 def _join_token(
-    ctx: typer.Context, file: Path | None, url: str | None, pool: str, machines: int
+    ctx: typer.Context,
+    file: Path | None,
+    url: str | None,
+    pool: str,
+    machines: int,
+    parallel: int,
 ) -> Iterator[dict[str, str]]:
-    """What machines join with: a token that is given, or one that lasts as long as this command."""
+    """What machines join with: a token that is given, or one that outlasts this command."""
     given = os.environ.get(TOKEN_VARIABLE, "").strip()
     if file is not None:
         try:
@@ -265,7 +274,7 @@ def _join_token(
     wanted = {
         "pool": pool or "default",
         "uses": machines,
-        "validS": TOKEN_LIFE_S,
+        "validS": min(TOKEN_LIFE_S * math.ceil(machines / parallel), TOKEN_LIFE_MOST_S),
         "description": f"windlass agent install on {machines} machines",
     }
     with for_administrators():
@@ -286,7 +295,7 @@ def _revoke(client: Client, token_id: str) -> None:
         client.revoke_join_token(token_id)
     except WindlassError as error:
         notice(
-            f"The join token {token_id} is not revoked, and lasts for up to an hour: {error.message}. "
+            f"The join token {token_id} is not revoked, and lasts until it expires: {error.message}. "
             f"To end it: windlass master join-token revoke {token_id}"
         )
 

@@ -154,6 +154,25 @@ async def test_what_is_long_over_goes_with_its_uses(
     assert tokens.find(POOLS, text) is None
 
 
+async def test_what_was_spent_long_ago_goes_though_it_never_expires(
+    memory_store: Store, clock: ManualClock
+) -> None:
+    tokens = book(memory_store, clock)
+    spent, made = await tokens.create(Wanted(pool="gpu", agents=1), by=ADMIN)
+    _, unspent = await tokens.create(Wanted(pool="gpu", agents=2), by=ADMIN)
+    clock.advance(KEPT.total_seconds())
+    grant = tokens.find(POOLS, spent)
+    assert grant is not None
+    await use(memory_store, clock, grant, "a1")
+    clock.advance(60)
+    await tokens.remove_old()
+    assert {view.token.id for view in await tokens.views()} == {made.id, unspent.id}
+    clock.advance(KEPT.total_seconds())
+    await tokens.remove_old()
+    assert [view.token.id for view in await tokens.views()] == [unspent.id]
+    assert tokens.find(POOLS, spent) is None
+
+
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [

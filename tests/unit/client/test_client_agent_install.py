@@ -35,6 +35,19 @@ def test_a_token_that_cannot_be_revoked_hides_no_outcome(master: ScriptedMaster)
     done = CliRunner().invoke(app, ["-m", master.url, "agent", "install", "a", "b", "--json"])
     assert done.exit_code == 0, done.output
     assert [o["result"] for o in json.loads(done.stdout)] == ["installed", "installed"]
-    assert "join token t1 is not revoked, and lasts for up to an hour: " in done.stderr
+    assert "join token t1 is not revoked, and lasts until it expires: " in done.stderr
     assert "windlass master join-token revoke t1" in done.stderr
     assert "wjt_t1_secret" not in done.output
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(("parallel", "rounds"), [("10", 1), ("2", 2), ("1", 3)])
+def test_the_token_lasts_for_as_many_hours_as_there_are_rounds_of_machines(
+    master: ScriptedMaster, parallel: str, rounds: int
+) -> None:
+    master.on("DELETE", f"{TOKENS}/t1", {"joinToken": {"id": "t1"}})
+    words = ["agent", "install", "a", "b", "c", "--parallel", parallel]
+    done = CliRunner().invoke(app, ["-m", master.url, *words])
+    assert done.exit_code == 0, done.output
+    (asked,) = master.calls("POST", TOKENS)
+    assert (asked.body["uses"], asked.body["validS"]) == (3, rounds * 3600)

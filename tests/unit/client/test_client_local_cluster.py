@@ -370,6 +370,11 @@ def test_a_used_port_is_refused_with_who_uses_it(local: LocalCluster) -> None:
     assert not local.folder.state_file.exists()
 
 
+def test_a_host_that_is_none_is_refused_in_a_sentence(local: LocalCluster) -> None:
+    with pytest.raises(InvalidArgument, match=r"--host no-such.invalid: this name cannot be"):
+        local.up(Options(host="no-such.invalid"), Start())
+
+
 def test_a_login_under_the_other_name_of_this_machine_is_used(
     local: LocalCluster, master: ScriptedMaster
 ) -> None:

@@ -144,3 +144,16 @@ def test_a_damaged_authority_is_told_and_not_replaced(tmp_path: Path, what: str)
     with pytest.raises(InvalidState, match=r"authority.pem is damaged: .*from a backup"):
         OwnAuthority(tmp_path, ("new.lab",)).ensure(now)
     assert file.read_bytes() == left
+
+
+def test_an_authority_that_is_gone_is_told_and_not_replaced(tmp_path: Path) -> None:
+    now = SystemClock().now()
+    own = OwnAuthority(tmp_path, ("localhost",))
+    own.ensure(now)
+    (tmp_path / "authority.pem").unlink()
+    with pytest.raises(InvalidState, match=r"authority.pem is gone, which signed .*from a backup"):
+        own.ensure(now)
+    assert not (tmp_path / "authority.pem").exists()
+    own.files.cert.unlink()
+    own.ensure(now)
+    assert len(own.files.read(now).fingerprints) == 2

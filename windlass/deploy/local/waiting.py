@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from windlass.base.errors import Conflict, WindlassError
+from windlass.base.errors import Conflict, InvalidArgument, WindlassError
 from windlass.deploy.local.certificate import ANYBODY, session_at
 from windlass.deploy.local.folder import ClusterFolder
 from windlass.deploy.local.options import Options
@@ -33,12 +33,18 @@ LogStarts = Mapping[str, int]
 
 
 def require_free(host: str, port: int, url: str, folder: ClusterFolder) -> None:
-    """Whatever answers at our address must be what we are about to start. Raises Conflict."""
+    """Whatever answers at our address must be what we are about to start. Raises Conflict, InvalidArgument."""
     where = urlsplit(url).hostname or host
     with socket.socket(socket.AF_INET6 if ":" in where else socket.AF_INET) as probe:
         probe.settimeout(PROBE_TIMEOUT_S)
-        if probe.connect_ex((where, port)) != 0:
-            return
+        try:
+            if probe.connect_ex((where, port)) != 0:
+                return
+        except socket.gaierror as error:
+            raise InvalidArgument(
+                f"--host {where}: this name cannot be resolved here ({error.strerror}): give an address of this "
+                "machine, or a name that it knows"
+            ) from None
     info = _info_at(f"http://{urlsplit(url).netloc}") or _info_at(f"https://{urlsplit(url).netloc}")
     who = "another program"
     if "cluster_id" in info:

@@ -118,8 +118,9 @@ class RealCluster:
             _stop(agent)
         if self.master is not None:
             _stop(self.master)
-        command = [WINDLASS, "master", "end-instances", "--data-dir", str(self.data_dir)]
-        subprocess.run(command, check=False, capture_output=True, timeout=60)
+        if (self.data_dir / "instances").exists():
+            command = [WINDLASS, "master", "end-instances", "--data-dir", str(self.data_dir)]
+            subprocess.run(command, check=False, capture_output=True, timeout=60)
         for process in self.processes():
             with suppress(psutil.NoSuchProcess):
                 process.kill()

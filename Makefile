@@ -42,6 +42,11 @@ test-slow: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/generator $(STAMPS)/azurite 
 test-gpu: $(STAMPS)/dev ## Run the tests that need a GPU; WINDLASS_TEST_TORCH names a Python with torch for one of them
 	$(BIN)/python -P -m pytest -m gpu -rs $(PYTEST_ARGS) tests/gpu
 
+.PHONY: test-pbs
+test-pbs: $(STAMPS)/dev ## Hold the PBS of this machine to the contract: PBS_QUEUE has two free nodes, PBS_FOLDER is seen by them (emptied!)
+	@command -v qstat >/dev/null || { echo "qstat is not installed: there is no PBS here" >&2; exit 1; }
+	WINDLASS_TEST_PBS=$(or $(PBS_QUEUE),workq) $(BIN)/python -P -m pytest -rs $(PYTEST_ARGS) --basetemp=$(or $(PBS_FOLDER),$(HOME)/windlass-test-pbs) tests/contract/batch
+
 .PHONY: torch
 torch: $(STAMPS)/torch ## Set up PyTorch, DeepSpeed and the published package, for the slow tests of frameworks (large download)
 

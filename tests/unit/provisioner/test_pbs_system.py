@@ -37,14 +37,15 @@ class Answers:
     """Implements `Commands`: answers of a table, and nothing else."""
 
     def __init__(self, **answers: Done | Callable[[Sequence[str]], Done]) -> None:
-        self._answers = answers
+        self._answers = {"id": Done(0, "alice\n"), **answers}
         self.calls: list[str] = []
 
     async def run(
         self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
     ) -> Done:
         words = words[2:] if words[0] == "env" else words
-        self.calls.append(" ".join(words))
+        if words[0] != "id":
+            self.calls.append(" ".join(words))
         answer = self._answers[words[0]]
         return answer(words) if callable(answer) else answer
 
@@ -53,8 +54,14 @@ def listing(**jobs: dict[str, Any]) -> Done:
     return Done(0, json.dumps({"Jobs": {f"{id_[1:]}.s": one for id_, one in jobs.items()}}))
 
 
-def running(name: str) -> dict[str, Any]:
-    return {"Job_Name": name, "job_state": "R", "substate": 42, "exec_host": "pn1/0"}
+def running(name: str, owner: str = "alice@host") -> dict[str, Any]:
+    return {
+        "Job_Name": name,
+        "Job_Owner": owner,
+        "job_state": "R",
+        "substate": 42,
+        "exec_host": "pn1/0",
+    }
 
 
 def test_the_site() -> None:
@@ -122,7 +129,7 @@ def test_a_job_that_ended_unanswered_is_found_by_its_name() -> None:
     """Nothing is submitted twice: it is looked for in history, too."""
 
     async def main() -> None:
-        ended = {"Job_Name": "wl-1", "job_state": "F", "substate": 92, "Exit_status": 0}
+        ended = running("wl-1") | {"job_state": "F", "substate": 92, "Exit_status": 0}
         answers = Answers(
             qstat=lambda words: listing(_7=ended) if "7.s" in words else listing(),
             qselect=Done(0, "7.s\n"),
@@ -155,12 +162,10 @@ def test_without_history_a_job_that_is_not_listed_is_unknown_and_a_running_one_i
 
 def test_a_job_of_somebody_else_with_our_name_is_not_ours() -> None:
     async def main() -> None:
-        theirs = {"Job_Name": "wl-1", "job_state": "F", "substate": 92, "Exit_status": 0}
-        answers = Answers(qsub=Done(0, "5.s\n"), qstat=listing(_5=running("wl-1"), _6=theirs))
-        system = PbsSystem(answers)
-        await system.submit(JOB)
-        found = await system.poll(["wl-1"])
-        assert (found["wl-1"].job_id, found["wl-1"].cause) == ("5.s", None)
+        theirs = running("wl-1", "mallory@host")
+        system = PbsSystem(Answers(qstat=listing(_5=running("wl-1"), _6=theirs)))
+        assert (await system.poll(["wl-1"]))["wl-1"].job_id == "5.s"
+        assert [job.job_id for job in await system.named_like("wl-")] == ["5.s"]
 
     asyncio.run(main())
 
@@ -169,7 +174,7 @@ def test_broken_json_is_read_from_the_text() -> None:
     """Of releases before 23, which print some values of environments as they are."""
 
     async def main() -> None:
-        text = "Job Id: 5.s\n    Job_Name = wl-1\n    job_state = R\n    substate = 42\n"
+        text = "Job Id: 5.s\n    Job_Name = wl-1\n    Job_Owner = alice@host\n    job_state = R\n    substate = 42\n"
         answers = Answers(
             qsub=Done(0, "5.s\n"),
             qstat=lambda words: Done(
@@ -227,12 +232,3 @@ def test_a_job_that_no_node_can_start_is_over_and_taken_from_the_queue() -> None
     assert job is not None
     assert job.cause is EndCause.LAUNCH_FAILED
     assert answers.calls[-1] == "qdel 5.s"
-
-
-def test_only_our_own_jobs_are_named_like() -> None:
-    answers = Answers(
-        qselect=Done(0, "5.s\n6.s\n"),
-        qstat=listing(_5=running("wl-1"), _6=running("other"), _7=running("wl-9")),
-    )
-    found = asyncio.run(PbsSystem(answers).named_like("wl-"))
-    assert [job.job_id for job in found] == ["5.s"]

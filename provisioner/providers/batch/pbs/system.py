@@ -48,6 +48,7 @@ class PbsSystem:
         self._has_history = True
         self._ids: dict[str, str] = {}
         """By name. PBS does not look jobs up by several names."""
+        self._user = ""
 
     async def site(self) -> Site:
         servers = await self._ask(SERVERS, "qstat", "-B", "-f")
@@ -76,23 +77,18 @@ class PbsSystem:
         self._ids = {name: id_ for name, id_ in self._ids.items() if name in wanted}
         found: dict[str, JobReport] = {}
         if len(self._ids) < len(wanted) or len(wanted) > _BY_ID:
-            listed = await self._jobs()
-            found = {one.name: one for one in self._ours(listed) if one.name in wanted}
+            listed = await self._ours(await self._jobs())
+            found = {one.name: one for one in listed if one.name in wanted}
             await self._find(wanted - set(found) - set(self._ids))
         asked = [id_ for name, id_ in self._ids.items() if name not in found]
-        found |= {one.name: one for one in self._ours(await self._jobs(*asked))} if asked else {}
+        if asked:
+            found |= {one.name: one for one in await self._ours(await self._jobs(*asked))}
         self._ids |= {one.name: one.job_id for one in found.values()}
         return found
 
     async def named_like(self, prefix: str) -> Sequence[JobReport]:
-        """Others' jobs may have such names, too: a cancel of theirs is refused."""
-        done = await self._commands.run(["qselect"])
-        if done.code:
-            raise NoAnswer(f"qselect: {done.last}")
-        mine = set(done.out.split())
-        listed = await self._jobs() if mine else {}
-        reports = [report(id_, one) for id_, one in listed.items() if id_ in mine]
-        return tuple(one for one in reports if one.name.startswith(prefix))
+        mine = await self._ours(await self._jobs())
+        return tuple(one for one in mine if one.name.startswith(prefix))
 
     async def ended(self, job_id: str) -> JobReport | None:
         found = (await self._jobs(job_id)).get(job_id)
@@ -139,11 +135,16 @@ class PbsSystem:
     def _history(self) -> tuple[str, ...]:
         return ("-x",) if self._has_history else ()
 
-    def _ours(self, listed: Mapping[str, Record]) -> Iterator[JobReport]:
-        """A job of a known name but another id is somebody else's."""
-        for id_, record in listed.items():
-            if self._ids.get(record.get("Job_Name", ""), id_) == id_:
-                yield report(id_, record)
+    async def _ours(self, listed: Mapping[str, Record]) -> Sequence[JobReport]:
+        """Anybody may give a job a name of ours."""
+        if not self._user:
+            done = await self._commands.run(["id", "-un"])
+            self._user = done.out.strip()
+        return [
+            report(id_, record)
+            for id_, record in listed.items()
+            if record.get("Job_Owner", "").partition("@")[0] == self._user
+        ]
 
     async def _ask(self, kind: str, *words: str, ids: Sequence[str] = ()) -> Mapping[str, Record]:
         """Whatever goes wrong, nothing is known then. TZ: PBS prints local time."""

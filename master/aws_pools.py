@@ -149,6 +149,7 @@ def options_of(
         image_parameter=section.image_parameter,
         root_gib=section.root_volume_size,
         instance_profile=section.iam_instance_profile_arn,
+        open_metadata=pool.task_metadata == "direct",
         ssh_key=section.ssh_key_name,
         machine_name=section.instance_name,
         tags=(

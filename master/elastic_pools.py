@@ -101,7 +101,10 @@ def boot_settings(pools: Sequence[ResolvedPool]) -> dict[str, BootSettings]:
     return {
         pool.name: BootSettings(
             startup_script=section.startup_script,
-            agent=section.agent_config_file_contents or {},
+            agent={
+                **(section.agent_config_file_contents or {}),
+                "task_metadata": pool.task_metadata,
+            },
         )
         for pool in pools
         for section in pool.providers

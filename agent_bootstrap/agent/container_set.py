@@ -13,6 +13,7 @@ from agent_bootstrap.agent.containers import Container, Life
 from agent_bootstrap.agent.environment import Node
 from agent_bootstrap.agent.link import Link
 from agent_bootstrap.agent.log_shipper import LogShipper
+from agent_bootstrap.agent.metadata.tasks import MetadataOfTasks
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.protocol import (
     ContainerReport,
@@ -55,6 +56,7 @@ class ContainerSet:
         dirs: ContainerDirs,
         runtime: Runtime,
         *,
+        metadata: MetadataOfTasks,
         agent_id: str,
         link: Link,
         clock: Clock,
@@ -63,12 +65,18 @@ class ContainerSet:
         self.outbox = Outbox()
         self._dirs = dirs
         self._runtime = runtime
+        self._metadata = metadata
         self._agent_id = agent_id
         self._link = link
         self._clock = clock
         self._tasks = tasks
         self._containers: dict[str, Container] = {}
         self._changed = asyncio.Event()
+
+    def is_running(self, container_id: str) -> bool:
+        """It is here, and has not ended."""
+        container = self._containers.get(container_id)
+        return container is not None and not container.has_ended
 
     def __bool__(self) -> bool:
         return bool(self._containers)
@@ -113,7 +121,7 @@ class ContainerSet:
             self.outbox.put(known.report())
             return
         container = self._add(ContainerRecord.of(spec))
-        self._tasks.create_task(container.run_new(spec, node))
+        self._tasks.create_task(container.run_new(self._metadata.given_to(spec), node))
 
     def kill(self, message: KillContainer) -> None:
         container = self._containers.get(message.container_id)
@@ -147,6 +155,7 @@ class ContainerSet:
             dirs=self._dirs,
             runtime=self._runtime,
             shipper=shipper,
+            admit=self._metadata.admit,
             changed=self._on_change,
         )
         self._containers[record.container_id] = container

@@ -34,6 +34,10 @@ DOUBT_S = 5.0
 """In a batch job, how long a bad end waits for that of the job itself before it is told."""
 
 
+Admit = Callable[[ContainerSpec], Awaitable[None]]
+"""Asked right before a container is started. Raises StartRefused."""
+
+
 class Life(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
@@ -68,6 +72,7 @@ class Container:
         dirs: ContainerDirs,
         runtime: Runtime,
         shipper: LogShipper,
+        admit: Admit,
         changed: Callable[[Container], None],
     ) -> None:
         self.record = record
@@ -77,6 +82,7 @@ class Container:
         self._dirs = dirs
         self._place: ContainerDir = dirs.of(record.container_id)
         self._runtime = runtime
+        self._admit = admit
         self._changed = changed
         self._reported = ContainerState.STARTING
         self._pulling = False
@@ -146,6 +152,7 @@ class Container:
     async def _start(self, spec: ContainerSpec, node: Node) -> ExitRecord:
         try:
             await asyncio.to_thread(self._place.create, self.record)
+            await self._admit(spec)
             if await self._runtime.start(self._place, spec, node, self._on_pull):
                 self._become(Life.RUNNING)
         except StartRefused as refusal:

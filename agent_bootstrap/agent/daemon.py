@@ -24,7 +24,8 @@ from agent_bootstrap.agent.epoch import EpochMemory
 from agent_bootstrap.agent.link import Link
 from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.machine import Machine
-from agent_bootstrap.agent.metadata_watch import watch
+from agent_bootstrap.agent.metadata.tasks import MetadataOfTasks
+from agent_bootstrap.agent.metadata.watch import watch
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
@@ -97,6 +98,7 @@ class Agent:
         self._epoch: EpochMemory
         self._machine: Machine
         self._containers: ContainerSet
+        self._metadata: MetadataOfTasks
 
     async def run(self) -> AgentEnd:
         """Raises InvalidConfig for what an operator can mend, Conflict if another agent has the work_dir."""
@@ -108,16 +110,18 @@ class Agent:
                     self._containers = ContainerSet(
                         self._dirs,
                         runtime,
+                        metadata=self._metadata,
                         agent_id=self._options.agent_id,
                         link=self._link,
                         clock=self._clock,
                         tasks=self._tasks,
                     )
                     await self._containers.take_over()
+                    await self._metadata.open(self._containers.is_running)
                     self._tasks.create_task(self._stay_connected())
                     self._tasks.create_task(self._watch_announcements())
                     if self._options.metadata_service:
-                        self._tasks.create_task(watch(self._options.metadata_service, self.leave))
+                        self._tasks.create_task(self._watch_cloud())
                     await self._stop.wait()
                     raise _Ended
             except* _Ended:
@@ -125,6 +129,7 @@ class Agent:
             finally:
                 if self._lifeline_fd is not None:
                     asyncio.get_running_loop().remove_reader(self._lifeline_fd)
+                await self._metadata.close()
                 runtime.detach()
         return self._end or AgentEnd(reason="stopped")
 
@@ -137,6 +142,11 @@ class Agent:
         self._machine.leaving = leaving = Leaving(at=at, reason=reason)
         with suppress(ChannelClosed):  # then the next Hello tells it
             await self._link.send(leaving)
+
+    async def _watch_cloud(self) -> None:
+        options = self._options
+        has_gpus = bool(self._machine.hardware.gpus)
+        await watch(options.cloud, options.metadata_service, self.leave, has_gpus=has_gpus)
 
     async def _watch_announcements(self) -> None:
         was_announced = self._machine.leaving is not None
@@ -178,7 +188,16 @@ class Agent:
         known = await asyncio.to_thread(self._dirs.load)
         old_numbers = any(record.slot_ids and not record.slots_by_index for record in known)
         hardware = await asyncio.to_thread(self._find_hardware, options, old_numbers=old_numbers)
-        self._machine = Machine(options, hardware, runtime)
+        self._metadata = MetadataOfTasks(
+            options.task_metadata,
+            options.cloud,
+            options.metadata_service,
+            work_dir=options.work_dir,
+            secret=self._credential,
+            clock=self._clock,
+            proxies=options.proxies,
+        )
+        self._machine = Machine(options, hardware, runtime, passing_notes=self._metadata.notes)
         await asyncio.to_thread(self._machine.remember)
         self._machine.leaving = await asyncio.to_thread(announced, options.work_dir)
         log.info("agent %s: %s", options.agent_id, counted(len(hardware.slots), "slot"))

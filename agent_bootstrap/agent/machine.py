@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +62,8 @@ class Machine:
     hardware: Hardware
     runtime: Runtime
     leaving: Leaving | None = None
+    passing_notes: Callable[[], tuple[str, ...]] = tuple
+    """What an operator should know now."""
 
     def hello(self, containers: tuple[ContainerReport, ...], highest_epoch: int) -> Hello:
         options = self.options
@@ -112,12 +115,6 @@ class Machine:
     def node(self, welcome: Welcome) -> Node:
         """What tasks are told of this machine and of the cluster that has welcomed it."""
         options = self.options
-        proxies = (
-            ("HTTP_PROXY", options.http_proxy),
-            ("HTTPS_PROXY", options.https_proxy),
-            ("FTP_PROXY", options.ftp_proxy),
-            ("NO_PROXY", options.no_proxy),
-        )
         return Node(
             master_url=options.container_url,
             agent_id=options.agent_id,
@@ -126,7 +123,7 @@ class Machine:
             slots=self.hardware.slots,
             gpus=self.hardware.gpus,
             instance_id=options.instance_id,
-            proxies=tuple((key, value) for key, value in proxies if value),
+            proxies=tuple(options.proxies.items()),
             certificates=self._certificates(welcome),
             certificate_name=task_certificate_name(options),
         )
@@ -148,10 +145,11 @@ class Machine:
 
     def _notes(self) -> tuple[str, ...]:
         free = self._disk_free()
-        if free is None or free >= LOW_DISK_BYTES:
-            return self.standing_notes
-        low = f"{self.options.work_dir} has {free / 1024**3:.1f} GiB left: tasks may fail"
-        return (*self.standing_notes, low)
+        notes = (*self.passing_notes(), *self.standing_notes)
+        if free is not None and free < LOW_DISK_BYTES:
+            low = f"{self.options.work_dir} has {free / 1024**3:.1f} GiB left: tasks may fail"
+            notes = (low, *notes)
+        return notes[:MAX_NOTES]
 
     def _disk_free(self) -> int | None:
         try:

@@ -9,6 +9,7 @@ import socket
 import stat
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -26,6 +27,7 @@ from pydantic import (
     model_validator,
 )
 
+from agent_bootstrap.agent.metadata.kinds import Cloud, TaskMetadata
 from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.bounds import MAX_LABELS, MAX_SLOTS, Id, Moment, Name
 from agent_bootstrap.privilege_rules import Privileges
@@ -234,8 +236,13 @@ class AgentOptions(BaseModel):
     instance_id: Id | None = None
     """The machine's name at its provider."""
     metadata_service: Annotated[str, Field(pattern=r"^(http://.+)?$")] = ""
-    """On a machine of EC2, http://169.254.169.254: the agent asks there whether the machine goes (spot interruptions,
-    maintenance), and tells the master. Empty: nobody is asked."""
+    """On a machine of a cloud, http://169.254.169.254: the agent asks there whether the machine goes (spot
+    interruptions, maintenance), and tells the master. Empty: nobody is asked."""
+    cloud: Cloud = Cloud.AWS
+    """Whose `metadata_service` that is."""
+    task_metadata: TaskMetadata = TaskMetadata.DIRECT
+    """What tasks have of `metadata_service`: direct (all of it), storage (the agent keeps them from it, and hands them
+    credentials for their storage), none. The pool says it for machines that the master buys."""
     ends_at: Moment | None = None
     """When this machine ends (walltime, capacity block), e.g. 2026-01-31T18:00:00+01:00: work is placed accordingly."""
     address: Name = ""
@@ -285,6 +292,14 @@ class AgentOptions(BaseModel):
             raise ValueError(f"security.tls: skip_verify and {other} exclude each other")
         if tls.master_cert and tls.cert_fingerprint:
             raise ValueError("security.tls: give either master_cert or cert_fingerprint")
+        if self.metadata_service and self.task_metadata is not TaskMetadata.DIRECT:
+            try:
+                ip_address(urlsplit(self.metadata_service).hostname or "")
+            except ValueError:
+                raise ValueError(
+                    f'metadata_service is "{self.metadata_service}", and tasks can be kept from an address only: '
+                    "write http://169.254.169.254"
+                ) from None
         if self.master_url.startswith("http:") and (tls.enabled or tls.cert_fingerprint):
             raise ValueError(
                 f'master_url is "{self.master_url}", and security.tls asks for TLS: write https://'
@@ -299,6 +314,17 @@ class AgentOptions(BaseModel):
         tls = self.security.tls.enabled or bool(self.security.tls.cert_fingerprint)
         port = self.master_port or (443 if tls else 80)
         return f"{'https' if tls else 'http'}://{self.master_host}:{port}"
+
+    @property
+    def proxies(self) -> dict[str, str]:
+        """That tasks are given, by variable."""
+        given = {
+            "HTTP_PROXY": self.http_proxy,
+            "HTTPS_PROXY": self.https_proxy,
+            "FTP_PROXY": self.ftp_proxy,
+            "NO_PROXY": self.no_proxy,
+        }
+        return {name: value for name, value in given.items() if value}
 
     @property
     def host_paths(self) -> HostPaths:

@@ -67,7 +67,7 @@ install_wheels() {
 join() {
   stage join "joining as $INSTANCE"
   set -- "$MASTER_URL" --token-file "$DIR/token" --agent-id "$INSTANCE" --set "instance_id=$INSTANCE"
-  [ "$CLOUD" != aws ] || set -- "$@" --set "metadata_service=$METADATA"
+  set -- "$@" --set "metadata_service=$METADATA" --set "cloud=$CLOUD"
   [ -z "$MASTER_CERT" ] || set -- "$@" --master-cert "$DIR/master.pem"
   [ -z "$CERT_NAME" ] || set -- "$@" --master-cert-name "$CERT_NAME"
   if [ ! -e "$CONFIG" ]; then

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, model_validator
 
 from master.config.batch import BatchKeys, BatchSection, PbsSection, SlurmSection
+from master.config.cloud_keys import CloudSection
 from master.config.disruption import DisruptionSection, HoursOfDay, seconds_of_day
 from master.config.durations import AUTO, IdlePeriod, NonNegativeDuration, PositiveDuration
 from master.config.money import PoolBudget
@@ -105,6 +106,10 @@ class PoolSection(Item):
     require_isolation: bool | None = None
     """Our own key: refuse agents that have neither bubblewrap nor namespaces to contain tasks. None: refuse those of
     them that are root."""
+    task_metadata: Literal["storage", "none", "direct"] | None = None
+    """Our own key: what tasks have of the metadata service of the machines that the pool buys. storage: credentials for
+    S3 or Google Cloud Storage, from the agent; none: nothing; direct: all that the machine's role may do, and its user
+    data. None: storage."""
     task_container_defaults: FreeMap | None = Field(default=None, repr=False)
     """Over the cluster's section of that name, for tasks in this pool."""
     # Raw, because defaults are filled in only after it was laid over the cluster's. Checked as that section is.
@@ -152,8 +157,10 @@ class PoolSection(Item):
                 raise ValueError("disruption needs a provider: this pool is static")
             if self.warm_agents:
                 raise ValueError("warm_agents needs a provider: this pool is static")
+            self._require_metadata()
             return self
         self._require_alone()
+        self._require_metadata()
         for key in _ELASTIC_KEYS:
             values = self._given(key)
             if any(value != values[0] for value in values):
@@ -163,6 +170,15 @@ class PoolSection(Item):
         if self.warm_agents > self.limit("max_instances", DEFAULT_MAX_INSTANCES):
             raise ValueError("warm_agents must not be more than max_instances")
         return self
+
+    def _require_metadata(self) -> None:
+        if self.task_metadata is not None and not any(
+            isinstance(one, CloudSection) for one in self.all_providers
+        ):
+            raise ValueError(
+                "task_metadata needs a provider of type aws or gcp: machines of others have no metadata service. "
+                "Agents that you start yourself have a key of that name in agent.yaml"
+            )
 
     def _require_alone(self) -> None:
         """A batch system schedules by itself: nothing is left to plan in its pools."""
@@ -216,6 +232,8 @@ class ResolvedPool:
     max_aux_containers_per_agent: int = 100
     agent_reconnect_wait_s: float = 25.0
     require_isolation: bool | None = None
+    task_metadata: str = "storage"
+    """What tasks have of the metadata service of machines of clouds."""
     providers: tuple[MachineSection, ...] = ()
     """Empty: its agents come by themselves, or on batch jobs."""
     batch: BatchSection | None = None
@@ -259,6 +277,7 @@ def resolve_pool(
         max_aux_containers_per_agent=section.max_aux_containers_per_agent,
         agent_reconnect_wait_s=section.agent_reconnect_wait.total_seconds(),
         require_isolation=section.require_isolation,
+        task_metadata=section.task_metadata or "storage",
         providers=machines,
         batch=section.batch,
         min_instances=section.limit("min_instances", 0),

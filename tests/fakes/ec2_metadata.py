@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,11 +21,28 @@ class Ec2Metadata:
         """(instance, path below meta-data) -> what is answered; any other is 404."""
         self.tokens = [TOKEN]
         """The last one counts."""
+        self.only = ""
+        """The one machine that asks: paths begin with no name then, as in reality."""
         self.is_down = False
         """Every question is answered with 503."""
 
     def url(self, instance_id: str) -> str:
         return f"{self._url}/{instance_id}"
+
+    def add_role(self, instance_id: str, role: str, hours: float = 6) -> None:
+        """With credentials."""
+        ends = datetime.now(UTC) + timedelta(hours=hours)
+        said = {
+            "Code": "Success",
+            "Type": "AWS-HMAC",
+            "AccessKeyId": f"AK-of-{instance_id}",
+            "SecretAccessKey": "secret",
+            "Token": "session",
+            "Expiration": ends.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "LastUpdated": "2026-01-01T00:00:00Z",
+        }
+        self.answers[instance_id, "iam/security-credentials/"] = role
+        self.answers[instance_id, f"iam/security-credentials/{role}"] = json.dumps(said)
 
     def interrupt(self, instance_id: str, seconds: float) -> None:
         at = datetime.now(UTC) + timedelta(seconds=seconds)
@@ -33,7 +51,9 @@ class Ec2Metadata:
 
 
 @contextmanager
-def ec2_metadata() -> Iterator[Ec2Metadata]:
+def ec2_metadata(listening: socket.socket | None = None) -> Iterator[Ec2Metadata]:
+    """`listening`: where it is asked; None: at a port of the loopback."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_PUT(self) -> None:
             if metadata.is_down:
@@ -45,7 +65,8 @@ def ec2_metadata() -> Iterator[Ec2Metadata]:
             self._say(200, metadata.tokens[-1])
 
         def do_GET(self) -> None:
-            _, instance_id, path = self.path.split("/", 2)
+            before = f"/{metadata.only}" if metadata.only else ""
+            _, instance_id, path = f"{before}{self.path}".split("/", 2)
             path = path.removeprefix("latest/meta-data/")
             if self.headers.get("X-aws-ec2-metadata-token") != metadata.tokens[-1]:
                 self._say(401, "")
@@ -63,8 +84,12 @@ def ec2_metadata() -> Iterator[Ec2Metadata]:
         def log_message(self, format: str, *args: Any) -> None:
             """Quiet."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    metadata = Ec2Metadata(f"http://127.0.0.1:{server.server_port}")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler, bind_and_activate=listening is None)
+    if listening is not None:
+        server.socket.close()
+        server.socket = listening
+    address, port = server.socket.getsockname()
+    metadata = Ec2Metadata(f"http://{address}:{port}")
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

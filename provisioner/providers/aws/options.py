@@ -65,6 +65,8 @@ class PoolOptions:
     root_gib: int = DEFAULT_ROOT_GIB
     instance_profile: str = ""
     """ARN; empty: none."""
+    open_metadata: bool = False
+    """Tasks may ask the metadata service, those in containers too."""
     ssh_key: str = ""
     machine_name: str = "determined-ai-agent"
     tags: tuple[tuple[str, str], ...] = ()

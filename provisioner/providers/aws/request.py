@@ -13,8 +13,8 @@ from provisioner.types import Market, Scope
 from windlass.base.json_types import JsonMapping, JsonObject
 
 TAGGED = ("instance", "volume", "network-interface")
-HOP_LIMIT = 2
-"""Of the metadata service: containers on a bridge are one hop further."""
+HOPS, HOPS_TO_BRIDGES = 1, 2
+"""How far answers of the metadata service go: containers on a bridge are one hop further."""
 
 
 def run_instances(
@@ -36,7 +36,7 @@ def run_instances(
         "MetadataOptions": {
             "HttpEndpoint": "enabled",
             "HttpTokens": "required",
-            "HttpPutResponseHopLimit": HOP_LIMIT,
+            "HttpPutResponseHopLimit": HOPS_TO_BRIDGES if options.open_metadata else HOPS,
         },
         "InstanceInitiatedShutdownBehavior": "terminate",
         "TagSpecifications": [

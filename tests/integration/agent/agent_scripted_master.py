@@ -21,6 +21,7 @@ from agent_bootstrap.protocol import (
     Heartbeat,
     Hello,
     KillContainer,
+    Leaving,
     LogAck,
     LogBatch,
     LogEntry,
@@ -188,7 +189,7 @@ class ScriptedMaster:
                     await channel.send(
                         LogAck(container_id=message.container_id, next_offset=offset)
                     )
-            case Heartbeat():
+            case Heartbeat() | Leaving():
                 await self._note(lambda: self.said.append(message))
             case _:
                 raise AssertionError(f"agents do not say {type(message).__name__}")

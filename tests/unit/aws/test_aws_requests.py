@@ -121,6 +121,9 @@ def test_a_launch_is_all_or_nothing_private_and_tagged_with_the_call() -> None:
     made = call(instance_profile="arn:x", ssh_key="ops", security_group="sg-1")
     assert (made["MinCount"], made["MaxCount"]) == (2, 2)
     assert made["MetadataOptions"]["HttpTokens"] == "required"
+    assert made["MetadataOptions"]["HttpPutResponseHopLimit"] == 1
+    for_tasks = call(open_metadata=True)["MetadataOptions"]
+    assert for_tasks["HttpPutResponseHopLimit"] == 2, "containers on a bridge are one hop further"
     assert made["InstanceInitiatedShutdownBehavior"] == "terminate"
     assert made["BlockDeviceMappings"] == [
         {

@@ -172,6 +172,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "resource_pools.pool_name": "master:name",
         "resource_pools.description": "master/api:description",
         "resource_pools.require_isolation": "rm_backends:require_isolation",
+        "resource_pools.task_metadata": "master:task_metadata",
         "resource_pools.max_aux_containers_per_agent": "rm_backends:max_aux_containers_per_agent",
         "resource_pools.agent_reconnect_wait": "rm_backends:agent_reconnect_wait_s",
         "resource_pools.task_container_defaults": "master:task_container_defaults",

@@ -233,6 +233,11 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
             f'{POOL}.max_idle_agent_period: 5 is neither a duration such as "5m" nor auto',
         ),
         (
+            "resource_pools: [{pool_name: a, task_metadata: direct, provider: {type: embedded}}]",
+            f"{POOL}: task_metadata needs a provider of type aws or gcp: machines of others have no metadata service. "
+            "Agents that you start yourself have a key of that name in agent.yaml",
+        ),
+        (
             "resource_pools: [{pool_name: a, warm_agents: 1}]",
             f"{POOL}: warm_agents needs a provider: this pool is static",
         ),

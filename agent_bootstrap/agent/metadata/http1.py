@@ -1,0 +1,82 @@
+"""HTTP/1.1 with the metadata service, one connection for each request."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import h11
+
+MARK = 0x57494E44
+"""Of our packets to the metadata service: `closing` lets them pass. Only who may configure the network can set it."""
+MAX_BYTES = 256 * 1024
+
+
+class Reply(NamedTuple):
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = {}
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8", "replace")
+
+
+async def ask(
+    url: str, *, method: str = "GET", headers: Mapping[str, str], timeout_s: float
+) -> Reply:
+    """Raises OSError. No proxy of the environment is asked: the service is on this machine."""
+    parts = urlsplit(url)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    head = h11.Request(
+        method=method,
+        target=target,
+        headers=[("Host", parts.netloc), ("Connection", "close"), *headers.items()],
+    )
+    async with asyncio.timeout(timeout_s):
+        reader, writer = await _connected(parts.hostname or "", parts.port or 80)
+        try:
+            protocol = h11.Connection(h11.CLIENT)
+            writer.write(protocol.send(head) or b"")
+            writer.write(protocol.send(h11.EndOfMessage()) or b"")
+            return await _reply(protocol, reader)
+        except h11.RemoteProtocolError as error:
+            raise OSError(f"{url}: {error}") from error
+        finally:
+            writer.close()
+
+
+async def _connected(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        connection.setblocking(False)
+        with suppress(PermissionError):  # then nothing is closed by us, either
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, MARK)
+        await asyncio.get_running_loop().sock_connect(connection, (host, port))
+        return await asyncio.open_connection(sock=connection)
+    except BaseException:
+        connection.close()
+        raise
+
+
+async def _reply(protocol: h11.Connection, reader: asyncio.StreamReader) -> Reply:
+    status, headers, body = 0, {}, bytearray()
+    while True:
+        event = protocol.next_event()
+        if event is h11.NEED_DATA:
+            protocol.receive_data(await reader.read(65536))
+        elif isinstance(event, h11.Response):
+            status = event.status_code
+            headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in event.headers}
+        elif isinstance(event, h11.Data):
+            body += event.data
+            if len(body) > MAX_BYTES:
+                raise OSError(f"the answer has more than {MAX_BYTES} bytes")
+        elif isinstance(event, h11.EndOfMessage):
+            return Reply(status, bytes(body), headers)
+        elif isinstance(event, h11.ConnectionClosed):
+            raise OSError("the connection ended before the answer")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import threading
@@ -9,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.fakes.gce.cloud import Cloud, Machine
+from tests.fakes.gce.metadata import GceMetadata
 from tests.real_cluster import WINDLASS
 
 EVERY_S = 0.2
@@ -17,11 +19,20 @@ EVERY_S = 0.2
 class GceMachines:
     """A context manager: what it started ends with it. The agent of a machine ends when its machine does."""
 
-    def __init__(self, cloud: Cloud, folder: Path, master_url: str, slots: int) -> None:
+    def __init__(
+        self,
+        cloud: Cloud,
+        folder: Path,
+        master_url: str,
+        slots: int,
+        *,
+        metadata: GceMetadata | None = None,
+    ) -> None:
         self._cloud = cloud
         self._folder = folder
         self._master_url = master_url
         self._slots = slots
+        self.metadata = metadata
         self._agents: dict[str, subprocess.Popen[bytes]] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -50,6 +61,11 @@ class GceMachines:
         with self._cloud.lock:
             return {m.name for m in (*self._cloud.machines.values(), *self._cloud.gone)}
 
+    def living(self) -> set[str]:
+        with self._cloud.lock:
+            machines = self._cloud.machines.values()
+            return {m.name for m in machines if m.status in ("PROVISIONING", "RUNNING")}
+
     def kill_agent(self, name: str) -> None:
         self._agents[name].kill()
 
@@ -73,7 +89,10 @@ class GceMachines:
         token.touch(mode=0o600)
         token.write_text(launch_token(machine))
         config = home / "agent.yaml"
-        config.write_text(f"instance_id: {machine.name}\n")
+        said = {"instance_id": machine.name}
+        if self.metadata is not None:
+            said |= {"metadata_service": self.metadata.url(machine.name), "cloud": "gcp"}
+        config.write_text(json.dumps(said))
         with (home / "agent.log").open("wb") as log:
             return subprocess.Popen(
                 [

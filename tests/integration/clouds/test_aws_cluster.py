@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from interrupted import INTERRUPTED, INTERRUPTED_MODEL, goes_on_elsewhere
 
+from provisioner.providers.aws.notices import SPOT_NOTICE_S
 from tests.fakes.ec2_machines import Ec2Machines
 from tests.fakes.ec2_metadata import ec2_metadata
 from tests.fakes.ec2_server import KEYS, REGION, UBUNTU_GPU, Ec2Server, ec2_server
 from tests.real_cluster import RealCluster, eventually
-from tests.stores import read_rows
 
 MODEL = Path(__file__).parents[1] / "crash" / "model"
-TAKEN_BACK = Path(__file__).parents[1] / "notices" / "model"
 PROVIDER = {
     "type": "aws",
     "region": REGION,
@@ -45,26 +44,6 @@ SEARCH: dict[str, Any] = {
     "resources": {"resource_pool": "compute"},
     "max_restarts": 0,
 }
-
-
-SINGLE: dict[str, Any] = {
-    **{k: v for k, v in SEARCH.items() if k != "hyperparameters"},
-    "searcher": {"name": "single", "metric": "loss"},
-    "resources": {"resource_pool": "compute", "slots_per_trial": 2},
-}
-
-
-def quiet_losses() -> list[float]:
-    """Of a run that nobody interrupts."""
-    spec = importlib.util.spec_from_file_location("taken_back_train", TAKEN_BACK / "train.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    values = [1.0]
-    for epoch in range(1, module.EPOCHS + 1):
-        values.append(module.loss(values[-1], epoch))
-    return values[1:]
 
 
 @pytest.fixture
@@ -141,19 +120,12 @@ def test_from_nothing_to_trials_and_back_with_the_master_killed_at_every_step(
 def test_an_interrupted_trial_goes_on_elsewhere_with_the_same_metrics(
     server: Ec2Server, cluster: RealCluster, machines: Ec2Machines
 ) -> None:
-    experiment = cluster.submit(SINGLE, TAKEN_BACK)
-    (trial,) = eventually("it is submitted", lambda: cluster.trials(experiment))
-    eventually("it is in mid-epoch", lambda: "in the fifth epoch" in cluster.logs_of(trial["id"]))
-    (first,) = machines.living()
+    experiment = cluster.submit(INTERRUPTED, INTERRUPTED_MODEL)
     assert machines.metadata is not None
-    machines.metadata.interrupt(first, 120)
-
-    eventually("another machine is asked for", lambda: machines.living() - {first})
-    assert first in machines.living(), "while the first still lives"
-    assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
-    (row,) = read_rows(cluster.data_dir / "windlass.db", "trial", "id")
-    assert row["restarts"] == 0
-    assert row["latest_searcher_metric"] == pytest.approx(quiet_losses()[-1])
+    metadata = machines.metadata
+    goes_on_elsewhere(
+        cluster, experiment, machines.living, lambda first: metadata.interrupt(first, SPOT_NOTICE_S)
+    )
 
 
 @pytest.mark.slow

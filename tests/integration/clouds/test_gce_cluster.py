@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from interrupted import INTERRUPTED, INTERRUPTED_MODEL, goes_on_elsewhere
 
 from master.gcp_pools import ENDPOINT_VARIABLE
 from tests.fakes.gce import FakeGce, Fault, Which, fake_gce
 from tests.fakes.gce.machines import GceMachines
+from tests.fakes.gce.metadata import gce_metadata
 from tests.real_cluster import RealCluster, eventually
 
 MODEL = Path(__file__).parents[1] / "crash" / "model"
@@ -58,7 +60,10 @@ def cluster(tmp_path: Path, gce: FakeGce) -> Iterator[RealCluster]:
 @pytest.fixture
 def machines(tmp_path: Path, gce: FakeGce, cluster: RealCluster) -> Iterator[GceMachines]:
     folder = tmp_path / "cluster" / "machines"
-    with GceMachines(gce.cloud, folder, cluster.url, slots=2) as found:
+    with (
+        gce_metadata() as metadata,
+        GceMachines(gce.cloud, folder, cluster.url, slots=2, metadata=metadata) as found,
+    ):
         yield found
 
 
@@ -109,6 +114,16 @@ def test_a_master_killed_in_mid_trial_and_in_mid_end_leaves_no_machine(
     eventually("nothing is left", lambda: not cluster.instances())
     assert len(machines.ever()) == 1, "never two machines for one claim"
     assert not gce.cloud.machines
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_preempted_trial_goes_on_elsewhere_with_the_same_metrics(
+    cluster: RealCluster, machines: GceMachines
+) -> None:
+    experiment = cluster.submit(INTERRUPTED, INTERRUPTED_MODEL)
+    assert machines.metadata is not None
+    goes_on_elsewhere(cluster, experiment, machines.living, machines.metadata.preempt)
 
 
 @pytest.mark.slow

@@ -144,12 +144,12 @@ class Machine:
         return notes[: MAX_NOTES - 1]
 
     def _notes(self) -> tuple[str, ...]:
+        now = self.passing_notes()
         free = self._disk_free()
-        notes = (*self.passing_notes(), *self.standing_notes)
         if free is not None and free < LOW_DISK_BYTES:
             low = f"{self.options.work_dir} has {free / 1024**3:.1f} GiB left: tasks may fail"
-            notes = (low, *notes)
-        return notes[:MAX_NOTES]
+            now = (*now, low)
+        return (*self.standing_notes[: MAX_NOTES - len(now)], *now)
 
     def _disk_free(self) -> int | None:
         try:

@@ -292,6 +292,7 @@ class Master:
             operator=router,
             gateway=agents,
             foreseer=agents,
+            fall_back=router.fall_back,
             join_tokens=join_tokens,
             boots=BootService(
                 joins=agents.joins,

@@ -193,8 +193,12 @@ class Moves:
 
     def others(self, request: AllocationRequest) -> tuple[str, ...]:
         """The pools that may run it besides its own."""
+        return self.rule_for(request).pools
+
+    def rule_for(self, request: AllocationRequest) -> Rule:
+        """Where it may fall back to."""
         may_leave = request.requires.may_fall_back and request.launches_machines
-        return self._rule(request).pools if may_leave else ()
+        return self._rule(request) if may_leave else NOWHERE
 
     def may_reach(self, pool: str) -> tuple[str, ...]:
         """The pools that work of this one may fall back to."""

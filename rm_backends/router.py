@@ -104,6 +104,10 @@ class Router:
         more = "; ".join(error.message for error in others)
         raise type(first)(f"{first.message}; nor can it fall back: {more}")
 
+    def fall_back(self, request: AllocationRequest) -> Rule:
+        """Where it may go when its own pool cannot serve it."""
+        return self._moves.rule_for(request)
+
     def abilities(self, pool: str) -> Abilities | None:
         """With those of the pools that work of it may fall back to: what any of them can do has an effect."""
         known = [

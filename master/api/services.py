@@ -43,6 +43,7 @@ from provisioner.preview import Preview
 from provisioner.tally import Tally
 from provisioner.types import BlockedOffer, CostView, Gang, InstanceView, OfferKey
 from rm_backends.base import AllocationRequest
+from rm_backends.fall_back import Rule
 from rm_backends.observer import AgentOperator, Observer
 from rm_backends.views import Foreseen, JoinRequest, RefusalView, Standing
 from windlass.base.clock import Clock
@@ -160,6 +161,8 @@ class Services:
     gateway: AgentGateway
     join_tokens: IssuedTokens
     foreseer: Foreseer
+    fall_back: Callable[[AllocationRequest], Rule]
+    """Where a request may go when its own pool cannot serve it."""
     boots: BootService
     provisioner: Fleet | None
     books: Books

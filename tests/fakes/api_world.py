@@ -65,6 +65,7 @@ from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import UNDECIDED
 from rm_backends.base import RmEvents
+from rm_backends.fall_back import Rule
 from rm_backends.router import RoutedBackend, Router
 from tests.fakes.agents_world import TOKEN, OneToken
 from tests.fakes.declared_replies import DeclaredReplies
@@ -174,12 +175,15 @@ class OneInstance:
 
     async def preview(self, gangs: Sequence[Gang] = ()) -> Preview:
         key = OfferKey(provider="site", instance_type="gpu-8")
-        pool = PoolInput(
-            settings=PoolSettings(pool="default", max_instances=2),
-            offers=(Offer(key=key, slots=8, usd_per_hour=2.0, boot_s=60.0),),
-            demand=PoolDemand(pool="default"),
-        )
-        return preview(PlanInput(now=self._clock.now().timestamp(), pools=(pool,)), gangs)
+        pools = [
+            PoolInput(
+                settings=PoolSettings(pool=name, max_instances=most),
+                offers=(Offer(key=key, slots=8, usd_per_hour=2.0, boot_s=60.0),),
+                demand=PoolDemand(pool=name),
+            )
+            for name, most in (("default", 2), ("spare", 3))
+        ]
+        return preview(PlanInput(now=self._clock.now().timestamp(), pools=tuple(pools)), gangs)
 
     def cost(self) -> CostView:
         return CostView(
@@ -370,6 +374,7 @@ async def api_world(
     tmp_path: Path,
     *,
     elastic: bool = False,
+    spare: bool = False,
     scheduler: SchedulerSettings | None = None,
     backends: Mapping[str, MakeBackend] | None = None,
     defaults: ClusterDefaults | None = None,
@@ -378,7 +383,9 @@ async def api_world(
     security: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[ApiWorld]:
-    """`backends`, by pool, stand beside the pool `default` of agents; each is given where it reports to.
+    """`spare`: an elastic pool that work of `default` may fall back to.
+
+    `backends`, by pool, stand beside the pool `default` of agents; each is given where it reports to.
 
     `defaults`: what lies under the configurations of all pools. `security`: that section of master.yaml.
     `settings`: other keys of it, by their dotted names.
@@ -399,6 +406,7 @@ async def api_world(
                     world = await _start(
                         *(tasks, store, logs, clock, ids, epoch, tmp_path),
                         elastic=elastic,
+                        spare=spare,
                         scheduler=scheduler or SchedulerSettings(),
                         backends=backends or {},
                         defaults=defaults,
@@ -432,6 +440,7 @@ async def _start(
     tmp_path: Path,
     *,
     elastic: bool,
+    spare: bool,
     scheduler: SchedulerSettings,
     backends: Mapping[str, MakeBackend],
     defaults: ClusterDefaults | None,
@@ -481,7 +490,10 @@ async def _start(
     join_tokens = IssuedTokens(store, clock, ids, others=OneToken(), pools=("default",))
     await join_tokens.load()
     agents = AgentsBackend(
-        pools=[PoolOptions(name="default", scheduler=scheduler, dynamic=elastic)],
+        pools=[
+            PoolOptions(name=name, scheduler=scheduler, dynamic=elastic)
+            for name in ("default", *(["spare"] if spare else []))
+        ],
         events=allocations,
         agent_store=AgentsRepository(store),
         log_sink=logs,
@@ -495,7 +507,10 @@ async def _start(
         cluster_name="test",
         decide=first_fit,
     )
-    router = Router([agents, *(make(allocations) for make in backends.values())])
+    router = Router(
+        [agents, *(make(allocations) for make in backends.values())],
+        fall_back={"default": Rule(pools=("spare",))} if spare else None,
+    )
     allocations.connect(router)
     await router.restore(())
     tasks.create_task(router.run())
@@ -528,6 +543,7 @@ async def _start(
         operator=router,
         gateway=agents,
         foreseer=agents,
+        fall_back=router.fall_back,
         join_tokens=join_tokens,
         boots=BootService(
             joins=agents.joins,

@@ -120,7 +120,13 @@ def _fate(asked: dict[str, Any]) -> str:
         return "starts now, on free slots" if asked["runs"] == 1 else "start now, on free slots"
     if asked["outcome"] == "launches":
         return "machines would be launched"
-    return _text(asked)
+    other = asked["fallBack"]
+    if other is None:
+        return _text(asked)
+    pause_s = round(other["afterS"])
+    when = f"after {format_duration(timedelta(seconds=pause_s))}" if pause_s else "at once"
+    how = "on free slots" if other["outcome"] == "starts" else "where machines would be launched"
+    return f"{_text(asked)}; {when} to pool {other['pool']}, {how}"
 
 
 def _text(waiting: dict[str, Any]) -> str:

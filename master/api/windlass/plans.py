@@ -17,6 +17,7 @@ from master.api.request_models import Body, FreeObject, Text
 from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.api.values import WaitingReason, reason
+from master.api.windlass.elsewhere import Refuge, elsewhere
 from master.auth.permissions import Action
 from master.auth.principal import Principal
 from master.core.jobs import JobType
@@ -48,6 +49,15 @@ class PlanRequest(Body):
     """The configuration of a command."""
 
 
+class FallBack(TypedDict):
+    """Another pool that would serve what its own cannot."""
+
+    pool: str
+    afterS: float
+    """How long its own pool must have been unable to."""
+    outcome: Outcome
+
+
 class AskedRuns(TypedDict):
     """Runs that the configuration would ask for and that fare alike."""
 
@@ -55,7 +65,10 @@ class AskedRuns(TypedDict):
     slots: int
     runs: int
     outcome: Outcome
+    """In their own pool."""
     reason: WaitingReason | None
+    fallBack: FallBack | None
+    """null: they go nowhere else."""
 
 
 class Launch(TypedDict):
@@ -145,17 +158,29 @@ async def _requests(api: Api, body: PlanRequest, by: Principal) -> Sequence[Allo
 async def _plan(api: Api, requests: Sequence[AllocationRequest]) -> PlanReply:
     services = api.services
     foreseen = await services.foreseer.foresee(requests) if requests else {}
-    gangs = [each.gang for each in foreseen.values() if each.gang is not None]
+    gangs = {id_: each.gang for id_, each in foreseen.items() if each.gang is not None}
     none = Preview(launches=(), reasons={}, considered=())
-    told = none if services.provisioner is None else await services.provisioner.preview(gangs)
-    mine = {request.allocation_id for request in requests}
+    told = (
+        none
+        if services.provisioner is None
+        else await services.provisioner.preview([*gangs.values()])
+    )
     bought = {id_ for launch in told.launches for id_ in launch.request_ids}
+    fates = {each.allocation_id: _fate(each, foreseen, told.reasons, bought) for each in requests}
+    waiting = {
+        each.allocation_id: (each, why)
+        for each in requests
+        if (why := fates[each.allocation_id][1]) is not None
+    }
+    other = await elsewhere(services, waiting, [gangs[id_] for id_ in gangs.keys() & bought])
+    launches = [*told.launches, *other.launches]
+    mine = {request.allocation_id for request in requests}
     return {
-        "launches": [_launch(launch, mine) for launch in told.launches],
-        "usdPerHour": _finite(told.usd_per_hour),
-        "asked": _asked(requests, foreseen, told.reasons, bought),
+        "launches": [_launch(launch, mine) for launch in launches],
+        "usdPerHour": _finite(sum(launch.usd_per_hour for launch in launches)),
+        "asked": _asked(requests, fates, other.refuges),
         "waiting": _waiting(told, {*mine, *bought}),
-        "considered": [_considered(each, mine) for each in told.considered],
+        "considered": [_considered(each, mine) for each in (*told.considered, *other.considered)],
     }
 
 
@@ -172,22 +197,32 @@ def _launch(launch: PlannedLaunch, mine: Collection[str]) -> Launch:
     }
 
 
-def _asked(
-    requests: Sequence[AllocationRequest],
+def _fate(
+    request: AllocationRequest,
     foreseen: Mapping[str, Foreseen],
     reasons: Mapping[str, Reason],
     bought: Collection[str],
+) -> tuple[Outcome, Reason | None]:
+    """In its own pool; and why it waits, if it does."""
+    known = foreseen.get(request.allocation_id)
+    if known is None:
+        return Outcome.WAITS, _OTHERS
+    if known.starts:
+        return Outcome.STARTS, None
+    if request.allocation_id in bought:
+        return Outcome.LAUNCHES, None
+    return Outcome.WAITS, reasons.get(request.allocation_id) or known.reason or _OTHERS
+
+
+def _asked(
+    requests: Sequence[AllocationRequest],
+    fates: Mapping[str, tuple[Outcome, Reason | None]],
+    refuges: Mapping[str, Refuge],
 ) -> list[AskedRuns]:
-    counts: Counter[tuple[str, int, Outcome, Reason | None]] = Counter()
-    for request in requests:
-        id_, known = request.allocation_id, foreseen.get(request.allocation_id)
-        outcome, why = Outcome.WAITS, _OTHERS
-        if known is not None:
-            why = reasons.get(id_) or known.reason or why
-            outcome = Outcome.LAUNCHES if id_ in bought else Outcome.WAITS
-            outcome = Outcome.STARTS if known.starts else outcome
-        shown = why if outcome is Outcome.WAITS else None
-        counts[request.pool, request.slots, outcome, shown] += 1
+    counts = Counter(
+        (each.pool, each.slots, *fates[each.allocation_id], refuges.get(each.allocation_id))
+        for each in requests
+    )
     return [
         {
             "pool": pool,
@@ -195,9 +230,15 @@ def _asked(
             "runs": runs,
             "outcome": outcome,
             "reason": reason(why),
+            "fallBack": None if refuge is None else _fall_back(refuge),
         }
-        for (pool, slots, outcome, why), runs in counts.items()
+        for (pool, slots, outcome, why, refuge), runs in counts.items()
     ]
+
+
+def _fall_back(refuge: Refuge) -> FallBack:
+    outcome = Outcome.STARTS if refuge.starts else Outcome.LAUNCHES
+    return {"pool": refuge.pool, "afterS": refuge.after_s, "outcome": outcome}
 
 
 _OTHERS = Reason(

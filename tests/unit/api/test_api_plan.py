@@ -30,6 +30,38 @@ async def test_an_experiment_is_planned_and_nothing_is_created(tmp_path: Path) -
         assert (await world.ok("GET", PLAN))["launches"] == []
 
 
+async def test_what_its_pool_cannot_serve_is_planned_where_it_falls_back_to(tmp_path: Path) -> None:
+    async with api_world(tmp_path, elastic=True, spare=True) as world:
+        await world.login()
+        told = await world.ok("POST", PLAN, {"experiment": SEARCH})
+        assert [(x["pool"], x["machines"]) for x in told["launches"]] == [
+            ("default", 2),
+            ("spare", 3),
+        ]
+        assert told["usdPerHour"] == 10.0
+        fates = {
+            (x["outcome"], (x["fallBack"] or {}).get("pool")): (x["runs"], x["fallBack"])
+            for x in told["asked"]
+        }
+        away = {"pool": "spare", "afterS": 300.0, "outcome": "launches"}
+        assert fates == {
+            ("launches", None): (2, None),
+            ("waits", "spare"): (3, away),
+            ("waits", None): (15, None),
+        }
+        pools = [(x["pool"], x["runs"]) for x in told["considered"]]
+        assert ("spare", 3) in pools
+
+
+async def test_a_run_that_may_not_fall_back_is_planned_at_home_alone(tmp_path: Path) -> None:
+    stays = SEARCH.replace("slots_per_trial: 8", "slots_per_trial: 8, fall_back: false")
+    async with api_world(tmp_path, elastic=True, spare=True) as world:
+        await world.login()
+        told = await world.ok("POST", PLAN, {"experiment": stays})
+        assert [x["pool"] for x in told["launches"]] == ["default"]
+        assert {x["fallBack"] for x in told["asked"]} == {None}
+
+
 async def test_what_fits_free_slots_starts(tmp_path: Path) -> None:
     async with api_world(tmp_path, elastic=True) as world:
         await world.login()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from master.core.scheduler.explain import count
 
@@ -39,34 +40,48 @@ class PoolShape:
         return total
 
 
-def refusal(shape: PoolShape, slots: int, *, single_agent: bool) -> str | None:
-    """Why `slots` can never be had, with the limit and the nearest sizes that fit; None if they can."""
+class TooMuch(NamedTuple):
+    """A request that a pool could never hold."""
+
+    why: str
+    """With the limit."""
+    nearest: tuple[int, ...] = ()
+    """The sizes closest to it that would fit."""
+
+
+def refusal(shape: PoolShape, slots: int, *, single_agent: bool) -> TooMuch | None:
+    """Why `slots` can never be had, and what would fit; None if they can."""
     if slots == 0 and not shape.takes_aux:
-        return (
+        return TooMuch(
             f"Resource pool '{shape.pool}' takes no tasks without slots (max_aux_containers_per_agent is 0): "
             "request a slot, or name another pool in resources.resource_pool"
         )
     if shape.max_agents == 0:
-        return _without_agents(shape)
+        return TooMuch(_without_agents(shape))
     if slots == 0 or fits(shape, slots, single_agent=single_agent):
         return None
     if shape.largest == 0:
-        return f"resource pool '{shape.pool}' has no slots: request 0 slots, or use another pool"
+        return TooMuch(
+            f"resource pool '{shape.pool}' has no slots: request 0 slots, or use another pool"
+        )
     nearest = _nearest(shape, slots, single_agent=single_agent)
     if single_agent:
-        return (
+        return TooMuch(
             f"Requested {count(slots, 'slot')} on one agent; the largest agent of pool '{shape.pool}' "
-            f"has {shape.largest}: {nearest}"
+            f"has {shape.largest}",
+            nearest,
         )
     if slots > shape.total:
-        return (
+        return TooMuch(
             f"Requested {count(slots, 'slot')}; the maximum of pool '{shape.pool}' is {shape.total} "
-            f"({_describe(shape)}): {nearest}"
+            f"({_describe(shape)})",
+            nearest,
         )
     equal = "" if shape.heterogeneous else " of equal size"
-    return (
+    return TooMuch(
         f"Requested {count(slots, 'slot')}; in pool '{shape.pool}' they do not fill whole agents{equal} "
-        f"({_describe(shape)}), as work on more than one agent must: {nearest}"
+        f"({_describe(shape)}), as work on more than one agent must",
+        nearest,
     )
 
 
@@ -94,16 +109,15 @@ def _fits_mixed(shape: PoolShape, slots: int) -> bool:
     return slots == 0
 
 
-def _nearest(shape: PoolShape, slots: int, *, single_agent: bool) -> str:
+def _nearest(shape: PoolShape, slots: int, *, single_agent: bool) -> tuple[int, ...]:
+    """The largest below and the smallest above."""
+
     def fit(n: int) -> bool:
         return fits(shape, n, single_agent=single_agent)
 
     below = next((n for n in range(min(slots - 1, shape.total), 0, -1) if fit(n)), None)
     above = next((n for n in range(slots + 1, shape.total + 1) if fit(n)), None)
-    sizes = [str(n) for n in (below, above) if n is not None]
-    if len(sizes) == 1:
-        return f"the nearest size that fits is {sizes[0]}"
-    return f"the nearest sizes that fit are {' and '.join(sizes)}"
+    return tuple(n for n in (below, above) if n is not None)
 
 
 def _describe(shape: PoolShape) -> str:

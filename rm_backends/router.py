@@ -101,8 +101,14 @@ class Router:
         first, *others = errors
         if not others:
             raise first
-        more = "; ".join(error.message for error in others)
-        raise type(first)(f"{first.message}; nor can it fall back: {more}")
+        more = "; ".join(error.why for error in others)
+        sizes = {size for error in errors for size in error.nearest}
+        below = max((size for size in sizes if size < request.slots), default=None)
+        above = min((size for size in sizes if size > request.slots), default=None)
+        raise type(first)(
+            f"{first.why}; nor can it fall back: {more}",
+            nearest=[size for size in (below, above) if size is not None],
+        )
 
     def fall_back(self, request: AllocationRequest) -> Rule:
         """Where it may go when its own pool cannot serve it."""

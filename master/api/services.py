@@ -22,6 +22,7 @@ from master.checkpoints.service import CheckpointService
 from master.config import MasterConfig
 from master.core.actor import Actor
 from master.core.expconf.references import PoolSecrets
+from master.core.fall_back import Rule
 from master.costs.books import Books
 from master.experiments.checkpoint_queries import CheckpointQueries
 from master.experiments.metadata import ExperimentMetadata
@@ -43,7 +44,6 @@ from provisioner.preview import Preview
 from provisioner.tally import Tally
 from provisioner.types import BlockedOffer, CostView, Gang, InstanceView, OfferKey
 from rm_backends.base import AllocationRequest
-from rm_backends.fall_back import Rule
 from rm_backends.observer import AgentOperator, Observer
 from rm_backends.views import Foreseen, JoinRequest, RefusalView, Standing
 from windlass.base.clock import Clock

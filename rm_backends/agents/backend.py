@@ -35,7 +35,7 @@ from rm_backends.base import (
     RmEvents,
     Withdrawn,
 )
-from rm_backends.limits import refusal
+from rm_backends.limits import TooMuch, refusal
 from rm_backends.outbox import Outbox
 from rm_backends.ports import (
     AgentStore,
@@ -152,21 +152,25 @@ class AgentsBackend:
             self._check_dispatch(request)
             return
         shape = pool.shape(request.blocked_agents)
-        why = refusal(shape, request.slots, single_agent=request.single_agent)
-        if why is None and request.requires.is_picky:
-            why = self._unmet(pool, request)
-        if why is not None:
+        too_much = refusal(shape, request.slots, single_agent=request.single_agent)
+        if too_much is None and request.requires.is_picky:
+            too_much = self._unmet(pool, request)
+        if too_much is not None:
+            why, nearest = too_much
             if request.single_agent and 0 < shape.largest < request.slots:
-                raise Unfulfillable(f"request unfulfillable: {why}")
-            raise Unsatisfiable(why)
+                raise Unfulfillable(f"request unfulfillable: {why}", nearest=nearest)
+            raise Unsatisfiable(why, nearest=nearest)
 
-    def _unmet(self, pool: Pool, request: AllocationRequest) -> str | None:
+    def _unmet(self, pool: Pool, request: AllocationRequest) -> TooMuch | None:
         why = unmet(pool.name, request.requires, request.slots, pool.kinds(request.blocked_agents))
         if why is not None:
-            return why
+            return TooMuch(why)
         shape = pool.shape(request.blocked_agents, request.requires, request.slots)
-        why = refusal(shape, request.slots, single_agent=request.single_agent)
-        return None if why is None else f"{why} (counting only {request.requires.describe()})"
+        too_much = refusal(shape, request.slots, single_agent=request.single_agent)
+        if too_much is None:
+            return None
+        only = f"counting only {request.requires.describe()}"
+        return TooMuch(f"{too_much.why} ({only})", too_much.nearest)
 
     def abilities(self, pool: str) -> Abilities | None:
         return abilities(self._pool(pool).agents.values())

@@ -34,8 +34,8 @@ def not_planned(reason: Reason) -> Reason:
 def no_such_agent(request: AllocationRequest, shape: PoolShape, agents: Iterable[Agent]) -> Reason:
     """`shape`: of the pool with all of its `agents`."""
     if request.slots == 0 and not shape.takes_aux:
-        text = refusal(shape, 0, single_agent=False) or ""
-        return Reason(kind=ReasonKind.NO_SUCH_AGENT, text=text)
+        too_much = refusal(shape, 0, single_agent=False)
+        return Reason(kind=ReasonKind.NO_SUCH_AGENT, text=too_much.why if too_much else "")
     what = count(request.slots, "slot") if request.slots else "a task without slots"
     one = " on one agent" if request.single_agent and request.slots else ""
     asked = request.requires.describe()

@@ -113,8 +113,8 @@ def _require(
     if shape.nodes > most:
         raise Unsatisfiable(
             f"Requested {count(shape.nodes * shape.slots_per_node, 'slot')}; the maximum of {where} is "
-            f"{most * shape.slots_per_node} ({count(most, 'node')} for one job, with {shape.slots_per_node} each): "
-            f"the nearest size that fits is {most * shape.slots_per_node}"
+            f"{most * shape.slots_per_node} ({count(most, 'node')} for one job, with {shape.slots_per_node} each)",
+            nearest=[most * shape.slots_per_node],
         )
     if shape.gpus_per_node > queue.gpus_per_node and queue.gpus_per_node:
         raise Unsatisfiable(

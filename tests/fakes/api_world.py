@@ -36,6 +36,7 @@ from master.control_plane import Parts, build
 from master.core.actor import Actor
 from master.core.expconf import ClusterDefaults
 from master.core.expconf.references import take_secrets
+from master.core.fall_back import Rule
 from master.core.scheduler.types import SchedulerSettings
 from master.costs.books import Books
 from master.logs.master_lines import MasterLines
@@ -65,7 +66,6 @@ from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import UNDECIDED
 from rm_backends.base import RmEvents
-from rm_backends.fall_back import Rule
 from rm_backends.router import RoutedBackend, Router
 from tests.fakes.agents_world import TOKEN, OneToken
 from tests.fakes.declared_replies import DeclaredReplies

@@ -103,9 +103,21 @@ class Unsatisfiable(InvalidArgument):
 
     code = "unsatisfiable"
 
+    def __init__(self, why: str, *, nearest: Sequence[int] = ()) -> None:
+        """`nearest`: the sizes closest to what was requested that would fit."""
+        self.why = why
+        self.nearest = tuple(sorted(nearest))
+        super().__init__(why if not nearest else f"{why}: {_nearest_text(self.nearest)}")
+
 
 class Unfulfillable(Unsatisfiable):
     """Larger than any agent, and it must run on one: refused even where what may never run is accepted."""
+
+
+def _nearest_text(sizes: Sequence[int]) -> str:
+    if len(sizes) == 1:
+        return f"the nearest size that fits is {sizes[0]}"
+    return f"the nearest sizes that fit are {' and '.join(map(str, sizes))}"
 
 
 class CapacityError(WindlassError):

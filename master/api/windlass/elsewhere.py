@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from master.api.services import Services
+from master.core.fall_back import STUCK
 from master.core.reasons import Reason, ReasonKind
 from provisioner.preview import Considered, PlannedLaunch
 from provisioner.types import Gang
 from rm_backends.base import AllocationRequest
-from rm_backends.fall_back import STUCK
 
 
 @dataclass(frozen=True, slots=True)

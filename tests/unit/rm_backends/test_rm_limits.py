@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rm_backends.limits import PoolShape, fits, refusal
+from windlass.base.errors import Unsatisfiable
 
 FOUR_EIGHTS = PoolShape(pool="gpu", sizes={8: 4}, max_agents=4)
 MIXED = PoolShape(pool="gpu", sizes={4: 1, 8: 1}, max_agents=2)
@@ -118,7 +117,9 @@ def test_what_fits_is_accepted(shape: PoolShape, slots: int, single: bool) -> No
 def test_what_never_fits_is_refused_with_a_way_out(
     shape: PoolShape, slots: int, single: bool, message: str
 ) -> None:
-    assert refusal(shape, slots, single_agent=single) == message
+    too_much = refusal(shape, slots, single_agent=single)
+    assert too_much is not None
+    assert Unsatisfiable(too_much.why, nearest=too_much.nearest).message == message
 
 
 sizes = st.dictionaries(st.integers(1, 12), st.integers(1, 5), min_size=1, max_size=3)
@@ -129,11 +130,11 @@ def test_every_size_that_a_refusal_names_fits_and_is_the_nearest(
     sizes: dict[int, int], slots: int, single: bool, mixed: bool
 ) -> None:
     shape = PoolShape(pool="p", sizes=sizes, max_agents=sum(sizes.values()), heterogeneous=mixed)
-    why = refusal(shape, slots, single_agent=single)
+    too_much = refusal(shape, slots, single_agent=single)
     good = {n for n in range(1, shape.total + 1) if fits(shape, n, single_agent=single)}
-    assert (why is None) == (slots in good)
-    if why is not None:
-        named = {int(n) for n in re.findall(r"\d+", why.rpartition("fit")[2])}
+    assert (too_much is None) == (slots in good)
+    if too_much is not None:
+        named = set(too_much.nearest)
         below = {n for n in good if n < slots}
         above = {n for n in good if n > slots}
         assert named == ({max(below)} if below else set()) | ({min(above)} if above else set())

@@ -165,6 +165,18 @@ def test_what_home_can_never_hold_falls_back_at_once() -> None:
     play(scenario)
 
 
+def test_what_no_pool_can_hold_hears_the_nearest_size_of_all_of_them() -> None:
+    async def scenario(it: Cluster) -> None:
+        await it.world.add_agent("b1", pool="b", slots=16)
+        with pytest.raises(Unsatisfiable) as refused:
+            it.router.check(allocation(1, slots=64, pool="home"))
+        message = refused.value.message
+        assert message.endswith(": the nearest size that fits is 16")
+        assert message.count("nearest") == 1
+
+    play(scenario)
+
+
 def test_submission_checks_every_pool_that_may_run_it() -> None:
     async def scenario(it: Cluster) -> None:
         big = allocation(1, slots=64, pool="home")

@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 
 CALL_DEADLINE_S = 30.0
 CLOSE_DEADLINE_S = 5.0
+CONSOLES_DEADLINE_S = 8.0
+MOST_CONSOLES = 5
+"""Read before one call that ends machines: many boots that fail at once say the same."""
 REOPEN_FIRST_S = 1.0
 REOPEN_CAP_S = 60.0
 
@@ -110,8 +113,11 @@ class Calls:
     def cancel(self, intent: IntentRecord) -> None:
         self.start(self._cancel(intent))
 
-    def terminate(self, provider: str, instance_ids: Sequence[str]) -> None:
-        self.start(self._terminate(provider, tuple(instance_ids)))
+    def terminate(
+        self, provider: str, instance_ids: Sequence[str], *, failed_boots: Sequence[str] = ()
+    ) -> None:
+        """`failed_boots`: those of them whose consoles are read before."""
+        self.start(self._terminate(provider, tuple(instance_ids), failed_boots))
 
     async def _answered(self, call: Coroutine[Any, Any, Event]) -> None:
         try:
@@ -222,8 +228,11 @@ class Calls:
         log.info("cancelled launch %s at %s", intent.handle, intent.provider)
         return CancelAnswered(intent=intent)
 
-    async def _terminate(self, provider: str, instance_ids: tuple[str, ...]) -> Event:
+    async def _terminate(
+        self, provider: str, instance_ids: tuple[str, ...], failed_boots: Sequence[str]
+    ) -> Event:
         listed = ", ".join(instance_ids)
+        consoles = await self._consoles(provider, failed_boots[:MOST_CONSOLES])
         try:
             async with asyncio.timeout(CALL_DEADLINE_S):
                 await self._providers[provider].terminate(instance_ids)
@@ -231,9 +240,22 @@ class Calls:
         except Exception as error:  # noqa: BLE001 - asked again until it is confirmed
             log.error("still billing: terminating %s failed: %s", listed, _text(error))
             self._note_throttling(provider, Api.TERMINATE, error)
-            return TerminateAnswered(instance_ids=instance_ids, error=_text(error))
+            return TerminateAnswered(
+                instance_ids=instance_ids, error=_text(error), consoles=consoles
+            )
         log.info("terminated %s at %s", listed, provider)
-        return TerminateAnswered(instance_ids=instance_ids)
+        return TerminateAnswered(instance_ids=instance_ids, consoles=consoles)
+
+    async def _consoles(self, provider: str, instance_ids: Sequence[str]) -> Mapping[str, str]:
+        """What they wrote last. They are ended whether or not it can be read."""
+        found: dict[str, str] = {}
+        try:
+            async with asyncio.timeout(CONSOLES_DEADLINE_S):
+                for instance_id in instance_ids:
+                    found[instance_id] = await self._providers[provider].console(instance_id)
+        except Exception as error:  # noqa: BLE001 - it would only have helped
+            log.warning("consoles at %s cannot be read: %s", provider, _text(error))
+        return {instance_id: said for instance_id, said in found.items() if said}
 
     def _now(self) -> float:
         return self._clock.now().timestamp()

@@ -56,6 +56,8 @@ class Boots:
 
     failed: int = 0
     """In a row."""
+    said: str = ""
+    """How the last of them failed."""
     mean_s: float | None = None
     deviation_s: float = 0.0
 
@@ -141,7 +143,9 @@ class CapacityMemory:
     def cleared(self, scope: Scope) -> CapacityMemory:
         """Somebody says: try again now. Forgets every block and quarantine that an offer in `scope` may fall under."""
         boots = {
-            key: replace(known, failed=0) if known.failed and _overlap(key, scope) else known
+            key: replace(known, failed=0, said="")
+            if known.failed and _overlap(key, scope)
+            else known
             for key, known in self.boots.items()
         }
         return replace(self, boots=boots)._without({b for b in self.blocks if _overlap(b, scope)})
@@ -168,13 +172,30 @@ class CapacityMemory:
         for scope in (_boots_here(offer), scope_of(BlockKind.BOOT, offer)):
             known = self.boots.get(scope, _NO_BOOTS)
             failed[scope] = known.failed + 1
-            memory = memory._with_boots(scope, replace(known, failed=known.failed + 1))
+            memory = memory._with_boots(
+                scope, replace(known, failed=known.failed + 1, said=message)
+            )
         (here, failed_here), (wide, failed_anywhere) = failed.items()
         if failed_here >= QUARANTINE_AFTER:
             memory = memory.refused(here, BlockKind.BOOT, message, now=now)
         if failed_anywhere >= QUARANTINE_AFTER and failed_anywhere > failed_here:
             memory = memory.refused(wide, BlockKind.BOOT, message, now=now)
         return memory
+
+    def boot_said(self, offer: Offer, before: str, message: str) -> CapacityMemory:
+        """More is known of a failed boot than what was noted `before`."""
+        memory = self
+        for scope in (_boots_here(offer), scope_of(BlockKind.BOOT, offer)):
+            known, block = memory.boots.get(scope), memory.blocks.get(scope)
+            if known is not None and known.said == before:
+                memory = memory._with_boots(scope, replace(known, said=message))
+            if block is not None and block.message == before:
+                memory = memory._with_block(replace(block, message=message))
+        return memory
+
+    def last_failed_boot(self, offer: Offer) -> str:
+        """How the last machine of its type and image failed to become an agent; empty: none did since one has."""
+        return self.boots.get(scope_of(BlockKind.BOOT, offer), _NO_BOOTS).said
 
     def boot_p50_s(self, offer: Offer) -> float:
         return self._boot_stats(offer)[0]

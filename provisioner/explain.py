@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.explain import count
+from provisioner.capacity import CapacityMemory
 from provisioner.plan_types import Machine
 from provisioner.refusals import BlockKind, Unseen
 from provisioner.types import Offer, Scope
@@ -61,6 +63,12 @@ def offer_name(offer: Offer) -> str:
 
 def asking_now(offer: Offer, count: int) -> Reason:
     return Reason(kind=ReasonKind.LAUNCHING, text=f"launching {count} x {offer_name(offer)}")
+
+
+def after_failed_boot(reason: Reason, offer: Offer, memory: CapacityMemory) -> Reason:
+    """With how the last machine of that kind failed, if it did."""
+    said = memory.last_failed_boot(offer)
+    return replace(reason, text=f"{reason.text}; the last of its kind: {said}") if said else reason
 
 
 def claimed(names: Sequence[str], coming: Sequence[Machine]) -> Reason:

@@ -28,6 +28,8 @@ LOST_SPOT_AFTER_S = 120.0
 ORPHAN_GRACE_S = 60.0
 """From the first look at an unknown machine of ours until it is ended; a second look must confirm it."""
 LOOKS_UNTIL_GONE = 2
+CONSOLE_SAYS = "its console ends with"
+"""In the reason of an end: what the machine wrote last follows."""
 TERMINATE_RETRY_S = 60.0
 STILL_BILLING_S = 900.0
 """Being ended for longer than this is worth an alarm."""
@@ -45,6 +47,18 @@ class InstanceState(StrEnum):
     ORPHAN = "orphan"
     TERMINATING = "terminating"
     GONE = "gone"
+
+
+class EndKind(StrEnum):
+    BOOT = "boot"
+    LOST = "lost"
+    ORPHAN = "orphan"
+    IDLE = "idle"
+    RETIRED = "retired"
+    """Its pool or type is not configured any more."""
+    MOVED = "moved"
+    """Its work was moved away."""
+    CLOSING = "closing"
 
 
 _S = InstanceState
@@ -80,6 +94,8 @@ class InstanceRecord:
     """When it ends, as the provider says. None: as its offer says."""
     reason: str = ""
     """Why it is being ended, or is gone."""
+    end_kind: EndKind | None = None
+    """Of what kind that reason is; None: it is not being ended, or the provider did it."""
     told: bool = False
     """Everybody who must know that it is gone knows."""
     idle_since: float | None = None
@@ -207,18 +223,6 @@ class Rules:
     """Deadlines of boots count from here at the earliest: no agent could connect while no master was there."""
 
 
-class EndKind(StrEnum):
-    BOOT = "boot"
-    LOST = "lost"
-    ORPHAN = "orphan"
-    IDLE = "idle"
-    RETIRED = "retired"
-    """Its pool or type is not configured any more."""
-    MOVED = "moved"
-    """Its work was moved away."""
-    CLOSING = "closing"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """This instance should be ended. Carried out only after its node was cordoned."""
@@ -262,9 +266,11 @@ def step(record: InstanceRecord, seen: Observation, now: float, rules: Rules) ->
             return Step(record=record)
 
 
-def terminating(record: InstanceRecord, why: str, now: float) -> InstanceRecord:
+def terminating(
+    record: InstanceRecord, why: str, now: float, kind: EndKind | None = None
+) -> InstanceRecord:
     """Decided and about to be written: from here on it is only ever ended."""
-    return move(record, _S.TERMINATING, reason=why, terminate_since=now, claims=())
+    return move(record, _S.TERMINATING, reason=why, terminate_since=now, claims=(), end_kind=kind)
 
 
 def within(at: float | None, earliest: float, now: float) -> float | None:

@@ -186,6 +186,8 @@ class CancelAnswered:
 class TerminateAnswered:
     instance_ids: tuple[str, ...]
     error: str | None = None
+    consoles: Mapping[str, str] = field(default_factory=dict)
+    """Instance -> what it wrote last, of those that were asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -376,7 +376,11 @@ class _PoolPlan:
             key = (id(launch.offer), launch.count)
             asked = known.get(key)
             if asked is None:
-                asked = known[key] = explain.asking_now(launch.offer, launch.count)
+                asked = known[key] = explain.after_failed_boot(
+                    explain.asking_now(launch.offer, launch.count),
+                    launch.offer,
+                    self.open_offers.memory,
+                )
             self.reasons.update(dict.fromkeys(chain.from_iterable(launch.claims), asked))
 
     def _explain(self, classes: Sequence[GangClass]) -> None:
@@ -389,7 +393,11 @@ class _PoolPlan:
             reason = texts.get(names)
             if reason is None:
                 coming = [machines[node.name] for node in bins if node.coming]
-                reason = texts[names] = explain.claimed(names, coming)
+                reason = explain.claimed(names, coming)
+                if coming:
+                    memory = self.open_offers.memory
+                    reason = explain.after_failed_boot(reason, coming[0].offer, memory)
+                texts[names] = reason
             self.reasons[request_id] = reason
         left = [gangs for gangs in classes if gangs.left]
         if left:

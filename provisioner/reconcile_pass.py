@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from provisioner.draft import Draft
 from provisioner.fleet import (
+    CONSOLE_SAYS,
     UNHEALTHY_WINDOW_S,
     EndKind,
     InstanceRecord,
@@ -208,6 +209,10 @@ class ReconcilePass:
                 acked = record.terminate_acked_at or self.draft.now
                 missed = record.missed_looks if record.terminate_acked_at else 0
                 record = replace(record, terminate_acked_at=acked, missed_looks=missed)
+            if said := answer.consoles.get(instance_id):
+                why = f"{record.reason}; {CONSOLE_SAYS}: {said}"
+                self.draft.memory = self.draft.memory.boot_said(record.offer, record.reason, why)
+                record = replace(record, reason=why)
             self.draft.instances[instance_id] = record
 
     def _told(self, instance_id: str) -> None:
@@ -330,7 +335,9 @@ class ReconcilePass:
                 continue
             ended += cordoned
             for each in together:
-                self.draft.instances[each.id] = terminating(each, wish.why, self.draft.now)
+                self.draft.instances[each.id] = terminating(
+                    each, wish.why, self.draft.now, wish.kind
+                )
             if wish.kind is EndKind.LOST:
                 lost_left -= 1
                 self._ended_lost = (*self._ended_lost, self.draft.now)

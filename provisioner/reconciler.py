@@ -42,11 +42,13 @@ from provisioner.snapshot import (
     due_cancels,
     due_launches,
     due_terminations,
+    failed_boots,
     instance_views,
     moving,
     plan_input,
     to_tell,
 )
+from provisioner.strangers import warn_of_strangers
 from provisioner.tally import Tally
 from provisioner.types import (
     BlockedOffer,
@@ -133,16 +135,7 @@ class Provisioner:
             watching_since=self._now(),
             intents={x.id: self._frozen(x) for x in self._state.intents.values()},
         )
-        for intent in self._state.intents.values():
-            if intent.provider not in self._providers:
-                log.error(
-                    "launch %s of %d machines for pool %s is given up: provider %s is not configured any more, "
-                    "and what it may have made carries the tag of the launch there",
-                    intent.id,
-                    intent.count,
-                    intent.pool,
-                    intent.provider,
-                )
+        warn_of_strangers(self._state, self._providers)
         for record in self._state.instances.values():
             if (
                 record.state is InstanceState.TERMINATING
@@ -150,12 +143,6 @@ class Provisioner:
                 self._host.cordon(record.id)
             elif record.moving_since is not None:
                 self._host.drain(record.id)
-            if record.provider not in self._providers:
-                log.error(
-                    "still billing: instance %s is of provider %s, which the configuration does not have",
-                    record.id,
-                    record.provider,
-                )
 
     async def run(self) -> None:
         """Until cancelled. Calls that are under way then are cancelled; a restart repeats them."""
@@ -207,7 +194,7 @@ class Provisioner:
         )
 
     def instances(self) -> Sequence[InstanceView]:
-        return instance_views(self._state, self._now(), self._kept)
+        return instance_views(self._state, self._now(), self._kept, self._boots)
 
     def idle_ends(self) -> Sequence[float]:
         """When machines without work are to be ended, as the last plan says."""
@@ -390,8 +377,9 @@ class Provisioner:
         for provider, instance_ids in due_terminations(self._state, now).items():
             if not may(provider, Api.TERMINATE):
                 continue
+            silent = failed_boots(self._state, instance_ids)
             self._state = asked_to_end(self._state, instance_ids, now)
-            self._calls.terminate(provider, instance_ids)
+            self._calls.terminate(provider, instance_ids, failed_boots=silent)
         for record in to_tell(self._state):
             if record.id not in self._telling:
                 self._telling.add(record.id)

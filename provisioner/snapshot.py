@@ -8,9 +8,12 @@ from math import inf
 
 from provisioner.budgets import Money, Spending
 from provisioner.fleet import (
+    CONSOLE_SAYS,
     LOST_CORDON_S,
     STILL_BILLING_S,
     TERMINATE_RETRY_S,
+    BootNote,
+    EndKind,
     InstanceRecord,
     InstanceState,
 )
@@ -204,6 +207,18 @@ def due_terminations(state: FleetState, now: float) -> dict[str, list[str]]:
     return due
 
 
+def failed_boots(state: FleetState, instance_ids: Iterable[str]) -> list[str]:
+    """Those that never had an agent, and are to be ended for the first time: their consoles say why."""
+    found = [state.instances[instance_id] for instance_id in instance_ids]
+    return [
+        x.id
+        for x in found
+        if x.end_kind is EndKind.BOOT
+        and x.terminate_called_at is None
+        and CONSOLE_SAYS not in x.reason
+    ]
+
+
 def asked_to_end(state: FleetState, instance_ids: Sequence[str], now: float) -> FleetState:
     """The state with these terminate calls under way."""
     changed = {id_: replace(state.instances[id_], terminate_called_at=now) for id_ in instance_ids}
@@ -221,9 +236,12 @@ def to_tell(state: FleetState) -> list[InstanceRecord]:
 
 
 def instance_views(
-    state: FleetState, now: float, kept: Mapping[str, Kept] | None = None
+    state: FleetState,
+    now: float,
+    kept: Mapping[str, Kept] | None = None,
+    boots: Mapping[str, BootNote] | None = None,
 ) -> list[InstanceView]:
-    """`kept`: as the last plan says."""
+    """`kept`: as the last plan says. `boots`: what machines said last that have no agent yet."""
     views = [
         InstanceView(
             id=f"{intent.id}/{number}",
@@ -252,7 +270,7 @@ def instance_views(
             ready_at=record.ready_at,
             idle_since=record.idle_since,
             usd=record.usd(now),
-            reason=_remark(state, record, now),
+            reason=_remark(state, record, now, (boots or {}).get(record.id)),
             kept_because=stays[record.id].why if record.id in stays else "",
             kept_until=stays[record.id].until if record.id in stays else None,
         )
@@ -260,7 +278,9 @@ def instance_views(
     ]
 
 
-def _remark(state: FleetState, record: InstanceRecord, now: float) -> str:
+def _remark(state: FleetState, record: InstanceRecord, now: float, boot: BootNote | None) -> str:
+    if boot is not None and record.state in (InstanceState.PENDING, InstanceState.BOOTING):
+        return f"boot: {boot.words}"
     if record.state is InstanceState.LOST:
         return state.frozen or "its agent is silent"
     if record.moving_since is not None and record.state is InstanceState.READY:

@@ -215,6 +215,10 @@ class Provider(Protocol):
         """End them. Returns when the provider has agreed; unknown ids are a success."""
         ...
 
+    async def console(self, instance_id: str) -> str:
+        """The last that a machine wrote to its console, in one printable line; empty: nothing is known."""
+        ...
+
 
 class AnswersAtOnce:
     """For providers whose launches are answered by the call itself, and that have nothing to open or to limit."""
@@ -242,6 +246,10 @@ class AnswersAtOnce:
 
     async def answer(self, handle: str) -> LaunchAnswer:
         raise ProviderError(f"no launch is called {handle}: they are answered at once")
+
+    async def console(self, instance_id: str) -> str:
+        """Its machines have none."""
+        return ""
 
     async def cancel(self, handle: str) -> None:
         """No launch is ever only accepted: there is nothing to cancel."""

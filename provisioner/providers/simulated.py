@@ -104,6 +104,8 @@ class SimulatedProvider:
         """Changed by tests while the master runs."""
         self.settings = "v1"
         """What launches are made of beside their intents; changed by tests."""
+        self.consoles: dict[str, str] = {}
+        """What machines wrote last."""
         self.is_open = False
         self._name = name or next(iter(self._all_offers())).key.provider
         self._clock = clock
@@ -182,6 +184,10 @@ class SimulatedProvider:
         found = [x for x in self.list_now() if x.offer_key.zone not in self.faults.zones_unseen]
         groups = [_group(intent, self._accepted(handle)) for handle, (intent, _) in self._waiting()]
         return Inventory(instances=tuple(found), groups=tuple(groups), unseen=unseen)
+
+    async def console(self, instance_id: str) -> str:
+        await self._arrive("console")
+        return self.consoles.get(instance_id, "")
 
     async def terminate(self, instance_ids: Sequence[str]) -> None:
         await self._arrive("terminate")

@@ -39,6 +39,18 @@ async def test_terminate_ends_exactly_those_and_can_be_repeated(case: ProviderCa
     assert not await case.living()
 
 
+async def test_a_console_is_one_printable_line(case: ProviderCase) -> None:
+    (one,) = (await case.launch(case.intent())).instance_ids
+    assert await case.provider.console(one) == ""
+    case.write_console(one, "x" * 1000 + "\x1b[1m\r\nwindlass: no\x00 disk.\r\n")
+    said = await case.provider.console(one)
+    assert said.isprintable()
+    assert len(said) < 1000
+    assert said.startswith("x")
+    assert "windlass: no" in said
+    assert await case.provider.console("i-0123456789abcdef0") == ""
+
+
 async def test_unknown_ids_among_others_hinder_no_end(case: ProviderCase) -> None:
     one, other = await case.two()
     await case.provider.terminate([one, "never-was"])

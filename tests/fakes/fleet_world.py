@@ -318,11 +318,12 @@ class FleetWorld:
         )
         return self.others[-1]
 
-    async def start(self, provider: Provider | None = None) -> Provisioner:
+    async def start(self, *providers: Provider) -> Provisioner:
+        """`providers`: in place of the simulated cloud."""
         self.generation += 1
         self.provisioner = Provisioner(
             pools=[self.settings],
-            providers=[*([provider] if provider else [self.cloud]), *self.others],
+            providers=[*(providers or [self.cloud]), *self.others],
             host=self.host,
             store=self.store,
             clock=self.clock,

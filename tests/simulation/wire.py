@@ -129,3 +129,7 @@ class WiredProvider:
     async def terminate(self, instance_ids: Sequence[str]) -> None:
         self._process.touch_outside()
         await self._wire.carry(lambda: self._wire.provider.terminate(instance_ids))
+
+    async def console(self, instance_id: str) -> str:
+        self._process.touch_outside()
+        return await self._wire.carry(lambda: self._wire.provider.console(instance_id))

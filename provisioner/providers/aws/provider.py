@@ -53,6 +53,8 @@ _PAGE = 1000
 _ONE_BY_ONE = ("InvalidInstanceID", "OperationNotPermitted")
 """One such machine, and none of the batch is ended."""
 _UNKNOWN_ID = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed")
+_NOT_LATEST = ("UnsupportedOperation", "InvalidParameterCombination", "InvalidParameterValue")
+"""Types that tell what was written until some minutes ago only."""
 _EXISTING_GROUP = "InvalidPlacementGroup.Duplicate"
 
 UserData = Callable[[LaunchIntent], str]
@@ -213,6 +215,22 @@ class AwsProvider(AnswersAtOnce):
         if failures:
             raise ProviderError("; ".join(failures))
 
+    async def console(self, instance_id: str) -> str:
+        """Of one that runs, what it has written until now, where its type can tell that."""
+        try:
+            return await self._console(instance_id, Latest=True)
+        except AwsError as error:
+            if error.code in _UNKNOWN_ID:
+                return ""
+            if error.code not in _NOT_LATEST:
+                raise refused_call(error) from None
+        async with self._asking():
+            return await self._console(instance_id)
+
+    async def _console(self, instance_id: str, **more: bool) -> str:
+        reply = await self._client.call("ec2", "get_console_output", InstanceId=instance_id, **more)
+        return end_of_console(str(reply.get("Output", "")))
+
     async def _read_consoles(self, instance_ids: Sequence[str]) -> None:
         """Of machines that shut themselves down: a boot that failed says why there. Each is read once."""
         self._consoles = {id_: x for id_, x in self._consoles.items() if id_ in instance_ids}
@@ -220,11 +238,9 @@ class AwsProvider(AnswersAtOnce):
         for instance_id in new[:CONSOLES_AT_ONCE]:
             self._consoles[instance_id] = ""
             try:
-                reply = await self._client.call("ec2", "get_console_output", InstanceId=instance_id)
+                self._consoles[instance_id] = await self._console(instance_id)
             except (AwsError, ProviderError, OSError) as error:
                 log.warning("the console of %s cannot be read: %s", instance_id, error)
-            else:
-                self._consoles[instance_id] = end_of_console(str(reply.get("Output", "")))
 
     async def _terminate_each(self, instance_ids: Sequence[str]) -> Sequence[str]:
         """What could not be ended, and why."""

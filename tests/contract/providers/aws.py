@@ -159,6 +159,9 @@ class AwsCase(ProviderCase):
     def hang(self, api: Api) -> None:
         self.server.rule(ACTIONS[api], hang=True, times=-1)
 
+    def write_console(self, instance_id: str, text: str) -> None:
+        self.server.console(instance_id, text)
+
     def take_back(self, instance_id: str, seconds: float) -> None:
         """EC2 says two minutes; what comes earlier or later than that is not for it to say."""
         if seconds < 0:

@@ -126,6 +126,10 @@ class ProviderCase(ABC):
         """The provider announces that it takes the machine back so many seconds from now; it does so at that time."""
         self.cannot("take machines back")
 
+    def write_console(self, instance_id: str, text: str) -> None:
+        """The machine writes that."""
+        self.cannot("read consoles")
+
     def cannot(self, what: str) -> NoReturn:
         pytest.skip(f"{self.provider.name} cannot {what}")
 

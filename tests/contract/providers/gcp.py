@@ -168,6 +168,9 @@ class GcpCase(ProviderCase):
     def hang(self, api: Api) -> None:
         self.fake.faults.hanging.add(ACTIONS[api])
 
+    def write_console(self, instance_id: str, text: str) -> None:
+        self.fake.cloud.named(instance_id).console = text
+
     def take_back(self, instance_id: str, seconds: float) -> None:
         """Maintenance of its host is announced, and ends machines that cannot be moved."""
         now = SystemClock().now().timestamp()

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from provisioner.types import PoolSettings
+from tests.fakes.deadly_steps import DeadlySteps
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.virtual_time import LoopClock, run
 
@@ -22,43 +21,14 @@ STEPS = 40
 """More than the story below has, crashes included."""
 
 
-class Deadly:
-    """Counts the steps of a world, and kills its provisioner at one of them."""
-
-    def __init__(self, world: FleetWorld, at: int, *, after: bool) -> None:
-        self.world = world
-        self.steps = 0
-        self.killed: asyncio.Event = asyncio.Event()
-        self._at = at
-        self._after = after
-        for owner, name in (
-            (world.store, "save"),
-            (world.cloud, "launch"),
-            (world.cloud, "answer"),
-            (world.cloud, "cancel"),
-            (world.cloud, "terminate"),
-        ):
-            setattr(owner, name, self._deadly(getattr(owner, name)))
-
-    def _deadly(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        async def step(*args: Any, **more: Any) -> Any:
-            self.steps += 1
-            dies = self.steps == self._at
-            if dies and not self._after:
-                await self._die()
-            result = await call(*args, **more)
-            if dies:
-                await self._die()
-            return result
-
-        return step
-
-    async def _die(self) -> None:
-        self.killed.set()
-        await asyncio.Event().wait()  # whoever called is cancelled by the crash
+def deadly_steps(world: FleetWorld, at: int, *, after: bool) -> DeadlySteps:
+    deadly = DeadlySteps(at, after=after)
+    deadly.watch(world.store, "save")
+    deadly.watch(world.cloud, "launch", "answer", "cancel", "terminate")
+    return deadly
 
 
-async def story(world: FleetWorld, deadly: Deadly) -> None:
+async def story(world: FleetWorld, deadly: DeadlySteps) -> None:
     """Two launches, one of them delivered late, one cancelled; then everything ends."""
     world.cloud.faults.queue_s = {LATER.key: 200.0}
     await world.want(a_gang("now"), a_gang("late", 8, single_agent=True))
@@ -73,7 +43,7 @@ async def story(world: FleetWorld, deadly: Deadly) -> None:
     await world.until(lambda: not world.living() and not world.provisioner.instances())
 
 
-async def restart_when_killed(world: FleetWorld, deadly: Deadly) -> None:
+async def restart_when_killed(world: FleetWorld, deadly: DeadlySteps) -> None:
     await deadly.killed.wait()
     await world.crash()
     await asyncio.sleep(1)
@@ -111,7 +81,7 @@ def test_whatever_line_it_dies_at_each_gang_gets_one_machine_and_all_end(
             world.cloud.faults.lost_replies = 1
             world.cloud.faults.terminate_failures = 1
             world.cloud.faults.cancel_failures = 1
-        deadly = Deadly(world, at, after=after)
+        deadly = deadly_steps(world, at, after=after)
         await world.start()
         killer = asyncio.create_task(restart_when_killed(world, deadly))
         try:

@@ -248,6 +248,52 @@ def test_r14_three_failed_boots_in_a_row_quarantine_the_offer() -> None:
     in_world(story, offers=[bad, good])
 
 
+def test_r14_a_boot_that_never_joins_says_where_it_stopped_and_what_its_console_says() -> None:
+    bad = an_offer(4, 1.0, zone="bad")
+
+    async def story(world: FleetWorld) -> None:
+        world.cloud.faults.never_boot = {bad.key}
+        await world.want(a_gang("a"))
+        await world.until(world.living)
+        (first,) = world.living()
+        world.cloud.consoles[first] = "kernel panic"
+        await world.until(lambda: first in {x.id for x in world.provisioner.instances()})
+        world.provisioner.note_boot(first, "installing windlass", failed=False)
+        (view,) = world.provisioner.instances()
+        assert view.reason == "boot: installing windlass"
+
+        await world.until(lambda: "kernel panic" in world.host.reasons["a"].text)
+        said = world.host.reasons["a"]
+        assert said.kind is ReasonKind.LAUNCHING
+        assert "; the last of its kind: no agent connected within" in said.text
+        assert "the last it said: installing windlass; its console ends with: kernel" in said.text
+        await world.crash()
+        await world.start()
+        await world.until(lambda: world.host.reasons["a"].kind is ReasonKind.NO_CAPACITY)
+        assert len(world.cloud.instances) == 3
+        assert world.cloud.calls.count("console") == 3, "each is asked once"
+
+        world.cloud.faults.never_boot = set()
+        await world.until(lambda: "a" in world.host.placed, limit_s=7200)
+        await world.until(lambda: not world.provisioner._state.memory.last_failed_boot(bad))
+
+    in_world(story, offers=[bad])
+
+
+def test_r14_a_console_that_hangs_hinders_no_end() -> None:
+    bad = an_offer(4, 1.0, zone="bad")
+
+    async def story(world: FleetWorld) -> None:
+        world.cloud.faults.never_boot = {bad.key}
+        world.cloud.faults.hang = {"console"}
+        await world.want(a_gang("a"))
+        await world.until(lambda: len(world.cloud.instances) == 1)
+        world.host.finish("a")
+        await world.until(lambda: not world.living())
+
+    in_world(story, offers=[bad])
+
+
 def test_r15_a_node_with_work_is_not_ended_and_an_end_is_repeated_until_confirmed() -> None:
     async def story(world: FleetWorld) -> None:
         world.cloud.faults.terminate_failures = 3

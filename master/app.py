@@ -27,7 +27,6 @@ from master.auth.first_password import first_password
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.join_tokens import JoinTokenSigner
 from master.auth.service import AuthService
-from master.aws_pools import AwsProviders
 from master.batch_pools import (
     TokensOfJobs,
     batch_system,
@@ -35,11 +34,13 @@ from master.batch_pools import (
     job_files,
     job_token,
 )
+from master.boot_settings import SettingsOfLaunches, boot_settings
 from master.boots.service import BootService
 from master.boots.wheels import AgentWheels
 from master.checkpoints.downloads import Downloads
 from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.cloud_boot import CloudBoot
+from master.cloud_providers import all_providers
 from master.config import MasterConfig, ResolvedPool
 from master.control_plane import Parts, build
 from master.core.fall_back import Rule
@@ -49,12 +50,10 @@ from master.data_folder import exposures
 from master.elastic_pools import (
     EmbeddedProviders,
     ProviderFactory,
-    boot_settings,
     embedded_of,
     pool_settings,
     uses_prices,
 )
-from master.gcp_pools import GcpProviders
 from master.launch_tokens import LaunchTokens
 from master.live_prices import LivePrices
 from master.logs.master_lines import MasterLines
@@ -77,7 +76,6 @@ from master.timed_work import TimedWork
 from master.tls.serving import ServedTls
 from master.workspaces.agent_users import AgentUsers
 from provisioner.budgets import Money
-from provisioner.providers.base import Provider
 from provisioner.reconciler import Provisioner
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
@@ -296,7 +294,10 @@ class Master:
             join_tokens=join_tokens,
             boots=BootService(
                 joins=agents.joins,
-                settings=boot_settings(options.config.pools()),
+                settings=SettingsOfLaunches(
+                    boot_settings(options.config.pools()),
+                    _nothing_bought if provisioner is None else provisioner.bought_by,
+                ),
                 wheels=AgentWheels(options.data_dir / "wheels"),
                 clock=options.clock,
                 note=None if provisioner is None else provisioner.note_boot,
@@ -438,16 +439,7 @@ class Master:
             prices=prices,
         )
         boot = CloudBoot(master_url=options.master_url, master_cert=cert, tokens=tokens)
-        makers: Sequence[ProviderFactory] = (
-            embedded,
-            AwsProviders(boot=boot, clock=options.clock, prices=prices),
-            GcpProviders(boot=boot, clock=options.clock, prices=prices),
-        )
-
-        def make(pools: Sequence[ResolvedPool], cluster_id: str) -> Sequence[Provider]:
-            return [provider for make in makers for provider in make(pools, cluster_id)]
-
-        return make
+        return all_providers(embedded, boot)
 
     def _live_prices(self) -> LivePrices:
         """Raises InvalidConfig if the table in the data folder is malformed."""
@@ -542,3 +534,7 @@ def _pool_options(pool: ResolvedPool) -> PoolOptions:
         description=pool.description,
         require_isolation=pool.require_isolation,
     )
+
+
+def _nothing_bought(launch_id: str) -> None:
+    return None

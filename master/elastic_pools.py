@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_bootstrap.scripts.boot_files import BootSettings
 from master.config import ResolvedPool
-from master.config.cloud_keys import CloudSection
 from master.config.providers import EmbeddedSection
 from master.launch_tokens import LaunchTokens
 from master.live_prices import LivePrices
@@ -94,22 +92,6 @@ def pool_settings(pool: ResolvedPool) -> PoolSettings:
         warm_agents=pool.warm_agents,
         warm_hours=pool.warm_hours,
     )
-
-
-def boot_settings(pools: Sequence[ResolvedPool]) -> dict[str, BootSettings]:
-    """What machines of each pool are set up with, where their provider boots machines."""
-    return {
-        pool.name: BootSettings(
-            startup_script=section.startup_script,
-            agent={
-                **(section.agent_config_file_contents or {}),
-                "task_metadata": pool.task_metadata,
-            },
-        )
-        for pool in pools
-        for section in pool.providers
-        if isinstance(section, CloudSection)
-    }
 
 
 def instances_folder(data_dir: Path) -> Path:

@@ -181,6 +181,14 @@ class Provisioner:
         instances = self._state.instances.values()
         return frozenset(i.id for i in instances if i.intent_id == launch_id)
 
+    def bought_by(self, launch_id: str) -> OfferKey | None:
+        """Which offer that launch is of; None: nothing is known of it."""
+        intent = self._state.intents.get(launch_id)
+        if intent is not None:
+            return intent.offer.key
+        made = (x for x in self._state.instances.values() if x.intent_id == launch_id)
+        return next((record.offer.key for record in made), None)
+
     def capacity(self, pool: str) -> PoolCapacity:
         """What the pool could ever be, for refusing impossible work at submission."""
         setup = self._setup(pool)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -19,13 +18,18 @@ log = structlog.get_logger(__name__)
 
 MAX_STAGES = 10_000
 """Machines that are remembered at once; the oldest are forgotten."""
-NO_SETTINGS = BootSettings()
 FAILED = "failed"
 """The stage in which a machine gives up, and ends itself."""
 
 
 class NoteBoot(Protocol):
     def __call__(self, machine: str, words: str, /, *, failed: bool) -> None: ...
+
+
+class SettingsOf(Protocol):
+    def __call__(self, pool: str, launch_id: str, /) -> BootSettings:
+        """What the machines of that launch are set up with. Raises InvalidState."""
+        ...
 
 
 class LaunchTokens(Protocol):
@@ -48,12 +52,12 @@ class BootService:
         self,
         *,
         joins: LaunchTokens,
-        settings: Mapping[str, BootSettings],
+        settings: SettingsOf,
         wheels: AgentWheels,
         clock: Clock,
         note: NoteBoot | None = None,
     ) -> None:
-        """`settings`: of each pool whose machines need any. `note`: who else hears what machines say."""
+        """`note`: who else hears what machines say."""
         self._joins = joins
         self._settings = settings
         self._wheels = wheels
@@ -65,7 +69,7 @@ class BootService:
         """All raise PermissionDenied, and Conflict for what may pass."""
         grant = await self._joins.launch_of(machine, token)
         log.info("machine fetched its boot files", machine=machine, pool=grant.pool)
-        return archive(self._settings.get(grant.pool, NO_SETTINGS))
+        return archive(self._settings(grant.pool, grant.id))
 
     async def wheels(self, machine: str, token: str) -> str:
         """As `sha256sum --check` reads it."""

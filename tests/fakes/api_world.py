@@ -547,7 +547,7 @@ async def _start(
         join_tokens=join_tokens,
         boots=BootService(
             joins=agents.joins,
-            settings={"default": BOOT},
+            settings=lambda pool, launch_id: BOOT,
             wheels=AgentWheels(tmp_path / "wheels", make=lambda: [WHEEL]),
             clock=clock,
         ),

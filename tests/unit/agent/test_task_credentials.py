@@ -31,8 +31,8 @@ from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.container_options import ContainerOptions
 from agent_bootstrap.protocol import ContainerSpec
+from master.boot_settings import boot_settings
 from master.config import MasterConfig
-from master.elastic_pools import boot_settings
 from tests.fakes.ec2_metadata import ec2_metadata
 from tests.fakes.gce.metadata import gce_metadata
 from windlass.base.clock import ManualClock
@@ -288,8 +288,9 @@ def test_the_pool_says_what_its_machines_tell_tasks() -> None:
     ]
     config = MasterConfig.model_validate({"resource_pools": pools})
     made = boot_settings(config.pools())
-    assert made["a"].agent == {"label": "x", "task_metadata": "storage"}
-    assert made["b"].agent == {"task_metadata": "none"}
+    by_pool = {pool: settings.agent for (pool, _, _), settings in made.items()}
+    assert by_pool["a"] == {"label": "x", "task_metadata": "storage"}
+    assert by_pool["b"] == {"task_metadata": "none"}
 
 
 def test_tasks_are_kept_from_an_address_only() -> None:

@@ -1,0 +1,73 @@
+"""Several cloud sections in one pool: each has a script of its own, and no two providers one name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from master.boot_settings import SettingsOfLaunches, boot_settings
+from master.cloud_providers import named_apart
+from master.config import MasterConfig, ResolvedPool
+from provisioner.providers.simulated import SimulatedProvider
+from provisioner.types import OfferKey
+from tests.fakes.fleet_world import an_offer
+from windlass.base.clock import SystemClock
+from windlass.base.errors import InvalidConfig, InvalidState
+
+SECTIONS: list[dict[str, Any]] = [
+    {"type": "aws", "region": "us-east-1", "instance_type": "g4dn.xlarge", "startup_script": "A"},
+    {"type": "aws", "region": "us-east-1", "instance_type": "g5.xlarge", "startup_script": "B"},
+    {"type": "aws", "region": "eu-west-1", "instance_type": "g4dn.xlarge", "startup_script": "C"},
+    {
+        "type": "gcp",
+        "project": "acme-ml-1",
+        "zone": "us-central1-a",
+        "instance_type": {"machine_type": "a2-highgpu-2g"},
+        "startup_script": "D",
+    },
+]
+LAUNCHES = {
+    "a": OfferKey(provider="aws-us-east-1", instance_type="g4dn.xlarge"),
+    "b": OfferKey(provider="aws-us-east-1", instance_type="g5.xlarge"),
+    "c": OfferKey(provider="aws-eu-west-1", instance_type="g4dn.xlarge"),
+    "d": OfferKey(provider="gcp-acme-ml-1-us-central1", instance_type="a2-highgpu-2g"),
+    "gone": OfferKey(provider="aws-us-east-1", instance_type="p3.2xlarge"),
+}
+
+
+def pools_of(*sections: dict[str, Any]) -> tuple[ResolvedPool, ...]:
+    pools = [
+        {"pool_name": "gpu", "providers": list(sections)},
+        {"pool_name": "aux"},
+    ]
+    return MasterConfig.model_validate({"resource_pools": pools}).pools()
+
+
+def test_each_section_has_its_own_startup_script() -> None:
+    settings = SettingsOfLaunches(boot_settings(pools_of(*SECTIONS)), LAUNCHES.get)
+    scripts = [settings("gpu", launch).startup_script for launch in "abcd"]
+    assert scripts == ["A", "B", "C", "D"]
+    for launch in ("gone", "never-was"):
+        with pytest.raises(InvalidState, match=f"none of them is what launch {launch} was made"):
+            settings("gpu", launch)
+    assert settings("aux", "x").startup_script == ""
+
+
+def test_a_pool_with_one_section_has_one_script_for_whatever_it_bought() -> None:
+    settings = SettingsOfLaunches(boot_settings(pools_of(SECTIONS[1])), LAUNCHES.get)
+    assert settings("gpu", "gone").startup_script == "B"
+
+
+def test_providers_of_two_types_with_one_name_are_refused(tmp_path: Path) -> None:
+    def maker(pools: object, cluster_id: str) -> list[SimulatedProvider]:
+        return [
+            SimulatedProvider(
+                offers=[an_offer(provider="same")], clock=SystemClock(), cluster_id=cluster_id
+            )
+        ]
+
+    with pytest.raises(InvalidConfig, match="same is the name of a provider of type embedded and"):
+        named_apart({"embedded": maker, "aws": maker})([], "c1")
+    assert len(named_apart({"embedded": maker, "aws": lambda *_: ()})([], "c1")) == 1

@@ -8,7 +8,7 @@ from master.allocations.machine import Outcome
 from master.core.reasons import Reason, ReasonKind
 
 MAX_ABORTS = 10
-"""Allocations in a row that end before they start. More than that is not bad luck."""
+"""Allocations of an interactive task in a row that end before they start. Of a trial: `max_lost_runs`."""
 LONGEST_PAUSE_S = 60.0
 """Between allocations that could not be started: 1, 2, 4, ... seconds, up to this."""
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from master.allocations import machine as allocation_machine
-from master.allocations.backoff import MAX_ABORTS, backoff_after
+from master.allocations.backoff import backoff_after
 from master.allocations.machine import AllocationState, Outcome, OutcomeKind
 from master.core.searcher.metrics import missing_metric
 from master.core.searcher.types import (
@@ -66,7 +66,7 @@ def _run_again(
     """It was not the trial's fault; but what never starts, or never gets on, fails some time."""
     aborts = trial.aborts + 1 if allocation.never_ran else 0
     lost_runs = trial.lost_runs + (not aborts)
-    if aborts > MAX_ABORTS:
+    if aborts > builder.env.max_lost_runs:
         error = f"its allocations could not be started {aborts} times in a row: {outcome.error}"
     elif lost_runs > builder.env.max_lost_runs:
         error = (

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from master.allocations import machine as allocation
-from master.allocations.backoff import MAX_ABORTS
 from master.allocations.machine import (
     AskResources,
     Closed,
@@ -100,7 +99,7 @@ def test_a_new_checkpoint_forgives_the_losses_before_it_and_the_same_one_does_no
 
 def test_runs_that_cannot_even_start_end_the_trial_at_last() -> None:
     world = PureExperiment()
-    for _ in range(MAX_ABORTS + 1):
+    for _ in range(world.max_lost_runs + 1):
         trial = world.trial()
         box = (Container(container_id=f"c-{trial.id}", agent_id="a", rank=0),)
         world.on_run(trial, lambda s, b=box: allocation.granted(s, b, token_hash="h", ports={}))
@@ -113,7 +112,9 @@ def test_runs_that_cannot_even_start_end_the_trial_at_last() -> None:
 def test_runs_refused_by_their_agent_end_the_trial_at_last() -> None:
     """However far the agent got with them: a broken node must not spin for ever."""
     world = PureExperiment()
-    for number in range(MAX_ABORTS + 1):
+    world.max_lost_runs = 2
+    for number in range(3):
+        assert world.trial().phase is Phase.ACTIVE
         (world.start if number % 2 else world.start_and_wait)()
         world.exit(code=None, failure=FailureKind.ABORTED, message="no disk")
         world.sit_out_the_pause()

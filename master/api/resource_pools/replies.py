@@ -6,6 +6,7 @@ from typing_extensions import TypedDict
 
 from master.api.enums import DeviceType, FittingPolicy, PoolType, SchedulerType
 from master.api.paging import Pagination
+from master.api.resource_pools.clouds import AwsDetail, GcpDetail
 from windlass.base.json_types import JsonObject
 
 
@@ -16,8 +17,8 @@ class PriorityScheduler(TypedDict):
 
 
 class PoolDetails(TypedDict):
-    aws: JsonObject | None
-    gcp: JsonObject | None
+    aws: AwsDetail | None
+    gcp: GcpDetail | None
     priorityScheduler: PriorityScheduler
 
 

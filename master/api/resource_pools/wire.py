@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from master.api.agents.wire import device_type
 from master.api.enums import FittingPolicy, PoolType, SchedulerType
+from master.api.resource_pools.clouds import aws_detail, gcp_detail
 from master.api.resource_pools.replies import ResourcePool
 from master.config import ResolvedPool
 from master.core.scheduler.types import SchedulerSettings
@@ -58,8 +59,8 @@ def resource_pool(
         "schedulerType": _scheduler_type(view),
         "schedulerFittingPolicy": FittingPolicy[settings.fitting_policy.name],
         "details": {
-            "aws": None,
-            "gcp": None,
+            "aws": aws_detail(config),
+            "gcp": gcp_detail(config),
             "priorityScheduler": {
                 "preemption": settings.preemption,
                 "defaultPriority": settings.default_priority,

@@ -247,6 +247,8 @@ class ReleaseAsked:
     allocation_id: str
     reason: str
     deadline: datetime | None = None
+    at_limit: bool = False
+    """The deadline is the end of the time that a batch job was given: `LossKind.TIME_LIMIT`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,14 +262,24 @@ class ResourceChanged:
     addresses: tuple[str, ...] = ()
 
 
+class LossKind(StrEnum):
+    """What it means for the work that was lost."""
+
+    MACHINE = "machine"
+    """Nobody's fault: it runs again."""
+    TIME_LIMIT = "time limit"
+    """The time of a batch job was over. Without a new checkpoint in that time the next job will not get on either."""
+    ON_PURPOSE = "on purpose"
+    """Somebody ended it where the master is not asked: it is not run again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
     """What the allocation held is gone without an exit code (agent lost, instance gone). Not the user's failure."""
 
     allocation_id: str
     reason: str
-    for_good: bool = False
-    """Somebody ended it on purpose, where the master is not asked: it is not run again."""
+    kind: LossKind = LossKind.MACHINE
 
 
 RmEvent: TypeAlias = Granted | ReleaseAsked | ResourceChanged | Lost

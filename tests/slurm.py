@@ -197,9 +197,14 @@ SlurmdTimeout=300
 SchedulerParameters=sched_interval=1,bf_interval=2,sched_min_interval=50000
 NodeName=DEFAULT CPUs=16 RealMemory=16000 Gres=gpu:fake:{self.gpus} Feature=fake State=UNKNOWN
 NodeName={nodes} NodeHostname={host} NodeAddr=127.0.0.1 Port=[{self.port + 1}-{self.port + self.nodes}]
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
+PartitionName=DEFAULT PreemptMode=OFF
 PartitionName=gpu Nodes={nodes} Default=YES DefaultTime=30 MaxTime=2-0 State=UP
 PartitionName=short Nodes=n1 MaxTime=2 MaxNodes=1 State=UP
 PartitionName=closed Nodes=n1 MaxTime=60 State=DOWN
+PartitionName=scavenger Nodes={nodes} MaxTime=60 State=UP PriorityTier=1 PreemptMode=CANCEL GraceTime=60
+PartitionName=urgent Nodes={nodes} MaxTime=60 State=UP PriorityTier=100
 """
 
 

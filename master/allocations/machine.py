@@ -19,7 +19,14 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
-from rm_backends.base import Container, ContainerExit, ContainerPhase, FailureKind, FellBack
+from rm_backends.base import (
+    Container,
+    ContainerExit,
+    ContainerPhase,
+    FailureKind,
+    FellBack,
+    LossKind,
+)
 
 
 class AllocationPhase(StrEnum):
@@ -69,6 +76,8 @@ class Outcome:
     exit_code: int | None = None
     final: bool = False
     """It is not run again, whatever restarts are left."""
+    at_limit: bool = False
+    """It was at work until the time of its batch job was over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +136,9 @@ class AllocationState:
     daemon_failed_at: datetime | None = None
     """A daemon ended badly while those that it served went on."""
     lost_reason: str | None = None
-    lost_for_good: bool = False
+    loss: LossKind = LossKind.MACHINE
+    at_limit: bool = False
+    """`preempt_deadline` is the end of the time of its batch job. Not stored: after a restart it is asked again."""
     started_at: datetime | None = None
     ended_at: datetime | None = None
     outcome: Outcome | None = None
@@ -140,6 +151,12 @@ class AllocationState:
     def current_pool(self) -> str:
         """Where its slots are. What waits may have moved, and is asked for in its own pool after a restart."""
         return self.granted_pool or self.pool
+
+    @property
+    def ran_out(self) -> bool:
+        """It was killed when the time of its batch job was over."""
+        by = self.preempt_deadline
+        return self.at_limit and by is not None and self.kill_reason == late_text(self)
 
     @property
     def has_slots(self) -> bool:
@@ -326,12 +343,18 @@ def marked_daemon(state: AllocationState, container_id: str, *, now: datetime) -
 
 
 def terminate(
-    state: AllocationState, reason: str, *, now: datetime, deadline: datetime | None = None
+    state: AllocationState,
+    reason: str,
+    *,
+    now: datetime,
+    deadline: datetime | None = None,
+    at_limit: bool = False,
 ) -> Step:
     """End it gracefully (pause, stop, preemption): preempt what is ready, kill what is not, withdraw what waits.
 
     `deadline`: when what it runs on goes. It is never later than the one that the preemption timeout gives, and a
     later call can only bring it forward. Work that cannot be preempted is told the deadline and ends with its machine.
+    `at_limit`: the deadline is the end of the time of its batch job.
     """
     if not state.is_open:
         return state, ()
@@ -342,6 +365,7 @@ def terminate(
     if state.kill_reason is not None:
         return state, ()
     by = _preempt_by(state, now, deadline)
+    state = replace(state, at_limit=at_limit) if at_limit != state.at_limit else state
     if state.preempt_deadline is not None and by >= state.preempt_deadline:
         return state, ()
     asked_at = now if state.preempt_asked_at is None else state.preempt_asked_at
@@ -368,11 +392,13 @@ def kill(state: AllocationState, reason: str, *, now: datetime) -> Step:
     return state, (KillContainers(state.id),)
 
 
-def lost(state: AllocationState, reason: str, *, now: datetime, for_good: bool = False) -> Step:
+def lost(
+    state: AllocationState, reason: str, *, now: datetime, kind: LossKind = LossKind.MACHINE
+) -> Step:
     """What it held is gone without exit codes. Containers elsewhere, if any, are killed by the caller's effect."""
     if not state.is_open:
         return state, ()
-    state = replace(state, lost_reason=state.lost_reason or reason, lost_for_good=for_good)
+    state = replace(state, lost_reason=state.lost_reason or reason, loss=kind)
     return _close(state, now=now)
 
 
@@ -386,10 +412,15 @@ def expired(state: AllocationState, *, now: datetime) -> Step:
         return state, ()
     if state.kill_reason is not None or not state.preemptible:
         return state, ()
+    return kill(state, late_text(state), now=now)
+
+
+def late_text(state: AllocationState) -> str:
+    """Why it is killed at its deadline."""
     seconds = state.preemption_timeout_s
-    if state.preempt_asked_at is not None:
+    if state.preempt_asked_at is not None and state.preempt_deadline is not None:
         seconds = (state.preempt_deadline - state.preempt_asked_at).total_seconds()
-    return kill(state, f"allocation did not preempt in {round(seconds)}s", now=now)
+    return f"allocation did not preempt in {round(seconds)}s"
 
 
 def _preempt_by(state: AllocationState, now: datetime, deadline: datetime | None) -> datetime:
@@ -455,6 +486,8 @@ def _outcome(state: AllocationState, seconds: int) -> Outcome:
         return Outcome(
             kind=OutcomeKind.KILLED,
             reason=f"allocation killed after {seconds}s: {state.kill_reason}",
+            error=state.kill_reason if state.ran_out else "",
+            at_limit=state.ran_out,
         )
     if state.preemptible and state.acknowledged:
         return Outcome(
@@ -462,7 +495,7 @@ def _outcome(state: AllocationState, seconds: int) -> Outcome:
             reason=f"allocation preempted after {seconds}s: {state.preempt_reason or 'asked'}",
             exit_code=code,
         )
-    if state.lost_reason is not None and state.lost_for_good:
+    if state.lost_reason is not None and state.loss is LossKind.ON_PURPOSE:
         return Outcome(
             kind=OutcomeKind.FAILED,
             reason=f"allocation failed: {state.lost_reason}",
@@ -474,6 +507,7 @@ def _outcome(state: AllocationState, seconds: int) -> Outcome:
             kind=OutcomeKind.TRANSIENT,
             reason=f"allocation failed due to agent failure: {state.lost_reason}",
             error=state.lost_reason,
+            at_limit=state.loss is LossKind.TIME_LIMIT,
         )
     if failure is None:
         return Outcome(

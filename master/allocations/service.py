@@ -177,6 +177,7 @@ class AllocationService:
                     reason=event.reason,
                     now=self._clock.now(),
                     deadline=event.deadline,
+                    at_limit=event.at_limit,
                 ),
             )
         elif isinstance(event, ResourceChanged):
@@ -193,7 +194,7 @@ class AllocationService:
                     machine.lost,
                     reason=event.reason,
                     now=self._clock.now(),
-                    for_good=event.for_good,
+                    kind=event.kind,
                 ),
             )
 

@@ -136,13 +136,14 @@ def checkpoint_reported(
     builder = StepBuilder(state, env)
     trial = state.trials[request_id]
     if trial.latest_checkpoint is None or steps >= trial.latest_checkpoint_steps:
-        lost_runs = trial.lost_runs if uuid == trial.latest_checkpoint else 0
+        is_new = uuid != trial.latest_checkpoint
         builder.put(
             replace(
                 trial,
                 latest_checkpoint=uuid,
                 latest_checkpoint_steps=steps,
-                lost_runs=lost_runs,
+                lost_runs=0 if is_new else trial.lost_runs,
+                checkpoint_run_id=trial.run_id if is_new else trial.checkpoint_run_id,
             )
         )
     return builder.done()

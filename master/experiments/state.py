@@ -158,6 +158,8 @@ class TrialState:
     """Runs in a row that could not even be started: bounded, so that a broken node cannot spin."""
     lost_runs: int = 0
     """Allocations since the last new checkpoint whose machine was lost."""
+    checkpoint_run_id: int = 0
+    """The run that made the newest checkpoint; 0: none, or it is not known."""
     not_before: datetime | None = None
     """After an allocation that could not be started: no new one before this. Not stored: a restart tries at once."""
     run_id: int = 0

@@ -44,6 +44,8 @@ def allocation_ended(builder: StepBuilder, request_id: str) -> None:
         close_trial(builder, trial, phase, outcome.error)
     elif trial.early_exit is not None:
         close_trial(builder, trial, Phase.COMPLETED, outcome.error)
+    elif outcome.at_limit:
+        _next_leg(builder, trial, outcome)
     elif outcome.kind is OutcomeKind.TRANSIENT:
         _run_again(builder, trial, allocation, outcome)
     elif failed:
@@ -58,6 +60,21 @@ def allocation_ended(builder: StepBuilder, request_id: str) -> None:
     elif outcome.kind is OutcomeKind.FINISHED:
         close_trial(builder, trial, Phase.COMPLETED, "")
     # Preempted, killed or withdrawn: it runs again when its experiment is active.
+
+
+def _next_leg(builder: StepBuilder, trial: TrialState, outcome: Outcome) -> None:
+    """It worked until its time was over. Without a new checkpoint the next leg would begin where this one did."""
+    if trial.checkpoint_run_id == trial.run_id:
+        return
+    trial = replace(trial, restarts=trial.restarts + 1, aborts=0)
+    if trial.restarts > builder.state.settings.max_restarts:
+        error = (
+            f"no new checkpoint within the time of its batch job ({outcome.error}): "
+            "give it more time, or save checkpoints more often"
+        )
+        close_trial(builder, trial, Phase.ERROR, error)
+    else:
+        builder.put(trial)
 
 
 def _run_again(

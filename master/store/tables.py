@@ -177,6 +177,8 @@ class Trial(SQLModel, table=True):
     aborts: Mapped[int] = Field(default=0)
     lost_runs: Mapped[int] = Field(default=0)
     """Since the last new checkpoint."""
+    checkpoint_run_id: Mapped[int] = Field(default=0)
+    """The run that made the newest checkpoint; 0: none, or it is not known."""
     run_id: Mapped[int] = Field(default=0)
     """Number of the current or last run (allocation); 0 before the first."""
     progress: Mapped[float] = Field(default=0.0)

@@ -87,6 +87,8 @@ class Agent:
     """The agent said so, and may take it back; else its provider did."""
     ends_at: float | None = None
     """When it will go, as it or its provider said: what could not use it until then is not placed there."""
+    ends_early: bool = False
+    """Time was taken away from it: its site preempts it."""
     holds: dict[str, Hold] = field(default_factory=dict)
     """By container id. Changed by `take` and `give_back` only."""
     log_offsets: dict[str, int] = field(default_factory=dict)

@@ -34,6 +34,7 @@ from rm_backends.base import (
     ContainerPhase,
     FailureKind,
     LaunchSpec,
+    LossKind,
     Lost,
     ReleaseAsked,
     ResourceChanged,
@@ -212,11 +213,11 @@ class Assignments:
         for container_id in plan.vanished:
             self._end(*held[container_id], _failed(f"agent {agent.id} no longer knows it"))
 
-    def lose(self, agent: Agent, reason: str, *, for_good: bool = False) -> None:
-        """The agent is not coming back in time: what it ran is lost, or, `for_good`, was ended on purpose."""
+    def lose(self, agent: Agent, reason: str, kind: LossKind = LossKind.MACHINE) -> None:
+        """The agent is not coming back in time: what it ran is lost."""
         for entry, part in self._held_by(agent):
             if part.is_live:
-                self._lose_part(entry, part, reason, for_good=for_good)
+                self._lose_part(entry, part, reason, kind)
 
     def stop_work(self, agent: Agent, reason: str, *, slot_id: int | None = None) -> None:
         """Take the agent, or one slot, away from what runs there. It ends as the agent's failure, not the task's."""
@@ -236,7 +237,7 @@ class Assignments:
             if part.is_live:
                 self.ask(entry, f"agent {agent.id} goes at {at}: {leaving.reason}", leaving.at)
 
-    def ask(self, entry: Entry, reason: str, deadline: datetime) -> None:
+    def ask(self, entry: Entry, reason: str, deadline: datetime, *, at_limit: bool = False) -> None:
         """Ask an allocation to leave by then, unless it was asked for an earlier time."""
         asked = entry.leave_by is not None and entry.leave_by <= deadline
         if asked or entry.killed or entry.lost:
@@ -244,7 +245,11 @@ class Assignments:
         entry.leave_by = deadline
         entry.releasing = entry.releasing or entry.request.preemptible
         entry.touched()
-        self._outbox.post(ReleaseAsked(allocation_id=entry.id, reason=reason, deadline=deadline))
+        self._outbox.post(
+            ReleaseAsked(
+                allocation_id=entry.id, reason=reason, deadline=deadline, at_limit=at_limit
+            )
+        )
         self._changed()
 
     def note_service(self, agent: Agent) -> None:
@@ -317,14 +322,16 @@ class Assignments:
     def _grant_committed(entry: Entry) -> None:
         entry.grant_committed = True
 
-    def _lose_part(self, entry: Entry, part: Part, reason: str, *, for_good: bool = False) -> None:
+    def _lose_part(
+        self, entry: Entry, part: Part, reason: str, kind: LossKind = LossKind.MACHINE
+    ) -> None:
         part.lost = True
         entry.touched()
         if entry.lost_committed:
             self._end_part(entry, part)
         elif not entry.lost:
             entry.lost = True
-            event = Lost(allocation_id=entry.id, reason=reason, for_good=for_good)
+            event = Lost(allocation_id=entry.id, reason=reason, kind=kind)
             self._outbox.post(event, partial(self._loss_committed, entry))
         self._changed()
 

@@ -30,6 +30,7 @@ from rm_backends.base import (
     AlreadyGranted,
     JobOrder,
     LaunchSpec,
+    LossKind,
     Lost,
     RestoreRecord,
     RmEvents,
@@ -376,8 +377,8 @@ class AgentsBackend:
     def occupied(self, agent_ids: Collection[str]) -> bool:
         return self._registry.occupied(agent_ids)
 
-    def lose(self, agent_ids: Collection[str], reason: str, *, for_good: bool) -> bool:
-        return self._registry.lose(agent_ids, reason, for_good=for_good)
+    def lose(self, agent_ids: Collection[str], reason: str, kind: LossKind) -> bool:
+        return self._registry.lose(agent_ids, reason, kind)
 
     # What operators and screens use
 

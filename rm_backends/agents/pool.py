@@ -47,6 +47,8 @@ Decide = Callable[[PoolState], Decision]
 
 DEBOUNCE_S = 0.01
 """Events that come together are decided together."""
+CLOCKS_DIFFER_S = 30.0
+"""An end that is so much earlier than it was is not just told anew."""
 DECIDE_EVERY_S = 5.0
 """Time alone changes decisions too (preempt_after): look again this often while something waits."""
 INLINE_LIMIT = 500
@@ -167,7 +169,8 @@ class Pool:
                 entry = self.assignments.entries[hold.allocation_id]
                 running = entry.as_running(self._run_times.get(entry.as_request.job_id))
                 if running is not None and must_leave(running, agent.ends_at, now):
-                    self.assignments.ask(entry, reason, end)
+                    at_limit = self.options.dispatch and not agent.ends_early
+                    self.assignments.ask(entry, reason, end, at_limit=at_limit)
 
     def explain(self, allocation_id: str) -> Reason | None:
         entry = self.waiting.get(allocation_id)
@@ -232,16 +235,24 @@ class Pool:
 
     def set_availability(self, availability: PoolAvailability) -> None:
         self._availability = availability
-        for agent_id, ends_at in availability.ends_at.items():
-            agent = self.agents.get(agent_id)
-            if agent is not None and (agent.ends_at is None or self.options.dynamic):
-                agent.ends_at = ends_at
+        for agent_id in availability.ends_at:
+            if (agent := self.agents.get(agent_id)) is not None:
+                self.note_end(agent)
         for agent_id, facts in availability.facts.items():
             if (agent := self.agents.get(agent_id)) is not None:
                 agent.was_bought_as(facts)
         self._outlook_at = self._clock.monotonic()
         if self.waiting:
             self.touch()
+
+    def note_end(self, agent: Agent) -> None:
+        """What whoever supplies machines says of its end counts more than what it says itself."""
+        told = self._availability.ends_at.get(agent.id) if self._availability else None
+        if told is None or not (agent.ends_at is None or self.options.dynamic):
+            return
+        if agent.ends_at is not None and told < agent.ends_at - CLOCKS_DIFFER_S:
+            agent.ends_early = True
+        agent.ends_at = told
 
     def snapshot(self) -> PoolState:
         """What the scheduler may look at. Frozen: it may be read in another thread."""

@@ -32,6 +32,7 @@ from rm_backends.agents.joining import (
     spent_by,
 )
 from rm_backends.agents.pool import Pool
+from rm_backends.base import LossKind
 from rm_backends.ports import (
     AgentRecord,
     AgentStore,
@@ -164,7 +165,7 @@ class Registry:
                 return refused
             agent = self._join(pool, record)
             devices = agent.devices
-            self._attach(agent, hello, address)
+            self._attach(pool, agent, hello, address)
         for slot in agent.lost_slots(devices):
             reason = (
                 f"agent {agent.id} came back with other slots: slot {slot} is not the one it was"
@@ -287,11 +288,11 @@ class Registry:
         found = (self.find(id_) for id_ in agent_ids)
         return any(one is not None and bool(one[1].holds) for one in found)
 
-    def lose(self, agent_ids: Collection[str], reason: str, *, for_good: bool) -> bool:
-        """What runs on these agents is lost; `for_good`: it was ended on purpose. True: nothing is held there now."""
+    def lose(self, agent_ids: Collection[str], reason: str, kind: LossKind) -> bool:
+        """What runs on these agents is lost. True: nothing is held there now."""
         found = [one for id_ in agent_ids if (one := self.find(id_)) is not None]
         for pool, agent in found:
-            pool.assignments.lose(agent, reason, for_good=for_good)
+            pool.assignments.lose(agent, reason, kind)
         return not self.occupied(agent_ids)
 
     def _drop(self, pool: Pool, agent: Agent, reason: str) -> None:
@@ -462,7 +463,7 @@ class Registry:
         agent.remember(record)
         return agent
 
-    def _attach(self, agent: Agent, hello: Hello, address: str) -> None:
+    def _attach(self, pool: Pool, agent: Agent, hello: Hello, address: str) -> None:
         if agent.link is not None:
             agent.link.close("another connection of this agent took over")
             agent.link = None
@@ -481,6 +482,7 @@ class Registry:
         if agent.shares_user:
             log.warning("agent %s: %s", agent.id, agent.shares_user)
         agent.ends_at = None if hello.ends_at is None else hello.ends_at.timestamp()
+        pool.note_end(agent)
         agent.set_devices(hello.slots)
         agent.address = address
 

@@ -15,7 +15,6 @@ from functools import partial
 from master.core.reasons import Reason, ReasonKind
 from provisioner.providers.batch.base import (
     BatchSystem,
-    EndCause,
     JobPhase,
     JobRefused,
     JobReport,
@@ -341,8 +340,7 @@ class Dispatcher:
                 lease, self._files.get(lease.pool), life.bad_ends_count_before(lease)
             ):
                 continue
-            by_others = not lease.end_why and lease.cause is EndCause.CANCELLED
-            if self._host.lose(lease.agents, why, for_good=by_others):
+            if self._host.lose(lease.agents, why, life.loss_of(lease)):
                 await self._clear(lease, why)
                 self._collector.forget(lease)
                 self._put(replace(lease, state=LeaseState.SETTLED))

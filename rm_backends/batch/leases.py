@@ -28,6 +28,7 @@ from provisioner.providers.batch.base import (
 )
 from provisioner.providers.batch.dialects import DIALECTS
 from provisioner.providers.batch.job_files import Shape
+from rm_backends.base import LossKind
 
 PROOF_S = 60.0
 """A job that the site does not know is gone when it says so again after so long."""
@@ -233,6 +234,13 @@ def bad_ends_count_before(lease: Lease) -> float:
     if lease.cause in (EndCause.OK, EndCause.FAILED) or lease.ended_at is None:
         return float(2**32)
     return lease.ended_at - DOUBT_S
+
+
+def loss_of(lease: Lease) -> LossKind:
+    """What its end means for what ran there."""
+    if not lease.end_why and lease.cause is EndCause.CANCELLED:
+        return LossKind.ON_PURPOSE
+    return LossKind.TIME_LIMIT if lease.cause is EndCause.TIMEOUT else LossKind.MACHINE
 
 
 def end_text(lease: Lease) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from provisioner.types import PoolAvailability
-from rm_backends.base import AllocationRequest
+from rm_backends.base import AllocationRequest, LossKind
 from rm_backends.batch.leases import Lease
 
 
@@ -45,8 +45,8 @@ class LeaseHost(Protocol):
         """Something runs on these agents, as far as anybody has told."""
         ...
 
-    def lose(self, agent_ids: Collection[str], reason: str, *, for_good: bool) -> bool:
-        """The job of these agents is certainly over: what ran on them is lost; `for_good`: and not run again.
+    def lose(self, agent_ids: Collection[str], reason: str, kind: LossKind) -> bool:
+        """The job of these agents is certainly over: what ran on them is lost.
 
         True: all of that is committed, and they hold nothing any more. Else ask again.
         """

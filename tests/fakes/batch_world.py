@@ -56,6 +56,8 @@ class FakeBatch:
         """It takes a job, and its answer does not arrive."""
         self.holds_back = False
         """It starts nothing."""
+        self.ends_at: float | None = None
+        """Of jobs that run."""
         self.submissions: list[str] = []
 
     @property
@@ -173,6 +175,7 @@ class FakeBatch:
             reason="" if job.nodes else "Resources",
             words="" if job.nodes else "no nodes of that shape are free",
             nodes=job.nodes,
+            ends_at=self.ends_at if job.nodes else None,
             cause=job.cause,
         )
 

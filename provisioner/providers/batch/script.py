@@ -16,12 +16,16 @@ def job_script(directory: Path, python: str, *, nodes: int) -> str:
     host = f"exec {shlex.quote(python)} -P -m agent_bootstrap.host --dir {where}/nodes"
     cpus = "${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}"
     on_slurm = shlex.quote(host + '/"$SLURM_NODEID"')
+    # What a site signals before it takes nodes away, it signals to steps only: without one nothing ends too early.
+    alone = shlex.quote(f"{host}/0")
+    on_slurm_nodes = f"""srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --kill-on-bad-exit=1 {cpus} \\
+    /bin/sh -c {on_slurm}"""
+    run = f"/bin/sh -c {alone}" if nodes == 1 else on_slurm_nodes
     on_pbs = shlex.quote(host + '/"$1"')
     return f"""#!/bin/sh
 cd {where} || {{ echo "this node does not see "{where} >&2; exit 1; }}
 if [ -n "$SLURM_JOB_ID" ]; then
-  exec srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --kill-on-bad-exit=1 {cpus} \\
-    /bin/sh -c {on_slurm}
+  exec {run}
 fi
 PATH="$PATH:$(sed -n 's/^PBS_EXEC=//p' "${{PBS_CONF_FILE:-/etc/pbs.conf}}" 2>/dev/null)/bin:/opt/pbs/bin"
 trap 'trap "" TERM; kill -TERM 0; wait; exit 1' TERM

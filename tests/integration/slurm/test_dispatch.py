@@ -24,6 +24,7 @@ POOLS = [
         "fall_back_after": "1s",
     },
     {"pool_name": "minutes", "provider": {**SITE, "walltime": "1m"}},
+    {"pool_name": "scavenger", "provider": {**SITE, "partition": "scavenger"}},
     {"pool_name": "local", "provider": {"type": "embedded", "slots_per_instance": 2}},
 ]
 
@@ -269,6 +270,29 @@ def test_training_goes_on_in_another_job_when_the_time_is_over(
     assert trial["restarts"] == 0
     metrics = trial["latestValidation"]["metrics"]["avgMetrics"]
     assert metrics["loss"] == round(1 / 40, 6)
+
+
+@pytest.mark.slow
+def test_a_job_that_its_site_preempts_makes_a_checkpoint_and_goes_on_in_another(
+    cluster: RealCluster, slurm: Slurm, gates: Gates
+) -> None:
+    """Within the grace time of the partition: no loss, and no restart."""
+    settings = {
+        "resources": {"slots_per_trial": 2, "resource_pool": "scavenger"},
+        "hyperparameters": {"gate": "/gates/open", "steps": 40},
+    }
+    experiment = cluster.submit(config(gates, **settings), MODEL)
+    eventually("it works", lambda: "run 1, from" in all_logs(cluster, experiment))
+    slurm.run(
+        *("sbatch", "--parsable", "-p", "urgent", "-N2", "--gres=gpu:2", "--output=/dev/null"),
+        "--wrap=sleep 1",
+    )
+    eventually("it goes on", lambda: "run 2, from step" in all_logs(cluster, experiment))
+    assert "run 2, from step 0" not in all_logs(cluster, experiment)
+    gates.open()
+    assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
+    (trial,) = cluster.trials(experiment)
+    assert trial["restarts"] == 0
 
 
 def all_logs(cluster: RealCluster, experiment: int) -> str:

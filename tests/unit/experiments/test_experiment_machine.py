@@ -22,7 +22,7 @@ from master.core.searcher.types import ExitReason
 from master.experiments import machine, resources
 from master.experiments.deadlines import INVALID_HP_GRACE
 from master.experiments.state import Phase
-from rm_backends.base import Container, FailureKind
+from rm_backends.base import Container, FailureKind, LossKind
 from tests.fakes.pure_experiment import ASHA, START, PureExperiment
 
 
@@ -95,6 +95,60 @@ def test_a_new_checkpoint_forgives_the_losses_before_it_and_the_same_one_does_no
     checkpoint(world, "uuid-3", 3)
     lose(world)
     assert world.trial().phase is Phase.ERROR
+
+
+def run_out(world: PureExperiment) -> None:
+    """The time of its batch job is over, as the site says."""
+    world.start()
+    kind = LossKind.TIME_LIMIT
+    world.on_run(
+        world.trial(), lambda s: allocation.lost(s, "job 5 timed out", now=world.now, kind=kind)
+    )
+
+
+def test_a_leg_that_ends_with_its_time_and_no_new_checkpoint_is_a_restart() -> None:
+    world = PureExperiment(max_restarts=1)
+    world.max_lost_runs = 0
+    run_out(world)
+    assert (world.trial().phase, world.trial().restarts) == (Phase.ACTIVE, 1)
+    run_out(world)
+    assert world.state.phase is Phase.ERROR
+    assert world.trial().error == (
+        "no new checkpoint within the time of its batch job (job 5 timed out): "
+        "give it more time, or save checkpoints more often"
+    )
+
+
+def test_legs_that_get_on_follow_each_other_for_ever() -> None:
+    """A week of training in jobs of four hours."""
+    world = PureExperiment(max_restarts=0)
+    world.max_lost_runs = 0
+    for number in range(20):
+        world.start()
+        checkpoint(world, f"uuid-{number}", number)
+        kind = LossKind.TIME_LIMIT
+        world.on_run(
+            world.trial(), lambda s: allocation.lost(s, "timed out", now=world.now, kind=kind)
+        )
+        assert (world.trial().phase, world.trial().restarts) == (Phase.ACTIVE, 0)
+
+
+@pytest.mark.parametrize("saves", [False, True])
+def test_what_is_killed_at_the_end_of_its_time_must_have_saved(saves: bool) -> None:
+    """The master ends it, before the site does."""
+    world = PureExperiment(max_restarts=3)
+    world.start()
+    end = world.now + timedelta(minutes=5)
+    world.on_run(
+        world.trial(),
+        lambda s: allocation.terminate(s, "ends", now=world.now, deadline=end, at_limit=True),
+    )
+    if saves:
+        checkpoint(world, "uuid", 5)
+    world.now = end
+    world.tick()
+    world.exit(code=137)
+    assert (world.trial().phase, world.trial().restarts) == (Phase.ACTIVE, 0 if saves else 1)
 
 
 def test_runs_that_cannot_even_start_end_the_trial_at_last() -> None:

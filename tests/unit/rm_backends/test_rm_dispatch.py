@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from rm_backends.base import (
     AlreadyGranted,
     BatchOptions,
     JobOptions,
+    LossKind,
     Lost,
+    ReleaseAsked,
     RestoreRecord,
     Withdrawn,
 )
@@ -199,7 +202,7 @@ def test_a_job_that_somebody_cancelled_is_not_run_again(play: Play) -> None:
         await batch.site.end(job, EndCause.CANCELLED)
         await batch.world.master.lost(ID)
         (loss,) = [e for e in batch.world.master.of(ID) if isinstance(e, Lost)]
-        assert loss.for_good
+        assert loss.kind is LossKind.ON_PURPOSE
         assert loss.reason == "job 1 on n1 was cancelled at the site"
 
     play(scenario)
@@ -411,7 +414,7 @@ def test_a_master_that_dies_while_it_tells_of_a_cancelled_job_runs_nothing_again
         await batch.restart(*records)
         await batch.world.master.lost(ID)
         losses = [e for e in batch.world.master.of(ID) if isinstance(e, Lost)]
-        assert [loss.for_good for loss in losses] == [True]
+        assert [loss.kind for loss in losses] == [LossKind.ON_PURPOSE]
         await batch.world.settle(120)
         assert batch.is_quiet()
         assert len(batch.site.submissions) == 1
@@ -434,7 +437,7 @@ def test_a_loss_that_was_not_committed_is_told_again(play: Play) -> None:
         )
         master.open.set()
         await master.lost(ID)
-        assert [e.for_good for e in master.of(ID) if isinstance(e, Lost)] == [True]
+        assert [e.kind for e in master.of(ID) if isinstance(e, Lost)] == [LossKind.ON_PURPOSE]
         await batch.world.settle(60)
         assert batch.is_quiet()
 
@@ -461,5 +464,48 @@ def test_a_master_that_dies_between_two_jobs_submits_the_next_one_once(
         await batch.world.backend.kill(ID)
         await batch.world.settle(60)
         assert batch.is_quiet()
+
+    play(scenario)
+
+
+async def ask_times(batch: BatchWorld) -> list[ReleaseAsked]:
+    return [e for e in batch.world.master.of(ID) if isinstance(e, ReleaseAsked)]
+
+
+@pytest.mark.parametrize("taken_away", [False, True])
+def test_work_leaves_before_the_end_that_its_job_has_now(play: Play, taken_away: bool) -> None:
+    """Also after its agent was away, and when the site brings the end forward: that is no fault of the work."""
+
+    async def scenario(batch: BatchWorld) -> None:
+        now = batch.world.clock.now().timestamp()
+        batch.site.ends_at = now + 7200
+        await batch.world.run_allocation(allocation(1, slots=4))
+        await batch.world.settle(30)
+        (job,) = batch.site.jobs.values()
+        await job.agents[0].unplug()
+        job.agents[0].plug_in()
+        await batch.world.settle(30)
+        assert await ask_times(batch) == []
+        if taken_away:
+            batch.site.ends_at = now + 180
+            await batch.world.settle(20)
+        else:
+            await batch.world.settle(7200 - 60)
+        asked = await ask_times(batch)
+        assert [(e.deadline, e.at_limit) for e in asked] == [
+            (datetime.fromtimestamp(batch.site.ends_at, UTC), not taken_away)
+        ]
+
+    play(scenario)
+
+
+def test_a_job_that_timed_out_is_told_as_that(play: Play) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        await batch.world.run_allocation(allocation(1, slots=4))
+        (job,) = batch.site.jobs.values()
+        await batch.site.end(job, EndCause.TIMEOUT)
+        await batch.world.master.lost(ID)
+        kinds = [e.kind for e in batch.world.master.of(ID) if isinstance(e, Lost)]
+        assert kinds == [LossKind.TIME_LIMIT]
 
     play(scenario)

@@ -97,9 +97,8 @@ def test_a_new_checkpoint_forgives_the_losses_before_it_and_the_same_one_does_no
     assert world.trial().phase is Phase.ERROR
 
 
-def run_out(world: PureExperiment) -> None:
+def time_out(world: PureExperiment) -> None:
     """The time of its batch job is over, as the site says."""
-    world.start()
     kind = LossKind.TIME_LIMIT
     world.on_run(
         world.trial(), lambda s: allocation.lost(s, "job 5 timed out", now=world.now, kind=kind)
@@ -109,9 +108,11 @@ def run_out(world: PureExperiment) -> None:
 def test_a_leg_that_ends_with_its_time_and_no_new_checkpoint_is_a_restart() -> None:
     world = PureExperiment(max_restarts=1)
     world.max_lost_runs = 0
-    run_out(world)
+    world.start()
+    time_out(world)
     assert (world.trial().phase, world.trial().restarts) == (Phase.ACTIVE, 1)
-    run_out(world)
+    world.start()
+    time_out(world)
     assert world.state.phase is Phase.ERROR
     assert world.trial().error == (
         "no new checkpoint within the time of its batch job (job 5 timed out): "
@@ -126,10 +127,7 @@ def test_legs_that_get_on_follow_each_other_for_ever() -> None:
     for number in range(20):
         world.start()
         checkpoint(world, f"uuid-{number}", number)
-        kind = LossKind.TIME_LIMIT
-        world.on_run(
-            world.trial(), lambda s: allocation.lost(s, "timed out", now=world.now, kind=kind)
-        )
+        time_out(world)
         assert (world.trial().phase, world.trial().restarts) == (Phase.ACTIVE, 0)
 
 

@@ -14,9 +14,11 @@ from agent_bootstrap.agent.announcement import FILE as ANNOUNCEMENT
 from agent_bootstrap.agent.announcement import LOCK, announce, is_running
 from agent_bootstrap.agent.container_dir import ContainerDir, ContainerDirs
 from agent_bootstrap.agent.credential import CREDENTIAL_FILE, load_or_create
+from agent_bootstrap.agent.machine import REMEMBERED
 from agent_bootstrap.agent.membership.master_calls import MasterCalls, MasterRefused
 from agent_bootstrap.agent.membership.places import Places
 from agent_bootstrap.agent.membership.systemd import Systemd
+from agent_bootstrap.agent.metadata.tasks import PORT_FILE
 from agent_bootstrap.agent.option_layers import load_options
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.engine.image_record import FILE as IMAGE_RECORD
@@ -28,7 +30,8 @@ from windlass.base.processes import ProcessName
 from windlass.base.processes import is_running as process_runs
 
 OWN_FILES = (
-    *(CREDENTIAL_FILE, LOCK, ANNOUNCEMENT, CONTACT, IMAGE_RECORD, "epoch.json"),
+    *(CREDENTIAL_FILE, LOCK, ANNOUNCEMENT, CONTACT, IMAGE_RECORD, REMEMBERED, PORT_FILE),
+    "epoch.json",
     *("containers", "trash", "unreadable", "images"),
 )
 """What agents make in a work_dir."""

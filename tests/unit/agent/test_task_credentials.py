@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_bootstrap.agent.membership.leave import OWN_FILES
 from agent_bootstrap.agent.metadata import broker as broker_module
 from agent_bootstrap.agent.metadata.broker import AWS_PATH, Broker, TaskTokens
 from agent_bootstrap.agent.metadata.closing import closable_address
@@ -26,7 +27,7 @@ from agent_bootstrap.agent.metadata.credentials import (
 )
 from agent_bootstrap.agent.metadata.kinds import Cloud, TaskMetadata
 from agent_bootstrap.agent.metadata.services import Ec2Service, GceService
-from agent_bootstrap.agent.metadata.tasks import MetadataOfTasks
+from agent_bootstrap.agent.metadata.tasks import PORT_FILE, MetadataOfTasks
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.container_options import ContainerOptions
@@ -268,6 +269,7 @@ async def test_tasks_find_the_agent_that_follows_at_the_same_address(
             seen.append(tasks.given_to(spec()))
             await tasks.close()
     assert seen[0] == seen[1]
+    assert PORT_FILE in OWN_FILES, "gone when the agent leaves"
     assert "AWS_CONTAINER_AUTHORIZATION_TOKEN" in seen[0].environment
 
 

@@ -47,10 +47,15 @@ class SettingsOfLaunches:
         )
 
 
+ALONE: Mapping[str, str | bool] = {"alone_ttl": "30m", "alone_ends_machine": True}
+"""A machine that has lost its master for good ends itself, unless agent_config_file_contents says otherwise."""
+
+
 def _settings(pool: ResolvedPool, section: CloudSection) -> BootSettings:
     return BootSettings(
         startup_script=section.startup_script,
         agent={
+            **ALONE,
             **(section.agent_config_file_contents or {}),
             "task_metadata": pool.task_metadata,
         },

@@ -14,6 +14,7 @@ import typer
 from pydantic import ValidationError
 from stamina.instrumentation import set_on_retry_hooks
 
+from agent_bootstrap.agent.alone import end_machine
 from agent_bootstrap.agent.announcement import announce, is_running, parse_time, withdraw
 from agent_bootstrap.agent.daemon import Agent, AgentEnd, lifeline_from_environment
 from agent_bootstrap.agent.membership.commands import join_command, leave_command
@@ -122,6 +123,9 @@ def run(
         raise typer.Exit(1) from None
     if end.code:
         typer.echo(f"error: {end.reason}", err=True)
+    if end.ends_machine:
+        typer.echo(f"This machine is shut down: {end.reason}", err=True)
+        raise typer.Exit(end.code if end_machine() else 1)
     raise typer.Exit(end.code)
 
 

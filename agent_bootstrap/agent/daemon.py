@@ -11,11 +11,12 @@ import logging
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import stamina
 
+from agent_bootstrap.agent.alone import Alone, since_contact_s
 from agent_bootstrap.agent.announcement import announced, withdraw
 from agent_bootstrap.agent.container_dir import ContainerDirs
 from agent_bootstrap.agent.container_set import ContainerSet
@@ -60,6 +61,8 @@ class AgentEnd:
 
     reason: str
     code: int = 0
+    ends_machine: bool = False
+    """Nobody else would end it."""
 
 
 class _Ended(Exception):
@@ -93,12 +96,12 @@ class Agent:
         self._credential = ""
         self._complaint = ""
         self._is_connected = False
-        self._alone_since = self._clock.monotonic()
         self._tasks: asyncio.TaskGroup
         self._epoch: EpochMemory
         self._machine: Machine
         self._containers: ContainerSet
         self._metadata: MetadataOfTasks
+        self._alone: Alone
 
     async def run(self) -> AgentEnd:
         """Raises InvalidConfig for what an operator can mend, Conflict if another agent has the work_dir."""
@@ -131,7 +134,9 @@ class Agent:
                     asyncio.get_running_loop().remove_reader(self._lifeline_fd)
                 await self._metadata.close()
                 runtime.detach()
-        return self._end or AgentEnd(reason="stopped")
+        end = self._end or AgentEnd(reason="stopped")
+        alone = self._alone.is_over() or self._alone.is_over_with_those_before()
+        return replace(end, ends_machine=alone and self._options.alone_ends_machine)
 
     async def leave(self, at: datetime, reason: str) -> None:
         """Whoever watches this machine says that it goes at `at`. Told at once, and again on each connection."""
@@ -162,10 +167,10 @@ class Agent:
 
     def _end_if_alone(self) -> None:
         """Nobody asks for this machine any more, or nobody can. Ends that nobody heard of wait in the work_dir."""
-        ttl, now = self._options.alone_ttl, self._clock.monotonic()
+        ttl = self._options.alone_ttl
         if self._is_connected or self._containers.has_work:
-            self._alone_since = now
-        elif ttl is not None and now - self._alone_since > ttl.total_seconds():
+            self._alone.not_now()
+        elif ttl is not None and self._alone.is_over():
             self._finish(f"no contact to the master for {format_duration(ttl)}, and nothing to do")
 
     async def _stay(self) -> None:
@@ -181,6 +186,10 @@ class Agent:
 
     async def _prepare(self) -> Runtime:
         options = self._options
+        already_s = 0.0
+        if options.alone_ends_machine:
+            already_s = await asyncio.to_thread(since_contact_s, options.work_dir, self._clock)
+        self._alone = Alone(options.alone_ttl, self._clock, already_s=already_s)
         self._epoch = EpochMemory(options.work_dir / "epoch.json")
         self._credential = await asyncio.to_thread(load_or_create, options.work_dir)
         setup = RuntimeSetup(options=options, lifeline_fd=self._lifeline_fd, logins=self._logins)

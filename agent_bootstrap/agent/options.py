@@ -204,6 +204,9 @@ class AgentOptions(BaseModel):
     alone_ttl: Annotated[Duration, AfterValidator(_long_enough)] | None = None
     """End the agent itself after this long without contact to the master and without tasks: 10m. None: never. In a
     batch job, whose nodes should not be held for nothing."""
+    alone_ends_machine: bool = False
+    """Shut the machine down then, which needs root: for machines that are paid by the hour. The time counts from the
+    last contact that any agent on this work_dir had."""
     default_limits: DefaultLimits = DefaultLimits()
     """What each task may use at most, where its own `resources.limits` does not say."""
     task_log_gib: float | None = Field(default=1.0, ge=LEAST_TASK_LOG_GIB)

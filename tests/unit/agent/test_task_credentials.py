@@ -32,7 +32,7 @@ from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.container_options import ContainerOptions
 from agent_bootstrap.protocol import ContainerSpec
-from master.boot_settings import boot_settings
+from master.boot_settings import ALONE, boot_settings
 from master.config import MasterConfig
 from tests.fakes.ec2_metadata import ec2_metadata
 from tests.fakes.gce.metadata import gce_metadata
@@ -291,8 +291,8 @@ def test_the_pool_says_what_its_machines_tell_tasks() -> None:
     config = MasterConfig.model_validate({"resource_pools": pools})
     made = boot_settings(config.pools())
     by_pool = {pool: settings.agent for (pool, _, _), settings in made.items()}
-    assert by_pool["a"] == {"label": "x", "task_metadata": "storage"}
-    assert by_pool["b"] == {"task_metadata": "none"}
+    assert by_pool["a"] == {**ALONE, "label": "x", "task_metadata": "storage"}
+    assert by_pool["b"] == {**ALONE, "task_metadata": "none"}
 
 
 def test_tasks_are_kept_from_an_address_only() -> None:

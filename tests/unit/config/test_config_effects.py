@@ -112,7 +112,7 @@ GCP |= below("service_account", read_by("master/gcp_pools.py:*", "email scopes")
 GCP |= below("instance_type", {"machine_type": "master/gcp_pools.py:machine_type"})
 GCP |= below("instance_type", read_by("master/config/gcp.py:*", "gpu_type gpu_num preemptible"))
 CLOUDS = read_by("master/cloud_boot.py:*", "master_url master_cert_name") | read_by(
-    "master/elastic_pools.py:*", "startup_script agent_config_file_contents"
+    "master/boot_settings.py:*", "startup_script agent_config_file_contents"
 )
 PROVIDER |= AWS | GCP | CLOUDS
 SLURM = below(

@@ -11,15 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC
 from functools import partial
 from pathlib import Path
 
 import structlog
-from apscheduler.triggers.cron import CronTrigger
-from apscheduler.triggers.interval import IntervalTrigger
 from sqlalchemy import select
 
+from master.agent_pools import fall_back_rules, pool_options
 from master.allocations.service import AllocationService
 from master.allocations.unique_ports import UniquePorts
 from master.api.services import ClusterInfo, Services
@@ -41,9 +39,8 @@ from master.checkpoints.downloads import Downloads
 from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.cloud_boot import CloudBoot
 from master.cloud_providers import all_providers
-from master.config import MasterConfig, ResolvedPool
+from master.config import MasterConfig
 from master.control_plane import Parts, build
-from master.core.fall_back import Rule
 from master.core.scheduler import decide
 from master.costs.books import Books
 from master.data_folder import exposures
@@ -72,13 +69,12 @@ from master.store.lease_repository import LeaseRepository
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from master.task_settings import TaskSettings
-from master.timed_work import TimedWork
+from master.timed_work import timed_work
 from master.tls.serving import ServedTls
 from master.workspaces.agent_users import AgentUsers
 from provisioner.budgets import Money
 from provisioner.reconciler import Provisioner
 from rm_backends.agents.backend import AgentsBackend
-from rm_backends.agents.options import PoolOptions
 from rm_backends.batch.dispatcher import Dispatcher
 from rm_backends.ports import JoinTokens
 from rm_backends.router import Router
@@ -94,7 +90,6 @@ TICK_S = 1.0
 HOUSEKEEPING_S = 3600.0
 BOOK_EVERY_S = 60.0
 """How old what users have spent may be where budgets are checked."""
-PRICES_EVERY_S = 10
 LAST_LINES_S = 5.0
 """How long a master that stops tries to store what it still has to say in task logs."""
 
@@ -223,7 +218,7 @@ class Master:
         await join_tokens.load()
         agents = self._agents_backend(allocations, info, epoch, self._with_jobs(join_tokens))
         self._dispatcher = self._make_dispatcher(agents, info)
-        router = Router([agents], fall_back=_fall_back(options.config), clock=options.clock)
+        router = Router([agents], fall_back=fall_back_rules(options.config), clock=options.clock)
         allocations.connect(router)
         books = Books(self._store, options.clock)
         prices = self._live_prices()
@@ -264,7 +259,7 @@ class Master:
         group.create_task(self._housekeeping(auth, join_tokens, plane.parts.blobs).run())
         group.create_task(Loop("books", books.book, interval_s=BOOK_EVERY_S).run())
         if not options.inline_store:  # its scheduler knows only the machine's clock
-            group.create_task(_timed_work(books, prices).run())
+            group.create_task(timed_work(books, prices).run())
         group.create_task(self._check.run())
         group.create_task(plane.experiments.storage_checks.warn_of_cluster_storage())
         await plane.resume()
@@ -336,7 +331,7 @@ class Master:
     ) -> AgentsBackend:
         options = self._options
         return AgentsBackend(
-            pools=[_pool_options(p) for p in options.config.pools()],
+            pools=[pool_options(p) for p in options.config.pools()],
             events=allocations,
             agent_store=AgentsRepository(self._store),
             log_sink=self._logs,
@@ -492,48 +487,10 @@ class Master:
         )
 
 
-def _timed_work(books: Books, prices: LivePrices) -> TimedWork:
-    async def refresh() -> None:
-        prices.look()
-
-    work = TimedWork()
-    work.add("look for other prices", refresh, IntervalTrigger(seconds=PRICES_EVERY_S))
-    work.add("sum up costs of past months", books.roll_up, CronTrigger(hour=3, timezone=UTC))
-    return work
-
-
 def _database_files(options: MasterOptions) -> Sequence[Path]:
     """To look through in the background; none for simulations, which have no threads."""
     files = places_of(options.data_dir, options.config.db_url(options.data_dir)).files
     return () if files is None or options.inline_store else (files.state, files.logs)
-
-
-def _fall_back(config: MasterConfig) -> dict[str, Rule]:
-    return {
-        pool.name: Rule(pools=pool.fall_back_to, after_s=pool.fall_back_after_s)
-        for pool in config.pools()
-    }
-
-
-def _kind(pool: ResolvedPool) -> str:
-    """What screens call it."""
-    if pool.batch is not None:
-        return pool.batch.type
-    return pool.providers[0].type if pool.is_elastic else "static"
-
-
-def _pool_options(pool: ResolvedPool) -> PoolOptions:
-    return PoolOptions(
-        name=pool.name,
-        scheduler=pool.scheduler,
-        max_aux_containers_per_agent=pool.max_aux_containers_per_agent,
-        agent_reconnect_wait_s=pool.agent_reconnect_wait_s,
-        dynamic=pool.is_elastic or pool.batch is not None,
-        dispatch=pool.batch is not None,
-        kind=_kind(pool),
-        description=pool.description,
-        require_isolation=pool.require_isolation,
-    )
 
 
 def _nothing_bought(launch_id: str) -> None:

@@ -9,8 +9,15 @@ from datetime import UTC
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
+from apscheduler.triggers.cron import CronTrigger
+from apscheduler.triggers.interval import IntervalTrigger
+
+from master.costs.books import Books
+from master.live_prices import LivePrices
 
 log = structlog.get_logger(__name__)
+
+PRICES_EVERY_S = 10
 
 
 class TimedWork:
@@ -43,3 +50,15 @@ class TimedWork:
             await asyncio.get_running_loop().create_future()
         finally:
             self._scheduler.shutdown(wait=False)
+
+
+def timed_work(books: Books, prices: LivePrices) -> TimedWork:
+    """All of a master."""
+
+    async def refresh() -> None:
+        prices.look()
+
+    work = TimedWork()
+    work.add("look for other prices", refresh, IntervalTrigger(seconds=PRICES_EVERY_S))
+    work.add("sum up costs of past months", books.roll_up, CronTrigger(hour=3, timezone=UTC))
+    return work

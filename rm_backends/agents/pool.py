@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -24,7 +24,6 @@ from master.core.scheduler.types import (
     Start,
     Waiting,
 )
-from master.core.scheduler.unfit_agents import machines_for
 from provisioner.types import Gang, Node, PoolAvailability, PoolCapacity, PoolDemand
 from rm_backends.agents.agents import Agent, Presence
 from rm_backends.agents.assignments import Assignments
@@ -32,8 +31,9 @@ from rm_backends.agents.entries import Entry
 from rm_backends.agents.explanations import named, no_such_agent, not_planned
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.prospects import prospects, with_requests
+from rm_backends.agents.shapes import fits_open_agents, largest_shape, open_shape
 from rm_backends.base import AllocationHint, AllocationRequest, JobOrder, ReleaseAsked
-from rm_backends.limits import PoolShape, fits
+from rm_backends.limits import PoolShape
 from rm_backends.outbox import Outbox
 from rm_backends.views import Foreseen
 from windlass.base.clock import Clock
@@ -229,7 +229,7 @@ class Pool:
 
     def _static_reason(self, entry: Entry, waiting: Waiting) -> Reason:
         """Where no launch brings up what is missing."""
-        if self._fits_open_agents(entry):
+        if self._fits_open_agents(entry.request):
             return waiting.reason
         return no_such_agent(entry.request, self.shape(), self.agents.values())
 
@@ -288,7 +288,9 @@ class Pool:
             self._ask_release(release)
         seen = {agent.id for agent in state.agents}
         self._standing = Standing(
-            at=self._clock.monotonic(), waiting=decision.waiting, open_shape=self._open_shape()
+            at=self._clock.monotonic(),
+            waiting=decision.waiting,
+            open_shape=open_shape(self.options, self.agents.values()),
         )
         if self.options.dynamic:
             before, self._demand = self._demand, self._demand_now(seen)
@@ -321,7 +323,7 @@ class Pool:
     def kinds(self, blocked: frozenset[str] = frozenset()) -> set[tuple[int, MachineFacts]]:
         """Slots and facts of every agent that this pool has or could have."""
         mine = [a for a in list(self.agents.values()) if a.id not in blocked]
-        capacity = self.capacity(self.name) if self.options.dynamic and self.capacity else None
+        capacity = self._capacity_now()
         bought = capacity.kinds if capacity is not None else frozenset()
         return {(a.slot_count, a.facts) for a in mine} | bought
 
@@ -331,39 +333,13 @@ class Pool:
         requires: Requirements = NO_REQUIREMENTS,
         slots: int = 0,
     ) -> PoolShape:
-        """The most this pool could ever be. Agents that are away count: they may come back.
-
-        `requires`: counting only machines of which so many as hold `slots` are what is asked for.
-        """
-
-        def serves(size: int, facts: MachineFacts) -> bool:
-            return requires.are_met_by(facts, machines_for(slots, size))
-
+        """The most this pool could ever be, for requests that `requires` certain machines if given."""
         # A copy in one go: configs are checked in threads, while agents come and go here.
-        mine = [
-            a
-            for a in list(self.agents.values())
-            if a.id not in blocked and (not requires.is_picky or serves(a.slot_count, a.facts))
-        ]
-        capacity = self.capacity(self.name) if self.options.dynamic and self.capacity else None
-        if capacity is None:
-            return self._shape_of(mine)
-        standing = self._shape_of([a for a in mine if a.record.instance_id is None])
-        sizes = dict(standing.sizes)
-        launched: Collection[int] = capacity.node_slots
-        if requires.is_picky:
-            launched = {size for size, facts in capacity.kinds if serves(size, facts)}
-        for size in launched:
-            if size > 0 and capacity.max_instances > 0:
-                sizes[size] = sizes.get(size, 0) + capacity.max_instances
-        return PoolShape(
-            pool=self.name,
-            sizes=sizes,
-            max_agents=standing.max_agents + capacity.max_instances,
-            takes_aux=standing.takes_aux,
-            launches=True,
-            heterogeneous=self.options.scheduler.allow_heterogeneous_fits,
-        )
+        mine = [a for a in list(self.agents.values()) if a.id not in blocked]
+        return largest_shape(self.options, mine, self._capacity_now(), requires, slots)
+
+    def _capacity_now(self) -> PoolCapacity | None:
+        return self.capacity(self.name) if self.options.dynamic and self.capacity else None
 
     async def _step(self) -> None:
         old = self._clock.monotonic() - self._standing.at >= DECIDE_EVERY_S
@@ -478,43 +454,9 @@ class Pool:
                 slots[user] = slots.get(user, 0) + len(hold.slot_ids)
         return slots
 
-    def _shape_of(self, agents: list[Agent], *, as_in_service: bool = False) -> PoolShape:
-        """Slots that were taken out of service may come back: they count, unless asked for what is `as_in_service`."""
-        sizes: dict[int, int] = {}
-        for agent in agents:
-            if size := agent.slots_in_service if as_in_service else agent.slot_count:
-                sizes[size] = sizes.get(size, 0) + 1
-        return PoolShape(
-            pool=self.name,
-            sizes=sizes,
-            max_agents=len(agents),
-            takes_aux=self.options.max_aux_containers_per_agent > 0,
-            launches=self.options.dynamic,
-            heterogeneous=self.options.scheduler.allow_heterogeneous_fits,
-        )
-
-    def _open_shape(self) -> PoolShape:
-        return self._shape_of(
-            [a for a in self.agents.values() if a.is_open and a.presence is not Presence.AWAY],
-            as_in_service=True,
-        )
-
-    def _fits_open_agents(self, entry: Entry) -> bool:
-        shape = self._standing.open_shape
-        request = entry.request
-        if request.blocked_agents or request.requires.is_picky:
-            open_agents = [
-                a
-                for a in self.agents.values()
-                if a.is_open
-                and a.presence is not Presence.AWAY
-                and a.id not in request.blocked_agents
-                and request.requires.are_met_by(a.facts, machines_for(request.slots, a.slot_count))
-            ]
-            shape = self._shape_of(open_agents, as_in_service=True)
-        if shape is None or shape.max_agents == 0 or not (request.slots or shape.takes_aux):
-            return False
-        return fits(shape, request.slots, single_agent=request.single_agent)
+    def _fits_open_agents(self, request: AllocationRequest) -> bool:
+        known = self._standing.open_shape
+        return fits_open_agents(self.options, self.agents.values(), known, request)
 
 
 def _play_ahead(state: PoolState, request_id: str) -> float | None:

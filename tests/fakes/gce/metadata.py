@@ -11,7 +11,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -102,12 +102,13 @@ def gce_metadata() -> Iterator[GceMetadata]:
 
         def _say(self, status: int, text: str | None) -> None:
             body = (text or "").encode()
-            self.send_response(status)
-            self.send_header("Metadata-Flavor", "Google")
-            self.send_header("ETag", etag(text))
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            with suppress(OSError):  # whoever waited may have gone
+                self.send_response(status)
+                self.send_header("Metadata-Flavor", "Google")
+                self.send_header("ETag", etag(text))
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
             """Quiet."""

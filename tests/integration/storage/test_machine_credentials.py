@@ -154,7 +154,9 @@ def s3(url: str) -> str:
     return json.dumps({"type": "s3", "bucket": "bucket", "endpoint_url": url})
 
 
-@pytest.mark.parametrize("harness", ["ours", pytest.param("published", marks=needs_published)])
+@pytest.mark.parametrize(
+    "harness", ["ours", pytest.param("published", marks=[needs_published, pytest.mark.slow])]
+)
 async def test_s3_without_keys(harness: str, tmp_path: Path, folder: Path) -> None:
     with recorder() as storage, ec2_metadata() as metadata:
         metadata.add_role("i-1", "agents")
@@ -177,7 +179,9 @@ async def test_s3_without_keys(harness: str, tmp_path: Path, folder: Path) -> No
         assert seen.endswith(" session")
 
 
-@pytest.mark.parametrize("harness", ["ours", pytest.param("published", marks=needs_published)])
+@pytest.mark.parametrize(
+    "harness", ["ours", pytest.param("published", marks=[needs_published, pytest.mark.slow])]
+)
 async def test_google_storage_without_keys(harness: str, tmp_path: Path) -> None:
     with recorder() as storage, gce_metadata() as metadata:
         metadata.add_account("gpu-1")

@@ -19,7 +19,12 @@ _QUEUES = {
     "pbs": SchedulerType.PBS,
     "kubernetes": SchedulerType.KUBERNETES,
 }
-"""Types of pools whose queue is not ours."""
+_FITTING = {
+    "slurm": FittingPolicy.SLURM,
+    "pbs": FittingPolicy.PBS,
+    "kubernetes": FittingPolicy.KUBERNETES,
+}
+"""By types of pools where others decide what starts on which nodes."""
 
 
 def resource_pool(
@@ -57,7 +62,8 @@ def resource_pool(
         "resourceManagerName": "default",
         "resourceManagerMetadata": {},
         "schedulerType": _scheduler_type(view),
-        "schedulerFittingPolicy": FittingPolicy[settings.fitting_policy.name],
+        "schedulerFittingPolicy": _FITTING.get(view.type)
+        or FittingPolicy[settings.fitting_policy.name],
         "details": {
             "aws": aws_detail(config),
             "gcp": gcp_detail(config),
@@ -99,6 +105,6 @@ def _each(words: Iterable[str]) -> str:
 
 
 def _scheduler_type(view: PoolView) -> SchedulerType:
-    if view.settings is None:
-        return _QUEUES.get(view.type, SchedulerType.UNSPECIFIED)
-    return SchedulerType[view.settings.type.name]
+    if view.type in _QUEUES:
+        return _QUEUES[view.type]
+    return SchedulerType[view.settings.type.name] if view.settings else SchedulerType.UNSPECIFIED

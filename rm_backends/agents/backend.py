@@ -317,20 +317,20 @@ class AgentsBackend:
         return tuple(p.demand for p in pools if p.options.dynamic and not p.options.dispatch)
 
     def cordon(self, agent_id: str) -> bool:
-        return self._registry.cordon(agent_id)
+        return self._registry.departures.cordon(agent_id)
 
     def uncordon(self, agent_id: str) -> None:
-        self._registry.uncordon(agent_id)
+        self._registry.departures.uncordon(agent_id)
 
     def drain(self, agent_id: str) -> None:
-        self._registry.drain(agent_id)
+        self._registry.departures.drain(agent_id)
 
     def running(self, pool: str) -> Sequence[Running]:
         return self._pool(pool).running()
 
     def leave(self, agent_id: str, by: float, why: str) -> None:
         at = datetime.fromtimestamp(by, UTC)
-        self._registry.leave(agent_id, Leaving(at=at, reason=why))
+        self._registry.departures.leave(agent_id, Leaving(at=at, reason=why))
 
     async def instance_gone(self, agent_id: str, reason: str) -> None:
         await self._registry.remove(agent_id, reason)
@@ -423,7 +423,7 @@ class AgentsBackend:
     async def enable_agent(self, agent_id: str, *, by: Actor) -> AgentView:
         """Raises NotFound, as the next two."""
         await self._registry.set_service(agent_id, enabled=True, draining=False)
-        self._registry.stay(agent_id, tell=True)
+        self._registry.departures.stay(agent_id, tell=True)
         log.info("agent %s enabled by %s", agent_id, by)
         return self.agent(agent_id)
 

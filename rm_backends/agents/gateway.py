@@ -208,9 +208,9 @@ class Gateway:
                 case Heartbeat():
                     self._registry.heartbeat(agent, message)
                 case Leaving():
-                    self._registry.leave(agent.id, message, its_own=True)
+                    self._registry.departures.leave(agent.id, message, its_own=True)
                 case Staying():
-                    self._registry.stay(agent.id)
+                    self._registry.departures.stay(agent.id)
                 case LogBatch() if self._registry.expects(agent, message):
                     connection.keep_log(message)
                 case LogBatch(container_id=container_id, next_offset=offset):

@@ -12,16 +12,15 @@ from agent_bootstrap.protocol import (
     ContainerReport,
     Heartbeat,
     Hello,
-    Leaving,
     LogBatch,
     LoginRequest,
     Refused,
     Shutdown,
-    Stay,
     Welcome,
 )
 from rm_backends.agents.admission import Neighbours, place_refusal
 from rm_backends.agents.agents import Agent, Link, Presence
+from rm_backends.agents.departures import Departures
 from rm_backends.agents.hello import introduction_refusal, record_of, refusal, shares_user
 from rm_backends.agents.joining import (
     Proof,
@@ -71,9 +70,7 @@ class Registry:
         self._welcome = welcome
         self._certificates = certificates
         self._saving = asyncio.Lock()
-        self._cordoned: set[str] = set()
-        self._leaving: dict[str, Leaving] = {}
-        """What was said of machines whose agents have not connected yet."""
+        self.departures = Departures(self.find, welcome.epoch)
         self._note_agent: Callable[[str, bool], None] | None = None
         self._machines: LaunchedMachines = NoMachines()
         self._is_of_job: Callable[[str], bool] = lambda _: False
@@ -263,8 +260,7 @@ class Registry:
         """The agent is gone for good: what it ran is lost now. Its credential is forgotten with it, first of all."""
         async with self._saving:
             await self._store.remove(agent_id)
-            self._cordoned.discard(agent_id)
-            self._leaving.pop(agent_id, None)
+            self.departures.forget(agent_id)
             found = self.find(agent_id)
             if found is not None:
                 self._drop(*found, reason)
@@ -335,68 +331,6 @@ class Registry:
 
         await self._change(agent_id, change)
 
-    def cordon(self, agent_id: str) -> bool:
-        """False if something is placed on it. An agent not seen yet is cordoned from its first connection on."""
-        found = self.find(agent_id)
-        if found is not None:
-            pool, agent = found
-            if agent.holds:
-                return False
-            agent.cordoned = True
-            pool.touch()
-        self._cordoned.add(agent_id)
-        return True
-
-    def drain(self, agent_id: str) -> None:
-        """Nothing more is placed there, whatever it runs."""
-        self._cordoned.add(agent_id)
-        found = self.find(agent_id)
-        if found is not None and not found[1].cordoned:
-            found[1].cordoned = True
-            found[0].touch()
-
-    def uncordon(self, agent_id: str) -> None:
-        self._cordoned.discard(agent_id)
-        if (found := self.find(agent_id)) is not None:
-            pool, agent = found
-            agent.cordoned = False
-            pool.touch()
-
-    def leave(self, agent_id: str, leaving: Leaving, *, its_own: bool = False) -> None:
-        """Its machine goes: nothing more is placed there, and all that it runs is asked to leave until then.
-
-        `its_own`: the agent said so.
-
-        May be repeated, also for an agent that has not connected yet; a later time than the first is ignored.
-        """
-        found = self.find(agent_id)
-        if found is None:
-            known = self._leaving.setdefault(agent_id, leaving)
-            self._leaving[agent_id] = min(known, leaving, key=lambda one: one.at)
-            return
-        pool, agent = found
-        if agent.leaving is None or leaving.at < agent.leaving.at:
-            at = leaving.at.isoformat(timespec="seconds")
-            log.warning("agent %s leaves at %s: %s", agent_id, at, leaving.reason)
-            agent.leaving = leaving
-            agent.leaving_is_its_own = its_own
-            pool.touch()
-        pool.assignments.ask_to_leave(agent, agent.leaving)
-
-    def stay(self, agent_id: str, *, tell: bool = False) -> None:
-        """What the agent said of its leaving does not count any more. What was asked to leave still does.
-
-        `tell`: an operator says so, and the agent is to forget it. What a provider said stays.
-        """
-        pool, agent = self.get(agent_id)
-        if agent.leaving is None or not agent.leaving_is_its_own:
-            return
-        log.info("agent %s stays", agent_id)
-        agent.leaving = None
-        pool.touch()
-        if tell and agent.link is not None:
-            agent.link.send(Stay(epoch=self._welcome.epoch))
-
     async def _change(self, agent_id: str, change: Callable[[Agent], AgentRecord]) -> None:
         """Save what an operator says of an agent, then act on it."""
         async with self._saving:
@@ -449,8 +383,7 @@ class Registry:
     def _add(self, pool: Pool, record: AgentRecord) -> Agent:
         agent = Agent(record=record, aux_places=pool.options.max_aux_containers_per_agent)
         agent.since = self._clock.monotonic()
-        agent.cordoned = agent.id in self._cordoned
-        agent.leaving = self._leaving.pop(agent.id, None)
+        self.departures.meet(agent)
         pool.agents[agent.id] = agent
         return agent
 
@@ -503,7 +436,7 @@ class Registry:
         if agent.leaving_is_its_own and hello.leaving is None:
             agent.leaving = None  # taken back while it was away
         if (leaving := hello.leaving or agent.leaving) is not None:
-            self.leave(agent.id, leaving, its_own=hello.leaving is not None)
+            self.departures.leave(agent.id, leaving, its_own=hello.leaving is not None)
         pool.touch()
 
     def _note(self, agent: Agent) -> None:

@@ -149,9 +149,9 @@ class DispatchBackend:
     def check(self, request: AllocationRequest) -> None:
         self._known(request.pool)
         shape = PoolShape(pool=self._pool, sizes={SLOTS: 2}, max_agents=2)
-        why = refusal(shape, request.slots, single_agent=request.single_agent)
-        if why is not None:
-            raise Unsatisfiable(why)
+        too_much = refusal(shape, request.slots, single_agent=request.single_agent)
+        if too_much is not None:
+            raise Unsatisfiable(too_much.why, nearest=too_much.nearest)
 
     def abilities(self, pool: str) -> Abilities | None:
         return None

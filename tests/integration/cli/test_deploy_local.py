@@ -45,6 +45,7 @@ with core.init() as context:
 """
 PUBLISHED = Path(__file__).parents[3] / ".compat" / "bin" / "det"
 PATIENCE_S = 60.0
+PATIENT_POOL = {"pool_name": "default", "agent_reconnect_wait": "10m"}
 
 
 class Machine(Shell):
@@ -105,7 +106,10 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     machine = Machine(tmp_path_factory.mktemp("machine"))
     machine.scheme = "https"
     first = ("--agents", "1", "--slots", "2", "--no-gpu", "--port", str(machine.port))
-    machine.said = machine.up(*first, "--tls")
+    config = machine.home / "master.yaml"
+    # A busy machine needs its time to start an agent again; meanwhile no task is given up.
+    config.write_text(yaml.safe_dump({"resource_pools": [PATIENT_POOL]}))
+    machine.said = machine.up(*first, "--tls", "--master-config", str(config))
     yield machine
     machine.deploy("cluster-down")
     assert machine.processes() == []

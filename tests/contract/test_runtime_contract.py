@@ -19,6 +19,7 @@ from agent_bootstrap.agent.environment import Node
 from agent_bootstrap.agent.log_lines import read_lines
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime, StartRefused
+from agent_bootstrap.agent.runtimes.engine import images
 from agent_bootstrap.agent.runtimes.registry import SETUPS, RuntimeSetup, open_runtime
 from agent_bootstrap.container_options import ContainerOptions
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord
@@ -432,8 +433,11 @@ async def test_a_container_whose_supervisor_was_killed_is_removed(kind: Kind) ->
     assert kind.processes(place) == []
 
 
-async def test_an_image_that_is_not_there_is_one_sentence(kind: Kind) -> None:
+async def test_an_image_that_is_not_there_is_one_sentence(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine_or_skip(kind)
+    monkeypatch.setattr(images, "AGAIN_S", 0.01)
     runtime, place = kind.open(), kind.place()
     with pytest.raises(StartRefused, match="image localhost/nothing:1 "):
         await start(kind, runtime, place, kind.forever, image="localhost/nothing:1")

@@ -15,7 +15,7 @@ from agent_bootstrap.agent.runtimes.engine.image_names import (
     same_registry,
 )
 from agent_bootstrap.agent.runtimes.engine.image_record import ImageRecord
-from agent_bootstrap.agent.runtimes.engine.images import Images, _usable
+from agent_bootstrap.agent.runtimes.engine.images import AGAIN_S, Images, _usable
 from agent_bootstrap.agent.runtimes.engine.progress import PullProgress
 from agent_bootstrap.agent.runtimes.pull_refusals import pull_refused
 from agent_bootstrap.protocol import ExitFailure, Login
@@ -140,3 +140,25 @@ def test_a_pull_that_fills_the_disk_is_not_tried_again_at_once(
     with pytest.raises(StartRefused, match="the disk of the agent's machine is full"):
         images.pull("reg.example/net:1", None, lambda *_: None, threading.Event())
     assert tried == ["reg.example/net:1"]
+
+
+def test_between_tries_of_a_pull_there_is_a_pause_and_after_the_last_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[object] = []
+
+    class GivenUp(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            done.append(timeout)
+            return False
+
+    def refused(self: Images, *_: object) -> str:
+        done.append("tried")
+        return "connection refused"
+
+    monkeypatch.setattr(Images, "_pull_once", refused)
+    engine = Engine(kind="podman", version="4", api_version="1.41", socket="/none")
+    images = Images(engine, ImageRecord(tmp_path, limit_bytes=0))
+    with pytest.raises(StartRefused, match="connection refused"):
+        images.pull("reg.example/net:1", None, lambda *_: None, GivenUp())
+    assert done == ["tried", AGAIN_S, "tried", 2 * AGAIN_S, "tried"]

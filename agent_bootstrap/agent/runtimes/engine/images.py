@@ -79,7 +79,9 @@ class Images:
                 return
             if says(problem, FULL_DISK) and self._remove_unused(keep_bytes=0):
                 say("The disk is full: removed images that no task uses, and pull again")
-            elif says(problem, LASTING) or given_up.wait(AGAIN_S * 2**attempt):
+                continue
+            is_last = says(problem, LASTING) or attempt == PULL_TRIES - 1
+            if is_last or given_up.wait(AGAIN_S * 2**attempt):
                 break
         raise pull_refused(reference, problem, with_login=auth is not None)
 

@@ -1,0 +1,1 @@
+"""One contract suite for all batch systems."""

@@ -19,6 +19,7 @@ from agent_bootstrap.agent.metadata.http1 import MARK
 FIRST = 5301
 """Of our rules in the kernel's list. Before all that route, behind the machine's own addresses."""
 ROOT_RULE, REFUSAL, END = FIRST + 2, FIRST + 3, FIRST + 4
+ALWAYS = {FIRST, FIRST + 1, REFUSAL, END}
 SERVICES_V6 = ("fd00:ec2::254", "fd20:ce::254")
 BRIDGE_ADDRESS = "169.254.170.2"
 """Ours, for containers with a network of their own: SDKs take credentials from there, as from the loopback."""
@@ -49,7 +50,7 @@ class Closing:
         """At the agent's start. What an earlier agent has closed stays."""
         if os.geteuid() != 0:
             raise CannotClose("the agent is not root")
-        known = await _priorities(self._addresses[0])
+        known = await _priorities("-4")
         self._root_too = REFUSAL in known and ROOT_RULE not in known
         await self._lay()
         await _ip("-4", "address", "replace", f"{BRIDGE_ADDRESS}/32", "dev", "lo", "scope", "host")
@@ -61,7 +62,7 @@ class Closing:
             if root and not self._root_too:
                 self._root_too = True
                 for address in self._addresses:
-                    await _ip(*_family(address), "rule", "delete", "priority", str(ROOT_RULE))
+                    await _ip(_family(address), "rule", "delete", "priority", str(ROOT_RULE))
             user = 0 if self._root_too else SOME_USER
             if not await self._is_closed(user):
                 await self._lay()
@@ -72,17 +73,17 @@ class Closing:
         """What is there already stays: the kernel refuses it a second time."""
         for address in self._addresses:
             lines = _rules(address, root_passes=not self._root_too)
-            await _ip(*_family(address), "-force", "-batch", "-", given="\n".join(lines))
+            await _ip(_family(address), "-force", "-batch", "-", given="\n".join(lines))
 
     async def _is_closed(self, user: int) -> bool:
         """The rules are there, and the kernel would not send a packet of that user. Sends none."""
         packet = ("uid", str(user), "ipproto", "tcp", "dport", "80")
-        for address in self._addresses:
-            if not {FIRST + 1, REFUSAL, END} <= await _priorities(address):
-                return False
-            if await _ip(*_family(address), "route", "get", address, *packet):
-                return False
-        return True
+        families = {_family(address) for address in self._addresses}
+        known, routes = await asyncio.gather(
+            asyncio.gather(*map(_priorities, families)),
+            asyncio.gather(*(_ip(_family(a), "route", "get", a, *packet) for a in self._addresses)),
+        )
+        return all(found >= ALWAYS for found in known) and not any(routes)
 
 
 def _rules(address: str, *, root_passes: bool) -> list[str]:
@@ -101,14 +102,14 @@ def _rules(address: str, *, root_passes: bool) -> list[str]:
     return [*lines, f"rule add priority {REFUSAL} {refused}"]
 
 
-async def _priorities(address: str) -> set[int]:
+async def _priorities(family: str) -> set[int]:
     """Of the rules that the kernel has."""
-    said = await _ip(*_family(address), "-json", "rule", "show")
+    said = await _ip(family, "-json", "rule", "show")
     return {rule["priority"] for rule in json.loads(said or "[]")}
 
 
-def _family(address: str) -> tuple[str, ...]:
-    return ("-6",) if ":" in address else ("-4",)
+def _family(address: str) -> str:
+    return "-6" if ":" in address else "-4"
 
 
 async def _ip(*words: str, given: str = "") -> str:

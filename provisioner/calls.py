@@ -1,6 +1,7 @@
 """Calls to providers: each a task of its own with a deadline, whose answer goes into an inbox.
 
-A provider that hangs, fails or cannot be opened holds up nothing but itself.
+A provider that hangs, fails or cannot be opened holds up nothing but itself. The lease is looked at before a call that
+changes something: a master that stood still while another took over makes none of the calls that it had written down.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from provisioner.fleet_state import (
@@ -28,6 +30,7 @@ from provisioner.providers.base import Accepted, Api, LaunchAnswer, LaunchIntent
 from provisioner.providers.errors import Refusal, TokenSpent, refusal_kind
 from provisioner.refusals import BlockKind
 from windlass.base.clock import Clock
+from windlass.base.errors import StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +41,8 @@ MOST_CONSOLES = 5
 """Read before one call that ends machines: many boots that fail at once say the same."""
 REOPEN_FIRST_S = 1.0
 REOPEN_CAP_S = 60.0
+LEASE_RETRY_S = 1.0
+"""Pause before a database that does not answer is asked again who leads."""
 
 _ASK_AGAIN = (BlockKind.THROTTLED, BlockKind.TRANSIENT)
 """No fault of the offer: the same call is made again, and nothing is blocked."""
@@ -47,14 +52,20 @@ class Calls:
     """The providers of one provisioner, opened, listed and called. `wake` is called after each answer."""
 
     def __init__(
-        self, providers: Mapping[str, Provider], clock: Clock, wake: Callable[[], None]
+        self,
+        providers: Mapping[str, Provider],
+        clock: Clock,
+        wake: Callable[[], None],
+        check_lease: Callable[[], Awaitable[None]],
     ) -> None:
+        """`check_lease`: as `FleetStore` has it."""
         self.inbox: list[Event] = []
         """Answers that no pass has taken in."""
         self.under_way = 0
         self._providers = providers
         self._clock = clock
         self._wake = wake
+        self._check_lease = check_lease
         self._tasks: asyncio.TaskGroup | None = None
         self._pacing = {name: Pacing(p.rates, clock) for name, p in providers.items()}
         self._opened: set[str] = set()
@@ -103,21 +114,33 @@ class Calls:
                 self.start(self._look(name))
 
     def launch(self, intent: IntentRecord, request: LaunchIntent) -> None:
-        launch = self._providers[intent.provider].launch(request)
-        self.start(self._asked(intent, launch, first=True))
+        launch = partial(self._providers[intent.provider].launch, request)
+        self.start(self._leading(partial(self._asked, intent, launch, first=True)))
 
     def answer(self, intent: IntentRecord) -> None:
-        answer = self._providers[intent.provider].answer(intent.handle)
+        answer = partial(self._providers[intent.provider].answer, intent.handle)
         self.start(self._asked(intent, answer, first=False))
 
     def cancel(self, intent: IntentRecord) -> None:
-        self.start(self._cancel(intent))
+        self.start(self._leading(partial(self._cancel, intent)))
 
     def terminate(
         self, provider: str, instance_ids: Sequence[str], *, failed_boots: Sequence[str] = ()
     ) -> None:
         """`failed_boots`: those of them whose consoles are read before."""
-        self.start(self._terminate(provider, tuple(instance_ids), failed_boots))
+        end = partial(self._terminate, provider, tuple(instance_ids), failed_boots)
+        self.start(self._leading(end))
+
+    async def _leading(self, call: Callable[[], Awaitable[Event]]) -> Event:
+        """Raises LeaseLost instead of calling if another master leads by now."""
+        while True:
+            try:
+                await self._check_lease()
+            except StoreUnavailable as error:
+                log.warning("a call waits for the database: %s", _text(error))
+                await asyncio.sleep(LEASE_RETRY_S)
+            else:
+                return await call()
 
     async def _answered(self, call: Coroutine[Any, Any, Event]) -> None:
         try:
@@ -166,13 +189,13 @@ class Calls:
         return Looked(provider=name, started_at=started_at, found=found)
 
     async def _asked(
-        self, intent: IntentRecord, call: Awaitable[LaunchAnswer], *, first: bool
+        self, intent: IntentRecord, call: Callable[[], Awaitable[LaunchAnswer]], *, first: bool
     ) -> Event:
         """`first`: the launch itself. Later, only a refusal says that nothing will come of it."""
         provider = intent.provider
         try:
             async with asyncio.timeout(CALL_DEADLINE_S):
-                answer = await call
+                answer = await call()
             self._pacing[provider].answered(Api.LAUNCH)
             if isinstance(answer, Accepted):
                 log.info("launch %s is queued at %s: %s", intent.id, provider, answer.reason)

@@ -21,6 +21,10 @@ class FleetStore(Protocol):
 
     async def load(self) -> FleetDocuments: ...
 
+    async def check_lease(self) -> None:
+        """Raises LeaseLost if another master leads by now, StoreUnavailable if nobody can tell."""
+        ...
+
     async def save(
         self,
         *,

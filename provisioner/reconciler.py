@@ -120,7 +120,7 @@ class Provisioner:
         self._closed = asyncio.Event()
         self._loop = Loop("provisioner", self.reconcile_pass, interval_s=interval_s)
         self._clocks = Clocks(clock)
-        self._calls = Calls(self._providers, clock, self._loop.wake)
+        self._calls = Calls(self._providers, clock, self._loop.wake, store.check_lease)
         self._debounce: asyncio.TimerHandle | None = None
         self._kept: Mapping[str, Kept] = {}
         """Machines without work that the last plan keeps."""

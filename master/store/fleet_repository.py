@@ -41,6 +41,9 @@ class FleetRepository:
         self._store = store
         self._note = note
 
+    async def check_lease(self) -> None:
+        await self._store.check_lease()
+
     async def load(self) -> LoadedFleet:
         intents = await self._store.read(
             select(FleetIntent).where(FleetIntent.finished.is_(False)).order_by(FleetIntent.id)

@@ -47,17 +47,14 @@ def give_back_lease(connection: Connection, epoch: int) -> None:
     )
 
 
-_LEADING = (
-    select(_LEADER.c.epoch, _LEADER.c.master_id)
-    .where(_LEADER.c.id == _ONLY_ROW)
-    .with_for_update(read=True)
-)
+_LEADER_NOW = select(_LEADER.c.epoch, _LEADER.c.master_id).where(_LEADER.c.id == _ONLY_ROW)
+_LEADING = _LEADER_NOW.with_for_update(read=True)
 """PostgreSQL: a successor waits with its takeover until this transaction is over. SQLite has one writer anyway."""
 
 
-def check_lease(connection: Connection, epoch: int) -> None:
-    """Raise LeaseLost unless `epoch` still leads, and keep it so until this transaction ends."""
-    row = connection.execute(_LEADING).one_or_none()
+def check_lease(connection: Connection, epoch: int, *, keep: bool = True) -> None:
+    """Raise LeaseLost unless `epoch` still leads, and `keep` it so until this transaction ends."""
+    row = connection.execute(_LEADING if keep else _LEADER_NOW).one_or_none()
     if row is None or row.master_id == _NOBODY:
         raise LeaseLost(f"this master led with epoch {epoch}, now nobody leads")
     if row.epoch != epoch:

@@ -76,6 +76,14 @@ class Store:
         await self._load_last_ids()
         return self._epoch
 
+    async def check_lease(self) -> None:
+        """For what is about to act on a commit: raises LeaseLost if another master leads by now; StoreUnavailable."""
+        self._require_lease()
+        try:
+            await self._database.read(lambda c: lease.check_lease(c, self._epoch, keep=False))
+        except Exception as error:
+            raise as_windlass_error(error) from error
+
     async def give_back_lease(self) -> None:
         """After `run` has ended: the next master need not wonder whether this one still leads. Never raises."""
         try:

@@ -409,6 +409,9 @@ class _NoStore:
     async def load(self) -> FleetDocuments:
         return _NoDocuments()
 
+    async def check_lease(self) -> None:
+        return None
+
     async def save(self, **_: Any) -> None:
         return None
 

@@ -28,7 +28,7 @@ from provisioner.types import (
 )
 from tests.fakes.virtual_time import LoopClock
 from windlass.base.clock import Clock
-from windlass.base.errors import StoreUnavailable
+from windlass.base.errors import StoreUnavailable, WindlassError
 from windlass.base.ids import Ids
 
 CLUSTER = "test-cluster"
@@ -95,6 +95,12 @@ class MemoryFleetStore:
         self.instances: dict[str, tuple[bool, str]] = {}
         self.memory: str | None = None
         self.lessons: dict[str, str] = {}
+        self.lease: WindlassError | None = None
+        """What keeps this master from leading."""
+
+    async def check_lease(self) -> None:
+        if self.lease is not None:
+            raise self.lease
 
     async def load(self) -> Documents:
         return Documents(
@@ -339,6 +345,11 @@ class FleetWorld:
                 self.provisioner.note_agent(agent_id, True)
         self._runner = asyncio.create_task(self.provisioner.run())
         return self.provisioner
+
+    @property
+    def runner(self) -> asyncio.Task[None]:
+        assert self._runner is not None
+        return self._runner
 
     async def crash(self) -> None:
         """Stop at whatever line it is; what the cloud was asked for is done or not."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
@@ -12,7 +13,9 @@ from master.config.cloud_keys import CloudSection
 from provisioner.providers.gcp.offers import kind_of
 from provisioner.types import OfferKey
 from windlass.base.errors import InvalidState
+from windlass.base.image_reference import DEFAULT_REGISTRY
 
+DOCKER_HUB = "https://index.docker.io/v1/"
 Kind: TypeAlias = tuple[str, str, str]
 """Pool, provider and instance type: no two sections have the same."""
 
@@ -59,7 +62,25 @@ def _settings(pool: ResolvedPool, section: CloudSection) -> BootSettings:
             **(section.agent_config_file_contents or {}),
             "task_metadata": pool.task_metadata,
         },
+        image=section.software_image,
+        registries=_registries(pool) if section.software_image else {},
     )
+
+
+def _registries(pool: ResolvedPool) -> Mapping[str, Mapping[str, str]]:
+    """As Docker's config.json has logins. Docker's own registry has an older name there."""
+    auth = pool.containers().registry_auth
+    if auth is None:
+        return {}
+    text = auth.auth or base64.b64encode(f"{auth.username}:{auth.password or ''}".encode()).decode()
+    login = {"auth": text} if auth.auth or auth.username else {}
+    if auth.identitytoken:
+        login["identitytoken"] = auth.identitytoken
+    if auth.registrytoken:
+        login["registrytoken"] = auth.registrytoken
+    server = auth.serveraddress or DEFAULT_REGISTRY
+    names = (server, DOCKER_HUB) if server in (DEFAULT_REGISTRY, "index.docker.io") else (server,)
+    return dict.fromkeys(names, login)
 
 
 def _sections(pools: Sequence[ResolvedPool]) -> Iterator[tuple[Kind, ResolvedPool, CloudSection]]:

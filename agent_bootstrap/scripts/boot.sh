@@ -64,6 +64,31 @@ install_wheels() {
   rm -rf "$DIR/wheels"
 }
 
+# From a container image: what it has in /opt/windlass. Nothing of it runs in a container. The engines read logins of
+# registries from config.json.
+take_from_image() {
+  stage image "taking windlass $VERSION from the image $IMAGE"
+  engine=$(command -v podman || command -v docker) ||
+    fail "the machine's image has neither podman nor docker, which agent_docker_image needs"
+  PAUSE=1
+  until in_engine pull -q "$IMAGE"; do
+    again "the image $IMAGE cannot be pulled: $(end_of "$DIR/image.log")"
+  done
+  in_engine create "$IMAGE" true || fail "the image $IMAGE cannot be used: $(end_of "$DIR/image.log")"
+  container=$(tail -n 1 "$DIR/image.log")
+  umask 022
+  mkdir -p "$PREFIX"
+  in_engine cp "$container:/opt/windlass/." "$PREFIX" ||
+    fail "the image $IMAGE has no /opt/windlass: $(end_of "$DIR/image.log")"
+  umask 077
+  in_engine rm -f "$container"
+  in_engine rmi "$IMAGE"
+}
+
+in_engine() {
+  REGISTRY_AUTH_FILE=$FILES/config.json DOCKER_CONFIG=$FILES "$engine" "$@" >"$DIR/image.log" 2>&1 </dev/null 9>&-
+}
+
 join() {
   stage join "joining as $INSTANCE"
   set -- "$MASTER_URL" --token-file "$DIR/token" --agent-id "$INSTANCE" --set "instance_id=$INSTANCE"
@@ -85,7 +110,12 @@ join() {
 DISTRIBUTION=$(cat "$FILES/distribution")
 startup_script
 WINDLASS=$(program)
-if [ -z "$WINDLASS" ]; then
+if [ -z "$WINDLASS" ] && [ -e "$FILES/image" ]; then
+  IMAGE=$(cat "$FILES/image")
+  take_from_image
+  WINDLASS=$(program)
+  [ -n "$WINDLASS" ] || fail "the image $IMAGE has no windlass $VERSION in /opt/windlass/current/bin that runs here"
+elif [ -z "$WINDLASS" ]; then
   install_wheels
   WINDLASS=$PREFIX/current/bin/windlass
 fi

@@ -29,6 +29,11 @@ class BootSettings:
     """Run by root before the agent, once on each machine."""
     agent: JsonMapping = field(default_factory=dict, repr=False)
     """Keys of agent.yaml."""
+    image: str = ""
+    """A container image with Windlass in /opt/windlass. Empty: it comes from the master, if the machine's image has
+    none."""
+    registries: JsonMapping = field(default_factory=dict, repr=False)
+    """Logins of registries, as `auths` of Docker's config.json has them."""
 
 
 def archive(settings: BootSettings) -> bytes:
@@ -41,6 +46,9 @@ def archive(settings: BootSettings) -> bytes:
     }
     if settings.startup_script:
         files["startup_script"] = settings.startup_script
+    if settings.image:
+        files["image"] = f"{settings.image}\n"
+        files["config.json"] = json.dumps({"auths": dict(settings.registries)})
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for name, text in sorted(files.items()):

@@ -15,6 +15,8 @@ SITE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 OUR_LOGS = NoEffect("logs of agents and tasks are kept by the master")
 _OWN_TIMES = NoEffect("an agent tries to connect again for as long as its machine lives")
 _NO_CONTAINER = NoEffect("the agent runs on the machine, not in a container")
+PUBLISHED_AGENT = "determined-agent"
+"""The repository of images that have another agent."""
 _ERRORS_SHOWN = NoEffect("why a job waits is always shown; it never fails because of that")
 
 
@@ -43,8 +45,10 @@ class CloudSection(Section):
     """Network of the container of the agent."""
     agent_docker_runtime: Annotated[str, _NO_CONTAINER] = "runc"
     """Runtime of the container of the agent."""
-    agent_docker_image: Annotated[str, _NO_CONTAINER] = ""
-    """An image with the agent's software, which is on the machine's image, or comes from the master."""
+    agent_docker_image: Annotated[str, Field(pattern=r"^\S*$")] = ""
+    """A container image with Windlass in /opt/windlass: machines take it from there, and run it on the machine itself.
+    A login comes from `registry_auth` of the pool's task_container_defaults. Empty, or an image of determined-agent:
+    the software is on the machine's image, or comes from the master."""
     agent_fluent_image: Annotated[str, OUR_LOGS] = ""
     """Of old releases."""
     agent_reconnect_attempts: Annotated[Integer, _OWN_TIMES] = 5
@@ -65,3 +69,9 @@ class CloudSection(Section):
     """As in the pool."""
     max_agent_starting_period: PositiveDuration | None = None
     """As in the pool."""
+
+    @property
+    def software_image(self) -> str:
+        """That to take Windlass from; empty: none."""
+        repository = self.agent_docker_image.rpartition("/")[2].partition("@")[0].partition(":")[0]
+        return "" if repository == PUBLISHED_AGENT else self.agent_docker_image

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from master.config.cloud_keys import CloudSection
 from master.config.legacy import OldForm, modernise
 from master.config.model import MasterConfig
 from master.config.pools import DEFAULT_POOL
@@ -53,7 +54,12 @@ def load(path: Path | None, *, overrides: Mapping[str, Any] | None = None) -> Ma
     if problems or config is None:
         raise InvalidConfig(sorted(problems), what=WHAT)
     return config.with_warnings(
-        [*warnings, *_replaced_schedulers(document), *_without_effect(config, document)]
+        [
+            *warnings,
+            *_replaced_schedulers(document),
+            *_without_effect(config, document),
+            *_published_agents(config),
+        ]
     )
 
 
@@ -207,6 +213,19 @@ def _logins_of_no_registry(document: Mapping[str, Any]) -> Iterator[str]:
                 f"{where}.registry_auth has no serveraddress: it is used for {DEFAULT_REGISTRY} only; "
                 "name the registry that it is for"
             )
+
+
+def _published_agents(config: MasterConfig) -> Iterator[str]:
+    """Their image is in many existing files."""
+    for index, pool in enumerate(config.resource_pools):
+        for section in pool.all_providers:
+            if not isinstance(section, CloudSection) or section.software_image:
+                continue
+            if section.agent_docker_image:
+                yield (
+                    f"resource_pools[{index}].provider.agent_docker_image has no effect: "
+                    f"{section.agent_docker_image} has no Windlass"
+                )
 
 
 def _replaced_schedulers(document: Mapping[str, Any]) -> Iterator[str]:

@@ -60,6 +60,51 @@ def test_a_pool_with_one_section_has_one_script_for_whatever_it_bought() -> None
     assert settings("gpu", "gone").startup_script == "B"
 
 
+@pytest.mark.parametrize(
+    ("auth", "logins"),
+    [
+        (
+            {"serveraddress": "registry.example:5000", "username": "me", "password": "p4ss"},
+            {"registry.example:5000": {"auth": "bWU6cDRzcw=="}},
+        ),
+        (
+            {"auth": "bWU6cDRzcw=="},
+            {
+                "docker.io": {"auth": "bWU6cDRzcw=="},
+                "https://index.docker.io/v1/": {"auth": "bWU6cDRzcw=="},
+            },
+        ),
+        (
+            {"serveraddress": "registry.example", "identitytoken": "t0k"},
+            {"registry.example": {"identitytoken": "t0k"}},
+        ),
+    ],
+)
+def test_the_image_of_the_agent_comes_with_the_login_of_the_pool(
+    auth: dict[str, str], logins: dict[str, Any]
+) -> None:
+    pools = [
+        {
+            "pool_name": "gpu",
+            "task_container_defaults": {"registry_auth": auth},
+            "provider": {**SECTIONS[0], "agent_docker_image": "registry.example/windlass:1"},
+        }
+    ]
+    config = MasterConfig.model_validate({"resource_pools": pools})
+    (settings,) = boot_settings(config.pools()).values()
+    assert settings.image == "registry.example/windlass:1"
+    assert settings.registries == logins
+    assert "p4ss" not in repr(settings)
+    assert "bWU6" not in repr(settings)
+
+
+def test_the_published_image_has_no_effect_and_gets_no_login() -> None:
+    for image in ("determinedai/determined-agent:0.38.1", "r:5000/x/determined-agent@sha256:0"):
+        pools = pools_of({**SECTIONS[0], "agent_docker_image": image})
+        (settings,) = boot_settings(pools).values()
+        assert (settings.image, settings.registries) == ("", {})
+
+
 def test_providers_of_two_types_with_one_name_are_refused(tmp_path: Path) -> None:
     def maker(pools: object, cluster_id: str) -> list[SimulatedProvider]:
         return [

@@ -114,6 +114,7 @@ GCP |= below("instance_type", read_by("master/config/gcp.py:*", "gpu_type gpu_nu
 CLOUDS = read_by("master/cloud_boot.py:*", "master_url master_cert_name") | read_by(
     "master/boot_settings.py:*", "startup_script agent_config_file_contents"
 )
+CLOUDS |= read_by("master/config/cloud_keys.py:*", "agent_docker_image")
 PROVIDER |= AWS | GCP | CLOUDS
 SLURM = below(
     "slurm", read_by("master/allocations/batch.py:*", "slots_per_node gpu_type sbatch_args")

@@ -24,14 +24,27 @@ POOLS = [
 ]
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[RealCluster]:
+@pytest.fixture(scope="module")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     """One slot in a pool with priorities, one in a pool with shares, none in a pool that falls back to that."""
-    with RealCluster(tmp_path, {"resource_pools": POOLS}) as cluster:
+    with RealCluster(tmp_path_factory.mktemp("jobs"), {"resource_pools": POOLS}) as cluster:
         cluster.start_agent("node", slots=1)
         cluster.start_agent("other", pool="shared", slots=1)
         det(cluster, "user", "whoami")  # the first command logs in and says so
         yield cluster
+
+
+@pytest.fixture
+def cluster(shared_cluster: RealCluster) -> Iterator[RealCluster]:
+    """Without a job, before and after."""
+    yield shared_cluster
+    pools = [str(pool["pool_name"]) for pool in POOLS]
+    client = shared_cluster.client
+    for job in [job for pool in pools for job in client.jobs(pool=pool)]:
+        client.act(int(job["entityId"]), "kill")
+    eventually("no job is left", lambda: not any(client.jobs(pool=pool) for pool in pools))
+    for gate in gates(shared_cluster).iterdir():
+        gate.unlink()
 
 
 def submit(cluster: RealCluster, name: str, pool: str = "default") -> str:
@@ -48,6 +61,12 @@ def submit(cluster: RealCluster, name: str, pool: str = "default") -> str:
         MODEL,
     )
     return str(cluster.experiment(experiment_id)["jobId"])
+
+
+def number(cluster: RealCluster, name: str) -> int:
+    """Of the newest experiment with this name."""
+    found = cluster.client.experiments(archived=None)
+    return max(int(one["id"]) for one in found if one["name"] == name)
 
 
 def gates(cluster: RealCluster) -> Path:
@@ -90,7 +109,8 @@ def test_the_queue_is_listed_and_changed(cluster: RealCluster) -> None:
     assert order(cluster) == ["first", "second", "third"]
     listing = det(cluster, "job", "ls")
     assert "Priority" in listing
-    row = rf" 2 \| {third} \| TYPE_EXPERIMENT \| third \(3\) +\| +42 \|.*\| 0/1 +\| STATE_QUEUED"
+    named = rf"third \({number(cluster, 'third')}\)"
+    row = rf" 2 \| {third} \| TYPE_EXPERIMENT \| {named} +\| +42 \|.*\| 0/1 +\| STATE_QUEUED"
     assert re.search(row, listing), listing
     assert re.search(rf" 0 \| {first} .*\| 1/1 +\| STATE_SCHEDULED", listing), listing
 
@@ -102,7 +122,7 @@ def test_the_queue_is_listed_and_changed(cluster: RealCluster) -> None:
     assert order(cluster) == ["second", "third", "first"]
     assert job(cluster, "third")["weight"] == 3
     det(cluster, "job", "u", second, "-w", "0.5")
-    assert resources(cluster, 2)["weight"] == 0.5
+    assert resources(cluster, number(cluster, "second"))["weight"] == 0.5
 
     assert "job 'nobody' not found" in failure(cluster, "job", "update", "nobody", "-p", "1")
     assert "priority must be 1" in failure(cluster, "job", "update", first, "-p", "100")
@@ -126,25 +146,27 @@ def test_a_job_goes_on_in_another_pool(cluster: RealCluster) -> None:
     assert "Weight" in listing
     assert re.search(rf" N/A \| {second} ", listing), listing
     open_gate(cluster, "second")
-    assert cluster.wait(2)["resourcePool"] == "shared"
+    assert cluster.wait(number(cluster, "second"))["resourcePool"] == "shared"
     assert order(cluster, "-p", "shared") == []
 
 
 def test_the_resources_of_an_experiment_are_set(cluster: RealCluster) -> None:
     submit(cluster, "first")
-    assert "Set `priority` of experiment 1 to 7" in det(cluster, "e", "set", "priority", "1", "7")
-    assert "Set `weight` of experiment 1 to 2.5" in det(cluster, "e", "set", "weight", "1", "2.5")
-    det(cluster, "e", "set", "max-slots", "1", "3")
-    found = resources(cluster, 1)
+    id_ = number(cluster, "first")
+    e = str(id_)
+    assert f"Set `priority` of experiment {e} to 7" in det(cluster, "e", "set", "priority", e, "7")
+    assert f"Set `weight` of experiment {e} to 2.5" in det(cluster, "e", "set", "weight", e, "2.5")
+    det(cluster, "e", "set", "max-slots", e, "3")
+    found = resources(cluster, id_)
     assert (found["priority"], found["weight"], found["max_slots"]) == (7, 2.5, 3)
-    det(cluster, "e", "set", "max-slots", "1", "none")
-    assert resources(cluster, 1)["max_slots"] is None
+    det(cluster, "e", "set", "max-slots", e, "none")
+    assert resources(cluster, id_)["max_slots"] is None
     assert (job(cluster, "first")["priority"], job(cluster, "first")["weight"]) == (7, 2.5)
-    assert "weight must be" in failure(cluster, "e", "set", "weight", "1", "0")
-    det(cluster, "e", "kill", "1")
-    cluster.wait(1)
-    assert "Experiment 1 has already" in failure(cluster, "e", "set", "priority", "1", "8")
-    assert resources(cluster, 1)["priority"] == 7
+    assert "weight must be" in failure(cluster, "e", "set", "weight", e, "0")
+    det(cluster, "e", "kill", e)
+    cluster.wait(id_)
+    assert f"Experiment {e} has already" in failure(cluster, "e", "set", "priority", e, "8")
+    assert resources(cluster, id_)["priority"] == 7
 
 
 def test_the_order_survives_the_masters_death(cluster: RealCluster) -> None:
@@ -166,11 +188,12 @@ def test_the_order_survives_the_masters_death(cluster: RealCluster) -> None:
 def test_work_runs_on_in_the_pool_that_its_own_falls_back_to(cluster: RealCluster) -> None:
     """Over a death of the master; and its user makes that pool its own."""
     job_id = submit(cluster, "away", pool="empty")
+    id_ = number(cluster, "away")
     eventually("it is there", lambda: cluster.client.jobs(pool="shared"))
     eventually("it runs there", lambda: job(cluster, "away")["allocatedSlots"] == 1)
     assert order(cluster, "-p", "shared") == ["away"]
     assert order(cluster, "-p", "empty") == []
-    assert "empty" in det(cluster, "e", "describe", "1"), "the pool that it was submitted to"
+    assert "empty" in det(cluster, "e", "describe", str(id_)), "the pool that it was submitted to"
     explained = cluster.client.explain_job(job_id)
     [run] = explained["holding"]
     assert run["resourcePool"] == "shared"
@@ -183,8 +206,8 @@ def test_work_runs_on_in_the_pool_that_its_own_falls_back_to(cluster: RealCluste
     det(cluster, "job", "update", job_id, "--resource-pool", "shared")
     assert cluster.client.explain_job(job_id)["holding"][0]["fellBack"] is None
     open_gate(cluster, "away")
-    assert cluster.wait(1)["resourcePool"] == "shared"
-    [trial] = cluster.trials(1)
+    assert cluster.wait(id_)["resourcePool"] == "shared"
+    [trial] = cluster.trials(id_)
     said = cluster.logs_of(trial["id"])
     assert "in resource pool shared, as empty could not start it: no agents in service" in said
     assert said.count("was assigned to") == 1, "one run, from beginning to end"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +16,10 @@ Json = dict[str, Any]
 URL = "/api/v1/commands"
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[RealCluster]:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     config = {"resource_pools": [{"pool_name": "default"}], "task_container_defaults": {}}
-    with RealCluster(tmp_path / "cluster", config) as cluster:
+    with RealCluster(tmp_path_factory.mktemp("commands"), config) as cluster:
         cluster.start_agent("node-1", slots=2)
         yield cluster
 
@@ -54,6 +53,10 @@ def log(cluster: RealCluster, command_id: str, *, follow: bool = False) -> list[
     query = {"follow": "true"} if follow else None
     entries = cluster.client.session.stream(f"/api/v1/tasks/{command_id}/logs", query)
     return [str(e["log"]).rstrip("\n") for e in entries if e["source"] != "master"]
+
+
+def listed(cluster: RealCluster) -> list[str]:
+    return [str(command["id"]) for command in cluster.get(URL)["commands"]]
 
 
 def printed(cluster: RealCluster, command_id: str, text: str) -> None:
@@ -118,10 +121,8 @@ def test_a_killed_command_says_who_killed_it_and_gives_its_slots_back(cluster: R
     assert over(cluster, waiting)["exitStatus"] == "success"
 
 
-def test_a_command_outlives_its_master_and_the_queue_keeps_its_order(
-    cluster: RealCluster, tmp_path: Path
-) -> None:
-    gate = tmp_path / "gate"
+def test_a_command_outlives_its_master_and_the_queue_keeps_its_order(cluster: RealCluster) -> None:
+    gate = cluster.folder / "gate"
     gate.mkdir()
     mount = {"host_path": str(gate), "container_path": "gate"}
     running = launch(
@@ -148,14 +149,14 @@ def test_a_command_outlives_its_master_and_the_queue_keeps_its_order(
         for id_ in (running, second, third)
     ]
     assert starts == sorted(starts)
-    listed = cluster.get(URL)["commands"]
-    assert [command["id"] for command in listed] == [running, second, third]
+    assert listed(cluster)[-3:] == [running, second, third]
 
 
 def test_what_could_never_run_is_refused(cluster: RealCluster) -> None:
+    before = listed(cluster)
     with pytest.raises(InvalidArgument, match="slots"):
         launch(cluster, "true", resources={"slots": 64})
-    assert cluster.get(URL)["commands"] == []
+    assert listed(cluster) == before
 
 
 def file(path: str, content: bytes = b"", *, directory: bool = False) -> Json:

@@ -27,10 +27,10 @@ from master.auth.join_tokens import JoinTokenSigner
 from master.auth.service import AuthService
 from master.batch_pools import (
     TokensOfJobs,
-    batch_system,
     dispatch_options,
     job_files,
     job_token,
+    site_of,
 )
 from master.boot_settings import SettingsOfLaunches, boot_settings
 from master.boots.service import BootService
@@ -404,13 +404,15 @@ class Master:
         pools = [pool for pool in options.config.pools() if pool.batch is not None]
         if not pools:
             return None
+        site = site_of(pools)
         return Dispatcher(
             pools=[dispatch_options(pool) for pool in pools],
-            system=batch_system(pools),
+            system=site.system,
             host=agents,
             store=LeaseRepository(self._store),
             files=job_files(
                 pools,
+                disk=site.disk,
                 data_dir=options.data_dir,
                 master_url=options.master_url,
                 master_cert=None if options.tls is None else options.tls.files.cert.absolute(),

@@ -7,13 +7,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from master.auth.join_tokens import JoinTokenSigner
 from master.config import ResolvedPool
-from master.config.batch import BatchSection, PbsSection, SlurmSection
+from master.config.batch import BatchSection, PbsSection, SlurmSection, SshSection
 from provisioner.providers.batch.base import BatchSystem
-from provisioner.providers.batch.commands import LocalCommands
+from provisioner.providers.batch.commands import Commands, LocalCommands
+from provisioner.providers.batch.disks import Disk, LocalDisk
 from provisioner.providers.batch.job_files import JobFiles
 from provisioner.providers.batch.pbs.system import PbsSystem
 from provisioner.providers.batch.slurm.system import SlurmSystem
@@ -21,6 +22,9 @@ from rm_backends.batch.leases import Lease
 from rm_backends.batch.shapes import DispatchOptions
 from rm_backends.ports import JoinGrant, JoinKind, JoinTokens
 from windlass.base.errors import InvalidConfig
+from windlass.install.hosts import parse_host
+
+T = TypeVar("T")
 
 ALONE_TTL = "10m"
 """How long an agent of a job stays without work where it cannot reach its master."""
@@ -45,26 +49,63 @@ def dispatch_options(pool: ResolvedPool) -> DispatchOptions:
     )
 
 
-def batch_system(pools: Sequence[ResolvedPool]) -> BatchSystem:
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The batch system of a master, and the disk that it shares with its nodes."""
+
+    system: BatchSystem
+    disk: Disk
+
+
+def site_of(pools: Sequence[ResolvedPool]) -> Site:
     """One for all of them. Raises InvalidConfig."""
-    commands = LocalCommands(path=_the_same("path", (_section(pool).path for pool in pools)))
+    path = _the_same("path", (_section(pool).path for pool in pools))
     kind = _the_same("type", (_section(pool).type for pool in pools))
-    return SlurmSystem(commands) if kind == "slurm" else PbsSystem(commands)
+    ssh = _the_same("ssh", (_section(pool).ssh for pool in pools))
+    commands, disk = _here(path) if ssh is None else _over_ssh(ssh, path)
+    system = SlurmSystem(commands) if kind == "slurm" else PbsSystem(commands)
+    return Site(system, disk)
 
 
-def _the_same(key: str, given: Iterable[str]) -> str:
-    values = set(given)
+def _here(path: str) -> tuple[Commands, Disk]:
+    return LocalCommands(path=path), LocalDisk()
+
+
+def _over_ssh(ssh: SshSection, path: str) -> tuple[Commands, Disk]:
+    try:  # paramiko is an extra
+        from provisioner.providers.batch.ssh import LoginNode, SftpDisk, SshCommands
+        from windlass.install.ssh import Access
+    except ModuleNotFoundError as error:
+        problem = f"resource_pools: ssh needs {error.name}: pip install 'windlass-cluster[ssh]'"
+        raise InvalidConfig([problem], what="master configuration") from None
+    access = Access(
+        identity=None if ssh.key_file is None else Path(ssh.key_file),
+        known_hosts=None if ssh.known_hosts is None else Path(ssh.known_hosts),
+        jump=ssh.jump or None,
+        identity_option="ssh.key_file",
+    )
+    login = LoginNode(parse_host(ssh.spec), access)
+    return SshCommands(login, path=path), SftpDisk(login)
+
+
+def _the_same(key: str, given: Iterable[T]) -> T:
+    values = list(dict.fromkeys(given))
     if len(values) == 1:
-        return values.pop()
+        return values[0]
     problem = (
         f"resource_pools: {key} of slurm and pbs must be the same in all pools, "
-        f"not {' and '.join(sorted(values))}: a master serves one site"
+        f"not {' and '.join(map(str, values))}: a master serves one site"
     )
     raise InvalidConfig([problem], what="master configuration")
 
 
 def job_files(
-    pools: Sequence[ResolvedPool], *, data_dir: Path, master_url: str, master_cert: Path | None
+    pools: Sequence[ResolvedPool],
+    *,
+    disk: Disk,
+    data_dir: Path,
+    master_url: str,
+    master_cert: Path | None,
 ) -> Mapping[str, JobFiles]:
     """By pool."""
     return {
@@ -72,6 +113,7 @@ def job_files(
             root=Path(section.job_storage_root or data_dir.absolute() / "jobs"),
             python=section.python or sys.executable,
             agent=_agent(section, master_url, master_cert),
+            disk=disk,
         )
         for pool in pools
         for section in (_section(pool),)

@@ -7,10 +7,18 @@ import os
 import shutil
 import socket
 import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
+from provisioner.providers.batch.ssh import LoginNode
 from tests.agent_home import AgentHome
 from tests.real_cluster import WINDLASS, eventually, free_port
+from windlass.install.hosts import parse_host
+from windlass.install.ssh import Access
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 MISSING = "sshd is not installed (as root: apt-get install openssh-server)"
@@ -39,7 +47,9 @@ def make_key(path: Path) -> Path:
 class Sshd:
     """One machine that can be logged in to. `home` is what its user has there."""
 
-    def __init__(self, folder: Path, login_key: Path) -> None:
+    def __init__(
+        self, folder: Path, login_key: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
         self.home = AgentHome(folder / "home")
@@ -48,17 +58,27 @@ class Sshd:
         self.authorized = folder / "authorized_keys"
         self.authorize(login_key)
         path = f"{self.home.bin}:/usr/bin:/bin"
+        variables = {"HOME": str(self.home.home), "PATH": path, **(environment or {})}
+        given = " ".join(f"{name}={value}" for name, value in variables.items())
         (folder / "sshd_config").write_text(
             f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {self.host_key}\nPidFile none\n"
             f"AuthorizedKeysFile {self.authorized}\nStrictModes no\nUsePAM no\n"
             "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n"
-            f"AllowTcpForwarding yes\nSetEnv HOME={self.home.home} PATH={path}\nMaxStartups 100\n"
+            f"AllowTcpForwarding yes\nSetEnv {given}\nMaxStartups 100\n"
+            "Subsystem sftp internal-sftp\n"
         )
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def spec(self) -> str:
         return f"{getpass.getuser()}@127.0.0.1:{self.port}"
+
+    def cut(self) -> None:
+        """End the connections that are open."""
+        assert self._process is not None
+        for process in psutil.Process(self._process.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
     @property
     def known_host(self) -> str:
@@ -104,3 +124,35 @@ class Sshd:
     def _listens(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+@dataclass
+class Login:
+    """A login node that can be logged in to with a key, and is known."""
+
+    sshd: Sshd
+    key: Path
+    known_hosts: Path
+
+    def access(self) -> Access:
+        return Access(
+            identity=self.key, known_hosts=self.known_hosts, identity_option="ssh.key_file"
+        )
+
+    def node(self) -> LoginNode:
+        return LoginNode(parse_host(self.sshd.spec), self.access())
+
+
+@contextmanager
+def login_node(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[Login]:
+    """`environment`: of those who log in."""
+    folder.mkdir(parents=True, exist_ok=True)
+    key = make_key(folder / "key")
+    sshd = Sshd(folder / "login", key, environment)
+    known_hosts = folder / "known_hosts"
+    known_hosts.write_text(sshd.known_host)
+    try:
+        sshd.start()
+        yield Login(sshd, key, known_hosts)
+    finally:
+        sshd.end()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, field_validator, model_validator
 
 from master.core.expconf.schema import Items, Positive, Section
 from provisioner.providers.batch.dialects import DIALECTS, Dialect
 from windlass.base.durations import Duration, format_duration
+from windlass.base.errors import InvalidArgument
 from windlass.base.sizes import Size
+from windlass.install.hosts import parse_host
 
 
 def _a_minute_at_least(value: timedelta) -> timedelta:
@@ -37,8 +39,44 @@ def _absolute(path: str | None) -> str | None:
     return path
 
 
+class SshSection(Section):
+    """The batch system's commands run on a login node, and the directories of jobs are written there over SFTP.
+
+    Its host key must be in known_hosts. What ~/.ssh/config says of it holds; keys of an SSH agent are tried.
+    """
+
+    host: str
+    """The login node: a name or an address, with `:port` if it is not 22."""
+    user: str = ""
+    """Who logs in, and whose the jobs are. Empty: as ~/.ssh/config says, or the master's own user."""
+    key_file: Annotated[str | None, AfterValidator(_absolute)] = None
+    """The private key. None: those of ~/.ssh and of an SSH agent."""
+    jump: str = ""
+    """`user@host:port` through which the login node is reached."""
+    known_hosts: Annotated[str | None, AfterValidator(_absolute)] = None
+    """Where its host key is. None: ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts."""
+
+    @field_validator("host", "jump")
+    @classmethod
+    def _is_host(cls, value: str) -> str:
+        if value:
+            try:
+                parse_host(value)
+            except InvalidArgument as error:
+                raise ValueError(error.message) from None
+        return value
+
+    @property
+    def spec(self) -> str:
+        """`user@host:port`."""
+        return f"{self.user}@{self.host}" if self.user else self.host
+
+
 class BatchKeys(Section):
     """What both kinds of batch system have."""
+
+    ssh: SshSection | None = None
+    """The login node, if the master does not run on one. The same in all pools."""
 
     slot_type: Literal["cuda", "rocm", "cpu"] | None = None
     """What a slot is. None: a CUDA GPU if the nodes of the queue have GPUs, else a CPU."""
@@ -65,6 +103,15 @@ class BatchKeys(Section):
     """Where nodes reach the master, if not where agents of other pools do."""
     path: str = ""
     """Folders where the batch system's commands are, with colons, before the usual ones. The same in all pools."""
+
+    @model_validator(mode="after")
+    def _says_where(self) -> Self:
+        """Nothing on this machine tells what is there."""
+        if self.ssh is not None:
+            for key in ("job_storage_root", "python"):
+                if not getattr(self, key):
+                    raise ValueError(f"{key} is required with ssh: a path on the login node")
+        return self
 
 
 class SlurmSection(BatchKeys):

@@ -236,6 +236,7 @@ class Dispatcher:
                 raise
 
     async def _submit(self, lease: Lease) -> None:
+        spec = None
         try:
             spec = await asyncio.to_thread(self._files[lease.pool].write, lease, self._token(lease))
             job_id = await self._system.submit(spec)
@@ -243,6 +244,8 @@ class Dispatcher:
             log.info("job %s refused: %s", lease.tag, error.message)
             self._change(lease.tag, partial(life.refused, why=error, now=self._now()))
         except NoAnswer as error:
+            if spec is None:  # its disk was not reached: nothing was submitted
+                self._change(lease.tag, life.not_called)
             self._change(lease.tag, partial(life.unanswered, why=error.message))
             raise
         except OSError as error:

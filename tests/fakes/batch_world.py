@@ -18,6 +18,7 @@ from provisioner.providers.batch.base import (
     Queue,
     Site,
 )
+from provisioner.providers.batch.disks import Disk, LocalDisk
 from provisioner.providers.batch.job_files import JobFiles
 from rm_backends.base import RestoreRecord
 from rm_backends.batch.dispatcher import Dispatcher
@@ -209,6 +210,7 @@ class BatchWorld:
     options: DispatchOptions = field(default_factory=lambda: DispatchOptions(pool="default"))
     ids: Ids = field(default_factory=lambda: Ids.seeded(7))
     store: MemoryLeaseStore = field(default_factory=MemoryLeaseStore)
+    disk: Disk = field(default_factory=LocalDisk)
     _site: FakeBatch | None = None
     _dispatcher: Dispatcher | None = None
     _running: asyncio.Task[None] | None = None
@@ -227,7 +229,10 @@ class BatchWorld:
     async def start(self) -> None:
         """A dispatcher for the world's present backend."""
         files = JobFiles(
-            root=self.folder, python="/usr/bin/python3", agent={"master_url": "http://m"}
+            root=self.folder,
+            python="/usr/bin/python3",
+            agent={"master_url": "http://m"},
+            disk=self.disk,
         )
         backend = self.world.backend
         self._dispatcher = Dispatcher(

@@ -43,6 +43,8 @@ class Access:
     known_hosts: Path | None = None
     """Instead of the user's and the machine's."""
     jump: str | None = None
+    identity_option: str = "--identity"
+    """What `identity` is called where it can be given."""
     sudo_password: str | None = field(default=None, repr=False)
 
 
@@ -77,15 +79,25 @@ class Machine:
             self.close()
             raise
 
-    def run(self, script: str, *words: str, given: bytes = b"") -> Done:
-        """Run a script of the shell with these words as $1, $2, ... Raises HostError if the connection is lost."""
+    def run(
+        self,
+        script: str,
+        *words: str,
+        given: bytes = b"",
+        silence_s: float = SILENCE_S,
+        most: int = MAX_OUTPUT,
+    ) -> Done:
+        """Run a script of the shell with these words as $1, $2, ... Raises HostError if the connection is lost.
+
+        `most`: bytes that are read of each stream.
+        """
         command = shlex.join([*self._sudo, "sh", "-c", script, "sh", *words])
         if self._sudo == _SUDO_ASKS:
             given = (self._password or "").encode() + b"\n" + given
         try:
-            return self._run(command, given)
+            return self._run(command, given, silence_s, most)
         except TimeoutError:
-            raise HostError(f"no answer for {SILENCE_S:g} s") from None
+            raise HostError(f"no answer for {silence_s:g} s") from None
         except (OSError, EOFError, paramiko.SSHException) as error:
             raise HostError(f"the connection was lost: {_text(error)}") from None
 
@@ -115,12 +127,29 @@ class Machine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _run(self, command: str, given: bytes) -> Done:
+    @property
+    def is_connected(self) -> bool:
+        transport = self._client.get_transport()
+        return transport is not None and transport.is_active()
+
+    def files(self) -> paramiko.SFTPClient:
+        """Raises HostError."""
+        try:
+            return self._client.open_sftp()
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            raise HostError(f"no SFTP there: {_text(error)}") from None
+
+    def keep_alive(self, every_s: int) -> None:
+        """Notice within some of them that nobody answers any more."""
+        if (transport := self._client.get_transport()) is not None:
+            transport.set_keepalive(every_s)
+
+    def _run(self, command: str, given: bytes, silence_s: float, most: int) -> Done:
         transport = self._client.get_transport()
         if transport is None:
             raise EOFError("not connected")
         with transport.open_session(timeout=CONNECT_S) as channel:
-            channel.settimeout(SILENCE_S)
+            channel.settimeout(silence_s)
             channel.exec_command(command)
             try:
                 channel.sendall(given)
@@ -129,8 +158,8 @@ class Machine:
                 if isinstance(error, TimeoutError):
                     raise
                 # The program ended without reading it all: what it said tells why.
-            out = channel.makefile("rb").read(MAX_OUTPUT)
-            err = channel.makefile_stderr("rb").read(MAX_OUTPUT)
+            out = channel.makefile("rb").read(most)
+            err = channel.makefile_stderr("rb").read(most)
             return Done(
                 code=channel.recv_exit_status(),
                 out=out.decode(errors="replace"),
@@ -232,7 +261,7 @@ def _why(error: Exception, at: str, access: Access) -> str:
             return f"{at}: the private key is encrypted: load it into an agent first (ssh-add)"
         case paramiko.AuthenticationException():
             return (
-                f"{at} accepts none of our keys: give --identity, load a key into an agent (ssh-add), "
+                f"{at} accepts none of our keys: give {access.identity_option}, load a key into an agent (ssh-add), "
                 "or copy one there (ssh-copy-id)"
             )
         case socket.gaierror():

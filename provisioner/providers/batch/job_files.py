@@ -13,16 +13,14 @@ command line or in an environment.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from provisioner.providers.batch.base import SCRIPT_NAME, JobSpec
+from provisioner.providers.batch.base import SCRIPT_NAME, JobSpec, NoAnswer
+from provisioner.providers.batch.disks import Disk, LocalDisk
 from provisioner.providers.batch.script import job_script
-from windlass.base.files import write_atomic
 
 LOG_TAIL_BYTES = 2000
 
@@ -75,14 +73,13 @@ class JobFiles:
     """The interpreter that runs our agents on the nodes."""
     agent: Mapping[str, Any]
     """Keys of agent.yaml, the same for all: where the master is, and how to trust it."""
+    disk: Disk = field(default_factory=LocalDisk)
 
     def write(self, job: Leased, token: str) -> JobSpec:
-        """Repeating it changes nothing. Raises OSError."""
+        """Repeating it changes nothing. Raises OSError; NoAnswer where the disk cannot be reached."""
         directory = self.root / job.tag
-        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         for number, agent_id in enumerate(job.agents):
             node = directory / "nodes" / str(number)
-            node.mkdir(parents=True, exist_ok=True, mode=0o700)
             settings = {
                 "resource_pool": job.pool,
                 **self.agent,
@@ -98,11 +95,10 @@ class JobFiles:
                 "until_dismissed": True,
                 "agent": settings,
             }
-            write_atomic(node / "host.json", json.dumps(told).encode(), durable=True)
-        directory.chmod(0o700)
+            self.disk.write(node / "host.json", json.dumps(told).encode())
         shape = job.shape
         script = job_script(directory, self.python, nodes=shape.nodes)
-        write_atomic(directory / SCRIPT_NAME, script.encode(), durable=True)
+        self.disk.write(directory / SCRIPT_NAME, script.encode())
         return JobSpec(
             name=job.tag,
             queue=shape.queue,
@@ -120,11 +116,10 @@ class JobFiles:
     def last_words(self, job: Leased) -> str:
         """The last line of its log; empty if there is none."""
         try:
-            with (self.root / job.tag / "batch.log").open("rb") as log:
-                log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
-                lines = log.read().decode(errors="replace").splitlines()
-        except OSError:
+            said = self.disk.tail(self.root / job.tag / "batch.log", LOG_TAIL_BYTES)
+        except (OSError, NoAnswer):
             return ""
+        lines = said.decode(errors="replace").splitlines()
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def left_behind(self, job: Leased) -> list[Path]:
@@ -134,7 +129,7 @@ class JobFiles:
 
     def remove(self, job: Leased) -> None:
         """Whatever is left there was told."""
-        shutil.rmtree(self.root / job.tag, ignore_errors=True)
+        self.disk.remove(self.root / job.tag)
 
 
 def _slots(job: Leased) -> dict[str, Any]:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
+from provisioner.providers.batch.commands import Commands
+from provisioner.providers.batch.ssh import SshCommands
 from tests.contract.batch.sites import BatchSite, live_pbs_site, pbs_site, slurm_site
 from tests.pbs import live_queue, running_pbs
-from tests.slurm import Slurm, require_slurm, running_slurm
+from tests.slurm import PATH, Slurm, require_slurm, running_slurm
+from tests.sshd import MISSING, SSHD, login_node
+
+SITES = (
+    "slurm",
+    "pbs",
+    pytest.param("slurm over ssh", marks=pytest.mark.slow),
+    pytest.param("pbs over ssh", marks=pytest.mark.slow),
+)
 
 
 @pytest.fixture(scope="session")
@@ -20,19 +31,38 @@ def slurm_of_contract(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slur
         yield slurm
 
 
-@pytest.fixture(params=["slurm", "pbs"] if live_queue() is None else ["live pbs"])
+@pytest.fixture(params=SITES if live_queue() is None else ["live pbs"])
 def site(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BatchSite]:
     """With no job in it."""
-    if request.param == "slurm":
-        slurm = request.getfixturevalue("slurm_of_contract")
-        yield slurm_site(slurm)
-        slurm.settle()
-        return
-    if request.param == "live pbs":
+    name, _, over_ssh = str(request.param).partition(" over ")
+    if name == "live pbs":
         yield live_pbs_site()
+    elif name == "slurm":
+        slurm = request.getfixturevalue("slurm_of_contract")
+        with over(request, tmp_path_factory, over_ssh, **slurm.environment) as commands:
+            yield slurm_site(slurm, commands)
+        slurm.settle()
+    else:
+        with running_pbs(tmp_path_factory.mktemp("pbs")) as pbs:
+            with over(request, tmp_path_factory, over_ssh, PATH=f"{pbs.path}:{PATH}") as commands:
+                yield pbs_site(pbs, commands)
+            assert pbs.unrecorded == []
+
+
+@contextmanager
+def over(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    is_ssh: str,
+    **environment: str,
+) -> Iterator[Callable[[], Commands] | None]:
+    """A login node of the test's own, where these variables are set."""
+    if not is_ssh:
+        yield None
         return
-    with running_pbs(tmp_path_factory.mktemp("pbs")) as pbs:
-        yield pbs_site(pbs)
-        assert pbs.unrecorded == []
+    if SSHD is None:
+        pytest.skip(MISSING)
+    with login_node(tmp_path_factory.mktemp("login"), environment) as login:
+        yield lambda: SshCommands(login.node())

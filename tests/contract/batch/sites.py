@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.providers.batch.base import SCRIPT_NAME, BatchSystem, JobReport, JobSpec
-from provisioner.providers.batch.commands import LocalCommands
+from provisioner.providers.batch.commands import Commands, LocalCommands
 from provisioner.providers.batch.pbs.system import PbsSystem
 from provisioner.providers.batch.slurm.system import SlurmSystem
 from tests.pbs import Pbs, live_queue
@@ -67,7 +67,9 @@ def is_over(job: JobReport | None) -> bool:
     return job is not None and job.cause is not None
 
 
-def slurm_site(slurm: Slurm) -> BatchSite:
+def slurm_site(slurm: Slurm, commands: Callable[[], Commands] | None = None) -> BatchSite:
+    """`commands`: another way to it than this machine's own."""
+
     @contextmanager
     def down() -> Iterator[None]:
         slurm.stop_controller()
@@ -77,7 +79,9 @@ def slurm_site(slurm: Slurm) -> BatchSite:
             slurm.start_controller()
 
     return BatchSite(
-        make=lambda: SlurmSystem(LocalCommands(environ=slurm.environment)),
+        make=lambda: SlurmSystem(
+            LocalCommands(environ=slurm.environment) if commands is None else commands()
+        ),
         queue="gpu",
         gpus=2,
         closed="closed",
@@ -92,7 +96,7 @@ ON_PBS = (
 )
 
 
-def pbs_site(pbs: Pbs) -> BatchSite:
+def pbs_site(pbs: Pbs, commands: Callable[[], Commands] | None = None) -> BatchSite:
     @contextmanager
     def down() -> Iterator[None]:
         pbs.down(True)
@@ -102,7 +106,7 @@ def pbs_site(pbs: Pbs) -> BatchSite:
             pbs.down(False)
 
     return BatchSite(
-        make=lambda: PbsSystem(LocalCommands(path=pbs.path)),
+        make=lambda: PbsSystem(LocalCommands(path=pbs.path) if commands is None else commands()),
         queue="workq",
         gpus=4,
         closed="bigq",

@@ -82,6 +82,11 @@ PROVIDER = ELASTIC | {
         "partition queue account project group qos constraint reservation sbatch_args pbsbatch_args",
     ),
 }
+PROVIDER |= below(
+    "ssh",
+    read_by("master/batch_pools.py:*", "key_file jump known_hosts")
+    | read_by("master/config/batch.py:*", "host user"),
+)
 AWS = read_by(
     "master/aws_pools.py:*",
     "region assume_role external_id interruption_queue instance_slots cpu_slots_allowed "

@@ -201,6 +201,14 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
             f"{POOL}: max_instances is not for slurm, which schedules by itself: remove it",
         ),
         (
+            "resource_pools: [{pool_name: a, provider: {type: slurm, python: /p, ssh: {host: h}}}]",
+            f"{POOL}.provider: job_storage_root is required with ssh: a path on the login node",
+        ),
+        (
+            "resource_pools: [{pool_name: a, provider: {type: pbs, ssh: {host: -oProxyCommand=x}}}]",
+            f'{POOL}.provider.ssh.host: "-oProxyCommand=x" is not a machine: it begins with a dash',
+        ),
+        (
             "resource_pools: [{pool_name: a, provider: {type: cloud9}}]",
             f'{POOL}.provider: provider type "cloud9" is unknown: use one of embedded, aws, gcp, slurm, pbs',
         ),

@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from master.core.reasons import ReasonKind
-from provisioner.providers.batch.base import EndCause, JobPhase, JobRefused, JobReport, Queue
+from provisioner.providers.batch.base import (
+    EndCause,
+    JobPhase,
+    JobRefused,
+    JobReport,
+    NoAnswer,
+    Queue,
+)
+from provisioner.providers.batch.disks import LocalDisk
 from provisioner.providers.batch.job_files import Shape
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import (
@@ -381,6 +389,39 @@ def test_a_pool_of_pbs_says_it_in_the_words_of_pbs() -> None:
     request = replace(allocation(1, slots=8), batch=BatchOptions(slurm=JobOptions(gpu_type="x")))
     shape = shape_of(request, options, queue)
     assert (shape.system, shape.nodes, shape.gpus_per_node) == ("pbs", 2, 4)
+
+
+class AwayDisk(LocalDisk):
+    """Of a login node that cannot be reached."""
+
+    is_away = True
+
+    def write(self, file: Path, data: bytes) -> None:
+        if self.is_away:
+            raise NoAnswer("login node hpc: does not answer")
+        super().write(file, data)
+
+
+def test_a_job_whose_directory_could_not_be_reached_is_submitted_at_once_when_it_can(
+    play: Play,
+) -> None:
+    """Nothing was submitted, so nothing is looked for before it is."""
+
+    async def scenario(batch: BatchWorld) -> None:
+        await batch.stop()
+        batch.disk = disk = AwayDisk()
+        await batch.start()
+        await batch.world.backend.request(allocation(1, slots=8))
+        await batch.world.settle(10)
+        reason = batch.world.backend.explain(ID)
+        assert reason is not None
+        assert "login node hpc: does not answer" in reason.text
+        assert batch.site.submissions == []
+        disk.is_away = False
+        await batch.world.settle(PROOF_S / 2)
+        assert len(batch.site.submissions) == 1
+
+    play(scenario)
 
 
 def test_slots_of_a_node_may_be_fewer_than_it_has(play: Play) -> None:

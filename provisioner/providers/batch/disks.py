@@ -1,0 +1,42 @@
+"""Where the directories of jobs are: on a disk of this machine; `ssh.py` reaches that of a login node."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Protocol
+
+from windlass.base.files import write_atomic
+
+
+class Disk(Protocol):
+    """Blocking."""
+
+    def write(self, file: Path, data: bytes) -> None:
+        """Whole or not at all, with its folders, for its user alone. Raises OSError; NoAnswer."""
+        ...
+
+    def tail(self, file: Path, count: int) -> bytes:
+        """Its last bytes. Raises OSError; NoAnswer."""
+        ...
+
+    def remove(self, folder: Path) -> None:
+        """With all in it, as far as that can be done."""
+        ...
+
+
+class LocalDisk:
+    """Implements `Disk`."""
+
+    def write(self, file: Path, data: bytes) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomic(file, data, durable=True)
+
+    def tail(self, file: Path, count: int) -> bytes:
+        with file.open("rb") as opened:
+            opened.seek(max(0, opened.seek(0, os.SEEK_END) - count))
+            return opened.read()
+
+    def remove(self, folder: Path) -> None:
+        shutil.rmtree(folder, ignore_errors=True)

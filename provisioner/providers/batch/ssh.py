@@ -1,0 +1,184 @@
+"""A login node over SSH: commands of the batch system, and the directories of jobs, with one connection for all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import stat
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+import paramiko
+
+from provisioner.providers.batch.base import NoAnswer
+from provisioner.providers.batch.commands import COMMAND_LIMIT_S, KEPT, PLACES, SET, Done
+from windlass.install.hosts import Host
+from windlass.install.ssh import Access, HostError, Machine
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 6
+"""Commands; sshd takes ten sessions on a connection, of which SFTP is one."""
+KEEP_ALIVE_S = 15
+MOST_OUTPUT = 256 * 1024**2
+"""A listing of all jobs of a large site is some ten MB."""
+_LOST = -1
+"""The exit status of a command whose connection was lost."""
+_KEPT = " ".join(f'${{{name}+"{name}=${name}"}}' for name in KEPT)
+_SET = " ".join(f"{key}={value}" for key, value in SET.items())
+_SCRIPT = (
+    f'path=$1 limit=$2; shift 2; exec env -i {_KEPT} {_SET} PATH="${{path:+$path:}}$PATH:{PLACES}" '
+    'timeout -k 5 "$limit" "$@"'
+)
+"""Nothing else ends a command there when nobody waits for it any more."""
+_TOO_LONG = (124, 137)
+_GRACE_S = 10.0
+
+
+class LoginNode:
+    """Connects when it is first needed, and again after the connection was lost. Blocking, for any thread."""
+
+    def __init__(self, host: Host, access: Access) -> None:
+        self._host = host
+        self._access = access
+        self._machine: Machine | None = None
+        self._files: paramiko.SFTPClient | None = None
+        self._connecting = threading.Lock()
+
+    def machine(self) -> Machine:
+        """Raises NoAnswer."""
+        with self._connecting:
+            if self._machine is None or not self._machine.is_connected:
+                self._drop()
+                try:
+                    self._machine = Machine(self._host, self._access)
+                except HostError as error:
+                    raise NoAnswer(f"login node {self._host.spec}: {error.message}") from None
+                self._machine.keep_alive(KEEP_ALIVE_S)
+            return self._machine
+
+    def files(self) -> paramiko.SFTPClient:
+        """Raises NoAnswer."""
+        machine = self.machine()
+        with self._connecting:
+            if self._files is None:
+                try:
+                    self._files = machine.files()
+                except HostError as error:
+                    raise NoAnswer(f"login node {self._host.spec}: {error.message}") from None
+            return self._files
+
+    def run(
+        self, script: str, *words: str, given: bytes = b"", silence_s: float = COMMAND_LIMIT_S
+    ) -> Done:
+        """A script of the shell there. Raises NoAnswer; then it may have had its effect."""
+        try:
+            done = self.machine().run(
+                script, *words, given=given, silence_s=silence_s, most=MOST_OUTPUT
+            )
+        except HostError as error:
+            raise NoAnswer(f"login node {self._host.spec}: {error.message}") from None
+        if done.code == _LOST:
+            raise NoAnswer(f"login node {self._host.spec}: the connection was lost")
+        return Done(done.code, done.out, done.err)
+
+    def close(self) -> None:
+        """What runs over it ends with NoAnswer; the next call connects again."""
+        with self._connecting:
+            self._drop()
+
+    def _drop(self) -> None:
+        if self._machine is not None:
+            self._machine.close()
+        self._machine = self._files = None
+
+
+class SshCommands:
+    """Implements `Commands`: on a login node, as the user who logs in there."""
+
+    def __init__(self, login: LoginNode, *, path: str = "") -> None:
+        """`path`: folders there to look for commands in, before the usual ones."""
+        self._login = login
+        self._path = path
+        self._threads = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="login-node")
+
+    async def run(
+        self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
+    ) -> Done:
+        given = (self._path, f"{limit_s:g}", *words)
+        call = partial(self._login.run, given=stdin.encode(), silence_s=limit_s + _GRACE_S)
+        loop = asyncio.get_running_loop()
+        done = await loop.run_in_executor(self._threads, partial(call, _SCRIPT, *given))
+        if done.code in _TOO_LONG:
+            raise NoAnswer(f"{words[0]} did not end within {limit_s:g} s")
+        if done.code == 127 and words[0] in done.err:
+            raise NoAnswer(f"{words[0]} cannot be run: {done.last}")
+        return done
+
+
+class SftpDisk:
+    """Implements `Disk`: the login node's."""
+
+    def __init__(self, login: LoginNode) -> None:
+        self._login = login
+
+    def write(self, file: Path, data: bytes) -> None:
+        files = self._login.files()
+        path = PurePosixPath(file)
+        new = f"{path}.new"
+        try:
+            self._make(files, path.parent)
+            with files.open(new, "wb") as opened:
+                files.chmod(new, stat.S_IRUSR | stat.S_IWUSR)
+                opened.set_pipelined(True)
+                opened.write(data)
+            files.posix_rename(new, str(path))
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            raise self._meant(error, file) from None
+
+    def tail(self, file: Path, count: int) -> bytes:
+        files = self._login.files()
+        try:
+            with files.open(str(file), "rb") as opened:
+                size = opened.stat().st_size or 0
+                opened.seek(max(0, size - count))
+                return opened.read(count)
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            raise self._meant(error, file) from None
+
+    def remove(self, folder: Path) -> None:
+        try:
+            self._login.run('rm -rf -- "$1"', str(folder))
+        except NoAnswer as error:
+            log.warning("the directory of a job stays: %s: %s", folder, error.message)
+
+    @staticmethod
+    def _make(files: paramiko.SFTPClient, folder: PurePosixPath) -> None:
+        missing = []
+        while not _exists(files, folder):
+            missing.append(folder)
+            folder = folder.parent
+        for one in reversed(missing):
+            with suppress(OSError):
+                files.mkdir(str(one), 0o700)
+
+    def _meant(self, error: Exception, file: Path) -> Exception:
+        """A lost connection says nothing of the file."""
+        if isinstance(error, OSError) and error.errno is not None:
+            return OSError(error.errno, str(error.strerror or error), str(file))
+        self._login.close()
+        return NoAnswer(
+            f"the connection to the login node was lost: {error or type(error).__name__}"
+        )
+
+
+def _exists(files: paramiko.SFTPClient, path: PurePosixPath) -> bool:
+    try:
+        files.stat(str(path))
+    except FileNotFoundError:
+        return False
+    return True

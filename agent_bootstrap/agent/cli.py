@@ -21,6 +21,7 @@ from agent_bootstrap.agent.membership.commands import join_command, leave_comman
 from agent_bootstrap.agent.membership.places import joined_config
 from agent_bootstrap.agent.option_layers import load_options
 from agent_bootstrap.agent.options import AgentOptions
+from agent_bootstrap.agent.own_job import named_after, own_job
 from agent_bootstrap.agent.trust_options import NO_TRUST, TrustOptions
 from agent_bootstrap.agent.websocket import connect
 from agent_bootstrap.images import recipe
@@ -89,6 +90,9 @@ def run(
     Each option may also be a key of agent.yaml or a variable DET_<KEY> (DET_MASTER for the URL); options win over
     variables, variables over the file.
 
+    Inside a job of Slurm it offers what the job was given, and gets no work that would neither end nor save itself
+    before the job ends. Start one on each node: srun --ntasks-per-node=1 windlass agent run --master URL.
+
     SIGTERM and Ctrl-C stop the agent only: running tasks go on under their supervisors, and the next agent with the
     same --work-dir takes them over. A systemd unit needs KillMode=process for that.
     """
@@ -110,6 +114,8 @@ def run(
     try:
         loaded = load_options(joined_config(config_file, master, os.environ), given, os.environ)
         options = loaded.options
+        if (job := own_job(options, os.environ)) is not None:
+            options = named_after(job, options)
         for warning in loaded.warnings:
             typer.echo(f"warning: {warning}", err=True)
         options.token()

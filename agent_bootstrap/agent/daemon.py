@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 import stamina
 
@@ -28,6 +29,7 @@ from agent_bootstrap.agent.machine import Machine
 from agent_bootstrap.agent.metadata.tasks import MetadataOfTasks
 from agent_bootstrap.agent.metadata.watch import watch
 from agent_bootstrap.agent.options import AgentOptions
+from agent_bootstrap.agent.own_job import end_of, follow_end, own_job
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
 from agent_bootstrap.agent.session import RefusedForGood, Session
@@ -88,6 +90,7 @@ class Agent:
         self._lifeline_fd = lifeline_fd
         self._open_runtime = open_runtime
         self._find_hardware = find_hardware
+        self._job = own_job(options, os.environ)
         self._dirs = ContainerDirs(options.work_dir)
         self._link = Link()
         self._logins = Logins(self._link)
@@ -123,6 +126,10 @@ class Agent:
                     await self._metadata.open(self._containers.is_running)
                     self._tasks.create_task(self._stay_connected())
                     self._tasks.create_task(self._watch_announcements())
+                    if self._job is not None:
+                        look = partial(end_of, self._job)
+                        known = self._machine.ends_at
+                        self._tasks.create_task(follow_end(look, self.leave, known))
                     if self._options.metadata_service:
                         self._tasks.create_task(self._watch_cloud())
                     await self._stop.wait()
@@ -208,6 +215,8 @@ class Agent:
         )
         self._machine = Machine(options, hardware, runtime, passing_notes=self._metadata.notes)
         await asyncio.to_thread(self._machine.remember)
+        if self._job is not None and options.ends_at is None:
+            self._machine.ends_at = await end_of(self._job)
         self._machine.leaving = await asyncio.to_thread(announced, options.work_dir)
         log.info("agent %s: %s", options.agent_id, counted(len(hardware.slots), "slot"))
         for note in self._machine.standing_notes:

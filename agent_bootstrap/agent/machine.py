@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from agent_bootstrap.agent.environment import Node
@@ -62,6 +63,8 @@ class Machine:
     hardware: Hardware
     runtime: Runtime
     leaving: Leaving | None = None
+    ends_at: datetime | None = None
+    """As its batch system says, where its operator does not."""
     passing_notes: Callable[[], tuple[str, ...]] = tuple
     """What an operator should know now."""
 
@@ -80,7 +83,7 @@ class Machine:
             highest_epoch=highest_epoch,
             notes=self._notes(),
             labels=options.label,
-            ends_at=self.options.ends_at,
+            ends_at=self.options.ends_at or self.ends_at,
             leaving=self.leaving,
             isolation=self.runtime.isolation,
             container_runtime=self.runtime.name,

@@ -25,6 +25,7 @@ POOLS = [
     },
     {"pool_name": "minutes", "provider": {**SITE, "walltime": "1m"}},
     {"pool_name": "scavenger", "provider": {**SITE, "partition": "scavenger"}},
+    {"pool_name": "own"},
     {"pool_name": "local", "provider": {"type": "embedded", "slots_per_instance": 2}},
 ]
 
@@ -270,6 +271,16 @@ def test_training_goes_on_in_another_job_when_the_time_is_over(
     assert trial["restarts"] == 0
     metrics = trial["latestValidation"]["metrics"]["avgMetrics"]
     assert metrics["loss"] == round(1 / 40, 6)
+
+
+@pytest.mark.slow
+def test_an_agent_in_a_users_own_job_joins_and_knows_its_end(
+    cluster: RealCluster, slurm: Slurm
+) -> None:
+    cluster.start_agent("own-agent", pool="own", via=("srun", "-n1", "-pgpu", "--time=5"))
+    eventually("it has joined", lambda: "own-agent" in cluster.agents())
+    assert "ends at" in json.dumps(cluster.get("/api/v1/agents/own-agent"))
+    slurm.run("scancel", "--me")
 
 
 @pytest.mark.slow

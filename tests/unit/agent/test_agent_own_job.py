@@ -1,0 +1,87 @@
+"""An agent that a user started inside a job of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from agent_bootstrap.agent.options import AgentOptions
+from agent_bootstrap.agent.own_job import OwnJob, end_of, follow_end, named_after, own_job
+from tests.fakes.virtual_time import run
+
+END = datetime(2026, 5, 1, 12, 0, 0, tzinfo=UTC)
+
+
+def options(**given: object) -> AgentOptions:
+    return AgentOptions.model_validate({"master_url": "http://m", **given})
+
+
+@pytest.mark.parametrize(
+    ("environ", "given", "job"),
+    [
+        ({}, {}, None),
+        ({"SLURM_JOB_ID": "12", "SLURM_NODEID": "3"}, {}, OwnJob("12", "3")),
+        ({"SLURM_JOB_ID": "12"}, {}, OwnJob("12", "0")),
+        ({"SLURM_JOB_ID": "12;rm"}, {}, None),
+        ({"SLURM_JOB_ID": "12"}, {"instance_id": "wl-1-0", "agent_id": "wl-1-0"}, None),
+    ],
+)
+def test_a_job_is_recognised_unless_the_master_submitted_it(
+    environ: dict[str, str], given: dict[str, str], job: OwnJob | None
+) -> None:
+    assert own_job(options(**given), environ) == job
+
+
+def test_it_is_called_after_the_job_unless_somebody_named_it(tmp_path: Path) -> None:
+    job = OwnJob("12", "3")
+    named = named_after(job, options())
+    assert named.agent_id == "slurm-12-3"
+    assert named.work_dir == options().work_dir / "slurm-12-3"
+    kept = named_after(job, options(agent_id="mine", work_dir=tmp_path))
+    assert (kept.agent_id, kept.work_dir) == ("mine", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("script", "start_end", "end"),
+    [
+        (f"echo {int(END.timestamp())}", "1", END),
+        ("exit 1", str(int(END.timestamp())), END),
+        ("echo N/A", "", None),
+        (None, str(int(END.timestamp())), END),
+    ],
+)
+def test_its_end_is_what_the_scheduler_says_now(
+    tmp_path: Path, script: str | None, start_end: str, end: datetime | None
+) -> None:
+    """Without an answer, what the job was told at its start."""
+    if script is not None:
+        squeue = tmp_path / "squeue"
+        squeue.write_text(f'#!/bin/sh\n[ "$*" = "-h -j 12 -o %e" ] || exit 2\n{script}\n')
+        squeue.chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:{os.defpath}", "SLURM_JOB_END_TIME": start_end}
+    assert asyncio.run(end_of(OwnJob("12", "0"), environ)) == end
+
+
+def test_an_end_that_moves_nearer_is_told_and_one_that_moves_away_is_not() -> None:
+    ends = iter([END, END + timedelta(hours=1), None, END - timedelta(hours=1)])
+    told: list[datetime] = []
+
+    async def look() -> datetime | None:
+        try:
+            return next(ends)
+        except StopIteration:
+            raise asyncio.CancelledError from None
+
+    async def leave(at: datetime, _: str) -> None:
+        told.append(at)
+
+    async def main() -> None:
+        following = asyncio.create_task(follow_end(look, leave, END))
+        await asyncio.gather(following, return_exceptions=True)
+
+    run(main(), limit_s=3600)
+    assert told == [END - timedelta(hours=1)]

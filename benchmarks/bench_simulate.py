@@ -23,6 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.simulate_baselines import Baseline, LeastWaste, SumOfSlots
+from master.core.fall_back import Rule
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.disruption import Disruption
 from provisioner.simulator.machines import Outage, SimulatedMachines, Supply
@@ -46,6 +47,8 @@ BUDGET_S, BUDGET_MB = 60.0, 500.0
 """For the largest trace, 5,755 jobs in 99 days."""
 SIZES = (1, 2, 4, 8)
 PACKING = Disruption(packing=True)
+REPLACEMENT = Disruption(packing=True, replacement=True)
+FALL_BACK_AFTER_S = (0.0, 300.0, 1800.0)
 UP_S, DOWN_S = 3 * 3600.0, 111 * 60.0
 """Mean times that a zone has capacity and has none; the latter as measured for spot machines."""
 
@@ -109,6 +112,7 @@ def compare(name: str) -> None:
         ("ours, idle 5 min (default)", a_plan(every, 300.0), provisioner_of),
         ("ours, idle one boot", a_plan(every, BOOT_S), provisioner_of),
         ("ours, packing", a_plan(every, 300.0, disruption=PACKING), provisioner_of),
+        ("ours, replacement", a_plan(every, 300.0, disruption=REPLACEMENT), provisioner_of),
         ("ours, idle auto", a_plan(every, 1800.0, idle_auto=True), provisioner_of),
     ]
     for label, plan, buyer in cases:
@@ -138,7 +142,27 @@ def zones() -> None:
             f"  {len(names)} zone(s): mean {told.waits.mean_s / BOOT_S:.2f}, p95 {told.waits.p95_s / BOOT_S:.2f}, "
             f"{told.refused_launches / len(jobs):.2f} refused launches a job ({seconds:.1f} s)"
         )
-    print(f"  one zone waits {waited['a'] / waited['abc']:.1f} times as long as three\n")
+    print(f"  one zone waits {waited['a'] / waited['abc']:.1f} times as long as three")
+    for after_s in FALL_BACK_AFTER_S:
+        supply = Supply(stock={}, outages=outages)
+        told, seconds = run(falling_back("abc", after_s, supply), jobs, provisioner_of)
+        print(
+            f"  a pool a zone, falling back after {after_s:4.0f} s: mean {told.waits.mean_s / BOOT_S:.2f}, "
+            f"p95 {told.waits.p95_s / BOOT_S:.2f}, {told.fell_back / len(jobs):.0%} elsewhere ({seconds:.1f} s)"
+        )
+    print()
+
+
+def falling_back(zones: str, after_s: float, supply: Supply) -> ClusterPlan:
+    """A pool for each zone; all work asks in the first, which falls back to the others."""
+    plans = []
+    for zone in zones:
+        (pool,) = a_plan([an_offer(slots, zone) for slots in SIZES], 300.0).pools
+        others = tuple(zones[1:]) if zone == zones[0] else ()
+        settings = replace(pool.settings, pool=zone)
+        rule = Rule(pools=others, after_s=after_s)
+        plans.append(replace(pool, settings=settings, falls_back=rule))
+    return ClusterPlan(pools=plans, default_pool=zones[0], supply=supply)
 
 
 def drawn_outages(zone: str, until_s: float, rng: random.Random) -> list[Outage]:

@@ -12,6 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -88,6 +89,8 @@ class Seen:
     kills: int = 0
     places: dict[str, tuple[int, str, float]] = field(default_factory=dict)
     """Request -> (master, pool, when it was first seen there)."""
+    ages: dict[str, datetime] = field(default_factory=dict)
+    """Request -> since when it asks."""
     away: set[str] = field(default_factory=set)
     """Runs that fell back."""
     made_home: set[str] = field(default_factory=set)
@@ -120,6 +123,9 @@ class Seen:
         for entry in entries:
             held[entry.job.id] = held.get(entry.job.id, 0) + sum(entry.placement.values())
             self._moved(entry.allocation_id, entry.pool, now)
+            since = self.ages.setdefault(entry.allocation_id, entry.requested)
+            if entry.requested != since:
+                broken.append(f"at {now:.1f} s: {entry.allocation_id} has lost its age")
         for id_, state in services.allocations.open_states().items():
             if state.granted_pool is not None:
                 self.away.add(id_)

@@ -187,8 +187,8 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         **below("resource_pools.providers", PROVIDER),
         **below("resource_pools", ELASTIC),
         "resource_pools.on_demand_after": "provisioner:on_demand_after_s",
-        "resource_pools.fall_back_to": "master/app.py:fall_back_to",
-        "resource_pools.fall_back_after": "master/app.py:fall_back_after_s",
+        "resource_pools.fall_back_to": "master/agent_pools.py:fall_back_to",
+        "resource_pools.fall_back_after": "master/agent_pools.py:fall_back_after_s",
         **below(
             "resource_pools.budget",
             read_by("provisioner:*", "usd_per_hour usd_per_month when_spent"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from typing import TypeAlias
 
 from provisioner.demand import GangClass
 from provisioner.open_offers import MAX_INDEPENDENT_GROUP
@@ -12,6 +13,10 @@ from provisioner.types import Offer
 
 MOST_REPAIRS = 32
 """Part-filled machines that are looked at again: the last of each kind of purchase, not thousands."""
+
+
+Exchange: TypeAlias = Callable[[Offer, Sequence[GangClass]], Offer | None]
+"""Books a cheaper offer for gangs of these classes, one of each, in place of the first; None: there is none."""
 
 
 class NewNode:
@@ -66,24 +71,35 @@ class Cart:
         """Machines that are no part of a gang."""
         return chain.from_iterable(self._batches)
 
-    def repair(self, suits: Callable[[Offer, GangClass], bool]) -> list[Offer]:
-        """Do without part-filled machines whose gangs find room on others; the offers that are not bought after all."""
+    def repair(self, suits: Callable[[Offer, GangClass], bool], exchange: Exchange) -> list[Offer]:
+        """Do without part-filled machines whose gangs find room on others; the offers that are not bought after all.
+
+        Where only some of its gangs do, a cheaper machine may hold the rest.
+        """
         open_ = [node for node in self.nodes() if node.free]
         if len(open_) < 2:
             return []
         open_.sort(key=lambda node: (node.offer.slots - node.free, -node.offer.usd_per_hour))
         gone: set[int] = set()
+        exchanged: set[int] = set()
         for node in open_[:MOST_REPAIRS]:
             others = [other for other in open_ if other is not node and id(other) not in gone]
-            moves = _moved(node, others, suits)
-            if moves is None:
+            moves, rest = _moved(node, others, suits)
+            instead = exchange(node.offer, [gangs for gangs, _ in rest]) if rest else None
+            if rest and instead is None:
                 continue
             for target, gangs, ids in moves:
                 target.give(gangs, ids)
             gone.add(id(node))
+            if instead is not None:
+                exchanged.add(id(node))
+                smaller = NewNode(instead, node.aux)
+                for gangs, ids in rest:
+                    smaller.give(gangs, ids)
+                self._batches.append([smaller])
         self._batches = [[n for n in batch if id(n) not in gone] for batch in self._batches]
-        self.machines -= len(gone)
-        return [node.offer for node in open_ if id(node) in gone]
+        self.machines -= len(gone) - len(exchanged)
+        return [node.offer for node in open_ if id(node) in gone - exchanged]
 
     def launches(self, pool: str) -> Iterable[Launch]:
         for number, (offer, request_id, machines) in enumerate(self._gangs):
@@ -108,11 +124,12 @@ def _full_node(offer: Offer, aux: int) -> NewNode:
 
 def _moved(
     node: NewNode, others: Sequence[NewNode], suits: Callable[[Offer, GangClass], bool]
-) -> list[tuple[NewNode, GangClass, list[str]]] | None:
-    """Where all that it holds could go, largest first; None if something could not."""
+) -> tuple[list[tuple[NewNode, GangClass, list[str]]], list[tuple[GangClass, list[str]]]]:
+    """Where what it holds could go, largest first; and what could not."""
     free = {id(other): other.free for other in others}
     aux = {id(other): other.aux for other in others}
     moves: list[tuple[NewNode, GangClass, list[str]]] = []
+    rest: list[tuple[GangClass, list[str]]] = []
     for gangs, ids in sorted(node.held, key=lambda held: -held[0].slots):
         for request_id in ids:
             for other in others:
@@ -123,5 +140,5 @@ def _moved(
                     moves.append((other, gangs, [request_id]))
                     break
             else:
-                return None
-    return moves
+                rest.append((gangs, [request_id]))
+    return moves, rest

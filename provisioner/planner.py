@@ -195,12 +195,28 @@ class _PoolPlan:
         for gang_class in waiting:
             self._buy_over_nodes(gang_class, ones)
         self._buy_single(waiting)
-        spared = self._cart.repair(self._quotes.suits)
+        spared = self._cart.repair(self._quotes.suits, self._exchange)
         for offer in spared:
             self._limits.bought(offer, -1)
         if spared:
             self._buy_single(waiting)
         self._buy_aux(waiting)
+
+    def _exchange(self, old: Offer, rest: Sequence[GangClass]) -> Offer | None:
+        """The cheapest that is cheaper than this one and holds one gang of each of these classes."""
+        first, size = rest[0], sum(gangs.slots for gangs in rest)
+        may = [{quote.offer.key for quote in self._quotes.of(gangs)} for gangs in rest[1:]]
+        fits = [
+            quote
+            for quote in self._buyable(self._quotes.of(first))
+            if quote.offer.slots >= size and all(quote.offer.key in keys for keys in may)
+        ]
+        best = min(fits, key=lambda quote: (quote.usd, quote.offer.key), default=None)
+        if best is None or best.usd >= self._quotes.usd(old, first):
+            return None
+        self._limits.bought(old, -1)
+        self._book(best.offer, 1)
+        return best.offer
 
     def _buyable(self, quotes: Sequence[Quote]) -> list[Quote]:
         """Those that the limits allow, and that nothing bought meanwhile has closed."""

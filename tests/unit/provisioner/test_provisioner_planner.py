@@ -17,7 +17,7 @@ from provisioner.demand import nodes_needed
 from provisioner.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
 from provisioner.planner import plan
 from provisioner.refusals import BlockKind, scope_of
-from provisioner.types import Gang, Node, Offer, PoolDemand, PoolSettings
+from provisioner.types import Gang, Node, Offer, PoolDemand, PoolSettings, Requirements
 from provisioner.unserved import nearest_fit
 from tests.fakes.fleet_world import a_gang, an_offer
 
@@ -448,6 +448,17 @@ def test_every_plan_keeps_its_promises(
     again = plan_of(replace(given_pool, machines=(*kept, *bought_machines)))
     assert not again.launches
     assert set(again.reasons) == set(decision.reasons)
+
+
+def test_what_a_part_filled_machine_cannot_give_away_gets_a_cheaper_one() -> None:
+    """Gangs that ask for different things are bought for apart: what is left free on one serves the other."""
+    asked = an_offer(4, 3.0, name="asked", gpu_model="A100")
+    cheap, small = an_offer(4, 2.9, name="cheap"), an_offer(2, 2.2, name="small")
+    picky = a_gang("three", 3, requires=Requirements(gpu_models=frozenset({"A100"})))
+    decision = plan_of(pool((picky, a_gang("two", 2), a_gang("one", 1)), (asked, cheap, small)))
+    bought = {launch.offer.key.instance_type: launch.claims for launch in decision.launches}
+    assert bought == {"asked": (("three", "one"),), "small": (("two",),)}
+    assert sum(launch.count for launch in decision.launches) == 2
 
 
 def test_a_pool_without_places_for_zero_slot_tasks_buys_nothing_for_them() -> None:

@@ -30,7 +30,9 @@ class LocalDisk:
     """Implements `Disk`."""
 
     def write(self, file: Path, data: bytes) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        missing = [folder for folder in file.parents if not folder.exists()]
+        for folder in reversed(missing):  # a `mode` of mkdir is not for parents
+            folder.mkdir(mode=0o700, exist_ok=True)
         write_atomic(file, data, durable=True)
 
     def tail(self, file: Path, count: int) -> bytes:

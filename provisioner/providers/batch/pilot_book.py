@@ -6,7 +6,6 @@ A job carries its name alone; everything else that must be known of it after a c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -23,7 +22,7 @@ _SHAPES = TypeAdapter(Shape)
 class Pilot(BaseModel):
     """One job of one launch. Times are seconds since the epoch."""
 
-    model_config = ConfigDict(frozen=True, ignored_types=(cached_property,))
+    model_config = ConfigDict(frozen=True)
 
     format: int = 1
     tag: str
@@ -48,7 +47,7 @@ class Pilot(BaseModel):
     def pool(self) -> str:
         return self.intent.pool
 
-    @cached_property
+    @property
     def shape(self) -> Shape:
         frozen = _SHAPES.validate_python(self.intent.request["shape"])
         return staggered(frozen, self.intent.token)

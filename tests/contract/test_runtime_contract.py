@@ -383,16 +383,16 @@ async def test_more_memory_than_allowed_ends_the_task_and_no_other(kind: Kind) -
     if isinstance(kind, Fake):
         pytest.skip("it uses no memory")
     runtime, place, other = kind.open(), kind.place(), kind.place()
-    limits = {"memory_bytes": 64 * 2**20}
+    limits = {"memory_bytes": 256 * 2**20}  # several Pythons start a task
     assert await start(kind, runtime, other, kind.forever, limits=limits)
-    script = "import time; x = bytearray(512 * 2**20); time.sleep(600)"
+    script = "import time; x = bytearray(1024 * 2**20); time.sleep(600)"
     if not isinstance(kind, Engine):  # which only tell what their container's first process used
         below = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {script!r}])"
         script = f"import threading; threading.Thread(target=exec, args=({below!r},)).start()"
     await start(kind, runtime, place, ("python3", "-c", script), limits=limits)
     ended = await runtime.wait(place)
     assert ended.message == (
-        "the task was killed because it used more memory than its limit of 0.06 GiB"
+        "the task was killed because it used more memory than its limit of 0.25 GiB"
     )
     assert kind.processes(place) == []
     runtime.signal(other, signal.SIGTERM)

@@ -55,6 +55,7 @@ from master.launch_tokens import LaunchTokens
 from master.live_prices import LivePrices
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
+from master.pilot_pools import PilotProviders, batch_sections
 from master.recovery.background_check import BackgroundCheck
 from master.recovery.decision import Lost
 from master.recovery.identity import CLUSTER_ID, SECRET_MARK
@@ -134,6 +135,7 @@ class Master:
         self._ready = asyncio.Event()
         self._services: Services | None = None
         self._dispatcher: Dispatcher | None = None
+        self._pilots: PilotProviders | None = None
         self._agent_users = AgentUsers()
         self.secret = folder.secret
 
@@ -395,7 +397,8 @@ class Master:
 
     def _with_jobs(self, join_tokens: JoinTokens) -> JoinTokens:
         def is_live(tag: str) -> bool:
-            return self._dispatcher is not None and self._dispatcher.is_live(tag)
+            dispatched = self._dispatcher is not None and self._dispatcher.is_live(tag)
+            return dispatched or (self._pilots is not None and self._pilots.is_live(tag))
 
         return TokensOfJobs(join_tokens, is_live)
 
@@ -404,7 +407,7 @@ class Master:
         pools = [pool for pool in options.config.pools() if pool.batch is not None]
         if not pools:
             return None
-        site = site_of(pools)
+        site = site_of(batch_sections(options.config.pools()))
         return Dispatcher(
             pools=[dispatch_options(pool) for pool in pools],
             system=site.system,
@@ -435,8 +438,16 @@ class Master:
             clock=options.clock,
             prices=prices,
         )
+        self._pilots = PilotProviders(
+            data_dir=options.data_dir,
+            master_url=options.master_url,
+            master_cert=cert,
+            token=partial(job_token, JoinTokenSigner(self.secret)),
+            clock=options.clock,
+            sections=batch_sections(options.config.pools()),
+        )
         boot = CloudBoot(master_url=options.master_url, master_cert=cert, tokens=tokens)
-        return all_providers(embedded, boot)
+        return all_providers(embedded, boot, self._pilots)
 
     def _live_prices(self) -> LivePrices:
         """Raises InvalidConfig if the table in the data folder is malformed."""

@@ -15,10 +15,9 @@ from master.config.batch import BatchSection, PbsSection, SlurmSection, SshSecti
 from provisioner.providers.batch.base import BatchSystem
 from provisioner.providers.batch.commands import Commands, LocalCommands
 from provisioner.providers.batch.disks import Disk, LocalDisk
-from provisioner.providers.batch.job_files import JobFiles
+from provisioner.providers.batch.job_files import JobFiles, Leased
 from provisioner.providers.batch.pbs.system import PbsSystem
 from provisioner.providers.batch.slurm.system import SlurmSystem
-from rm_backends.batch.leases import Lease
 from rm_backends.batch.shapes import DispatchOptions
 from rm_backends.ports import JoinGrant, JoinKind, JoinTokens
 from windlass.base.errors import InvalidConfig
@@ -57,11 +56,11 @@ class Site:
     disk: Disk
 
 
-def site_of(pools: Sequence[ResolvedPool]) -> Site:
+def site_of(sections: Sequence[BatchSection]) -> Site:
     """One for all of them. Raises InvalidConfig."""
-    path = _the_same("path", (_section(pool).path for pool in pools))
-    kind = _the_same("type", (_section(pool).type for pool in pools))
-    ssh = _the_same("ssh", (_section(pool).ssh for pool in pools))
+    path = _the_same("path", (section.path for section in sections))
+    kind = _the_same("type", (section.type for section in sections))
+    ssh = _the_same("ssh", (section.ssh for section in sections))
     commands, disk = _here(path) if ssh is None else _over_ssh(ssh, path)
     system = SlurmSystem(commands) if kind == "slurm" else PbsSystem(commands)
     return Site(system, disk)
@@ -109,15 +108,26 @@ def job_files(
 ) -> Mapping[str, JobFiles]:
     """By pool."""
     return {
-        pool.name: JobFiles(
-            root=Path(section.job_storage_root or data_dir.absolute() / "jobs"),
-            python=section.python or sys.executable,
-            agent=_agent(section, master_url, master_cert),
+        pool.name: files_of(
+            _section(pool),
             disk=disk,
+            data_dir=data_dir,
+            master_url=master_url,
+            master_cert=master_cert,
         )
         for pool in pools
-        for section in (_section(pool),)
     }
+
+
+def files_of(
+    section: BatchSection, *, disk: Disk, data_dir: Path, master_url: str, master_cert: Path | None
+) -> JobFiles:
+    return JobFiles(
+        root=Path(section.job_storage_root or data_dir.absolute() / "jobs"),
+        python=section.python or sys.executable,
+        agent=_agent(section, master_url, master_cert),
+        disk=disk,
+    )
 
 
 def _agent(section: BatchSection, master_url: str, master_cert: Path | None) -> dict[str, Any]:
@@ -131,14 +141,14 @@ def _agent(section: BatchSection, master_url: str, master_cert: Path | None) -> 
     }
 
 
-def job_token(signer: JoinTokenSigner, lease: Lease) -> str:
+def job_token(signer: JoinTokenSigner, lease: Leased) -> str:
     """What the agents of one job join with: each once, as itself, for as long as the job is wanted."""
     grant = JoinGrant(
         kind=JoinKind.JOB,
         pool=lease.pool,
         id=lease.tag,
         names=frozenset(lease.agents),
-        agents=lease.shape.nodes,
+        agents=len(lease.agents),
     )
     return signer.made_for(grant)
 

@@ -9,11 +9,14 @@ from master.cloud_boot import CloudBoot
 from master.config import ResolvedPool
 from master.elastic_pools import EmbeddedProviders, ProviderFactory
 from master.gcp_pools import GcpProviders
+from master.pilot_pools import PilotProviders
 from provisioner.providers.base import Provider
 from windlass.base.errors import InvalidConfig
 
 
-def all_providers(embedded: EmbeddedProviders, boot: CloudBoot) -> ProviderFactory:
+def all_providers(
+    embedded: EmbeddedProviders, boot: CloudBoot, pilots: PilotProviders
+) -> ProviderFactory:
     """Raises InvalidConfig where providers of two types have one name: their machines could not be told apart."""
     clock, prices = embedded.clock, embedded.prices
     return named_apart(
@@ -21,6 +24,7 @@ def all_providers(embedded: EmbeddedProviders, boot: CloudBoot) -> ProviderFacto
             "embedded": embedded,
             "aws": AwsProviders(boot=boot, clock=clock, prices=prices),
             "gcp": GcpProviders(boot=boot, clock=clock, prices=prices),
+            "slurm or pbs": pilots,
         }
     )
 

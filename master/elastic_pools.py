@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from master.config import ResolvedPool
+from master.config.batch import BatchKeys
 from master.config.providers import EmbeddedSection
 from master.launch_tokens import LaunchTokens
 from master.live_prices import LivePrices
@@ -202,7 +203,8 @@ def _usd_per_hour(section: EmbeddedSection, prices: PriceBook) -> float:
 def uses_prices(pool: ResolvedPool, prices: PriceBook) -> bool:
     """Whether anything of the pool costs what the price book says."""
     return any(
-        section.usd_per_hour is None
+        not isinstance(section, BatchKeys)
+        and section.usd_per_hour is None
         and (
             not isinstance(section, EmbeddedSection)
             or prices.find(section.instance_type or "") is not None

@@ -135,8 +135,12 @@ def unclaimed_launches(
 ) -> Iterator[Cancellation]:
     """Launches that the provider has not delivered and nobody waits for: they go first, for they cost nothing yet.
 
-    A group goes as a whole, the latest first, down to the minimum of the pool and to what is to be ready.
+    A group goes as a whole, the latest first, down to the minimum of the pool and to what is to be ready. None goes
+    while an agent is there that no list has shown: its machine may be one of them, and what waited may run on it.
     """
+    known = {machine.name for machine in pool.machines}
+    if any(n.instance_id is not None and n.agent_id not in known for n in pool.demand.nodes):
+        return
     groups: dict[str, list[Machine]] = {}
     for machine in pool.machines:
         if machine.queued:

@@ -36,6 +36,8 @@ from windlass.base.json_types import JsonMapping
 RETRY_FIRST_S = 1.0
 RETRY_CAP_S = 30.0
 GIVE_UP_AFTER_S = 120.0
+INHERITED_S = 30.0
+"""So long after its start a master keeps what an earlier one has queued: not all who wait may be known yet."""
 GIVE_UP_TRIES = 3
 """A launch that was never answered is given up after so many tries and so long, if a list shows none of it."""
 
@@ -225,6 +227,13 @@ class Launches:
         intent = self.draft.intents.get(intent_id)
         if intent is not None and intent.state is IntentState.ACCEPTED:
             self._cancel(intent, why)
+
+    def cancel_unwanted(self, intent_id: str, why: str) -> None:
+        """Give up a launch that was accepted, for nobody waits for it."""
+        state, intent = self.draft.state, self.draft.intents.get(intent_id)
+        inherited = intent is not None and intent.generation != state.generation
+        if not inherited or self.draft.now - state.watching_since >= INHERITED_S:
+            self.cancel(intent_id, why)
 
     def cancel_accepted(self, why: str) -> None:
         """All of them."""

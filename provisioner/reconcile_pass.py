@@ -293,7 +293,7 @@ class ReconcilePass:
         for launch in plan.launches:
             self.launches.decide(launch, new_id(), freeze)
         for cancellation in plan.cancellations:
-            self.launches.cancel(cancellation.intent_id, cancellation.why)
+            self.launches.cancel_unwanted(cancellation.intent_id, cancellation.why)
         for name, claims in plan.claims.items():
             record = self.draft.instances.get(name)
             if record is not None:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from master.core.expconf.schema import Items, Positive, Section
+from master.config.durations import PositiveDuration
+from master.core.expconf.schema import Items, Number, Positive, Section
 from provisioner.providers.batch.dialects import DIALECTS, Dialect
 from windlass.base.durations import Duration, format_duration
 from windlass.base.errors import InvalidArgument
@@ -22,6 +23,10 @@ def _a_minute_at_least(value: timedelta) -> timedelta:
             f"must be >= 1m but found {format_duration(value)}: batch systems look at times now and then"
         )
     return value
+
+
+def _minutes_at_least(values: tuple[timedelta, ...]) -> tuple[timedelta, ...]:
+    return tuple(map(_a_minute_at_least, values))
 
 
 def _not_ours(dialect: Dialect) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
@@ -88,10 +93,20 @@ class BatchKeys(Section):
     """Memory for each slot: 16GiB. None: as the site gives."""
     walltime: Annotated[Duration, AfterValidator(_a_minute_at_least)] | None = None
     """The time limit of each job. Work that can make checkpoints goes on in another job. None: as the site gives."""
+    mode: Literal["dispatch", "pilot"] = "dispatch"
+    """dispatch: each task is a job of its own. pilot: the pool is elastic, its machines are jobs, and many tasks run on
+    each; other providers may stand beside it."""
+    walltimes: Annotated[Items[Duration], AfterValidator(_minutes_at_least)] = ()
+    """Of pilots: the time limits to ask for, the first first; the next when that queues for `on_demand_after`. None:
+    what the queue gives, 4 hours at the most."""
+    queue_deadline: PositiveDuration | None = None
+    """Of pilots: one that has not started after so long is given up. None: never."""
+    usd_per_slot_hour: Annotated[Number, Field(ge=0)] = 0
+    """Of pilots: what an hour of one slot costs."""
     account: str = ""
     """Which account pays: `--account` of Slurm, `-A` of PBS."""
     max_queued: Positive = 100
-    """How many jobs of this pool may wait at the site; further tasks wait here."""
+    """How many jobs of this pool (nodes, of pilots) may wait at the site; further tasks wait here."""
     job_storage_root: Annotated[str | None, AfterValidator(_absolute)] = None
     """Where the directories of jobs are made: on a file system that the master and all nodes share, private to the
     master's user. None: `jobs` in the data folder."""
@@ -113,9 +128,29 @@ class BatchKeys(Section):
                     raise ValueError(f"{key} is required with ssh: a path on the login node")
         return self
 
+    @property
+    def is_pilot(self) -> bool:
+        return self.mode == "pilot"
+
+    @model_validator(mode="after")
+    def _of_its_mode(self) -> BatchKeys:
+        if not self.is_pilot:
+            for key in ("walltimes", "queue_deadline", "usd_per_slot_hour"):
+                if getattr(self, key):
+                    raise ValueError(f"{key} is of pilots: set mode: pilot, or remove it")
+        elif self.walltime is not None:
+            raise ValueError("walltime is of mode dispatch: give walltimes, such as [4h, 1h]")
+        return self
+
+    def _no_time_limit(self, dialect: Dialect, arguments: tuple[str, ...]) -> None:
+        """Pilots have those of `walltimes`, which the planner knows."""
+        for one in arguments if self.is_pilot else ():
+            if dialect.wanted_walltime_s([one]) is not None:
+                raise ValueError(f'"{one}" sets a time limit: give walltimes instead')
+
 
 class SlurmSection(BatchKeys):
-    """Each task becomes a Slurm job of its own, made to measure; our agents run on its nodes, and end with it.
+    """Tasks as Slurm jobs: each one of its own, made to measure, or many on each pilot. Our agents run on their nodes.
 
     Jobs are submitted by the master's own user, with the commands of Slurm on the master's machine.
     """
@@ -134,6 +169,11 @@ class SlurmSection(BatchKeys):
     """--reservation."""
     sbatch_args: Annotated[Items[str], AfterValidator(_not_ours(DIALECTS["slurm"]))] = ()
     """Further arguments of sbatch, before those of users."""
+
+    @model_validator(mode="after")
+    def _no_time(self) -> SlurmSection:
+        self._no_time_limit(DIALECTS["slurm"], self.sbatch_args)
+        return self
 
     @property
     def where(self) -> str:
@@ -154,7 +194,7 @@ class SlurmSection(BatchKeys):
 
 
 class PbsSection(BatchKeys):
-    """Each task becomes a PBS job of its own, made to measure; our agents run on its nodes, and end with it.
+    """Tasks as PBS jobs: each one of its own, made to measure, or many on each pilot. Our agents run on their nodes.
 
     Jobs are submitted by the master's own user, with the commands of OpenPBS or PBS Pro on the master's machine.
     """
@@ -172,6 +212,11 @@ class PbsSection(BatchKeys):
     with `-l place=exclhost` among the arguments, so that no other job uses them."""
     pbsbatch_args: Annotated[Items[str], AfterValidator(_not_ours(DIALECTS["pbs"]))] = ()
     """Further arguments of qsub, before those of users, one option each: `-l walltime=1:00:00`."""
+
+    @model_validator(mode="after")
+    def _no_time(self) -> PbsSection:
+        self._no_time_limit(DIALECTS["pbs"], self.pbsbatch_args)
+        return self
 
     @property
     def where(self) -> str:

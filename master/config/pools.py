@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeGuard
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from master.config.batch import BatchKeys, BatchSection, PbsSection, SlurmSection
+from master.config.batch import BatchKeys, BatchSection
 from master.config.cloud_keys import CloudSection
 from master.config.disruption import DisruptionSection, HoursOfDay, seconds_of_day
 from master.config.durations import AUTO, IdlePeriod, NonNegativeDuration, PositiveDuration
@@ -187,7 +187,7 @@ class PoolSection(Item):
         if len(self.all_providers) > 1:
             raise ValueError(
                 f"a provider of type {self.batch.type} must be the only one of its pool: "
-                "give the others a pool of their own, and name it in fall_back_to"
+                "set its mode: pilot, or give the others a pool of their own, and name it in fall_back_to"
             )
         for key in _ELASTIC_KEYS:
             if getattr(self, key) is not None:
@@ -197,8 +197,8 @@ class PoolSection(Item):
 
     @property
     def batch(self) -> BatchSection | None:
-        kinds = (SlurmSection, PbsSection)
-        return next((one for one in self.all_providers if isinstance(one, kinds)), None)
+        """What its work is dispatched to."""
+        return next(filter(_dispatches, self.all_providers), None)
 
     @property
     def all_providers(self) -> tuple[ProviderSection, ...]:
@@ -212,6 +212,10 @@ class PoolSection(Item):
     def _given(self, key: str) -> list[Any]:
         places: tuple[Any, ...] = (self, *self.all_providers)
         return [v for place in places if (v := getattr(place, key, None)) is not None]
+
+
+def _dispatches(section: ProviderSection) -> TypeGuard[BatchSection]:
+    return isinstance(section, BatchKeys) and not section.is_pilot
 
 
 _ELASTIC_KEYS = (
@@ -266,7 +270,7 @@ def resolve_pool(
     section: PoolSection, *, scheduler: SchedulerSection, task_container_defaults: Mapping[str, Any]
 ) -> ResolvedPool:
     """`scheduler` is the resource manager's, for a pool that has none; the container defaults are already merged."""
-    machines = tuple(p for p in section.all_providers if not isinstance(p, BatchKeys))
+    machines = tuple(p for p in section.all_providers if not _dispatches(p))
     elastic = bool(machines)
     idle = section.limit("max_idle_agent_period", DEFAULT_IDLE_PERIOD)
     starting = section.limit("max_agent_starting_period", None)

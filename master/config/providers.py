@@ -77,8 +77,8 @@ def _known_type(value: Any) -> Any:
     return value
 
 
-MachineSection: TypeAlias = EmbeddedSection | AwsSection | GcpSection
-"""Where machines are bought."""
+MachineSection: TypeAlias = EmbeddedSection | AwsSection | GcpSection | SlurmSection | PbsSection
+"""Where machines come from; batch systems in mode pilot."""
 ProviderSection: TypeAlias = Annotated[
     Annotated[EmbeddedSection, Tag(TAG_MARK + "embedded")]
     | Annotated[AwsSection, Tag(TAG_MARK + "aws")]

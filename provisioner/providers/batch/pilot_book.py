@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from provisioner.providers.base import LaunchIntent
 from provisioner.providers.batch.base import EndCause
+from provisioner.providers.batch.disks import Disk
 from provisioner.providers.batch.job_files import JobFiles, Shape
 from provisioner.providers.batch.pilot_offers import staggered
 from windlass.base.files import write_atomic
@@ -56,14 +57,14 @@ class Pilot(BaseModel):
     def agents(self) -> tuple[str, ...]:
         return tuple(f"{self.tag}-{number}" for number in range(self.intent.count))
 
-    @property
-    def files(self) -> JobFiles:
+    def files_on(self, disk: Disk) -> JobFiles:
         """Where they were when it was decided."""
         request = self.intent.request
         return JobFiles(
             root=Path(str(request["root"])),
             python=str(request["python"]),
             agent=request["agent"],
+            disk=disk,
         )
 
 

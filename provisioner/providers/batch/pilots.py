@@ -38,6 +38,7 @@ from provisioner.providers.batch.base import (
     end_words,
 )
 from provisioner.providers.batch.dialects import DIALECTS
+from provisioner.providers.batch.disks import Disk
 from provisioner.providers.batch.pilot_book import Pilot, PilotBook
 from provisioner.providers.batch.pilot_offers import (
     MARGIN_S,
@@ -89,6 +90,7 @@ class PilotProvider:
         token: Callable[[Pilot], str],
         clock: Clock,
         cluster_id: str,
+        disk: Disk,
         proof_s: float = PROOF_S,
         fresh_s: float = FRESH_S,
         list_every_s: float | None = None,
@@ -96,9 +98,10 @@ class PilotProvider:
         """`token`: what the agents of a job join with."""
         self._name = name
         self._system = system
-        self.pools = {options.pool: options for options in pools}
+        self.pools = tuple(pools)
         self._book = book
         self._token = token
+        self._disk = disk
         self._clock = clock
         self._cluster_id = cluster_id
         self._prefix = f"wp-{cluster_id.replace('-', '')[:8]}-"
@@ -132,12 +135,12 @@ class PilotProvider:
         return pilot is not None and pilot.ended_at is None and not pilot.cancelled
 
     def offers(self, pool: str) -> Sequence[Offer] | None:
-        if pool not in self.pools:
-            return ()
-        return None if self._site is None else self._offers(pool)
+        sold = self._offers(pool)
+        buys = any(options.pool == pool for options in self.pools)
+        return None if buys and self._site is None else sold
 
     def could_offer(self, pool: str) -> Sequence[Offer]:
-        return self._offers(pool) if pool in self.pools else ()
+        return self._offers(pool)
 
     async def open(self) -> None:
         self._site = await self._system.site()
@@ -151,12 +154,7 @@ class PilotProvider:
         """Jobs stay."""
 
     def freeze(self, intent: LaunchIntent) -> JsonMapping:
-        options = self.pools[intent.pool]
-        sold = offers_of(self._name, options, self._site, 0)
-        walltime_s = next((s for offer, s in sold if offer.key == intent.offer.key), None)
-        if walltime_s is None:
-            kind = BlockKind.UNSUPPORTED
-            raise Refusal(kind, f"{intent.offer.key.instance_type} is not for sale any more")
+        options, walltime_s = self._sold_as(intent)
         queue = queue_of(options, self._site)
         shape = asdict(shape_of(options, intent.offer, walltime_s, intent.count, queue))
         files = options.files
@@ -204,10 +202,6 @@ class PilotProvider:
             await self._system.cancel([job_id])
         self._note_change()
 
-    async def console(self, instance_id: str) -> str:
-        """Nodes of a site show theirs to nobody."""
-        return ""
-
     async def list(self) -> Inventory:
         await self._look(0.0)
         return Inventory(
@@ -231,11 +225,20 @@ class PilotProvider:
             await self._system.cancel(job_ids)
             self._note_change()
 
+    async def console(self, instance_id: str) -> str:
+        """The last line of the log of its job."""
+        pilot = self._book.get(instance_id.rpartition("-")[0])
+        if pilot is None:
+            return ""
+        return await asyncio.to_thread(pilot.files_on(self._disk).last_words, pilot)
+
     # Submissions
 
     async def _submit(self, pilot: Pilot) -> Accepted:
         try:
-            spec = await asyncio.to_thread(pilot.files.write, pilot, self._token(pilot))
+            spec = await asyncio.to_thread(
+                pilot.files_on(self._disk).write, pilot, self._token(pilot)
+            )
             job_id = await self._system.submit(spec)
         except JobRefused as error:
             await self._forget(pilot)
@@ -340,7 +343,7 @@ class PilotProvider:
         code = None if job is None else job.exit_code
         how = end_words(f"job {pilot.job_id or pilot.tag}", cause, nodes, code)
         if cause in (EndCause.FAILED, EndCause.LAUNCH_FAILED):
-            said = await asyncio.to_thread(pilot.files.last_words, pilot)
+            said = await asyncio.to_thread(pilot.files_on(self._disk).last_words, pilot)
             how = f"{how}: {said}" if said else how
         changes = {
             "ran": pilot.ran or bool(nodes),
@@ -369,7 +372,7 @@ class PilotProvider:
 
     async def _forget(self, pilot: Pilot) -> None:
         """Nothing more is to be told of it."""
-        await asyncio.to_thread(pilot.files.remove, pilot)
+        await asyncio.to_thread(pilot.files_on(self._disk).remove, pilot)
         await asyncio.to_thread(self._book.drop, pilot.tag)
         for known in (self._seen, self._absent, self._submitted, self._launching):
             known.pop(pilot.tag, None)
@@ -412,7 +415,9 @@ class PilotProvider:
         over = pilot.ended_at is not None
         if not pilot.ran or (job is None and not over):
             return ()
-        intent, ends_at = pilot.intent, None if job is None else job.ends_at
+        intent = pilot.intent
+        # Of a job that is being ended it is the time of that, and nothing can leave before it any more.
+        ends_at = None if job is None or job.phase is JobPhase.ENDING else job.ends_at
         taken = _taken_back(pilot, ends_at)
         return [
             FoundInstance(
@@ -443,8 +448,21 @@ class PilotProvider:
             for pilot in self._book
             if pilot.pool == pool and pilot.ended_at is None and not pilot.ran
         )
-        sold = offers_of(self._name, self.pools[pool], self._site, queued)
-        return tuple(offer for offer, _ in sold)
+        return tuple(
+            offer
+            for options in self.pools
+            if options.pool == pool
+            for offer, _ in offers_of(self._name, options, self._site, queued)
+        )
+
+    def _sold_as(self, intent: LaunchIntent) -> tuple[PilotOptions, float]:
+        """What sells it now, and for how long. Raises Refusal."""
+        for options in self.pools:
+            for offer, walltime_s in offers_of(self._name, options, self._site, 0):
+                if options.pool == intent.pool and offer.key == intent.offer.key:
+                    return options, walltime_s
+        name = intent.offer.key.instance_type
+        raise Refusal(BlockKind.UNSUPPORTED, f"{name} is not for sale any more")
 
     async def _put(self, pilot: Pilot) -> None:
         if pilot != self._book.get(pilot.tag):

@@ -11,6 +11,7 @@ from typing import Any
 
 from provisioner.providers.base import Accepted, Api, LaunchIntent, LaunchResult
 from provisioner.providers.batch.commands import Commands
+from provisioner.providers.batch.disks import LocalDisk
 from provisioner.providers.batch.job_files import JobFiles
 from provisioner.providers.batch.pilot_book import PilotBook
 from provisioner.providers.batch.pilot_offers import PilotOptions
@@ -61,6 +62,7 @@ class PilotCase(ProviderCase):
             token=lambda pilot: "join-me",
             clock=SystemClock(),
             cluster_id=CLUSTER,
+            disk=LocalDisk(),
             proof_s=0.0,
             fresh_s=0.0,
             list_every_s=0.1,

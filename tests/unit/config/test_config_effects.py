@@ -79,8 +79,9 @@ PROVIDER = ELASTIC | {
     ),
     **read_by(
         "master/config/batch.py:*",
-        "partition queue account project group qos constraint reservation sbatch_args pbsbatch_args",
+        "partition queue account project group qos constraint reservation sbatch_args pbsbatch_args mode",
     ),
+    **read_by("master/pilot_pools.py:*", "walltimes queue_deadline usd_per_slot_hour"),
 }
 PROVIDER |= below(
     "ssh",

@@ -193,7 +193,7 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
         ),
         (
             "resource_pools: [{pool_name: a, providers: [{type: slurm}, {type: embedded}]}]",
-            f"{POOL}: a provider of type slurm must be the only one of its pool: "
+            f"{POOL}: a provider of type slurm must be the only one of its pool: set its mode: pilot, or "
             "give the others a pool of their own, and name it in fall_back_to",
         ),
         (
@@ -207,6 +207,18 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
         (
             "resource_pools: [{pool_name: a, provider: {type: pbs, ssh: {host: -oProxyCommand=x}}}]",
             f'{POOL}.provider.ssh.host: "-oProxyCommand=x" is not a machine: it begins with a dash',
+        ),
+        (
+            "resource_pools: [{pool_name: a, provider: {type: slurm, walltimes: [4h]}}]",
+            f"{POOL}.provider: walltimes is of pilots: set mode: pilot, or remove it",
+        ),
+        (
+            "resource_pools: [{pool_name: a, provider: {type: slurm, mode: pilot, walltime: 4h}}]",
+            f"{POOL}.provider: walltime is of mode dispatch: give walltimes, such as [4h, 1h]",
+        ),
+        (
+            "resource_pools: [{pool_name: a, provider: {type: slurm, mode: pilot, sbatch_args: [-t9]}}]",
+            f'{POOL}.provider: "-t9" sets a time limit: give walltimes instead',
         ),
         (
             "resource_pools: [{pool_name: a, provider: {type: cloud9}}]",

@@ -141,3 +141,22 @@ def test_a_crash_while_it_waits_twice_leaves_one_machine() -> None:
         assert sold(world) == ["other"]
 
     in_world(story, SITE, OTHER)
+
+
+def test_what_an_earlier_master_queued_is_kept_until_all_who_wait_are_known() -> None:
+    async def story(world: FleetWorld) -> None:
+        await world.want(a_gang("a"))
+        await world.until(lambda: "accepted" in world.states())
+        (handle,) = world.cloud.queue
+        gang = world.host.waiting.pop("a")
+        await world.crash()
+        await world.start()
+        await asyncio.sleep(15)
+        assert handle in world.cloud.queue
+        await world.want(gang)
+        await asyncio.sleep(60)
+        assert list(world.cloud.queue) == [handle]
+        world.host.finish("a")
+        await world.until(lambda: not world.cloud.queue, limit_s=60)
+
+    in_world(story, SITE)

@@ -80,6 +80,26 @@ def test_a_gang_is_never_made_of_jobs_that_queue_apart() -> None:
     assert counts(plan_of(a_gang("a", 8), machines=own)) == []
 
 
+def test_an_agent_that_came_before_the_list_that_shows_its_machine_keeps_its_launch() -> None:
+    """What waited for it runs there already, so nobody waits any more."""
+    pool = PoolInput(
+        settings=PoolSettings(pool="gpu", max_instances=9),
+        offers=(JOB,),
+        demand=PoolDemand(
+            pool="gpu",
+            nodes=(
+                Node(
+                    agent_id="x-0", pool="gpu", slots=4, free_slots=0, instance_id="x-0", busy=True
+                ),
+            ),
+        ),
+        machines=(queued("x", 0, "a"),),
+    )
+    assert not plan(PlanInput(now=NOW, pools=(pool,))).cancellations
+    without = replace(pool, demand=PoolDemand(pool="gpu"))
+    assert [c.intent_id for c in plan(PlanInput(now=NOW, pools=(without,))).cancellations] == ["x"]
+
+
 def test_a_gang_larger_than_one_job_may_be_is_not_asked_for() -> None:
     offer = replace(JOB, most_together=2)
     assert counts(plan_of(a_gang("a", 8), offer=offer)) == [2]

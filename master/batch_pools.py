@@ -125,7 +125,8 @@ def files_of(
     return JobFiles(
         root=Path(section.job_storage_root or data_dir.absolute() / "jobs"),
         python=section.python or sys.executable,
-        agent=_agent(section, master_url, master_cert),
+        # Over SSH nodes do not see this machine's files: they trust what their Python trusts.
+        agent=_agent(section, master_url, None if section.ssh else master_cert),
         disk=disk,
     )
 

@@ -170,6 +170,20 @@ def test_a_job_of_somebody_else_with_our_name_is_not_ours() -> None:
     asyncio.run(main())
 
 
+def test_a_login_node_that_does_not_know_its_user_ends_nothing() -> None:
+    """For it cannot be told whose the jobs are: `id` fails while the site's directory of users is down."""
+
+    async def main() -> None:
+        users = [Done(1, "", "id: cannot find name for user ID 1000\n"), Done(0, "alice\n")]
+        jobs = listing(_5=running("wl-1"))
+        system = PbsSystem(Answers(qstat=jobs, id=lambda words: users.pop(0)))
+        with pytest.raises(NoAnswer, match="cannot find name for user ID 1000"):
+            await system.named_like("wl-")
+        assert [job.job_id for job in await system.named_like("wl-")] == ["5.s"]
+
+    asyncio.run(main())
+
+
 def test_broken_json_is_read_from_the_text() -> None:
     """Of releases before 23, which print some values of environments as they are."""
 

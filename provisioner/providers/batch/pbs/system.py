@@ -139,6 +139,8 @@ class PbsSystem:
         """Anybody may give a job a name of ours."""
         if not self._user:
             done = await self._commands.run(["id", "-un"])
+            if done.code or not done.out.strip():
+                raise NoAnswer(f"id: {done.last}")
             self._user = done.out.strip()
         return [
             report(id_, record)

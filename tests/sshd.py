@@ -80,6 +80,21 @@ class Sshd:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
 
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Connections that are open stay so, and nothing answers there."""
+        assert self._process is not None
+        stopped = psutil.Process(self._process.pid).children(recursive=True)
+        for process in stopped:
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()
+        try:
+            yield
+        finally:
+            for process in stopped:
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
+
     @property
     def known_host(self) -> str:
         """Its line of known_hosts."""

@@ -89,6 +89,7 @@ class Machine:
     ) -> Done:
         """Run a script of the shell with these words as $1, $2, ... Raises HostError if the connection is lost.
 
+        One that has fallen silent counts as lost, and is closed: TCP alone would take a quarter of an hour to say so.
         `most`: bytes that are read of each stream.
         """
         command = shlex.join([*self._sudo, "sh", "-c", script, "sh", *words])
@@ -97,6 +98,7 @@ class Machine:
         try:
             return self._run(command, given, silence_s, most)
         except TimeoutError:
+            self.close()
             raise HostError(f"no answer for {silence_s:g} s") from None
         except (OSError, EOFError, paramiko.SSHException) as error:
             raise HostError(f"the connection was lost: {_text(error)}") from None

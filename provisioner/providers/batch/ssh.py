@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import stat
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -37,6 +38,8 @@ _SCRIPT = (
 """Nothing else ends a command there when nobody waits for it any more."""
 _TOO_LONG = (124, 137)
 _GRACE_S = 10.0
+SFTP_SILENCE_S = 60.0
+"""For one answer."""
 
 
 class LoginNode:
@@ -70,6 +73,8 @@ class LoginNode:
                     self._files = machine.files()
                 except HostError as error:
                     raise NoAnswer(f"login node {self._host.spec}: {error.message}") from None
+                if (channel := self._files.get_channel()) is not None:
+                    channel.settimeout(SFTP_SILENCE_S)
             return self._files
 
     def run(
@@ -125,30 +130,25 @@ class SftpDisk:
 
     def __init__(self, login: LoginNode) -> None:
         self._login = login
+        self._alone = threading.Lock()
+        """paramiko gives an answer to any thread that reads: another one's is lost."""
 
     def write(self, file: Path, data: bytes) -> None:
-        files = self._login.files()
         path = PurePosixPath(file)
         new = f"{path}.new"
-        try:
+        with self._files_for(file) as files:
             self._make(files, path.parent)
             with files.open(new, "wb") as opened:
                 files.chmod(new, stat.S_IRUSR | stat.S_IWUSR)
                 opened.set_pipelined(True)
                 opened.write(data)
             files.posix_rename(new, str(path))
-        except (OSError, EOFError, paramiko.SSHException) as error:
-            raise self._meant(error, file) from None
 
     def tail(self, file: Path, count: int) -> bytes:
-        files = self._login.files()
-        try:
-            with files.open(str(file), "rb") as opened:
-                size = opened.stat().st_size or 0
-                opened.seek(max(0, size - count))
-                return opened.read(count)
-        except (OSError, EOFError, paramiko.SSHException) as error:
-            raise self._meant(error, file) from None
+        with self._files_for(file) as files, files.open(str(file), "rb") as opened:
+            size = opened.stat().st_size or 0
+            opened.seek(max(0, size - count))
+            return opened.read(count)
 
     def remove(self, folder: Path) -> None:
         try:
@@ -166,14 +166,23 @@ class SftpDisk:
             with suppress(OSError):
                 files.mkdir(str(one), 0o700)
 
-    def _meant(self, error: Exception, file: Path) -> Exception:
-        """A lost connection says nothing of the file."""
-        if isinstance(error, OSError) and error.errno is not None:
-            return OSError(error.errno, str(error.strerror or error), str(file))
-        self._login.close()
-        return NoAnswer(
-            f"the connection to the login node was lost: {error or type(error).__name__}"
-        )
+    @contextmanager
+    def _files_for(self, file: Path) -> Iterator[paramiko.SFTPClient]:
+        """For one thread. A lost connection says nothing of the file; any other error is the file's."""
+        with self._alone:
+            files = self._login.files()
+            try:
+                yield files
+            except (OSError, EOFError, paramiko.SSHException) as error:
+                channel = files.get_channel()
+                is_open = channel is not None and not channel.closed
+                if is_open and isinstance(error, OSError) and not isinstance(error, TimeoutError):
+                    text = str(error.strerror or error)
+                    raise OSError(error.errno or errno.EIO, text, str(file)) from None
+                self._login.close()
+                raise NoAnswer(
+                    f"the connection to the login node was lost: {error or type(error).__name__}"
+                ) from None
 
 
 def _exists(files: paramiko.SFTPClient, path: PurePosixPath) -> bool:

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -69,6 +70,83 @@ def test_one_connection_serves_many_commands_at_once_and_files(
     asyncio.run(main())
     node.close()
     assert logins(login) == before + 1
+
+
+def test_many_threads_write_and_read_files_at_once(login: Login, tmp_path: Path) -> None:
+    """Pilots are launched side by side; each answer of SFTP reaches who asked."""
+    node = login.node()
+    disk = SftpDisk(node)
+
+    def write(number: int) -> list[bytes]:
+        files = [tmp_path / str(number) / str(n) for n in range(20)]
+        for file in files:
+            disk.write(file, str(file).encode())
+        return [disk.tail(file, 4096) for file in files]
+
+    told: dict[int, list[bytes]] = {}
+
+    def tell(number: int) -> None:
+        told[number] = write(number)
+
+    threads = [Thread(target=tell, args=(number,), daemon=True) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert told == {
+        number: [str(tmp_path / str(number) / str(n)).encode() for n in range(20)]
+        for number in range(8)
+    }
+    node.close()
+
+
+def test_a_file_that_cannot_be_written_is_no_lost_connection(login: Login, tmp_path: Path) -> None:
+    """SFTP has no word of its own for a full disk, a quota, or a folder in the way: "Failure"."""
+    node = login.node()
+    disk = SftpDisk(node)
+    disk.write(tmp_path / "folder" / "file", b"")
+    before = logins(login)
+    with pytest.raises(OSError, match="Failure") as failed:
+        disk.write(tmp_path / "folder", b"")
+    assert failed.value.filename == str(tmp_path / "folder")
+    disk.write(tmp_path / "another", b"")
+    assert logins(login) == before
+    node.close()
+
+
+def test_a_connection_that_falls_silent_is_given_up_and_made_again(
+    login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a firewall that forgot it: TCP itself would notice after a quarter of an hour."""
+    monkeypatch.setattr("provisioner.providers.batch.ssh._GRACE_S", -59.0)
+    node = login.node()
+    run, disk = SshCommands(node).run, SftpDisk(node)
+
+    async def silence() -> None:
+        ready = tmp_path / "ready"
+        words = ["sh", "-c", f"touch {ready}; exec sleep 600"]
+        command = asyncio.create_task(run(words, limit_s=60.0))
+        await asyncio.to_thread(eventually, "it runs", ready.exists)
+        with login.sshd.frozen(), pytest.raises(NoAnswer):
+            await command
+
+    def silence_files() -> None:
+        disk.write(tmp_path / "file", b"1")
+        channel = node.files().get_channel()
+        assert channel is not None
+        with login.sshd.frozen():
+            channel.settimeout(0.2)
+            with pytest.raises(NoAnswer, match="was lost"):
+                disk.write(tmp_path / "file", b"2")
+
+    before = logins(login)
+    asyncio.run(silence())
+    assert asyncio.run(SshCommands(node).run(["echo", "again"], limit_s=600)).out == "again\n"
+    assert logins(login) == before + 2
+    silence_files()
+    disk.write(tmp_path / "file", b"3")
+    assert (tmp_path / "file").read_bytes() == b"3"
+    node.close()
 
 
 def test_a_command_that_is_not_there_and_one_that_does_not_end_say_nothing(login: Login) -> None:

@@ -133,7 +133,7 @@ def ready_machines(pool: PoolInput, claimed: Collection[str]) -> int:
 def unclaimed_launches(
     pool: PoolInput, claimed: Collection[str], now: float
 ) -> Iterator[Cancellation]:
-    """Launches that the provider has not delivered and nobody waits for: they go first, for they cost nothing yet.
+    """Launches of which nothing exists, and nobody waits for: they go first, for they cost nothing yet.
 
     A group goes as a whole, the latest first, down to the minimum of the pool and to what is to be ready. None goes
     while an agent is there that no list has shown: its machine may be one of them, and what waited may run on it.
@@ -143,13 +143,16 @@ def unclaimed_launches(
         return
     groups: dict[str, list[Machine]] = {}
     for machine in pool.machines:
-        if machine.queued:
+        if machine.queued or machine.unmade:
             groups.setdefault(machine.group, []).append(machine)
+    present = {machine.name for machine in pool.machines if machine.phase is not Phase.OUT}
     kept = sum(machine.phase is not Phase.OUT for machine in pool.machines)
     ready = ready_machines(pool, claimed) - pool.settings.warm(now)
     spare = min(kept - pool.settings.min_instances, ready)
     for group, machines in sorted(groups.items(), key=lambda item: (item[1][0].age_s, item[0])):
-        if len(machines) <= spare and not any(machine.name in claimed for machine in machines):
+        if any(one.name in claimed or stands_in_for(one) in present for one in machines):
+            continue
+        if len(machines) <= spare:
             yield Cancellation(intent_id=group, why="nobody waits for it any more")
             spare -= len(machines)
 

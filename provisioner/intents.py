@@ -1,6 +1,6 @@
 """The life of a launch, from the decision until its machines exist or certainly never will. Pure data.
 
-    INTENT --> CALLED --> ANSWERED | FAILED
+    INTENT --> CALLED --> ANSWERED | FAILED (refused; or nothing was made, and nobody waits for it any more)
                  |  ^         ^          ^
                  |  +--------- next attempt: the provider will not answer this token any more
                  +--> ACCEPTED --> CANCELLING --> FAILED
@@ -17,6 +17,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import inf
 from typing import Any
 
 from provisioner.providers.base import LaunchIntent
@@ -100,6 +101,13 @@ class IntentRecord:
     def is_queued(self) -> bool:
         """The provider has it, and nothing of it exists or is billed."""
         return self.state in (IntentState.ACCEPTED, IntentState.CANCELLING)
+
+    @property
+    def made_nothing(self) -> bool:
+        """It was not asked for, or each call was answered with that nothing was made. Unknown after a restart."""
+        if self.state is IntentState.CALLED:
+            return self.tries > 0 and not self.doubts and self.next_try_at < inf
+        return self.state is IntentState.INTENT
 
     @property
     def overdue_at(self) -> float | None:

@@ -229,10 +229,15 @@ class Launches:
             self._cancel(intent, why)
 
     def cancel_unwanted(self, intent_id: str, why: str) -> None:
-        """Give up a launch that was accepted, for nobody waits for it."""
+        """Give up a launch that nobody waits for: one that was accepted, or that has certainly made nothing."""
         state, intent = self.draft.state, self.draft.intents.get(intent_id)
         inherited = intent is not None and intent.generation != state.generation
-        if not inherited or self.draft.now - state.watching_since >= INHERITED_S:
+        if intent is not None and not inherited and intent.made_nothing:
+            message = f"withdrawn: {why}"
+            self.draft.intents[intent_id] = replace(
+                intent, state=IntentState.FAILED, message=message
+            )
+        elif not inherited or self.draft.now - state.watching_since >= INHERITED_S:
             self.cancel(intent_id, why)
 
     def cancel_accepted(self, why: str) -> None:

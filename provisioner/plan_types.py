@@ -39,6 +39,8 @@ class Machine:
     """The provider has not answered yet."""
     queued: bool = False
     """The provider has accepted it and delivers later: nothing exists, and nothing is billed."""
+    unmade: bool = False
+    """The provider has certainly not made it, nor accepted it: the call for it can be left out."""
     starts_at: float | None = None
     """When the provider expects to deliver it."""
     note: str = ""
@@ -143,7 +145,7 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancellation:
-    """A launch that was accepted, and that nobody waits for any more."""
+    """A launch that was not delivered, and that nobody waits for any more."""
 
     intent_id: str
     why: str

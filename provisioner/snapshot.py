@@ -99,6 +99,7 @@ def _asked(state: FleetState, intent: IntentRecord, now: float) -> Iterator[Mach
             ready_in_s=ready_in_s,
             asking=not intent.is_queued,
             queued=intent.state is IntentState.ACCEPTED,
+            unmade=intent.made_nothing and intent.generation == state.generation,
             starts_at=intent.starts_at,
             note=intent.queue_reason or intent.message,
             trouble=intent.trouble,

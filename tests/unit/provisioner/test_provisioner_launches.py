@@ -270,6 +270,55 @@ def test_r11_throttled_calls_wait_and_block_no_offer() -> None:
     in_world(story, offers=(DEAR,))
 
 
+def test_a_throttled_launch_that_nobody_waits_for_any_more_is_withdrawn() -> None:
+    async def story(world: FleetWorld) -> None:
+        world.cloud.faults.throttle = {Api.LAUNCH: 1_000}
+        await world.want(a_gang("a"))
+        await world.until(lambda: world.cloud.calls.count("launch") == 2)
+        world.host.finish("a")
+        await world.until(lambda: not world.provisioner.instances(), limit_s=30)
+        calls = world.cloud.calls.count("launch")
+        await world.crash()
+        world.cloud.faults.throttle = {}
+        await world.start()
+        await asyncio.sleep(300)
+        assert world.cloud.calls.count("launch") == calls, "not after a restart either"
+        assert not world.cloud.instances
+
+    in_world(story, offers=(DEAR,))
+
+
+def test_a_launch_that_is_held_back_is_withdrawn_unasked() -> None:
+    async def story(world: FleetWorld) -> None:
+        world.cloud.faults.throttle = {Api.LAUNCH: 1}
+        await world.want(a_gang("a"))
+        await world.until(lambda: "launch" in world.cloud.calls)
+        await world.want(a_gang("b"))  # written down, and held back with the other
+        await world.until(lambda: len(world.provisioner.instances()) == 2)
+        world.host.finish("b")
+        await world.until(lambda: "a" in world.host.placed)
+        await asyncio.sleep(30)
+        assert len(world.cloud.instances) == 1
+
+    in_world(story, offers=(DEAR,))
+
+
+def test_a_launch_in_doubt_is_asked_for_until_it_is_answered_though_nobody_waits() -> None:
+    """Its machine may exist: only an answer or a list ends that."""
+
+    async def story(world: FleetWorld) -> None:
+        world.cloud.faults.lost_replies = 1
+        world.cloud.faults.hide_young_s = 60.0
+        await world.want(a_gang("a"))
+        await world.until(lambda: world.cloud.instances)
+        world.host.finish("a")
+        await world.until(lambda: world.cloud.calls.count("launch") == 2, limit_s=30)
+        await world.until(lambda: not world.cloud.living(), limit_s=1000)
+        assert len(world.cloud.instances) == 1
+
+    in_world(story, offers=(DEAR,))
+
+
 def test_r11_a_throttled_list_is_stale_and_not_empty() -> None:
     async def story(world: FleetWorld) -> None:
         await world.want(a_gang("a"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from windlass.base.json_types import JsonMapping
 
 log = logging.getLogger(__name__)
 
+QUOTAS_WITHIN_S = 8.0
+"""A network that reaches EC2 alone leaves these calls without an answer: the provider opens all the same."""
 _MAX_NAMES = 100
 """So many values one filter or call takes."""
 _CANONICAL = {"x86_64": "amd64", "arm64": "arm64"}
@@ -334,13 +337,17 @@ async def _quotas(client: Client, wanted: Sequence[PoolOptions]) -> dict[str, fl
         for market in options.markets
     }
     found: dict[str, float] = {}
-    for code in sorted(codes):
-        try:
-            reply = await client.call(
-                "service-quotas", "get_service_quota", ServiceCode="ec2", QuotaCode=code
-            )
-        except (AwsError, ProviderError, OSError) as error:
-            log.info("quota %s is not known: %s", code, error)
-        else:
-            found[code] = float(reply["Quota"]["Value"])
+    try:
+        async with asyncio.timeout(QUOTAS_WITHIN_S):
+            for code in sorted(codes):
+                try:
+                    reply = await client.call(
+                        "service-quotas", "get_service_quota", ServiceCode="ec2", QuotaCode=code
+                    )
+                except (AwsError, ProviderError, OSError) as error:
+                    log.info("quota %s is not known: %s", code, error)
+                else:
+                    found[code] = float(reply["Quota"]["Value"])
+    except TimeoutError:
+        log.info("quotas %s are not known: no answer", ", ".join(sorted(codes - set(found))))
     return found

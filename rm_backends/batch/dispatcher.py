@@ -246,7 +246,7 @@ class Dispatcher:
         except NoAnswer as error:
             if spec is None:  # its disk was not reached: nothing was submitted
                 self._change(lease.tag, life.not_called)
-            self._change(lease.tag, partial(life.unanswered, why=error.message))
+            self._change(lease.tag, partial(life.unanswered, why=error))
             raise
         except OSError as error:
             text = f"the directory of its job cannot be written: {error.filename}: {error.strerror}"

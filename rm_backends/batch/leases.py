@@ -9,7 +9,8 @@
                      SETTLED
 
 INTENT is committed before the site is asked. A submission that was not answered is looked for by its name and made
-again only when the site, twice and `PROOF_S` apart, does not know it. An answer that does not come never ends a lease.
+again only when the site, twice and `PROOF_S` apart (`ARRIVAL_S` where the command may still run), does not know it. An
+answer that does not come never ends a lease.
 """
 
 from __future__ import annotations
@@ -20,18 +21,19 @@ from enum import StrEnum
 
 from master.core.reasons import Reason, ReasonKind
 from provisioner.providers.batch.base import (
+    ARRIVAL_S,
+    PROOF_S,
     EndCause,
     JobPhase,
     JobRefused,
     JobReport,
+    NoAnswer,
     end_words,
 )
 from provisioner.providers.batch.dialects import DIALECTS
 from provisioner.providers.batch.job_files import Shape
 from rm_backends.base import LossKind
 
-PROOF_S = 60.0
-"""A job that the site does not know is gone when it says so again after so long."""
 FIRST_RETRY_S = 10.0
 LAST_RETRY_S = 600.0
 PREPARE_S = 900.0
@@ -68,6 +70,8 @@ class Lease:
     state: LeaseState = LeaseState.INTENT
     called_at: float | None = None
     """When the site was last asked to take it. None: not since it refused, or never."""
+    may_run: bool = False
+    """The command that submits it may still run: it was called, and nobody has seen its end."""
     next_try_at: float = 0.0
     tries: int = 0
     """Refusals of this job, and jobs for the same request that ended before it started."""
@@ -118,7 +122,7 @@ class Lease:
 
 def called(lease: Lease, now: float) -> Lease:
     """To be committed before the call."""
-    return replace(lease, called_at=now, absent_since=None)
+    return replace(lease, called_at=now, may_run=True, absent_since=None)
 
 
 def submitted(lease: Lease, job_id: str) -> Lease:
@@ -142,8 +146,8 @@ def not_called(lease: Lease) -> Lease:
     return replace(lease, called_at=None)
 
 
-def unanswered(lease: Lease, why: str) -> Lease:
-    return replace(lease, message=why)
+def unanswered(lease: Lease, why: NoAnswer) -> Lease:
+    return replace(lease, message=why.message, may_run=lease.may_run and why.may_run)
 
 
 def pause_s(tries: int) -> float:
@@ -189,7 +193,8 @@ def absent(lease: Lease, now: float) -> Lease:
 
 
 def is_surely_absent(lease: Lease, now: float) -> bool:
-    return lease.absent_since is not None and now - lease.absent_since >= PROOF_S
+    proof_s = ARRIVAL_S if lease.job_id is None and lease.may_run else PROOF_S
+    return lease.absent_since is not None and now - lease.absent_since >= proof_s
 
 
 def never_taken(lease: Lease) -> Lease:

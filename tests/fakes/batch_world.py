@@ -55,6 +55,8 @@ class FakeBatch:
         self.refusal: Exception | None = None
         self.loses_answers = False
         """It takes a job, and its answer does not arrive."""
+        self.arrives_after_s: float | None = None
+        """So long after its command was given up it takes a job all the same."""
         self.holds_back = False
         """It starts nothing."""
         self.ends_at: float | None = None
@@ -84,12 +86,23 @@ class FakeBatch:
         await self._answer()
         if self.refusal is not None:
             raise self.refusal
+        if self.arrives_after_s is not None:
+            self._world.tasks.create_task(self._take_later(job, self.arrives_after_s))
+            raise NoAnswer("login node hpc: the connection was lost", may_run=True)
+        id_ = self._take(job)
+        if self.loses_answers:
+            raise NoAnswer("sbatch: Socket timed out")
+        return id_
+
+    async def _take_later(self, job: JobSpec, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self._take(job)
+
+    def _take(self, job: JobSpec) -> str:
         id_ = str(len(self.jobs) + 1)
         self.jobs[id_] = FakeJob(job, id_)
         self.submissions.append(job.name)
         self.start_waiting()
-        if self.loses_answers:
-            raise NoAnswer("sbatch: Socket timed out")
         return id_
 
     async def poll(self, names: Collection[str]) -> Mapping[str, JobReport]:

@@ -18,10 +18,23 @@ SCRIPT_NAME = "batch.sh"
 """Of the script in the directory of its job."""
 
 
+SUBMIT_LIMIT_S = 120.0
+"""How long a command that submits may run; on a login node also when its connection, or the master, is gone."""
+PROOF_S = 60.0
+"""A job that the site does not know is gone when it says so again after so long."""
+ARRIVAL_S = SUBMIT_LIMIT_S + PROOF_S
+"""The same of a job whose submission may still run."""
+
+
 class NoAnswer(BatchSystemError):
     """The scheduler did not answer: nothing is known of any job, and a submission may have been accepted."""
 
     code = "batch_system_down"
+
+    def __init__(self, message: str, *, may_run: bool = False) -> None:
+        """`may_run`: what was called has perhaps not ended."""
+        super().__init__(message)
+        self.may_run = may_run
 
 
 class JobRefused(BatchSystemError):

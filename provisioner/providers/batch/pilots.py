@@ -28,6 +28,8 @@ from provisioner.providers.base import (
     Rate,
 )
 from provisioner.providers.batch.base import (
+    ARRIVAL_S,
+    PROOF_S,
     BatchSystem,
     EndCause,
     JobPhase,
@@ -63,7 +65,6 @@ FRESH_S = 5.0
 """Who asks for one launch hears what the last list said."""
 ASK_AGAIN_S = 60.0
 """Lists tell what comes; only what came to nothing is heard of by asking."""
-PROOF_S = 60.0
 KEEP_S = 600.0
 """How long the end of a job is told, and its directory kept."""
 EARLIER_S = 120.0
@@ -92,6 +93,7 @@ class PilotProvider:
         cluster_id: str,
         disk: Disk,
         proof_s: float = PROOF_S,
+        arrival_s: float = ARRIVAL_S,
         fresh_s: float = FRESH_S,
         list_every_s: float | None = None,
     ) -> None:
@@ -105,6 +107,7 @@ class PilotProvider:
         self._clock = clock
         self._cluster_id = cluster_id
         self._prefix = f"wp-{cluster_id.replace('-', '')[:8]}-"
+        self._arrival_s = arrival_s
         self._proof_s, self._fresh_s, self._every_s = proof_s, fresh_s, list_every_s
         self._site: Site | None = None
         self._seen: dict[str, JobReport] = {}
@@ -112,6 +115,8 @@ class PilotProvider:
         self._absent: dict[str, float] = {}
         """Since when it does not know one of them."""
         self._submitted: dict[str, float] = {}
+        self._not_running: set[str] = set()
+        """Those whose submission was not answered, and certainly runs no more."""
         self._strange: frozenset[str] = frozenset()
         self._looked_at = float("-inf")
         self._changed_at = 0.0
@@ -235,6 +240,7 @@ class PilotProvider:
     # Submissions
 
     async def _submit(self, pilot: Pilot) -> Accepted:
+        self._not_running.discard(pilot.tag)
         try:
             spec = await asyncio.to_thread(
                 pilot.files_on(self._disk).write, pilot, self._token(pilot)
@@ -244,6 +250,8 @@ class PilotProvider:
             await self._forget(pilot)
             raise self._refusal(pilot, error) from None
         except NoAnswer as error:
+            if not error.may_run:
+                self._not_running.add(pilot.tag)
             raise TimeoutError(error.message) from None
         except OSError as error:
             await self._forget(pilot)
@@ -268,7 +276,8 @@ class PilotProvider:
             return await self.answer(pilot.tag)
         now = self._now()
         since = self._absent.setdefault(pilot.tag, now)
-        if now - since < self._proof_s:
+        proof_s = self._proof_s if pilot.tag in self._not_running else self._arrival_s
+        if now - since < proof_s:
             raise TimeoutError(f"job {pilot.tag} was not answered for, and is being looked for")
         del self._absent[pilot.tag]
         return await self._submit(pilot)
@@ -376,6 +385,7 @@ class PilotProvider:
         await asyncio.to_thread(self._book.drop, pilot.tag)
         for known in (self._seen, self._absent, self._submitted, self._launching):
             known.pop(pilot.tag, None)
+        self._not_running.discard(pilot.tag)
 
     # As the provisioner takes it
 

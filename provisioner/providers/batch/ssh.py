@@ -86,9 +86,11 @@ class LoginNode:
                 script, *words, given=given, silence_s=silence_s, most=MOST_OUTPUT
             )
         except HostError as error:
-            raise NoAnswer(f"login node {self._host.spec}: {error.message}") from None
+            text = f"login node {self._host.spec}: {error.message}"
+            raise NoAnswer(text, may_run=True) from None
         if done.code == _LOST:
-            raise NoAnswer(f"login node {self._host.spec}: the connection was lost")
+            text = f"login node {self._host.spec}: the connection was lost"
+            raise NoAnswer(text, may_run=True)
         return Done(done.code, done.out, done.err)
 
     def close(self) -> None:

@@ -64,6 +64,7 @@ class PilotCase(ProviderCase):
             cluster_id=CLUSTER,
             disk=LocalDisk(),
             proof_s=0.0,
+            arrival_s=0.0,
             fresh_s=0.0,
             list_every_s=0.1,
         )

@@ -154,8 +154,9 @@ def test_a_command_that_is_not_there_and_one_that_does_not_end_say_nothing(login
     run = SshCommands(node).run
     with pytest.raises(NoAnswer, match="nowhere cannot be run"):
         asyncio.run(run(["nowhere"]))
-    with pytest.raises(NoAnswer, match=r"sleep did not end within 0.2 s"):
+    with pytest.raises(NoAnswer, match=r"sleep did not end within 0.2 s") as ended:
         asyncio.run(run(["sleep", "600"], limit_s=0.2))
+    assert not ended.value.may_run
     assert asyncio.run(run(["echo", "on"])).out == "on\n"
     node.close()
 
@@ -171,8 +172,9 @@ def test_a_connection_that_is_lost_says_nothing_and_is_made_again(
         command = asyncio.create_task(run(["sh", "-c", f"touch {ready}; exec sleep 600"]))
         await asyncio.to_thread(eventually, "it runs", ready.exists)
         login.sshd.cut()
-        with pytest.raises(NoAnswer, match="the connection was lost"):
+        with pytest.raises(NoAnswer, match="the connection was lost") as lost:
             await command
+        assert lost.value.may_run
 
     asyncio.run(lose())
     assert asyncio.run(run(["echo", "again"])).out == "again\n"

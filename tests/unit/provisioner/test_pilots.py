@@ -119,7 +119,7 @@ async def test_what_was_not_answered_is_looked_for_before_it_is_submitted_again(
 
 
 async def test_a_crash_between_the_record_and_the_call_is_found_by_name(
-    case: FakePilotCase,
+    case: FakePilotCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     intent = case.intent()
     case.slurm.hangs.add("sbatch")
@@ -129,6 +129,12 @@ async def test_a_crash_between_the_record_and_the_call_is_found_by_name(
     await asyncio.gather(call, return_exceptions=True)
     case.mend()
     await case.restart()
+    monkeypatch.setattr(case.provider, "_arrival_s", 60.0)
+    now = time.time()
+    monkeypatch.setattr(case.provider, "_now", lambda: now)
+    with pytest.raises(TimeoutError):  # its sbatch may still run
+        await case.provider.launch(intent)
+    now += 61
     assert (await case.launch(intent)).instance_ids
     assert len(case.slurm.jobs) == 1
 

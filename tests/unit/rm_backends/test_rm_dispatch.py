@@ -12,6 +12,9 @@ import pytest
 
 from master.core.reasons import ReasonKind
 from provisioner.providers.batch.base import (
+    ARRIVAL_S,
+    PROOF_S,
+    SUBMIT_LIMIT_S,
     EndCause,
     JobPhase,
     JobRefused,
@@ -32,7 +35,7 @@ from rm_backends.base import (
     RestoreRecord,
     Withdrawn,
 )
-from rm_backends.batch.leases import PROOF_S, Lease, seen
+from rm_backends.batch.leases import Lease, seen
 from rm_backends.batch.shapes import DispatchOptions, shape_of
 from tests.fakes.agents_world import agents_world, allocation, launch_spec
 from tests.fakes.batch_world import BatchWorld
@@ -136,6 +139,19 @@ def test_a_lost_answer_submits_nothing_twice(play: Play) -> None:
         await batch.world.backend.request(allocation(1, slots=4))
         await batch.world.master.granted(ID)
         await batch.world.settle(5 * PROOF_S)
+        assert len(batch.site.submissions) == 1
+
+    play(scenario)
+
+
+def test_a_command_that_outlives_its_connection_submits_nothing_twice(play: Play) -> None:
+    """sbatch tries again for minutes while Slurm is busy; squeue, asked meanwhile, does not know the job."""
+
+    async def scenario(batch: BatchWorld) -> None:
+        batch.site.arrives_after_s = SUBMIT_LIMIT_S - 1
+        await batch.world.backend.request(allocation(1, slots=4))
+        await batch.world.master.granted(ID)
+        await batch.world.settle(2 * ARRIVAL_S)
         assert len(batch.site.submissions) == 1
 
     play(scenario)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from provisioner.providers.batch.base import (
+    SUBMIT_LIMIT_S,
     JobPhase,
     JobRefused,
     JobReport,
@@ -28,7 +29,6 @@ from provisioner.providers.batch.pbs.text import (
 )
 from windlass.base.errors import BatchSystemError
 
-SUBMIT_LIMIT_S = 120.0
 _BY_ID = 20
 """So many jobs are asked for by id: each costs the server more than all of a site's in one listing."""
 _AT_ONCE = 200

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from provisioner.providers.batch.base import (
+    SUBMIT_LIMIT_S,
     JobPhase,
     JobRefused,
     JobReport,
@@ -28,7 +29,6 @@ from provisioner.providers.batch.slurm.text import (
 )
 from windlass.base.errors import BatchSystemError
 
-SUBMIT_LIMIT_S = 120.0
 HISTORY = "now-7days"
 """How far back accounting is asked. Its own default is midnight."""
 _AT_ONCE = 500

@@ -5,8 +5,9 @@ A job carries its name alone; everything else that must be known of it after a c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from threading import Lock
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
@@ -69,10 +70,11 @@ class Pilot(BaseModel):
 
 
 class PilotBook:
-    """All that are not over for long. Blocking."""
+    """All that are not over for long. Blocking, in whichever thread."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._writing = Lock()
         self._pilots = {pilot.tag: pilot for pilot in _read_all(folder)}
 
     def __iter__(self) -> Iterator[Pilot]:
@@ -81,17 +83,28 @@ class PilotBook:
     def get(self, tag: str) -> Pilot | None:
         return self._pilots.get(tag)
 
-    def put(self, pilot: Pilot) -> None:
-        """On disk, then here. Raises OSError."""
-        if self._pilots.get(pilot.tag) == pilot:
-            return
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomic(self._path(pilot.tag), pilot.model_dump_json().encode(), durable=True)
-        self._pilots[pilot.tag] = pilot
+    def put(self, pilot: Pilot, **changes: object) -> None:
+        """On disk, then here. Raises OSError.
+
+        The changes are made to what is known of it by then: lists and calls make them at the same time.
+        """
+        with self._writing:
+            known = self._pilots.get(pilot.tag)
+            new = (known or pilot).model_copy(update=changes)
+            if new == known:
+                return
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_atomic(self._path(new.tag), new.model_dump_json().encode(), durable=True)
+            self._pilots[new.tag] = new
 
     def drop(self, tag: str) -> None:
-        self._path(tag).unlink(missing_ok=True)
-        self._pilots.pop(tag, None)
+        with self._writing:
+            self._path(tag).unlink(missing_ok=True)
+            self._pilots.pop(tag, None)
+
+    def unwritten(self, tags: Collection[str]) -> frozenset[str]:
+        """Those of which there is no record on disk: another master may have written some since this was read."""
+        return frozenset(tag for tag in tags if not self._path(tag).exists())
 
     def _path(self, tag: str) -> Path:
         return self._folder / f"{tag}.json"

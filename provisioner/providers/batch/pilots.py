@@ -202,7 +202,7 @@ class PilotProvider:
         job_id = pilot.job_id
         if job_id is None and (job := (await self._system.poll([handle])).get(handle)) is not None:
             job_id = job.job_id
-        await self._put(pilot.model_copy(update={"cancelled": True, "job_id": job_id}))
+        await self._put(pilot, cancelled=True, job_id=job_id)
         if job_id is not None:
             await self._system.cancel([job_id])
         self._note_change()
@@ -260,7 +260,7 @@ class PilotProvider:
         job = JobReport(job_id=job_id, name=pilot.tag, phase=JobPhase.QUEUED, state="submitted")
         self._submitted[pilot.tag] = self._clock.monotonic()
         self._seen[pilot.tag] = job
-        await self._put(pilot.model_copy(update={"job_id": job_id}))
+        await self._put(pilot, job_id=job_id)
         log.info("job %s submitted as %s", pilot.tag, job_id)
         return self._accepted(pilot, job)
 
@@ -271,7 +271,7 @@ class PilotProvider:
         except NoAnswer as error:
             raise TimeoutError(error.message) from None
         if job is not None:
-            await self._put(pilot.model_copy(update={"job_id": job.job_id}))
+            await self._put(pilot, job_id=job.job_id)
             self._looked_at = float("-inf")
             return await self.answer(pilot.tag)
         now = self._now()
@@ -303,7 +303,9 @@ class PilotProvider:
             if self._looked_at > asked_at or begun - self._looked_at < fresh_s:
                 return
             found = {job.name: job for job in await self._system.named_like(self._prefix)}
-            for pilot in self._book:
+            for tag in [pilot.tag for pilot in self._book]:
+                if (pilot := self._book.get(tag)) is None:
+                    continue
                 if pilot.ended_at is None:
                     await self._take(pilot, found.get(pilot.tag), begun)
                 elif self._now() - pilot.ended_at > KEEP_S:
@@ -327,12 +329,14 @@ class PilotProvider:
         if self._seen.get(tag) != job:
             self._note_change()
         self._seen[tag] = job
-        changes = {"job_id": job.job_id, "ran": pilot.ran or delivered, "ends_at": known}
-        await self._put(pilot.model_copy(update=changes))
+        await self._put(pilot, job_id=job.job_id, ran=pilot.ran or delivered, ends_at=known)
 
     async def _miss(self, pilot: Pilot) -> None:
         """The site answered, and does not name it."""
         if pilot.job_id is None:
+            launching = self._launching.get(pilot.tag)
+            if launching is not None and launching.locked():
+                return  # it is being submitted
             if self._now() - pilot.written_at > KEEP_S:
                 await self._forget(pilot)  # its launch was given up
             return
@@ -354,13 +358,8 @@ class PilotProvider:
         if cause in (EndCause.FAILED, EndCause.LAUNCH_FAILED):
             said = await asyncio.to_thread(pilot.files_on(self._disk).last_words, pilot)
             how = f"{how}: {said}" if said else how
-        changes = {
-            "ran": pilot.ran or bool(nodes),
-            "ended_at": self._now(),
-            "cause": cause,
-            "how": how,
-        }
-        await self._put(pilot.model_copy(update=changes))
+        ran = pilot.ran or bool(nodes)
+        await self._put(pilot, ran=ran, ended_at=self._now(), cause=cause, how=how)
         self._seen.pop(pilot.tag, None)
         self._absent.pop(pilot.tag, None)
         self._note_change()
@@ -368,16 +367,21 @@ class PilotProvider:
 
     async def _end_strange(self, found: Mapping[str, JobReport]) -> None:
         """Of another state of our data folder. Looked at twice: one may just have been forgotten."""
-        strange = frozenset(
-            job.job_id
+        strange = {
+            name: job.job_id
             for name, job in found.items()
             if job.phase is not JobPhase.ENDED
             and ((pilot := self._book.get(name)) is None or pilot.cancelled)
-        )
-        if old := strange & self._strange:
-            log.warning("jobs that nobody asked for are cancelled: %s", ", ".join(sorted(old)))
-            await self._system.cancel(old)
-        self._strange = strange
+        }
+        unknown = [name for name in strange if self._book.get(name) is None]
+        if unknown:  # this master may have stood still while another took over
+            theirs = set(unknown) - await asyncio.to_thread(self._book.unwritten, unknown)
+            strange = {name: id_ for name, id_ in strange.items() if name not in theirs}
+        if old := strange.keys() & self._strange:
+            job_ids = sorted(strange[name] for name in old)
+            log.warning("jobs that nobody asked for are cancelled: %s", ", ".join(job_ids))
+            await self._system.cancel(job_ids)
+        self._strange = frozenset(strange)
 
     async def _forget(self, pilot: Pilot) -> None:
         """Nothing more is to be told of it."""
@@ -474,9 +478,9 @@ class PilotProvider:
         name = intent.offer.key.instance_type
         raise Refusal(BlockKind.UNSUPPORTED, f"{name} is not for sale any more")
 
-    async def _put(self, pilot: Pilot) -> None:
-        if pilot != self._book.get(pilot.tag):
-            await asyncio.to_thread(self._book.put, pilot)
+    async def _put(self, pilot: Pilot, **changes: object) -> None:
+        if pilot.model_copy(update=changes) != self._book.get(pilot.tag):
+            await asyncio.to_thread(self._book.put, pilot, **changes)
 
     def _note_change(self) -> None:
         self._changed_at = self._clock.monotonic()

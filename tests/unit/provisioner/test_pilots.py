@@ -14,6 +14,7 @@ import pytest
 from provisioner.providers.base import Accepted, FoundState
 from provisioner.providers.batch.base import NoAnswer, Queue, Site
 from provisioner.providers.batch.job_files import JobFiles, Shape
+from provisioner.providers.batch.pilot_book import PilotBook
 from provisioner.providers.batch.pilot_offers import (
     MARGIN_S,
     STAGGER,
@@ -219,6 +220,48 @@ async def test_jobs_of_another_state_of_our_folder_are_cancelled(case: FakePilot
     assert case.slurm.jobs[1].state == "RUNNING", "it may only just have been made"
     await other.provider.list()
     assert case.slurm.jobs[1].state == "CANCELLED"
+
+
+async def test_jobs_that_another_master_wrote_down_are_not_cancelled(case: FakePilotCase) -> None:
+    """This one stood still, its data folder was taken over, and it goes on with what it had read."""
+    stood_still = FakePilotCase(case.folder)
+    stood_still.slurm.jobs = case.slurm.jobs
+    await stood_still.provider.open()
+    await case.launch(case.intent())
+    for _ in range(3):
+        await stood_still.provider.list()
+    assert case.slurm.jobs[1].state == "RUNNING"
+    assert stood_still.slurm.calls.count("squeue") >= 3
+
+
+async def test_a_list_and_a_cancellation_at_once_lose_neither(
+    case: FakePilotCase,
+) -> None:
+    case.queue(case.offer)
+    accepted = await case.accepted(case.intent())
+    (queued,) = case.provider._book
+    await case.provider._put(queued, cancelled=True)
+    await case.provider._put(queued, ran=True)
+    (pilot,) = PilotBook(case.folder / "pilots")
+    assert pilot.tag == accepted.handle
+    assert pilot.cancelled
+    assert pilot.ran
+
+
+async def test_a_submission_that_takes_long_keeps_its_record(
+    case: FakePilotCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.slurm.hangs.add("sbatch")
+    call = asyncio.ensure_future(case.provider.launch(case.intent()))
+    await case.slurm.hung.wait()
+    later = time.time() + 3600
+    monkeypatch.setattr(case.provider, "_now", lambda: later)
+    await case.provider.list()
+    assert len([*case.provider._book]) == 1, "its job may be made at this instant"
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    await case.provider.list()
+    assert not [*case.provider._book]
 
 
 async def test_its_directory_is_private_and_goes_when_it_is_over(

@@ -72,7 +72,15 @@ def test_what_users_select_joins_ours() -> None:
         ("-u bob", "-u"),
         ("-W block=true", "-W block"),
         ("-W depend=afterok:1,umask=022", "-W umask"),
+        ("-W UMASK=022", "-W umask"),
+        ("-W Job_Name=mine", "-W job_name"),
+        ("-W Variable_List='A=1'", "-W variable_list"),
+        ("-W Keep_Files=n", "-W keep_files"),
+        ("-W sandbox=PRIVATE,x='", "-W sandbox"),
+        ('-W x=a"b,umask=022,y=c"', "-W umask"),
         ("-l nodes=2:ppn=4", "-l nodes"),
+        ("-l NGPUS=2", "-l ngpus"),
+        ('-l mem="1gb,ngpus=4', "-l ngpus"),
         ("-l walltime=1:00:00,ngpus=2", "-l ngpus"),
     ],
 )
@@ -103,6 +111,17 @@ def test_what_is_given_to_qsub(argument: str) -> None:
     assert problems([argument]) == []
 
 
+def test_chunks_of_users_do_not_set_ours_in_other_letters() -> None:
+    line = qsub_line(replace(JOB, arguments=("-l SELECT=1:NGPUS=8:Mem=4gb",)))
+    assert "select=2:ncpus=1:mpiprocs=1:ngpus=4:mem=4gb" in line
+    assert not [word for word in line if "=8" in word]
+
+
+def test_a_quote_that_is_not_closed_reaches_qsub_which_refuses_it() -> None:
+    assert "mem='1gb" in qsub_line(replace(JOB, arguments=("-l mem='1gb",)))
+
+
 def test_the_walltime_that_arguments_ask_for() -> None:
+    assert wanted_walltime_s(["-l Walltime=60"]) == 60
     assert wanted_walltime_s(["-A x"]) is None
     assert wanted_walltime_s(["-l walltime=1:00:00", "-lmem=1gb,walltime=30:00"]) == 1800

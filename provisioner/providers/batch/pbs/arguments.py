@@ -10,8 +10,30 @@ from provisioner.providers.batch.pbs.text import duration_s, walltime
 
 _OURS = frozenset("cCefGhIjJkNoqrRSuvVXz")
 """Letters that would contradict what we set, or keep qsub from submitting."""
-_OUR_ATTRIBUTES = frozenset({"block", "interactive", "sandbox", "umask"})
-"""Of -W."""
+_OUR_ATTRIBUTES = frozenset(
+    {
+        "argument_list",
+        "array_indices_submitted",
+        "block",
+        "checkpoint",
+        "error_path",
+        "executable",
+        "hold_types",
+        "interactive",
+        "job_name",
+        "join_path",
+        "keep_files",
+        "output_path",
+        "rerunable",
+        "resource_list",
+        "sandbox",
+        "shell_path_list",
+        "umask",
+        "user_list",
+        "variable_list",
+    }
+)
+"""Of -W, which takes every attribute of a job: those of our letters, too. PBS reads names in any case."""
 _OUR_RESOURCES = frozenset({"nodes", "nodect", "ncpus", "ngpus", "mpiprocs", "ompthreads"})
 """Of -l, outside of select."""
 _FLAGS = frozenset("fhIVXz")
@@ -61,7 +83,7 @@ def wanted_walltime_s(arguments: Sequence[str]) -> float | None:
     wanted = None
     for option in _options(arguments, "l"):
         for name, value in _pairs(option.value):
-            if name == "walltime":
+            if name.lower() == "walltime":
                 wanted = duration_s(value)
     return wanted
 
@@ -95,9 +117,9 @@ def _select(job: JobSpec) -> str:
         chunk["mem"] = f"{job.memory_mib_per_node}mb"
     for option in _options(job.arguments, "l"):
         for name, value in _pairs(option.value):
-            if name == "select":
+            if name.lower() == "select":
                 first = value.split("+")[0].split(":")
-                given = dict(_pair(word) for word in first if "=" in word)
+                given = {k.lower(): v for k, v in map(_pair, first) if v}
                 chunk |= {key: text for key, text in given.items() if key not in _OUR_CHUNK}
     return ":".join([str(job.nodes), *(f"{key}={value}" for key, value in chunk.items())])
 
@@ -107,7 +129,7 @@ def _place(job: JobSpec) -> str:
     words = ["scatter"]
     for option in _options(job.arguments, "l"):
         for name, value in _pairs(option.value):
-            if name == "place":
+            if name.lower() == "place":
                 words += [w for w in value.split(":") if w in _SHARING or w.startswith("group=")]
     return ":".join(dict.fromkeys(words))
 
@@ -115,17 +137,17 @@ def _place(job: JobSpec) -> str:
 def _others(arguments: Sequence[str]) -> Iterator[str]:
     for option in _options(arguments, "l"):
         for name, value in _pairs(option.value):
-            if name not in ("select", "place"):
+            if name.lower() not in ("select", "place"):
                 yield f"{name}={value}"
 
 
 def _contradicted(option: _Option) -> Iterator[str]:
     if option.letter in _OURS:
         yield f"-{option.letter}"
-    if option.letter == "W":
-        yield from (f"-W {name}" for name, _ in _pairs(option.value) if name in _OUR_ATTRIBUTES)
-    if option.letter == "l":
-        yield from (f"-l {name}" for name, _ in _pairs(option.value) if name in _OUR_RESOURCES)
+    ours = {"W": _OUR_ATTRIBUTES, "l": _OUR_RESOURCES}.get(option.letter, frozenset())
+    # In quotes, too: how PBS pairs them differs from release to release.
+    names = (_pair(word)[0].strip("\"'").lower() for word in option.value.split(","))
+    yield from (f"-{option.letter} {name}" for name in names if name in ours)
 
 
 def _options(arguments: Sequence[str], letter: str) -> Iterator[_Option]:
@@ -159,6 +181,8 @@ def _pairs(value: str) -> Iterator[tuple[str, str]]:
         if letter in "\"'" and quote in ("", letter):
             quote = "" if quote else letter
         word += letter
+    if quote:
+        yield _pair(word.removesuffix(",").strip())
 
 
 def _pair(word: str) -> tuple[str, str]:

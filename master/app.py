@@ -444,6 +444,7 @@ class Master:
             master_cert=cert,
             token=partial(job_token, JoinTokenSigner(self.secret)),
             clock=options.clock,
+            check_lease=self._store.check_lease,
             sections=batch_sections(options.config.pools()),
         )
         boot = CloudBoot(master_url=options.master_url, master_cert=cert, tokens=tokens)

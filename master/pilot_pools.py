@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,6 +44,8 @@ class PilotProviders:
     """A file with the certificate that it shows; None: plain HTTP."""
     token: Callable[[Pilot], str]
     clock: Clock
+    check_lease: Callable[[], Awaitable[None]]
+    """Raises LeaseLost if another master leads by now."""
     sections: Sequence[BatchSection]
     """All of the configuration."""
     made: list[PilotProvider] = field(default_factory=list)
@@ -65,6 +67,7 @@ class PilotProviders:
             token=self.token,
             clock=self.clock,
             cluster_id=cluster_id,
+            check_lease=self.check_lease,
         )
         self.made.append(provider)
         return (provider,)

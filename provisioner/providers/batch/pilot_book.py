@@ -5,7 +5,7 @@ A job carries its name alone; everything else that must be known of it after a c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
 
@@ -101,10 +101,6 @@ class PilotBook:
         with self._writing:
             self._path(tag).unlink(missing_ok=True)
             self._pilots.pop(tag, None)
-
-    def unwritten(self, tags: Collection[str]) -> frozenset[str]:
-        """Those of which there is no record on disk: another master may have written some since this was read."""
-        return frozenset(tag for tag in tags if not self._path(tag).exists())
 
     def _path(self, tag: str) -> Path:
         return self._folder / f"{tag}.json"

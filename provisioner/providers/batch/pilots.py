@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 
 from provisioner.providers.base import (
@@ -92,18 +92,20 @@ class PilotProvider:
         clock: Clock,
         cluster_id: str,
         disk: Disk,
+        check_lease: Callable[[], Awaitable[None]],
         proof_s: float = PROOF_S,
         arrival_s: float = ARRIVAL_S,
         fresh_s: float = FRESH_S,
         list_every_s: float | None = None,
     ) -> None:
-        """`token`: what the agents of a job join with."""
+        """`token`: what the agents of a job join with. `check_lease`: as `FleetStore` has it."""
         self._name = name
         self._system = system
         self.pools = tuple(pools)
         self._book = book
         self._token = token
         self._disk = disk
+        self._check_lease = check_lease
         self._clock = clock
         self._cluster_id = cluster_id
         self._prefix = f"wp-{cluster_id.replace('-', '')[:8]}-"
@@ -373,11 +375,8 @@ class PilotProvider:
             if job.phase is not JobPhase.ENDED
             and ((pilot := self._book.get(name)) is None or pilot.cancelled)
         }
-        unknown = [name for name in strange if self._book.get(name) is None]
-        if unknown:  # this master may have stood still while another took over
-            theirs = set(unknown) - await asyncio.to_thread(self._book.unwritten, unknown)
-            strange = {name: id_ for name, id_ in strange.items() if name not in theirs}
         if old := strange.keys() & self._strange:
+            await self._check_lease()
             job_ids = sorted(strange[name] for name in old)
             log.warning("jobs that nobody asked for are cancelled: %s", ", ".join(job_ids))
             await self._system.cancel(job_ids)

@@ -44,7 +44,13 @@ class PilotCase(ProviderCase):
         self.commands = commands
         self.more = more
         self.agent: dict[str, Any] = {"master_url": "http://127.0.0.1:1"}
+        self.lease: Exception | None = None
+        """Raised when it is looked at."""
         self.provider = self.make()
+
+    async def check_lease(self) -> None:
+        if self.lease is not None:
+            raise self.lease
 
     def make(self) -> PilotProvider:
         options = PilotOptions(
@@ -63,6 +69,7 @@ class PilotCase(ProviderCase):
             clock=SystemClock(),
             cluster_id=CLUSTER,
             disk=LocalDisk(),
+            check_lease=self.check_lease,
             proof_s=0.0,
             arrival_s=0.0,
             fresh_s=0.0,

@@ -27,6 +27,7 @@ from provisioner.refusals import BlockKind
 from tests.contract.providers.base import POOL, a_token
 from tests.contract.providers.pilots import FakePilotCase, pilots
 from tests.fakes.fleet_world import an_intent
+from windlass.base.errors import LeaseLost
 
 QUEUE = Queue(name="gpu", is_default=True, nodes=8, gpus_per_node=4, max_walltime_s=7200.0)
 SITE = Site(queues={"gpu": QUEUE, "cpu": Queue(name="cpu", nodes=2, cpus_per_node=16)})
@@ -222,16 +223,20 @@ async def test_jobs_of_another_state_of_our_folder_are_cancelled(case: FakePilot
     assert case.slurm.jobs[1].state == "CANCELLED"
 
 
-async def test_jobs_that_another_master_wrote_down_are_not_cancelled(case: FakePilotCase) -> None:
-    """This one stood still, its data folder was taken over, and it goes on with what it had read."""
-    stood_still = FakePilotCase(case.folder)
-    stood_still.slurm.jobs = case.slurm.jobs
-    await stood_still.provider.open()
+async def test_a_master_that_leads_no_more_cancels_no_jobs_of_the_one_that_does(
+    case: FakePilotCase,
+) -> None:
+    """It stood still while another took over with a copy of its data folder."""
     await case.launch(case.intent())
-    for _ in range(3):
-        await stood_still.provider.list()
+    old = FakePilotCase(case.folder / "old")
+    old.slurm.jobs = case.slurm.jobs
+    await old.provider.open()
+    await old.provider.list()
+    old.lease = LeaseLost("master two leads")
+    for _ in range(2):
+        with pytest.raises(LeaseLost):
+            await old.provider.list()
     assert case.slurm.jobs[1].state == "RUNNING"
-    assert stood_still.slurm.calls.count("squeue") >= 3
 
 
 async def test_a_list_and_a_cancellation_at_once_lose_neither(

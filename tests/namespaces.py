@@ -88,6 +88,7 @@ def machine() -> Iterator[tuple[Namespace, Namespace]]:
         cloud.sh(f"ip addr add {METADATA}/32 dev lo")
         _sh(f"ip route add {METADATA} via 10.9.0.2")
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+        Path("/proc/sys/net/ipv4/conf/all/rp_filter").write_text("1")  # as many images have it
         yield cloud, container
     finally:
         cloud.end()

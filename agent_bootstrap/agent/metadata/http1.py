@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import random
 import socket
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import h11
 
-MARK = 0x57494E44
-"""Of our packets to the metadata service: `closing` lets them pass. Only who may configure the network can set it."""
+PORTS = range(700, 900)
+"""We ask from these, and `closing` lets them pass, answers too: the kernel looks for a way back to whoever answers.
+Only root and who has NET_BIND_SERVICE can have them."""
 MAX_BYTES = 256 * 1024
 
 
@@ -54,13 +56,27 @@ async def _connected(host: str, port: int) -> tuple[asyncio.StreamReader, asynci
     connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         connection.setblocking(False)
-        with suppress(PermissionError):  # then nothing is closed by us, either
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, MARK)
+        _bind(connection)
         await asyncio.get_running_loop().sock_connect(connection, (host, port))
         return await asyncio.open_connection(sock=connection)
     except BaseException:
         connection.close()
         raise
+
+
+def _bind(connection: socket.socket) -> None:
+    """To a port that is free. Raises OSError."""
+    for port in random.sample(PORTS, len(PORTS)):
+        try:
+            connection.bind(("", port))
+        except PermissionError:  # then nothing is closed by us, either
+            return
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return
+    raise OSError(errno.EADDRINUSE, f"ports {PORTS[0]} to {PORTS[-1]} are all in use")
 
 
 async def _reply(protocol: h11.Connection, reader: asyncio.StreamReader) -> Reply:

@@ -33,7 +33,9 @@ TOKEN_FILE = f"{RUN_DIR}/storage-token"
 PORT_FILE = "storage-port"
 PORTS = range(1023, 899, -1)
 """Of root: no task can take the place of an agent that restarts."""
-NETWORK_CAPABILITIES = frozenset({"ALL", "NET_ADMIN", "NET_RAW", "SYS_ADMIN", "SYS_MODULE", "BPF"})
+NETWORK_CAPABILITIES = frozenset(
+    {"ALL", "NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW", "SYS_ADMIN", "SYS_MODULE", "BPF"}
+)
 """With these a task on the machine's network gets around any rule."""
 WAY_OUT = "set task_metadata: direct in the pool to let tasks ask it"
 

@@ -29,11 +29,14 @@ from tests.namespaces import METADATA, Namespace, machine
 
 TASK = """
 import errno, os, socket, sys, urllib.request
-def tried(port):
+def tried(port, device=""):
     with socket.socket() as one:
         one.settimeout(20)
+        if device:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
         return errno.errorcode.get(one.connect_ex(("169.254.169.254", port)), "connected")
 print("service", tried(80), flush=True)
+print("bound", *sorted({tried(80, name) for _, name in socket.if_nameindex() if name != "lo"}), flush=True)
 print("names", tried(53), flush=True)
 print("token", os.environ["AWS_CONTAINER_AUTHORIZATION_TOKEN"], flush=True)
 print("url", os.environ["AWS_CONTAINER_CREDENTIALS_FULL_URI"], flush=True)

@@ -11,6 +11,7 @@ import pytest
 
 from agent_bootstrap.agent.membership.leave import OWN_FILES
 from agent_bootstrap.agent.metadata import broker as broker_module
+from agent_bootstrap.agent.metadata import closing
 from agent_bootstrap.agent.metadata.broker import AWS_PATH, Broker, TaskTokens
 from agent_bootstrap.agent.metadata.closing import closable_address
 from agent_bootstrap.agent.metadata.credentials import (
@@ -332,6 +333,15 @@ async def test_a_machine_that_cannot_be_closed_starts_no_task_and_says_why(
     with pytest.raises(StartRefused, match="with NET_ADMIN a task on the machine's network"):
         await tasks.admit(capable)
     await tasks.close()
+
+
+async def test_ports_of_the_agent_must_be_roots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closing, "ROOTS_PORTS", tmp_path / "first")
+    (tmp_path / "first").write_text("80\n")
+    with pytest.raises(closing.CannotClose, match="any user have the agent's ports: set 1024"):
+        await closing.Closing("169.254.169.254").require(root=False)
 
 
 def test_only_a_machines_own_service_is_closed() -> None:

@@ -37,6 +37,8 @@ def resource_pool(
     default_aux: bool,
 ) -> ResourcePool:
     settings = view.settings or SchedulerSettings()
+    # Pilots are jobs, too, but machines on which we schedule.
+    queue = "" if config is not None and config.is_elastic else view.type
     return {
         "name": view.name,
         "description": view.description,
@@ -61,8 +63,8 @@ def resource_pool(
         "clusterName": cluster_name,
         "resourceManagerName": "default",
         "resourceManagerMetadata": {},
-        "schedulerType": _scheduler_type(view),
-        "schedulerFittingPolicy": _FITTING.get(view.type)
+        "schedulerType": _QUEUES.get(queue) or _scheduler_type(view),
+        "schedulerFittingPolicy": _FITTING.get(queue)
         or FittingPolicy[settings.fitting_policy.name],
         "details": {
             "aws": aws_detail(config),
@@ -105,6 +107,4 @@ def _each(words: Iterable[str]) -> str:
 
 
 def _scheduler_type(view: PoolView) -> SchedulerType:
-    if view.type in _QUEUES:
-        return _QUEUES[view.type]
     return SchedulerType[view.settings.type.name] if view.settings else SchedulerType.UNSPECIFIED

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from master.agent_pools import pool_options
+from master.api.resource_pools.replies import ResourcePool
 from master.api.resource_pools.wire import resource_pool
+from master.config import ResolvedPool
+from master.config.batch import BatchSection, PbsSection, SlurmSection
 from master.core.scheduler.types import SchedulerSettings
 from rm_backends.views import PoolView
 
 
-@pytest.mark.parametrize(("kind", "word"), [("slurm", "SLURM"), ("pbs", "PBS")])
-def test_who_schedules_is_named(kind: str, word: str) -> None:
-    """Though its requests wait in our queue, too, until they are submitted."""
-    view = PoolView(
+def view_of(kind: str) -> PoolView:
+    return PoolView(
         name="batch",
         description="",
         type=kind,
@@ -26,6 +28,26 @@ def test_who_schedules_is_named(kind: str, word: str) -> None:
         running=0,
         settings=SchedulerSettings(),
     )
-    pool = resource_pool(view, None, (), cluster_name="c", default_compute=False, default_aux=False)
+
+
+def shown(pool: ResolvedPool) -> ResourcePool:
+    view = view_of(pool_options(pool).kind)
+    return resource_pool(view, pool, (), cluster_name="c", default_compute=False, default_aux=False)
+
+
+@pytest.mark.parametrize(
+    ("section", "word"),
+    [(SlurmSection(type="slurm"), "SLURM"), (PbsSection(type="pbs"), "PBS")],
+)
+def test_who_schedules_is_named(section: BatchSection, word: str) -> None:
+    """Though its requests wait in our queue, too, until they are submitted."""
+    pool = shown(ResolvedPool(name="batch", batch=section))
     assert pool["schedulerType"] == f"SCHEDULER_TYPE_{word}"
     assert pool["schedulerFittingPolicy"] == f"FITTING_POLICY_{word}"
+
+
+def test_pilots_are_machines_on_which_we_schedule() -> None:
+    pilots = SlurmSection(type="slurm", mode="pilot")
+    pool = shown(ResolvedPool(name="search", providers=(pilots,)))
+    assert pool["schedulerType"] == "SCHEDULER_TYPE_FAIR_SHARE"
+    assert pool["schedulerFittingPolicy"] == "FITTING_POLICY_BEST"

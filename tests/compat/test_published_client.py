@@ -27,7 +27,6 @@ searcher: {name: single, metric: val_loss, max_length: {batches: 12}}
 hyperparameters: {scale: 3.0}
 resources: {slots_per_trial: 1}
 max_restarts: 0
-environment: {environment_variables: [HELD_AT=3]}
 checkpoint_storage: {save_trial_latest: 2}
 """
 
@@ -47,7 +46,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("config") / "config.yaml"
-    path.write_text(CONFIG)
+    path.write_text(CONFIG + "environment: {environment_variables: [HELD_AT=3]}\n")
     return path
 
 

@@ -339,13 +339,21 @@ PLAN: Json = {
     ],
     "usdPerHour": 19.2,
     "asked": [
-        {"pool": "gpu", "slots": 8, "runs": 2, "outcome": "launches", "reason": None},
+        {
+            "pool": "gpu",
+            "slots": 8,
+            "runs": 2,
+            "outcome": "launches",
+            "reason": None,
+            "fallBack": None,
+        },
         {
             "pool": "gpu",
             "slots": 8,
             "runs": 1,
             "outcome": "waits",
             "reason": {"kind": "at_limit", "text": "pool gpu is at max_instances (2)"},
+            "fallBack": None,
         },
     ],
     "waiting": [{"pool": "gpu", "runs": 4, "reason": {"kind": "quota", "text": "quota vCPUs"}}],

@@ -53,7 +53,11 @@ class Collector:
         self._running.pop(job.tag, None)
 
     async def _collect(self, job: Leased, files: JobFiles, before: float) -> None:
-        nodes = await asyncio.to_thread(files.left_behind, job)
+        try:
+            nodes = await asyncio.to_thread(files.left_behind, job)
+        except OSError as error:
+            log.warning("what is left of job %s cannot be read: %s", job.tag, error.strerror)
+            return
         await asyncio.gather(*(self._ask(node, before) for node in nodes))
 
     async def _ask(self, node: Path, before: float) -> None:

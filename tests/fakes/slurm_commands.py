@@ -33,6 +33,8 @@ class Job:
     start: float | None = None
     end: float | None = None
     had_nodes: bool = False
+    is_ours: bool = True
+    """Else another user's."""
 
     @property
     def is_over(self) -> bool:
@@ -131,8 +133,12 @@ class FakeSlurm:
 
     def _squeue(self, options: Sequence[str]) -> Done:
         names = next((o[7:].split(",") for o in options if o.startswith("--name=")), None)
-        mine = [job for job in self.jobs.values() if names is None or job.name in names]
-        return Done(0, "".join(_line(job) for job in mine))
+        shown = [
+            job
+            for job in self.jobs.values()
+            if (job.is_ours or "--me" not in options) and (names is None or job.name in names)
+        ]
+        return Done(0, "".join(_line(job) for job in shown))
 
     def _show(self, id_: int) -> Done:
         job = self.jobs.get(id_)

@@ -22,6 +22,7 @@ from provisioner.providers.batch.pilot_offers import (
     offers_of,
     staggered,
 )
+from provisioner.providers.batch.slurm.system import SlurmSystem
 from provisioner.providers.errors import Refusal
 from provisioner.refusals import BlockKind
 from tests.contract.providers.base import POOL, a_token
@@ -118,6 +119,15 @@ async def test_what_was_not_answered_is_looked_for_before_it_is_submitted_again(
     assert (await case.launch(intent)).instance_ids
     assert case.slurm.calls.count("sbatch") == 2
     assert len(case.slurm.jobs) == 1
+
+
+async def test_a_job_of_its_name_is_its_own_only_if_it_is_of_its_user(case: FakePilotCase) -> None:
+    """Names can be seen in the queue, and given to any job."""
+    await case.launch(case.intent())
+    ours = case.slurm.jobs[1]
+    case.slurm.jobs[2] = replace(ours, id=2, is_ours=False)
+    found = await SlurmSystem(case.slurm).poll([ours.name])
+    assert found[ours.name].job_id == "1"
 
 
 async def test_a_crash_between_the_record_and_the_call_is_found_by_name(

@@ -67,10 +67,13 @@ class SlurmSystem:
         raise JobRefused(message, kind=kind, passing=passing)
 
     async def poll(self, names: Collection[str]) -> Mapping[str, JobReport]:
+        """Anybody may give a job a name of ours."""
         found: dict[str, JobReport] = {}
         for some in _chunks(sorted(names)):
             text = await self._ask(
-                *("squeue", "-h", "-r", "-t", "all"), *("-o", SQUEUE_FORMAT), f"--name={some}"
+                *("squeue", "-h", "-r", "-t", "all", "--me"),
+                *("-o", SQUEUE_FORMAT),
+                f"--name={some}",
             )
             found |= _by_name(squeue_lines(text))
         return found

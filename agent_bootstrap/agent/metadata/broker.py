@@ -12,7 +12,6 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from urllib.parse import urlsplit
 
 from agent_bootstrap.agent.metadata.credentials import AwsRole, GoogleAccount, NoRole
 from agent_bootstrap.agent.metadata.http1 import Reply
@@ -83,11 +82,11 @@ class Broker:
         """`headers`: names in lower case."""
         if method != "GET":
             return refusal(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered")
-        path = urlsplit(target).path
+        path, _, query = target.partition("?")
         try:
             if isinstance(self._role, AwsRole):
                 return await self._aws(self._role, path, headers)
-            return await self._google(self._role, path, urlsplit(target).query, headers)
+            return await self._google(self._role, path, query, headers)
         except NoRole as error:
             return refusal(HTTPStatus.NOT_FOUND, str(error))
         except OSError as error:

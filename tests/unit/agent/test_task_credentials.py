@@ -172,6 +172,16 @@ async def test_tasks_of_a_machine_of_aws(clock: ManualClock) -> None:
         assert (await ask(AWS_PATH, authorization=TOKENS.of("c2")))[0] == 200
 
 
+@pytest.mark.parametrize("target", ["//[", "http://[", "*", "?", "//%00"])
+async def test_a_target_that_is_no_path_is_refused(target: str, clock: ManualClock) -> None:
+    for role in (
+        AwsRole(Ec2Service("http://x"), clock),
+        GoogleAccount(GceService("http://x"), clock),
+    ):
+        ask = asker(Broker(role, TOKENS, lambda _: True, clock))
+        assert (await ask(target, metadata_flavor="Google"))[0] in (403, 404)
+
+
 async def test_a_machine_without_a_role_says_the_way_out(clock: ManualClock) -> None:
     with ec2_metadata() as metadata:
         role = AwsRole(Ec2Service(metadata.url("i-1")), clock)

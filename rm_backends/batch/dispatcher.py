@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -31,7 +31,7 @@ from rm_backends.batch.leases import Lease, LeaseState
 from rm_backends.batch.ports import LeaseHost, LeaseStore
 from rm_backends.batch.shapes import DispatchOptions, shape_of
 from windlass.base.clock import Clock
-from windlass.base.errors import Unsatisfiable
+from windlass.base.errors import BatchSystemError, Unsatisfiable
 from windlass.base.ids import Ids
 from windlass.base.loop import Loop
 
@@ -268,7 +268,7 @@ class Dispatcher:
             elif lease.asked_to_end_at is None or now - lease.asked_to_end_at > life.ASK_AGAIN_S:
                 cancel.append(lease)
         if cancel:
-            await self._system.cancel([lease.job_id for lease in cancel if lease.job_id])
+            await self._cancel([lease.job_id for lease in cancel if lease.job_id])
             for lease in cancel:
                 self._change(lease.tag, lambda one: replace(one, asked_to_end_at=now))
 
@@ -282,8 +282,17 @@ class Dispatcher:
         )
         if old := strange & self._strange:
             log.warning("jobs that nobody asked for are cancelled: %s", ", ".join(sorted(old)))
-            await self._system.cancel(old)
+            await self._cancel(old)
         self._strange = strange
+
+    async def _cancel(self, job_ids: Collection[str]) -> None:
+        """Raises NoAnswer. What the site does not do is tried again later, and holds up nothing else."""
+        try:
+            await self._system.cancel(job_ids)
+        except NoAnswer:
+            raise
+        except BatchSystemError as error:
+            log.warning("jobs %s are not cancelled: %s", ", ".join(job_ids), error.message)
 
     def _is_poll_due(self) -> bool:
         if not any(lease.may_exist for lease in self._leases.values()):

@@ -27,6 +27,7 @@ from rm_backends.batch.shapes import DispatchOptions
 from rm_backends.ports import JoinGrant, JoinKind
 from tests.fakes.agents_world import AgentsWorld
 from tests.fakes.fake_agent import FakeAgent
+from windlass.base.errors import BatchSystemError
 from windlass.base.ids import Ids
 
 NODES, GPUS = 2, 4
@@ -57,6 +58,8 @@ class FakeBatch:
         """It takes a job, and its answer does not arrive."""
         self.arrives_after_s: float | None = None
         """So long after its command was given up it takes a job all the same."""
+        self.cancels_nothing = False
+        """It answers, and refuses to."""
         self.holds_back = False
         """It starts nothing."""
         self.ends_at: float | None = None
@@ -123,6 +126,8 @@ class FakeBatch:
 
     async def cancel(self, job_ids: Collection[str]) -> None:
         await self._answer()
+        if self.cancels_nothing:
+            raise BatchSystemError("qdel: Unauthorized Request")
         for job_id in job_ids:
             if (job := self.jobs.get(job_id)) is not None:
                 await self.end(job, EndCause.CANCELLED)

@@ -121,6 +121,27 @@ def test_what_is_withdrawn_is_cancelled(play: Play) -> None:
     play(scenario)
 
 
+def test_a_job_that_the_site_does_not_cancel_keeps_no_other_from_being_looked_at(
+    play: Play,
+) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        batch.site.holds_back = batch.site.cancels_nothing = True
+        await batch.world.backend.request(allocation(1, slots=4))
+        await batch.world.settle(5)
+        await batch.world.backend.withdraw(ID)
+        await batch.world.settle(5)
+        await batch.world.backend.request(allocation(2, slots=4))
+        await batch.world.settle(30)
+        reason = batch.world.backend.explain("task-2.1")
+        assert reason is not None
+        assert "Slurm job 2 in partition gpu is pending: Resources" in reason.text
+        batch.site.cancels_nothing = False
+        await batch.world.settle(60)
+        assert batch.site.jobs["1"].cause is EndCause.CANCELLED
+
+    play(scenario)
+
+
 def test_what_is_granted_is_not_withdrawn(play: Play) -> None:
     async def scenario(batch: BatchWorld) -> None:
         await batch.world.run_allocation(allocation(1, slots=4))

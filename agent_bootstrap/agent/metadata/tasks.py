@@ -107,7 +107,7 @@ class MetadataOfTasks:
             await self._closing.require(root=who.uid == 0)
         except CannotClose as error:
             self._problem = self._not_closed(error)
-            raise StartRefused(ExitFailure.TASK_ERROR, self._problem) from None
+            raise StartRefused(ExitFailure.ABORTED, self._problem) from None
         self._problem = ""
 
     def given_to(self, spec: ContainerSpec) -> ContainerSpec:

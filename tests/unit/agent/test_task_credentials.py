@@ -32,7 +32,7 @@ from agent_bootstrap.agent.metadata.tasks import PORT_FILE, MetadataOfTasks
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.container_options import ContainerOptions
-from agent_bootstrap.protocol import ContainerSpec
+from agent_bootstrap.protocol import ContainerSpec, ExitFailure
 from master.boot_settings import ALONE, boot_settings
 from master.config import MasterConfig
 from tests.fakes.ec2_metadata import ec2_metadata
@@ -336,6 +336,7 @@ async def test_a_machine_that_cannot_be_closed_starts_no_task_and_says_why(
     with pytest.raises(StartRefused) as refused:
         await tasks.admit(spec())
     assert str(refused.value) == note
+    assert refused.value.failure is ExitFailure.ABORTED, "no failure of the task's"
     assert tasks.given_to(spec()) == spec(), "none: no credentials either"
     capable = spec().model_copy(
         update={"options": ContainerOptions(add_capabilities=("CAP_NET_ADMIN",))}

@@ -372,7 +372,7 @@ class PilotProvider:
         strange = {
             name: job.job_id
             for name, job in found.items()
-            if job.phase is not JobPhase.ENDED
+            if job.phase not in (JobPhase.ENDING, JobPhase.ENDED)
             and ((pilot := self._book.get(name)) is None or pilot.cancelled)
         }
         if old := strange.keys() & self._strange:

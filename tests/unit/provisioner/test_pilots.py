@@ -233,6 +233,22 @@ async def test_jobs_of_another_state_of_our_folder_are_cancelled(case: FakePilot
     assert case.slurm.jobs[1].state == "CANCELLED"
 
 
+async def test_a_cancelled_job_whose_nodes_are_long_in_ending_is_not_cancelled_again(
+    case: FakePilotCase,
+) -> None:
+    case.queue(case.offer)
+    accepted = await case.accepted(case.intent())
+    await case.provider.cancel(accepted.handle)
+    case.slurm.jobs[1].state = "COMPLETING"
+    for _ in range(3):
+        await case.provider.list()
+    assert case.slurm.calls.count("scancel") == 1
+    case.slurm.jobs[1].state = "RUNNING"
+    for _ in range(2):
+        await case.provider.list()
+    assert case.slurm.calls.count("scancel") == 2, "the first one came to nothing"
+
+
 async def test_a_master_that_leads_no_more_cancels_no_jobs_of_the_one_that_does(
     case: FakePilotCase,
 ) -> None:

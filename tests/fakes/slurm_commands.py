@@ -57,6 +57,7 @@ class FakeSlurm:
     gpus: int = 2
     jobs: dict[int, Job] = field(default_factory=dict)
     holds_back: bool = False
+    denies_cancel: bool = False
     refusal: str = ""
     lost_replies: int = 0
     """So many submissions are carried out, and not answered."""
@@ -85,6 +86,10 @@ class FakeSlurm:
                 return self._sbatch(options, stdin)
             case ["squeue", *options]:
                 return self._squeue(options)
+            case ["scancel", *ids] if self.denies_cancel:
+                return Done(
+                    1, "", f"scancel: error: Kill job error on job id {ids[0]}: Access denied\n"
+                )
             case ["scancel", *ids]:
                 for id_ in ids:  # without a word for those that are over or unknown
                     if (job := self.jobs.get(int(id_))) is not None:

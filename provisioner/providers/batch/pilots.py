@@ -53,6 +53,7 @@ from provisioner.providers.errors import Refusal
 from provisioner.refusals import BlockKind
 from provisioner.types import Offer, Scope
 from windlass.base.clock import Clock
+from windlass.base.errors import BatchSystemError
 from windlass.base.json_types import JsonMapping
 
 log = logging.getLogger(__name__)
@@ -379,7 +380,12 @@ class PilotProvider:
             await self._check_lease()
             job_ids = sorted(strange[name] for name in old)
             log.warning("jobs that nobody asked for are cancelled: %s", ", ".join(job_ids))
-            await self._system.cancel(job_ids)
+            try:
+                await self._system.cancel(job_ids)
+            except NoAnswer:
+                raise
+            except BatchSystemError as error:
+                log.warning("jobs %s are not cancelled: %s", ", ".join(job_ids), error.message)
         self._strange = frozenset(strange)
 
     async def _forget(self, pilot: Pilot) -> None:

@@ -249,6 +249,20 @@ async def test_a_cancelled_job_whose_nodes_are_long_in_ending_is_not_cancelled_a
     assert case.slurm.calls.count("scancel") == 2, "the first one came to nothing"
 
 
+async def test_a_job_that_the_site_does_not_cancel_hides_no_others(case: FakePilotCase) -> None:
+    await case.launch(case.intent())
+    other = FakePilotCase(case.folder / "restored")
+    other.slurm.jobs = case.slurm.jobs
+    other.slurm.denies_cancel = True
+    await other.provider.open()
+    (id_,) = (await other.launch(other.intent())).instance_ids
+    for _ in range(3):
+        assert set(await other.living()) == {id_}
+    other.slurm.denies_cancel = False
+    await other.provider.list()
+    assert case.slurm.jobs[1].state == "CANCELLED"
+
+
 async def test_a_master_that_leads_no_more_cancels_no_jobs_of_the_one_that_does(
     case: FakePilotCase,
 ) -> None:

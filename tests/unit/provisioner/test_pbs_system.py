@@ -141,6 +141,23 @@ def test_a_job_that_ended_unanswered_is_found_by_its_name() -> None:
     asyncio.run(main())
 
 
+def test_a_job_of_somebody_else_with_its_name_does_not_hide_one_that_was_not_answered() -> None:
+    """Names are shown to all users of a site."""
+
+    async def main() -> None:
+        ended = running("wl-1") | {"job_state": "F", "substate": 92, "Exit_status": 0}
+        both = {"7.s": ended, "8.s": running("wl-1", "mallory@host")}
+
+        def qstat(words: Sequence[str]) -> Done:
+            return listing(**{f"_{id_[0]}": one for id_, one in both.items() if id_ in words})
+
+        answers = Answers(qstat=qstat, qselect=Done(0, "7.s\n8.s\n"))
+        found = await PbsSystem(answers).poll(["wl-1"])
+        assert found["wl-1"].job_id == "7.s"
+
+    asyncio.run(main())
+
+
 def test_without_history_a_job_that_is_not_listed_is_unknown_and_a_running_one_is_found() -> None:
     """`qstat -x` says nothing there, not even of what runs."""
 

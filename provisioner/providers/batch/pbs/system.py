@@ -119,7 +119,10 @@ class PbsSystem:
                 done = await self._commands.run(["qselect", "-N", name])
             if done.code:
                 raise NoAnswer(f"qselect: {done.last}")
-            if ids := done.out.split():
+            ids = done.out.split()
+            if len(ids) > 1:  # of others, too
+                ids = [one.job_id for one in await self._ours(await self._jobs(*ids))]
+            if ids:
                 self._ids[name] = ids[-1]
 
     async def _jobs(self, *job_ids: str) -> Mapping[str, Record]:

@@ -121,5 +121,5 @@ elif [ -z "$WINDLASS" ]; then
 fi
 join
 echo "$INSTANCE" >"$DIR/joined"
-rm -f "$DIR/token" "$DIR/master.curl"
+rm -f "$DIR/token" "$DIR/master.curl" "$FILES/config.json"
 say "$INSTANCE has joined"

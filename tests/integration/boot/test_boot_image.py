@@ -105,6 +105,7 @@ def test_software_comes_from_the_image_with_the_login_of_its_registry(
     assert SECRET not in console + user_data(inputs) + "".join(calls(machine))
     kept = [path for path in machine.state.rglob("*") if path.is_file()]
     assert not [path for path in kept if path.stat().st_mode & 0o077], "only root reads them"
+    assert not [path for path in kept if SECRET in path.read_text()], "no disk image has it either"
 
     (machine.state / "joined").unlink()
     assert machine.boot(user_data(inputs), path=SYSTEM)

@@ -49,7 +49,7 @@ ID_VARIABLE = "WINDLASS_INSTANCE_ID"
 HOST_ARGV = (sys.executable, "-P", "-m", "agent_bootstrap.host")
 STOP_GRACE_S = 10.0
 """From SIGTERM to SIGKILL of a host: it ends its agent and all tasks meanwhile."""
-SPAWN_GRACE_S = 5.0
+SPAWN_GRACE_S = 30.0
 """A directory without a host process for longer than this is an instance that died."""
 LOG_TAIL_BYTES = 2_000
 _ENDING_PREFIX = ".ending-"

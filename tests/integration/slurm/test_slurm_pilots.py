@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,8 @@ def test_work_leaves_before_the_time_of_its_pilot_is_over(
     eventually("it runs", lambda: "run 1, from" in all_logs(cluster, experiment))
     (first,) = slurm.jobs("RUNNING")
     eventually("it has worked", lambda: cluster.trials(experiment)[0]["totalBatchesProcessed"] > 30)
+    record = cluster.data_dir / "pilots" / f"{first}.json"
+    eventually("its end was seen", lambda: json.loads(record.read_bytes())["ends_at"] is not None)
     id_ = slurm.run("squeue", "-h", "-n", first, "-o", "%i").strip()
     slurm.run("scontrol", "update", f"JobId={id_}", "TimeLimit=2")
     eventually("it goes on", lambda: "run 2, from step 39" in all_logs(cluster, experiment))

@@ -72,9 +72,9 @@ class Cart:
         return chain.from_iterable(self._batches)
 
     def repair(self, suits: Callable[[Offer, GangClass], bool], exchange: Exchange) -> list[Offer]:
-        """Do without part-filled machines whose gangs find room on others; the offers that are not bought after all.
+        """Drop part-filled machines whose gangs fit on others. Returns the offers that are no longer bought.
 
-        Where only some of its gangs do, a cheaper machine may hold the rest.
+        Where only some of the gangs fit on others, a cheaper machine may take the rest.
         """
         open_ = [node for node in self.nodes() if node.free]
         if len(open_) < 2:

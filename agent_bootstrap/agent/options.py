@@ -9,7 +9,7 @@ import socket
 import stat
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from ipaddress import ip_address
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -297,10 +297,10 @@ class AgentOptions(BaseModel):
             raise ValueError("security.tls: give either master_cert or cert_fingerprint")
         if self.metadata_service and self.task_metadata is not TaskMetadata.DIRECT:
             try:
-                ip_address(urlsplit(self.metadata_service).hostname or "")
+                IPv4Address(urlsplit(self.metadata_service).hostname or "")
             except ValueError:
                 raise ValueError(
-                    f'metadata_service is "{self.metadata_service}", and tasks can be kept from an address only: '
+                    f'metadata_service is "{self.metadata_service}", and tasks can be kept from an IPv4 address only: '
                     "write http://169.254.169.254"
                 ) from None
         if self.master_url.startswith("http:") and (tls.enabled or tls.cert_fingerprint):

@@ -43,7 +43,7 @@ def goes_on_elsewhere(
     living: Callable[[], set[str]],
     interrupt: Callable[[str], None],
 ) -> None:
-    """`living`: the machines that are. `interrupt` one of them: it is told that it goes."""
+    """`living`: the ids of machines that run. `interrupt`: announce that the machine of that id is taken back."""
     (trial,) = eventually("it is submitted", lambda: cluster.trials(experiment))
     eventually("it is in mid-epoch", lambda: "in the fifth epoch" in cluster.logs_of(trial["id"]))
     (first,) = living()

@@ -1,4 +1,4 @@
-"""What is told of a machine that is gone, and what is not."""
+"""Which ends and which output are reported from the directory of an agent that is gone."""
 
 from __future__ import annotations
 

@@ -306,8 +306,9 @@ def test_the_pool_says_what_its_machines_tell_tasks() -> None:
     assert by_pool["b"] == {**ALONE, "task_metadata": "none"}
 
 
-def test_tasks_are_kept_from_an_address_only() -> None:
-    given = {"master_host": "m", "metadata_service": "http://metadata.google.internal"}
+@pytest.mark.parametrize("host", ["metadata.google.internal", "[fd00:ec2::254]"])
+def test_tasks_are_kept_from_an_ipv4_address_only(host: str) -> None:
+    given = {"master_host": "m", "metadata_service": f"http://{host}"}
     assert parse_options(given).task_metadata is TaskMetadata.DIRECT
     with pytest.raises(InvalidConfig, match=r"write http://169\.254\.169\.254"):
         parse_options({**given, "task_metadata": "storage"})

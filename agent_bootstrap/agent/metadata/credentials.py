@@ -103,14 +103,15 @@ class GoogleAccount:
         self._clock = clock
         self._account = Kept(self._fetch_account, clock, early=GOOGLE_EARLY)
         self._token = Kept(self._fetch_token, clock, early=GOOGLE_EARLY)
+        self._project = Kept(self._fetch_project, clock, early=GOOGLE_EARLY)
 
     async def exists(self) -> bool:
         """Raises OSError."""
         return await self._service.account() is not None
 
     async def project(self) -> str:
-        """Raises OSError."""
-        return await self._service.get("project/project-id") or ""
+        """Its id. Raises OSError."""
+        return str((await self._project.get()).document["id"])
 
     async def account(self) -> JsonMapping:
         """`email`, `scopes`, `aliases`. Raises OSError, NoRole."""
@@ -132,6 +133,10 @@ class GoogleAccount:
             "scopes": storage_scopes([str(each) for each in found.get("scopes", ())]),
         }
         return Secret(kept, self._clock.now() + timedelta(hours=1))
+
+    async def _fetch_project(self) -> Secret:
+        id_ = await self._service.get("project/project-id") or ""
+        return Secret({"id": id_}, self._clock.now() + timedelta(hours=1))
 
     async def _fetch_token(self) -> Secret:
         scopes = (await self.account())["scopes"]

@@ -226,6 +226,8 @@ async def test_tasks_of_a_machine_of_google(clock: ManualClock) -> None:
         by_name = f"{own}/instance/service-accounts/agents@acme.example/email"
         assert await ask(by_name, **flavor) == (200, "agents@acme.example")
         assert await ask(f"{own}/project/project-id", **flavor) == (200, "acme")
+        metadata.set("gpu-1", "project/project-id", "asked again")
+        assert await ask(f"{own}/project/project-id", **flavor) == (200, "acme")
         assert (await ask(f"{own}/instance/attributes/startup-script", **flavor))[0] == 404
         assert (await ask(f"{account_path}/identity?audience=x", **flavor))[0] == 404
         assert (await ask(f"{account_path}/token"))[0] == 403

@@ -11,7 +11,6 @@ import pytest
 
 from provisioner.providers.aws.client import Client
 from provisioner.providers.aws.options import Account, PoolOptions
-from provisioner.providers.aws.permissions import PERMISSIONS
 from provisioner.providers.aws.provider import AwsProvider
 from provisioner.providers.base import FoundState
 from provisioner.providers.errors import Refusal, TokenSpent
@@ -161,35 +160,6 @@ async def test_a_boot_that_failed_says_so_by_its_console(case: AwsCase) -> None:
         assert found.detail.endswith("xxx [1m windlass: no disk.")
         assert len(found.detail) < 500
     assert len(case.server.calls("GetConsoleOutput")) == 1
-
-
-async def test_the_calls_that_are_made_are_those_that_permissions_name(case: AwsCase) -> None:
-    """The policies of `det deploy` are made of these."""
-    case.server.client("ssm").put_parameter(
-        Name="/images/x86_64/gpu", Value=UBUNTU_GPU, Type="String", Overwrite=True
-    )
-    before = len(case.server.calls())
-    options = replace(
-        OPTIONS,
-        image="",
-        image_parameter="/images/{arch}/gpu",
-        placement_group="near",
-        reservations=("cr-0b",),
-    )
-    await with_options(case, options)
-    (instance_id,) = (await case.launch(case.intent())).instance_ids
-    case.take_back(instance_id, 60.0)
-    await case.provider.list()
-    case.server.shut_down(instance_id)
-    await case.provider.list()
-    await case.provider.terminate([instance_id])
-    made = {call["Action"] for call in case.server.calls()[before:]}
-    named = {permission.action.partition(":")[2] for permission in PERMISSIONS}
-    implied = {"CreateTags", "PassRole"}
-    """By tags and profiles of RunInstances, not by calls."""
-    spelled = {"DeleteMessageBatch": "DeleteMessage"}
-    test_s_own = {"SendMessage"}
-    assert {spelled.get(x, x) for x in made - test_s_own} == named - implied
 
 
 async def test_a_protected_machine_hinders_no_other_end(case: AwsCase) -> None:

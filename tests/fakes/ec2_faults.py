@@ -12,6 +12,7 @@ POST /__console {"id": ..., "text"}   what a machine wrote to its console
 POST /__quota {"code": ..., "value"}  what GetServiceQuota answers instead of 64
 POST /__shut_down {"id": ...}         a machine ends itself
 GET  /__calls                         every call since the start: action and its parameters
+GET  /__permissions                   what IAM asks for the calls of Windlass among them
 POST /__reset                         all of it forgotten, and all machines
 """
 
@@ -37,6 +38,8 @@ from moto.ec2.models.instance_types import INSTANCE_TYPES
 ACCOUNT = "123456789012"
 NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15"
 MAX_USER_DATA = 16 * 1024
+OUR_AGENT = "windlass"
+"""In the user agent of what the provider asks; tests ask as boto3."""
 _STATUS = {
     400: "400 Bad Request",
     403: "403 Forbidden",
@@ -81,6 +84,8 @@ class Ec2Faults:
         form["Region"] = _region(environ)
         with self._lock:
             self._calls.append(form)
+            if OUR_AGENT in environ.get("HTTP_USER_AGENT", ""):
+                self._permissions |= permissions_of(_service(environ), form)
         try:
             status, headers, content = self._answer(environ, form)
         except Refused as refused:
@@ -260,6 +265,8 @@ class Ec2Faults:
                     self._shut_down(body["id"])
                 case "calls":
                     return self._calls
+                case "permissions":
+                    return sorted(self._permissions)
                 case "mend":
                     self._mend()
                 case "reset":
@@ -287,6 +294,7 @@ class Ec2Faults:
     def _clear(self) -> None:
         self._rules: list[dict[str, Any]] = []
         self._calls: list[Form] = []
+        self._permissions: set[str] = set()
         self._tokens: dict[tuple[str, str], tuple[str, tuple[str, list[Any], bytes]]] = {}
         self._born: dict[str, float] = {}
         self._dead: set[str] = set()
@@ -344,9 +352,34 @@ def _reply(action: str, inside: str) -> bytes:
     ).encode()
 
 
+def permissions_of(service: str, form: Form) -> set[str]:
+    """By the service authorization reference of AWS."""
+    action = form["Action"].removesuffix("Batch")
+    if action == "GetCallerIdentity":
+        return set()  # which needs none
+    found = {f"{service}:{action}"}
+    if action == "RunInstances":
+        if any(key.startswith("TagSpecification.") for key in form):
+            found.add("ec2:CreateTags")
+        if any(key.startswith("IamInstanceProfile.") for key in form):
+            found.add("iam:PassRole")
+    if action == "CreatePlacementGroup" and any(key.startswith("TagSpec") for key in form):
+        found.add("ec2:CreateTags")
+    return found
+
+
 def _region(environ: Mapping[str, Any]) -> str:
+    return _signed_for(environ)[0]
+
+
+def _service(environ: Mapping[str, Any]) -> str:
+    return _signed_for(environ)[1]
+
+
+def _signed_for(environ: Mapping[str, Any]) -> tuple[str, str]:
+    """Region and service."""
     parts = environ.get("HTTP_AUTHORIZATION", "").split("/")
-    return parts[2] if len(parts) > 2 else "us-east-1"
+    return (parts[2], parts[3]) if len(parts) > 3 else ("us-east-1", "ec2")
 
 
 def _json(start: Start, answer: Any) -> list[bytes]:

@@ -59,6 +59,10 @@ class Ec2Server:
         found = httpx2.get(f"{self.url}/__calls").raise_for_status().json()
         return [call for call in found if action in ("", call["Action"])]
 
+    def permissions(self) -> set[str]:
+        """What IAM asked for the calls of Windlass since the last reset."""
+        return set(httpx2.get(f"{self.url}/__permissions").raise_for_status().json())
+
     def _post(self, verb: str, body: dict[str, Any] | None = None) -> None:
         httpx2.post(f"{self.url}/__{verb}", json=body or {}).raise_for_status()
 

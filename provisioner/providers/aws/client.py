@@ -94,21 +94,10 @@ class Client:
             return self._clients[service]
 
     def _made(self, service: str) -> Any:
-        from botocore.config import Config
-
         if self._session is None:
             self._session = _session(self._account)
         return self._session.client(
-            service,
-            endpoint_url=self._account.endpoint_url or None,
-            config=Config(
-                # `max_attempts: 1` would still mean one retry.
-                retries={"total_max_attempts": 1, "mode": "standard"},
-                connect_timeout=CONNECT_TIMEOUT_S,
-                read_timeout=READ_TIMEOUT_S,
-                max_pool_connections=THREADS,
-                user_agent_extra="windlass",
-            ),
+            service, endpoint_url=self._account.endpoint_url or None, config=_config()
         )
 
 
@@ -132,7 +121,7 @@ def _session(account: Account) -> Any:
     )
 
     own = boto3.Session(botocore_session=_botocore_session(), region_name=account.region)
-    sts = own.client("sts", endpoint_url=account.endpoint_url or None)
+    sts = own.client("sts", endpoint_url=account.endpoint_url or None, config=_config())
     wanted = {"RoleArn": account.role, "RoleSessionName": SESSION_NAME}
     if account.external_id:
         wanted["ExternalId"] = account.external_id
@@ -141,6 +130,19 @@ def _session(account: Account) -> Any:
         refresh_using=create_assume_role_refresher(sts, wanted), method="sts-assume-role"
     )
     return boto3.Session(botocore_session=session, region_name=account.region)
+
+
+def _config() -> Any:
+    from botocore.config import Config
+
+    return Config(
+        # `max_attempts: 1` would still mean one retry.
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=READ_TIMEOUT_S,
+        max_pool_connections=THREADS,
+        user_agent_extra="windlass",
+    )
 
 
 def _botocore_session() -> Any:

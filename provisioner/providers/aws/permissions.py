@@ -35,4 +35,5 @@ PERMISSIONS = (
     Permission(
         action="sqs:DeleteMessage", why="forget heard interruptions", feature="interruption_queue"
     ),
+    Permission(action="sts:AssumeRole", why="act in another account", feature="assume_role"),
 )

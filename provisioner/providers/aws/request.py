@@ -13,6 +13,8 @@ from provisioner.types import Market, Scope
 from windlass.base.json_types import JsonMapping, JsonObject
 
 TAGGED = ("instance", "volume", "network-interface")
+"""What every launch makes; one of spot makes a request of that name, too."""
+SPOT_REQUEST = "spot-instances-request"
 HOPS, HOPS_TO_BRIDGES = 1, 2
 """How far answers of the metadata service go: containers on a bridge are one hop further."""
 
@@ -44,7 +46,7 @@ def run_instances(
                 "ResourceType": resource,
                 "Tags": [{"Key": k, "Value": v} for k, v in tags_of(intent, options).items()],
             }
-            for resource in TAGGED
+            for resource in (*TAGGED, *((SPOT_REQUEST,) if key.market is Market.SPOT else ()))
         ],
     }
     if image is not None:

@@ -16,7 +16,7 @@ from provisioner.providers.gcp.machines import WAITING
 from provisioner.refusals import BlockKind
 from provisioner.types import Offer
 from windlass.base.errors import ProviderError
-from windlass.base.json_types import JsonObject
+from windlass.base.json_types import JsonMapping, JsonObject
 
 POLLS_S = (0.2, 0.5, 1.0, 2.0)
 """So long a call waits for its operation. What takes longer is accepted, and looked at again."""
@@ -147,8 +147,21 @@ def _properties(intent: LaunchIntent, user_data: str) -> JsonObject:
     metadata = dict(made.get("metadata", {}))
     script = {"key": "startup-script", "value": user_data}
     made["metadata"] = {**metadata, "items": [script, *metadata.get("items", ())]}
-    made["labels"] = {**made.get("labels", {}), **launch_labels(intent)}
+    labels = launch_labels(intent)
+    made["labels"] = {**made.get("labels", {}), **labels}
+    made["disks"] = [_labelled(disk, labels) for disk in made.get("disks", ())]
     return made
+
+
+def _labelled(disk: Any, labels: JsonMapping) -> Any:
+    """If the launch makes it. Machines do not pass their labels on. What is no disk the vendor refuses."""
+    made_of = disk.get("initializeParams") if isinstance(disk, dict) else None
+    if not isinstance(made_of, dict):
+        return disk
+    return {
+        **disk,
+        "initializeParams": {**made_of, "labels": {**made_of.get("labels", {}), **labels}},
+    }
 
 
 def _is_done(operation: Any) -> bool:

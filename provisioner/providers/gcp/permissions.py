@@ -1,4 +1,4 @@
-"""The permissions behind the calls of the provider. A test compares this with the calls in its source."""
+"""The permissions behind the calls of the provider. Its tests compare this with what they see asked."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ PERMISSIONS = (
         action="compute.instances.setMetadata", why="give them user data", reach=Reach.LAUNCH
     ),
     Permission(action="compute.instances.setLabels", why="label them", reach=Reach.TAG_AT_LAUNCH),
+    Permission(
+        action="compute.disks.setLabels", why="label their disks", reach=Reach.TAG_AT_LAUNCH
+    ),
     Permission(action="compute.instances.setTags", why="tag them", reach=Reach.TAG_AT_LAUNCH),
     Permission(
         action="compute.instances.setServiceAccount",

@@ -14,7 +14,7 @@ from provisioner.providers.gcp.catalogue import Catalogue, learn
 from provisioner.providers.gcp.client import Client, GceError
 from provisioner.providers.gcp.errors import refused_call
 from provisioner.providers.gcp.handles import Handle
-from provisioner.providers.gcp.labels import filter_of
+from provisioner.providers.gcp.labels import CLUSTER, filter_of
 from provisioner.providers.gcp.launches import Launches
 from provisioner.providers.gcp.machines import (
     Machine,
@@ -245,7 +245,12 @@ class GcpProvider:
 
     async def _make_placements(self) -> None:
         for policy in sorted({x.placement for x in self._pools} - {""}):
-            body = {"name": policy, "group_placement_policy": {"collocation": "COLLOCATED"}}
+            body = {
+                "name": policy,
+                # Policies cannot be labelled.
+                "description": f"{CLUSTER}={self._cluster_id}",
+                "group_placement_policy": {"collocation": "COLLOCATED"},
+            }
             try:
                 await self._client.call(
                     "ResourcePolicies",

@@ -94,12 +94,18 @@ class AwsCase(ProviderCase):
         self.options = OPTIONS
         self.provider = self.make()
 
-    def make(self) -> AwsProvider:
+    def make(
+        self, options: PoolOptions | None = None, *, role: str = "", queue: bool = True
+    ) -> AwsProvider:
         provider = AwsProvider(
             account=Account(
-                name="aws", region=REGION, endpoint_url=self.server.url, queue_url=self.queue_url
+                name="aws",
+                region=REGION,
+                endpoint_url=self.server.url,
+                queue_url=self.queue_url if queue else "",
+                role=role,
             ),
-            pools=[self.options],
+            pools=[options or self.options],
             cluster_id=CLUSTER,
             clock=SystemClock(),
             prices=open_book(None),

@@ -80,6 +80,8 @@ class Cloud:
         self.policies: dict[tuple[str, str], dict[str, Any]] = {}
         self.calls: list[str] = []
         """What was asked, in order, as `METHOD collection[.method]`."""
+        self.permissions: set[str] = set()
+        """What callers needed for all of that."""
         self.mended = threading.Event()
         self._next_id = 4_000_000_000_000_000_000
 

@@ -23,6 +23,7 @@ from tests.fakes.gce.cloud import (
 )
 from tests.fakes.gce.faults import Fault
 from tests.fakes.gce.launches import Refused, bulk_insert, insert
+from tests.fakes.gce.permissions import asked_for
 
 ROOT = "/compute/v1/projects/"
 _FILTER = re.compile(r"([\w.-]+)\s*(?:=|:|eq)\s*\"?([\w.-]+)\"?")
@@ -97,6 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
         action = _action(method, parts)
         with self.cloud.lock:
             self.cloud.calls.append(f"{method} {_collection(parts)}")
+            self.cloud.permissions |= asked_for(method, parts, body)
             hanging, mended = action in self.cloud.faults.hanging, self.cloud.mended
             fault = self.cloud.faults.next_answer(action)
         if hanging:

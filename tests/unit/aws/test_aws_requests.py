@@ -166,6 +166,9 @@ def test_spot_is_asked_for_once_and_ended_when_taken_back() -> None:
             "MaxPrice": "9.5",
         },
     }
+    assert {x["ResourceType"] for x in made["TagSpecifications"]} == {
+        *("instance", "volume", "network-interface", "spot-instances-request"),
+    }
 
 
 def test_reservations_and_blocks_are_named() -> None:

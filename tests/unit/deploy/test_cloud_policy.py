@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -64,6 +63,18 @@ def test_what_only_a_feature_needs_is_left_out() -> None:
     assert with_queue - names == {"sqs:ReceiveMessage", "sqs:DeleteMessage"}
 
 
+def test_what_is_made_may_be_tagged_by_the_call_that_makes_it() -> None:
+    def calls(*features: str) -> list[str]:
+        permissions = needed(declared("aws"), features)
+        policy = aws_policy(permissions, cluster_id="lab", region="us-west-2", tag=TAG)
+        (tagging,) = [x for x in policy["Statement"] if x["Action"] == ["ec2:CreateTags"]]
+        made: list[str] = tagging["Condition"]["StringEquals"]["ec2:CreateAction"]
+        return made
+
+    assert calls() == ["RunInstances"]
+    assert calls("placement_group") == ["RunInstances", "CreatePlacementGroup"]
+
+
 def test_the_role_of_gcp_leaves_the_account_to_its_own_grant() -> None:
     role = gcp_role(needed(declared("gcp")), cluster_id="lab")
     assert "iam.serviceAccounts.actAs" not in role["includedPermissions"]
@@ -96,41 +107,3 @@ def test_a_region_is_found_as_the_tools_of_aws_find_it(
     shared.write_text("no sections")
     result = CliRunner().invoke(app, command)
     assert "--region: is missing" in result.stderr
-
-
-GCP_CALLS = {
-    ("Zones", "list"): {"compute.zones.list"},
-    ("Regions", "get"): {"compute.regions.get"},
-    ("MachineTypes", "get"): {"compute.machineTypes.get"},
-    ("AcceleratorTypes", "get"): {"compute.acceleratorTypes.get"},
-    ("Reservations", "list"): {"compute.reservations.list"},
-    ("ResourcePolicies", "insert"): {
-        "compute.resourcePolicies.create",
-        "compute.resourcePolicies.use",
-    },
-    ("ZoneOperations", "get"): {"compute.zoneOperations.get"},
-    ("ZoneOperations", "list"): {"compute.zoneOperations.list"},
-    ("Instances", "aggregated_list"): {"compute.instances.list"},
-    ("Instances", "get"): {"compute.instances.get"},
-    ("Instances", "get_serial_port_output"): {"compute.instances.getSerialPortOutput"},
-    ("Instances", "delete"): {"compute.instances.delete"},
-    ("Instances", "bulk_insert"): {
-        *("compute.instances.create", "compute.disks.create", "compute.images.useReadOnly"),
-        *("compute.subnetworks.use", "compute.subnetworks.useExternalIp"),
-        *("compute.instances.setMetadata", "compute.instances.setLabels"),
-        *("compute.instances.setTags", "compute.instances.setServiceAccount"),
-        "iam.serviceAccounts.actAs",
-    },
-}
-"""What Compute Engine asks for with each call."""
-
-
-def test_the_table_of_gcp_has_exactly_what_the_calls_of_its_provider_need() -> None:
-    folder = Path(gcp_permissions.__file__).parent
-    source = "\n".join(path.read_text() for path in sorted(folder.glob("*.py")))
-    calls = set(re.findall(r'"([A-Z][a-z]+[A-Za-z]*)",\s*"([a-z]+(?:_[a-z]+)*)"[,)]', source))
-    # `_one(client, "MachineTypes", ...)` gets.
-    calls |= {(service, "get") for service in re.findall(r'_one\(client, "(\w+)"', source)}
-    assert calls == set(GCP_CALLS)
-    actions = set().union(*GCP_CALLS.values())
-    assert actions == {each.action for each in gcp_permissions.PERMISSIONS}

@@ -13,6 +13,8 @@ from windlass.base.permissions import Permission, Reach
 GROUP = "windlass.permissions"
 """Entry points: the name of a cloud, and its permissions. So the client need not import the servers' code."""
 
+_TAGGING_CALLS = ("RunInstances", "CreatePlacementGroup")
+
 
 def declared(cloud: str) -> tuple[Permission, ...]:
     for found in entry_points(group=GROUP, name=cloud):
@@ -30,6 +32,7 @@ def aws_policy(
     permissions: Iterable[Permission], *, cluster_id: str, region: str, tag: tuple[str, str]
 ) -> JsonObject:
     """An IAM policy document. `tag`: what every machine of the cluster carries."""
+    permissions = tuple(permissions)
     partition = "aws-us-gov" if region.startswith("us-gov-") else "aws"
     key, value = tag
     groups: dict[Reach, list[str]] = {}
@@ -64,7 +67,9 @@ def aws_policy(
                 )
             case Reach.TAG_AT_LAUNCH:
                 statement["Resource"] = f"arn:{partition}:ec2:{region}:*:*/*"
-                statement["Condition"] = {"StringEquals": {"ec2:CreateAction": "RunInstances"}}
+                statement["Condition"] = {
+                    "StringEquals": {"ec2:CreateAction": _makers(permissions)}
+                }
             case Reach.OWN_MACHINES:
                 statement["Resource"] = machines
                 statement["Condition"] = {"StringEquals": {f"aws:ResourceTag/{key}": value}}
@@ -75,6 +80,12 @@ def aws_policy(
                 }
         statements.append(statement)
     return {"Version": "2012-10-17", "Statement": statements}
+
+
+def _makers(permissions: Iterable[Permission]) -> list[str]:
+    """The calls that make what can be tagged."""
+    allowed = {each.action for each in permissions}
+    return [each for each in _TAGGING_CALLS if f"ec2:{each}" in allowed]
 
 
 def gcp_role(permissions: Iterable[Permission], *, cluster_id: str) -> JsonObject:

@@ -29,6 +29,7 @@ from windlass.base.errors import WindlassError
 log = structlog.get_logger(__name__)
 Document = Mapping[str, object]
 R = TypeVar("R", bound=Document)
+B = TypeVar("B", bound=Document | Sequence[Document])
 
 
 def encode(content: Any) -> bytes:
@@ -43,19 +44,19 @@ class Empty(TypedDict):
     """`{}`"""
 
 
-class Reply(Response, Generic[R]):
-    """A JSON object of the shape R, which routes declare as what they return: `-> Reply[TrialReply]`."""
+class Reply(Response, Generic[B]):
+    """JSON of the shape B, which routes declare as what they return: `-> Reply[TrialReply]`."""
 
     media_type = "application/json"
 
 
-def reply(content: R | None = None) -> Reply[R]:
+def reply(content: B | None = None) -> Reply[B]:
     """Without content it is a `Reply[Empty]`."""
-    return Reply(encode(content or {}))
+    return Reply(encode({} if content is None else content))
 
 
 def declared_reply(endpoint: Callable[..., Any]) -> Any:
-    """The type of what a route answers: R of `Reply[R]`, `Line[R]` of `Lines[R]`; None if it declares neither."""
+    """The type of what a route answers: B of `Reply[B]`, `Line[R]` of `Lines[R]`; None if it declares neither."""
     declared = get_type_hints(endpoint).get("return")
     match get_origin(declared), get_args(declared):
         case (origin, (shape,)) if origin is Reply:

@@ -13,7 +13,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from master.api.access import Visible
 from master.api.monitoring.families import LiveExperiment, Picture, own, page, published
+from master.api.monitoring.targets import ScrapeTargets, scrape_targets
 from master.api.permits import CLUSTER, VISIBLE, permit
+from master.api.replies import Reply, reply
 from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
 from master.api.windlass.wire import GONE
@@ -34,6 +36,14 @@ async def state_metrics(visible: Visible, api: TheApi) -> Response:
     picture = await _picture(api, visible)
     text = await asyncio.to_thread(page, chain(published(picture), own(picture)))
     return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/prom/det-http-sd-config")
+@permit(Action.VIEW_CLUSTER, CLUSTER)
+async def exporters(api: TheApi) -> Reply[list[ScrapeTargets]]:
+    """The exporters on the machines of all agents, for Prometheus' discovery by HTTP."""
+    _require(api)
+    return reply(scrape_targets(api.services.cluster.agents()))
 
 
 @router.get("/debug/prom/metrics", response_class=PlainTextResponse)

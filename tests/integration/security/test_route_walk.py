@@ -152,6 +152,7 @@ EXPECTED: Mapping[str, Expected | None] = {
     "POST /api/v1/windlass/fleet/offers/retry": ADMINS,
     "GET /api/v1/windlass/fleet/plan": READ,
     "GET /prom/det-state-metrics": READ,
+    "GET /prom/det-http-sd-config": READ,
     "GET /debug/prom/metrics": READ,
     "POST /api/v1/windlass/fleet/plan": CREATE,
     "GET /api/v1/windlass/pools": READ,

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from master.api.monitoring.families import Picture, own, page, published
+from master.api.monitoring.targets import scrape_targets
 from provisioner.fleet_state import Launched, LaunchRefused, LaunchUnanswered
 from provisioner.intents import IntentRecord
 from provisioner.refusals import BlockKind
 from provisioner.tally import Tally
 from provisioner.types import CostView, InstanceView, Market, OfferKey
+from rm_backends.views import AgentView
 from tests.fakes.api_world import ASHA, ApiWorld, api_world
 from tests.fakes.fleet_world import an_offer
 
 STATE, PROCESS = "/prom/det-state-metrics", "/debug/prom/metrics"
+TARGETS = "/prom/det-http-sd-config"
 Samples = dict[str, dict[tuple[str, ...], float]]
 
 
@@ -79,7 +83,31 @@ async def test_the_process_is_told(world: ApiWorld) -> None:
     assert samples(response.text)["process_resident_memory_bytes"][()] > 1e6
 
 
-@pytest.mark.parametrize("path", [STATE, PROCESS])
+async def test_exporters_are_found_on_every_agents_machine(world: ApiWorld) -> None:
+    await world.add_agent(slots=1)
+    (agent,) = world.services.cluster.agents()
+    response = await world.call("GET", TARGETS)
+    assert response.headers["content-type"] == "application/json"
+    assert response.json() == [
+        {
+            "targets": [f"{agent.address}:8080", f"{agent.address}:9400"],
+            "labels": {"det_agent_id": agent.id, "det_resource_pool": "default"},
+        }
+    ]
+
+
+def test_an_address_of_ipv6_is_in_brackets_and_one_without_is_left_out() -> None:
+    agents = [
+        AgentView(id=id_, pool="p", address=address, registered=datetime.now(UTC), slots=())
+        for id_, address in (("b", "fd00::7"), ("a", "node-1"), ("c", ""))
+    ]
+    assert [each["targets"][1] for each in scrape_targets(agents)] == [
+        "node-1:9400",
+        "[fd00::7]:9400",
+    ]
+
+
+@pytest.mark.parametrize("path", [STATE, PROCESS, TARGETS])
 async def test_nobody_reads_them_without_a_login(world: ApiWorld, path: str) -> None:
     assert (await world.call("GET", path, token="wrong")).status_code == 401
 
@@ -87,7 +115,7 @@ async def test_nobody_reads_them_without_a_login(world: ApiWorld, path: str) -> 
 async def test_they_can_be_switched_off(tmp_path: Path) -> None:
     async with api_world(tmp_path, settings={"observability.enable_prometheus": False}) as world:
         await world.login()
-        for path in (STATE, PROCESS):
+        for path in (STATE, PROCESS, TARGETS):
             assert "enable_prometheus" in await world.refused(404, "GET", path)
 
 

@@ -50,6 +50,7 @@ async def test_every_reply_but_the_description_names_its_keys(document: dict[str
     nameless = set()
     for name, operation in operations(document).items():
         schema = operation["responses"]["200"]["content"].get("application/json", {}).get("schema")
+        schema = schema.get("items", schema) if schema is not None else None
         if schema is not None and "$ref" in schema:
             schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
             assert (schema["type"], "properties" in schema) == ("object", True), name

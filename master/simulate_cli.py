@@ -38,6 +38,14 @@ def simulate(
         Path | None,
         typer.Option("--compare", help="Simulate this master.yaml, too.", show_default=False),
     ] = None,
+    agents: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="POOL=COUNTxSLOTS",
+            help="A pool without a provider has so many agents of so many slots. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     outages: Annotated[
         Path | None,
         typer.Option(
@@ -86,7 +94,7 @@ def simulate(
 
     The scheduler and the planner are those of the master; machines and work are simulated. Nothing is launched.
     """
-    from master.simulation import World, cluster_plan, read_outages
+    from master.simulation import World, cluster_plan, read_agents, read_outages
     from provisioner.simulator.report import summary
     from provisioner.simulator.trace import read_trace
     from windlass.cli.output import print_json
@@ -94,6 +102,7 @@ def simulate(
     if plot_to is not None:
         _require_matplotlib()
     world = World(
+        agents=read_agents(agents or ()),
         outages=read_outages(outages) if outages is not None else (),
         interruptions_per_hour=interruptions,
         checkpoint_every_s=_seconds("--checkpoint-every", checkpoint_every, least=1.0),

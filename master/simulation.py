@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 
 from master.cloud_offers import expected_offers
-from master.config import load
+from master.config import ResolvedPool, load
 from master.config.load import ROOT
 from master.core.fall_back import Rule
 from master.elastic_pools import offers_and_stock, pool_settings
@@ -20,6 +21,8 @@ from provisioner.simulator.work import WorkModel
 from provisioner.types import Market, Offer
 from windlass.base.errors import InvalidConfig
 
+AGENTS = re.compile(r"(?P<pool>[^=]+)=(?P<count>[1-9]\d{0,5})x(?P<slots>[1-9]\d{0,5})")
+MAX_AGENTS = 20_000
 OUTAGE_COLUMNS = ("from_s", "until_s", "instance_type", "zone", "market")
 
 
@@ -27,6 +30,8 @@ OUTAGE_COLUMNS = ("from_s", "until_s", "instance_type", "zone", "market")
 class World:
     """What no master.yaml says."""
 
+    agents: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Agents that are always there, by their slots, of pools without a provider."""
     outages: Sequence[Outage] = ()
     interruptions_per_hour: float = 0.0
     checkpoint_every_s: float = 1800.0
@@ -36,21 +41,27 @@ class World:
 
 
 def cluster_plan(path: Path, world: World) -> ClusterPlan:
-    """Raises InvalidConfig, also for a file without an elastic pool; OSError."""
+    """Raises InvalidConfig, also for a file without a pool that can be simulated; OSError."""
     try:
         config = load(path, overrides={})
     except InvalidConfig as error:
         problems = [problem.replace(ROOT, str(path), 1) for problem in error.problems]
         raise InvalidConfig(problems, what=error.what) from None
-    elastic = [pool for pool in config.pools() if pool.is_elastic]
-    if not elastic:
-        problem = "resource_pools: no pool has a provider: there is nothing to simulate"
-        raise InvalidConfig([problem], what=str(path))
+    pools = config.pools()
+    elastic = [pool for pool in pools if pool.is_elastic]
+    problems = _bad_agents(world.agents, pools)
+    if not elastic and not world.agents:
+        problems = [
+            "resource_pools: no pool has a provider: say how many agents are there (--agents)"
+        ]
+    if problems:
+        raise InvalidConfig(problems, what=str(path))
     book = open_book(None, config.prices.rules())
     offers, stock = offers_and_stock(elastic, book)
     for pool_name, more in expected_offers(elastic, book):
         offers.setdefault(pool_name, []).extend(more)
-    names = [pool.name for pool in elastic]
+    simulated = [pool for pool in pools if pool.is_elastic or pool.name in world.agents]
+    names = [pool.name for pool in simulated]
     default = config.default_compute_pool
     return ClusterPlan(
         pools=[
@@ -58,12 +69,13 @@ def cluster_plan(path: Path, world: World) -> ClusterPlan:
                 settings=pool_settings(pool),
                 scheduler=pool.scheduler,
                 offers=[_interrupted(offer, world) for offer in offers.get(pool.name, ())],
+                agents=world.agents.get(pool.name, ()),
                 falls_back=Rule(
                     pools=tuple(name for name in pool.fall_back_to if name in names),
                     after_s=pool.fall_back_after_s,
                 ),
             )
-            for pool in elastic
+            for pool in simulated
         ],
         default_pool=default if default in names else names[0],
         supply=Supply(stock=stock, outages=world.outages),
@@ -74,12 +86,46 @@ def cluster_plan(path: Path, world: World) -> ClusterPlan:
         ),
         seed=world.seed,
         left_out=[
-            f"work of pool {pool.name} does not fall back to {other}, whose agents no provider launches"
-            for pool in elastic
+            f"work of pool {pool.name} does not fall back to {other}: no provider launches its agents, "
+            f"and --agents does not say how many there are"
+            for pool in simulated
             for other in pool.fall_back_to
             if other not in names
         ],
     )
+
+
+def read_agents(texts: Iterable[str]) -> Mapping[str, Sequence[int]]:
+    """Of "POOL=COUNTxSLOTS" each. Raises InvalidConfig that names all bad ones."""
+    agents: dict[str, list[int]] = {}
+    problems = []
+    for text in texts:
+        match = AGENTS.fullmatch(text)
+        if match is None or int(match["count"]) > MAX_AGENTS:
+            problems.append(
+                f"{text!r} is not POOL=COUNTxSLOTS, like rack=4x8 for 4 agents of 8 slots "
+                f"(at most {MAX_AGENTS} agents)"
+            )
+            continue
+        slots = [int(match["slots"])] * int(match["count"])
+        agents.setdefault(match["pool"], []).extend(slots)
+    if problems:
+        raise InvalidConfig(problems, what="--agents")
+    return agents
+
+
+def _bad_agents(agents: Mapping[str, Sequence[int]], pools: Sequence[ResolvedPool]) -> list[str]:
+    """What is wrong with agents that are said to be there."""
+    known = {pool.name: pool for pool in pools}
+    problems = []
+    for name in agents:
+        pool = known.get(name)
+        if pool is None:
+            there = ", ".join(known)
+            problems.append(f"--agents: there is no resource pool {name!r} (there are: {there})")
+        elif pool.is_elastic or pool.batch is not None:
+            problems.append(f"--agents: pool {name!r} has a provider, which brings up its agents")
+    return problems
 
 
 def read_outages(path: Path) -> tuple[Outage, ...]:

@@ -474,7 +474,7 @@ async def _repeat(call: Callable[[], Awaitable[T]], move: _Move | None = None) -
 
 
 def _move(one: _Followed, to: str) -> _Move:
-    why = "its own pool can start it" if one.wait.is_away else one.why
+    why = "its own pool can start it" if to == one.wait.home else one.why
     return _Move(source=one.wait.pool, to=to, why=why)
 
 

@@ -4,8 +4,9 @@
        ^                                                                   │
        └──────────────── its own pool could start it first ────────────────┘
 
-One hop: from another pool there is only the way home. No request moves twice within `REST_S`. Times are monotonic
-seconds.
+From another pool there is the way home and, if it cannot serve the request after all, the way to the later pools of the
+same list; never to an earlier one, nor by another pool's list. No request moves twice within `REST_S`. Times are
+monotonic seconds.
 """
 
 from __future__ import annotations
@@ -112,9 +113,18 @@ def targets(wait: Wait, rule: Rule, now: float) -> tuple[str, ...]:
     """The pools that it may move to now, best first."""
     if wait.is_away:
         rested = wait.moved_at is None or now >= wait.moved_at + REST_S
-        return (wait.home,) if rested else ()
+        return (wait.home, *_later(wait, rule, now)) if rested else ()
     at = ripe_at(wait, rule)
     return rule.pools if at is not None and now >= at else ()
+
+
+def _later(wait: Wait, rule: Rule, now: float) -> tuple[str, ...]:
+    """What its list has after the pool where it waits, once that has been unable to serve it for as long as a rest."""
+    if wait.kind not in STUCK or wait.stuck_since is None or wait.pool not in rule.pools:
+        return ()
+    if now < wait.stuck_since + REST_S:
+        return ()
+    return rule.pools[rule.pools.index(wait.pool) + 1 :]
 
 
 def is_better(wait: Wait, prospect: Prospect | None) -> bool:

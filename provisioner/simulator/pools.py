@@ -36,11 +36,13 @@ Schedule = Callable[[float, Callable[[], None]], None]
 
 @dataclass(slots=True, kw_only=True)
 class SimulatedNode:
-    """One machine whose agent is there."""
+    """One agent that is there."""
 
-    machine: Machine
+    pool: str
     agent: AgentState
     free: int
+    machine: Machine | None = None
+    """What it was launched on; None: it is always there, and costs nothing more."""
     idle_since_s: float | None
     """None while anything runs on it."""
     busy_since_s: float = 0.0
@@ -51,15 +53,19 @@ class SimulatedNode:
         if self._node is None:
             self._node = Node(
                 agent_id=self.agent.id,
-                pool=self.machine.intent.pool,
+                pool=self.pool,
                 slots=self.agent.slots,
                 free_slots=self.free if self.agent.schedulable else 0,
-                instance_id=self.agent.id,
+                instance_id=None if self.machine is None else self.machine.id,
                 busy=self.idle_since_s is None,
                 schedulable=self.agent.schedulable,
                 facts=self.agent.facts,
             )
         return self._node
+
+    @property
+    def usd_per_slot_hour(self) -> float:
+        return 0.0 if self.machine is None else self.machine.offer.usd_per_hour / self.agent.slots
 
     def set_schedulable(self, schedulable: bool) -> None:
         self.agent = replace(self.agent, schedulable=schedulable)
@@ -78,7 +84,8 @@ class SimulatedNode:
         if self.free < self.agent.slots:
             return False
         self.idle_since_s = now_s
-        self.machine.busy_s += now_s - self.busy_since_s
+        if self.machine is not None:
+            self.machine.busy_s += now_s - self.busy_since_s
         return True
 
 
@@ -88,6 +95,8 @@ class SimulatedPool:
 
     name: str
     scheduler: SchedulerSettings
+    launches: bool = True
+    """A provisioner brings up its agents."""
     waiting: dict[str, Request] = field(default_factory=dict)
     progress: dict[str, JobProgress] = field(default_factory=dict)
     """Of what waits, by request id."""
@@ -108,7 +117,7 @@ class SimulatedCluster:
 
     def __init__(
         self,
-        pools: Mapping[str, SchedulerSettings],
+        pools: Sequence[SimulatedPool],
         *,
         model: WorkModel,
         start: float,
@@ -118,7 +127,7 @@ class SimulatedCluster:
         never: Callable[[TraceJob, str], str],
     ) -> None:
         """`never`: why a job can never run in a pool; empty if it can."""
-        self.pools = {name: SimulatedPool(name, settings) for name, settings in pools.items()}
+        self.pools = {pool.name: pool for pool in pools}
         self.fleet_changed = False
         """Something that the provisioner looks at has changed since whoever looks set it to False."""
         self.told_gone = 0
@@ -145,12 +154,21 @@ class SimulatedCluster:
         pool = self.pools[machine.intent.pool]
         slots = machine.offer.slots
         pool.nodes[machine.id] = SimulatedNode(
+            pool=pool.name,
             machine=machine,
             free=slots,
             agent=AgentState(id=machine.id, slots=slots, facts=machine.offer.facts),
             idle_since_s=self._now_s(),
         )
         pool.is_stale = self.fleet_changed = True
+
+    def install(self, pool: str, agents: Sequence[int]) -> None:
+        """Agents of so many slots each that are there from the beginning, and stay."""
+        for number, slots in enumerate(agents):
+            agent = AgentState(id=f"{pool}-{number}", slots=slots)
+            self.pools[pool].nodes[agent.id] = SimulatedNode(
+                pool=pool, agent=agent, free=slots, idle_since_s=self._now_s()
+            )
 
     def ended(self, machine: Machine) -> None:
         """The machine is gone, and what ran on it is lost."""
@@ -202,7 +220,7 @@ class SimulatedCluster:
                 for release in decision.release:
                     self._ask(pool, release)
                 pool.reasons = decision.waiting
-            gangs = self._gangs(pool)
+            gangs = self._gangs(pool) if pool.launches else ()
             if gangs != pool.gangs:
                 pool.gangs = gangs
                 self.fleet_changed = True
@@ -218,6 +236,7 @@ class SimulatedCluster:
                 has_waiting=bool(pool.waiting),
             )
             for pool in self.pools.values()
+            if pool.launches
         ]
 
     def cordon(self, agent_id: str) -> bool:
@@ -320,8 +339,7 @@ class SimulatedCluster:
         for agent_id, slots in start.placement.items():
             node = pool.nodes[agent_id]
             node.take(slots, now_s)
-            offer = node.machine.offer
-            usd_per_hour += offer.usd_per_hour * slots / offer.slots
+            usd_per_hour += node.usd_per_slot_hour * slots
         progress.waited_s += now_s - progress.queued_s
         if progress.first_start_s is None:
             progress.first_start_s = now_s

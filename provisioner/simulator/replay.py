@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from provisioner.ports import FleetDocuments
 from provisioner.reconciler import Provisioner
 from provisioner.simulator.falling_back import FallingBack
 from provisioner.simulator.machines import Machine, SimulatedMachines, Supply
-from provisioner.simulator.pools import SimulatedCluster
+from provisioner.simulator.pools import SimulatedCluster, SimulatedPool
 from provisioner.simulator.trace import TraceJob
 from provisioner.simulator.work import JobProgress, WorkModel
 from provisioner.types import BlockedOffer, Offer, PoolSettings
@@ -51,11 +52,14 @@ MAX_ROUNDS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPlan:
-    """One elastic pool as it is to be simulated."""
+    """One pool as it is to be simulated."""
 
     settings: PoolSettings
     scheduler: SchedulerSettings
-    offers: Sequence[Offer]
+    offers: Sequence[Offer] = ()
+    """What its agents are launched as; empty: nobody launches any."""
+    agents: Sequence[int] = ()
+    """Agents that are always there, by their slots."""
     falls_back: Rule = NOWHERE
 
 
@@ -129,7 +133,7 @@ def provisioner_of(
 ) -> Buyer:
     """The one that masters have."""
     return Provisioner(
-        pools=[pool.settings for pool in plan.pools],
+        pools=[pool.settings for pool in plan.pools if pool.offers],
         providers=providers.values(),
         host=cluster,
         store=_NoStore(),
@@ -181,7 +185,10 @@ class _Replay:
         self._progress = progress
         self._pools = {pool.settings.pool: pool for pool in plan.pools}
         self._cluster = SimulatedCluster(
-            {name: pool.scheduler for name, pool in self._pools.items()},
+            [
+                SimulatedPool(name, pool.scheduler, launches=bool(pool.offers))
+                for name, pool in self._pools.items()
+            ],
             model=plan.model,
             start=self._start,
             now_s=self._clock.monotonic,
@@ -189,6 +196,8 @@ class _Replay:
             finished=self._finished,
             never=lambda job, name: _never(job, self._pools[name]),
         )
+        for name, pool in self._pools.items():
+            self._cluster.install(name, pool.agents)
         self._falling_back = FallingBack(
             {name: pool.falls_back for name, pool in self._pools.items()}, self._cluster
         )
@@ -252,7 +261,8 @@ class _Replay:
     def _is_working(self) -> bool:
         pools = self._cluster.pools.values()
         return any(pool.waiting or pool.runs for pool in pools) or any(
-            len(pool.nodes) > self._pools[name].settings.min_instances
+            len(pool.nodes) - len(self._pools[name].agents)
+            > self._pools[name].settings.min_instances
             for name, pool in self._cluster.pools.items()
         )
 
@@ -265,7 +275,10 @@ class _Replay:
         pool = self._pools.get(name)
         if pool is None:
             raise InvalidConfig(
-                [f"job {job.job_id}: there is no elastic pool {name!r} ({', '.join(self._pools)})"],
+                [
+                    f"job {job.job_id}: there is no pool {name!r} to simulate "
+                    f"({', '.join(self._pools)})"
+                ],
                 what="trace",
             )
         why = _never(job, pool)
@@ -372,7 +385,7 @@ class _Replay:
                 waiting_slots=sum(r.slots for pool in pools for r in pool.waiting.values()),
                 busy_slots=sum(node.agent.slots - node.free for node in nodes),
                 up_slots=sum(node.agent.slots for node in nodes),
-                booting=len(living) - len(nodes),
+                booting=len(living) - sum(node.machine is not None for node in nodes),
                 usd_per_hour=sum(machine.offer.usd_per_hour for machine in living),
             )
         )
@@ -390,8 +403,22 @@ class _Replay:
         return ""
 
 
+def fits_agents(pool: PoolPlan, slots: int, single_agent: bool) -> bool:
+    """Whether the agents that are always there could hold it: on one of them, or on whole ones of equal size."""
+    return any(
+        (count := nodes_needed(slots, single_agent, size)) is not None and count <= there
+        for size, there in Counter(pool.agents).items()
+    )
+
+
 def _never(job: TraceJob, pool: PoolPlan) -> str:
     """Why the pool can never run it; empty if it can."""
+    if fits_agents(pool, job.slots, job.single_agent):
+        return ""
+    if not pool.offers:
+        sizes = sorted(Counter(pool.agents).items(), reverse=True)
+        there = ", ".join(f"{count} of {size} slots" for size, count in sizes)
+        return f"its agents cannot hold {job.slots} slots ({there})"
     needed = [nodes_needed(job.slots, job.single_agent, offer.slots) for offer in pool.offers]
     fewest = min((count for count in needed if count), default=0)
     most = pool.settings.max_instances

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import ceil, inf
+from math import ceil
 
 from provisioner.demand import nodes_needed
 from provisioner.prices import usd_for
-from provisioner.simulator.replay import ClusterPlan, Played
+from provisioner.simulator.replay import ClusterPlan, Played, PoolPlan, fits_agents
 from provisioner.simulator.trace import TraceJob
 
 HOUR_S = 3600.0
@@ -100,7 +100,9 @@ def summary(played: Played) -> Summary:
         jobs=len(played.jobs),
         refused_jobs=len(played.refused),
         usd=usd,
-        least_usd=least_usd(played.plan, [job.job for job in played.jobs]),
+        least_usd=least_usd(
+            played.plan, [job.job for job in played.jobs], meanwhile_s=max(0.0, last - first)
+        ),
         busy_usd=busy,
         boot_usd=boot,
         idle_usd=idle,
@@ -122,38 +124,62 @@ def summary(played: Played) -> Summary:
     )
 
 
-def least_usd(plan: ClusterPlan, jobs: Sequence[TraceJob]) -> float:
+Shape = tuple[str, int, bool]
+"""Of a job: its pool, its slots, and whether they must be on one agent."""
+
+
+def least_usd(plan: ClusterPlan, jobs: Sequence[TraceJob], *, meanwhile_s: float = 0.0) -> float:
     """Each job's slots for its time, at the least price per slot of an offer that can hold it, of any pool it may
-    run in.
+    run in; without the dearest of what agents that are always there can do in `meanwhile_s`.
     """
     pools = {pool.settings.pool: pool for pool in plan.pools}
-    known: dict[tuple[str, int, bool], float] = {}
-    total = 0.0
+    slot_seconds: dict[Shape, float] = {}
     for job in jobs:
         shape = (job.pool or plan.default_pool, job.slots, job.single_agent)
-        if shape not in known:
-            known[shape] = min(
-                (
-                    offer.usd_per_hour / offer.slots
-                    for name in (shape[0], *pools[shape[0]].falls_back.pools)
-                    for offer in pools[name].offers
-                    if offer.slots and nodes_needed(job.slots, job.single_agent, offer.slots)
-                ),
-                default=inf,
-            )
-        total += usd_for(known[shape] * job.slots, job.duration_s)
+        slot_seconds[shape] = slot_seconds.get(shape, 0.0) + job.slots * job.duration_s
+    prices = {shape: _least_price(pools, shape) for shape in slot_seconds}
+    free = meanwhile_s * sum(sum(pool.agents) for pool in plan.pools)
+    total = 0.0
+    for shape in sorted(slot_seconds, key=lambda each: prices[each], reverse=True):
+        paid = slot_seconds[shape]
+        if any(fits_agents(pool, *shape[1:]) for pool in _may_run_in(pools, shape)):
+            taken = min(free, paid)
+            free, paid = free - taken, paid - taken
+        if paid:
+            total += usd_for(prices[shape], paid)
     return total
+
+
+def _least_price(pools: Mapping[str, PoolPlan], shape: Shape) -> float:
+    """Of one slot for an hour, in USD. What only agents that are always there can hold costs nothing."""
+    _, slots, single_agent = shape
+    return min(
+        (
+            offer.usd_per_hour / offer.slots
+            for pool in _may_run_in(pools, shape)
+            for offer in pool.offers
+            if offer.slots and nodes_needed(slots, single_agent, offer.slots)
+        ),
+        default=0.0,
+    )
+
+
+def _may_run_in(pools: Mapping[str, PoolPlan], shape: Shape) -> Sequence[PoolPlan]:
+    return [pools[name] for name in (shape[0], *pools[shape[0]].falls_back.pools)]
 
 
 def least_wait_s(plan: ClusterPlan, jobs: Sequence[TraceJob]) -> float:
     """The mean wait of a cluster that buys when work comes: whoever raises the slots wanted at once to a new height
-    waits for the shortest boot, and so does whoever would then come within that boot. Only the first is counted."""
+    waits for the shortest boot, and so does whoever would then come within that boot. Only the first is counted.
+
+    What fits beside the agents that are always there waits for none."""
     boot_s = min((offer.boot_s for pool in plan.pools for offer in pool.offers), default=0.0)
     changes = sorted(
         [(job.arrival_s, 1, job.slots) for job in jobs]
         + [(job.arrival_s + job.duration_s, 0, -job.slots) for job in jobs]
     )
-    wanted = height = records = 0
+    wanted = records = 0
+    height = sum(sum(pool.agents) for pool in plan.pools)
     for _, arrives, slots in changes:
         wanted += slots
         if arrives and wanted > height:

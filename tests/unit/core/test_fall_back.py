@@ -80,6 +80,16 @@ def test_from_another_pool_there_is_only_the_way_home_after_a_rest() -> None:
     assert targets(away, RULE, 1000 + REST_S) == ("a",)
 
 
+@pytest.mark.parametrize("kind", ReasonKind)
+def test_a_pool_that_cannot_serve_it_after_all_hands_it_on_down_the_list(kind: ReasonKind) -> None:
+    away = seen(moved(HOME, "b", 1000), kind, 1010)
+    onward = ("a", "c") if kind in STUCK else ("a",)
+    assert targets(away, RULE, 1010 + REST_S - 1) == ("a",)
+    assert targets(away, RULE, 1010 + REST_S) == onward
+    last = seen(moved(away, "c", 2000), kind, 2000)
+    assert targets(last, RULE, 9000) == ("a",), "never back up the list"
+
+
 def test_one_that_came_home_waits_anew() -> None:
     home = seen(moved(moved(HOME, "b", 0), "a", 200), ReasonKind.QUOTA, 201)
     quick = replace(RULE, after_s=10)
@@ -121,7 +131,7 @@ def test_home_is_better_only_if_it_serves_sooner(kind: ReasonKind) -> None:
 def test_walks(
     looks: list[tuple[float, ReasonKind, bool, Mapping[str, Prospect]]], after_s: float
 ) -> None:
-    """One hop, only for a reason, never twice within the rest, whatever pools say."""
+    """Down its own list or home, only for a reason, never twice within the rest, whatever pools say."""
     rule, wait, now = Rule(pools=("b", "c"), after_s=after_s), HOME, 0.0
     left_at, stuck_since = float("-inf"), None
     for seconds, kind, hopeless, prospects in looks:
@@ -135,9 +145,12 @@ def test_walks(
             if pool not in prospects or not answer({"1": wait}, {"1": prospects[pool]}).takes:
                 continue
             assert now - left_at >= REST_S
-            if wait.is_away:
-                assert pool == "a"
-            else:
+            if wait.is_away and pool != "a":
+                assert rule.pools.index(pool) > rule.pools.index(wait.pool)
+                assert kind in STUCK
+                assert stuck_since is not None
+                assert now - stuck_since >= REST_S
+            elif not wait.is_away:
                 assert pool in rule.pools
                 assert kind in STUCK
                 assert stuck_since is not None

@@ -117,7 +117,43 @@ def test_a_file_without_an_elastic_pool(files: Path) -> None:
     (files / "static.yaml").write_text("resource_pools: [{pool_name: rack}]\n")
     result = run(files, config="static.yaml")
     assert result.exit_code == 1
-    assert "no pool has a provider: there is nothing to simulate" in result.stderr
+    assert "no pool has a provider: say how many agents are there (--agents)" in result.stderr
+
+
+def test_a_rack_without_a_provider_takes_what_its_pool_cannot_start(files: Path) -> None:
+    (files / "clouds.yaml").write_text(CLOUDS)
+    (files / "jobs.csv").write_text(
+        "arrival_s,gpus,duration_s,job_id,pool\n0,1,3600,a,spot\n0,16,60,b,rack\n"
+    )
+    (files / "outages.csv").write_text("from_s,until_s\n0,7200\n")
+    options = ("--outages", str(files / "outages.csv"), "--json", "--csv", str(files / "out"))
+    agents = ("--agents", "rack=2x8", "--agents", "rack=1x4")
+    result = run(files, *options, *agents, config="clouds.yaml")
+    assert result.exit_code == 0, result.stderr
+    assert "does not fall back" not in result.stderr
+    (told,) = json.loads(result.stdout).values()
+    assert (told["jobs"], told["fell_back"], told["usd"]) == (2, 1, 0.0)
+    assert told["waits"]["longest_s"] < 1800, "the other cloud was tried first, in vain"
+    with (files / "out" / "jobs.csv").open(newline="") as file:
+        ran = {row["job_id"]: row["ran_in"] for row in csv.DictReader(file)}
+    assert ran == {"a": "rack", "b": "rack"}
+
+
+@pytest.mark.parametrize(
+    ("agents", "told"),
+    [
+        ("rack", "'rack' is not POOL=COUNTxSLOTS, like rack=4x8"),
+        ("rack=0x8", "'rack=0x8' is not POOL=COUNTxSLOTS"),
+        ("rack=20001x8", "at most 20000 agents"),
+        ("rakc=1x8", "--agents: there is no resource pool 'rakc' (there are: spot, google, rack)"),
+        ("spot=1x8", "--agents: pool 'spot' has a provider, which brings up its agents"),
+    ],
+)
+def test_agents_that_cannot_be_there(files: Path, agents: str, told: str) -> None:
+    (files / "clouds.yaml").write_text(CLOUDS)
+    result = run(files, "--agents", agents, config="clouds.yaml")
+    assert result.exit_code == 1
+    assert told in " ".join(result.stderr.split())
 
 
 CLOUDS = """

@@ -190,7 +190,7 @@ def test_what_cannot_be_preempted_begins_again() -> None:
 
 
 def test_a_job_of_a_pool_that_is_not_there() -> None:
-    with pytest.raises(InvalidConfig, match=r"job a: there is no elastic pool 'cpu' \(gpu\)"):
+    with pytest.raises(InvalidConfig, match=r"job a: there is no pool 'cpu' to simulate \(gpu\)"):
         played(a_plan(ONE), a_job("a", 0.0, 1, 1.0, pool="cpu"))
 
 

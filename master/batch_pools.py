@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from master.auth.join_tokens import JoinTokenSigner
 from master.config import ResolvedPool
 from master.config.batch import BatchSection, PbsSection, SlurmSection, SshSection
+from master.data_folder import TLS
 from provisioner.providers.batch.base import BatchSystem
 from provisioner.providers.batch.commands import Commands, LocalCommands
 from provisioner.providers.batch.disks import Disk, LocalDisk
@@ -21,6 +22,7 @@ from provisioner.providers.batch.slurm.system import SlurmSystem
 from rm_backends.batch.shapes import DispatchOptions
 from rm_backends.ports import JoinGrant, JoinKind, JoinTokens
 from windlass.base.errors import InvalidConfig
+from windlass.base.tls.fingerprints import certificates_in, fingerprint_of
 from windlass.install.hosts import parse_host
 
 T = TypeVar("T")
@@ -125,17 +127,26 @@ def files_of(
     return JobFiles(
         root=Path(section.job_storage_root or data_dir.absolute() / "jobs"),
         python=section.python or sys.executable,
-        # Over SSH nodes do not see this machine's files: they trust what their Python trusts.
-        agent=_agent(section, master_url, None if section.ssh else master_cert),
+        agent=_agent(section, master_url, _trust(section, data_dir, master_cert)),
         disk=disk,
     )
 
 
-def _agent(section: BatchSection, master_url: str, master_cert: Path | None) -> dict[str, Any]:
-    cert = {} if master_cert is None else {"master_cert": str(master_cert)}
+def _trust(section: BatchSection, data_dir: Path, master_cert: Path | None) -> dict[str, str]:
+    """How agents know their master. Nodes may not see the data folder: it should be on a local disk."""
+    if master_cert is None:
+        return {}
+    if master_cert.is_relative_to((data_dir / TLS).absolute()):
+        authority = certificates_in(master_cert.read_bytes())[-1]
+        return {"cert_fingerprint": fingerprint_of(authority)}
+    # Over SSH nodes do not see this machine's files: they trust what their Python trusts.
+    return {} if section.ssh else {"master_cert": str(master_cert)}
+
+
+def _agent(section: BatchSection, master_url: str, trust: dict[str, str]) -> dict[str, Any]:
     return {
         "master_url": section.master_url or master_url,
-        "security": {"tls": cert},
+        "security": {"tls": trust},
         "prologue": list(section.prologue),
         "alone_ttl": ALONE_TTL,
         **({"visible_gpus": section.visible_gpus} if isinstance(section, PbsSection) else {}),

@@ -11,6 +11,7 @@ from master.config.cloud_keys import CloudSection
 from master.launch_tokens import LaunchTokens
 from provisioner.providers.base import LaunchIntent
 from windlass.base.json_types import JsonMapping
+from windlass.base.tls.trust import read_certificates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,8 @@ class CloudBoot:
 
     def settings(self, section: CloudSection) -> JsonMapping:
         """What user data is made of, beside the intent. Kept with each launch; no secrets."""
-        cert = "" if self.master_cert is None else self.master_cert.read_text(encoding="ascii")
+        # A master that signs its certificate itself keeps its key in the same file.
+        cert = "" if self.master_cert is None else read_certificates(self.master_cert, "master")
         return {
             "master_url": section.master_url or self.master_url,
             "master_cert": cert,

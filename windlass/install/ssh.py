@@ -7,7 +7,9 @@ import getpass
 import hashlib
 import shlex
 import socket
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,7 +92,7 @@ class Machine:
         """Run a script of the shell with these words as $1, $2, ... Raises HostError if the connection is lost.
 
         One that has fallen silent counts as lost, and is closed: TCP alone would take a quarter of an hour to say so.
-        `most`: bytes that are read of each stream.
+        `most`: bytes that are read of each stream. Raises HostError for a program that says more.
         """
         command = shlex.join([*self._sudo, "sh", "-c", script, "sh", *words])
         if self._sudo == _SUDO_ASKS:
@@ -137,7 +139,15 @@ class Machine:
     def files(self) -> paramiko.SFTPClient:
         """Raises HostError."""
         try:
-            return self._client.open_sftp()
+            transport = self._client.get_transport()
+            if transport is None:
+                raise EOFError("not connected")
+            with self._answers_within(CONNECT_S):
+                channel = transport.open_session(timeout=CONNECT_S)
+                channel.invoke_subsystem("sftp")
+                return paramiko.SFTPClient(channel)
+        except TimeoutError:
+            raise HostError(f"no SFTP there: no answer for {CONNECT_S:g} s") from None
         except (OSError, EOFError, paramiko.SSHException) as error:
             raise HostError(f"no SFTP there: {_text(error)}") from None
 
@@ -152,7 +162,8 @@ class Machine:
             raise EOFError("not connected")
         with transport.open_session(timeout=CONNECT_S) as channel:
             channel.settimeout(silence_s)
-            channel.exec_command(command)
+            with self._answers_within(CONNECT_S):
+                channel.exec_command(command)
             try:
                 channel.sendall(given)
                 channel.shutdown_write()
@@ -160,13 +171,36 @@ class Machine:
                 if isinstance(error, TimeoutError):
                     raise
                 # The program ended without reading it all: what it said tells why.
-            out = channel.makefile("rb").read(most)
-            err = channel.makefile_stderr("rb").read(most)
+            out = _all_of(channel.makefile("rb"), most)
+            err = _all_of(channel.makefile_stderr("rb"), most)
+            if not channel.status_event.wait(silence_s):
+                raise TimeoutError
             return Done(
-                code=channel.recv_exit_status(),
+                code=channel.exit_status,
                 out=out.decode(errors="replace"),
                 err=err.decode(errors="replace"),
             )
+
+    @contextmanager
+    def _answers_within(self, limit_s: float) -> Iterator[None]:
+        """paramiko waits for some answers for ever; a connection that is closed ends that. Raises TimeoutError."""
+        late = threading.Event()
+
+        def give_up() -> None:
+            late.set()
+            self.close()
+
+        timer = threading.Timer(limit_s, give_up)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except (OSError, EOFError, paramiko.SSHException):
+            if late.is_set():
+                raise TimeoutError from None
+            raise
+        finally:
+            timer.cancel()
 
     def _connect(self, host: Host, access: Access, way: Any = None) -> paramiko.SSHClient:
         own = _own_configuration(host.name)
@@ -212,6 +246,14 @@ class Machine:
             raise HostError(
                 f"{jump.spec} does not connect to {target[0]}:{target[1]}: {_text(error)}"
             ) from None
+
+
+def _all_of(stream: Any, most: int) -> bytes:
+    """What is not read would hold the program, and look like silence."""
+    said = bytes(stream.read(most + 1))
+    if len(said) > most:
+        raise HostError(f"its output is longer than {most} bytes")
+    return said
 
 
 class _Reject(paramiko.MissingHostKeyPolicy):

@@ -16,6 +16,8 @@ from typing import Any
 from provisioner.fleet_state import (
     CancelAnswered,
     Event,
+    ImageAnswered,
+    ImageRemoved,
     LaunchAccepted,
     Launched,
     LaunchRefused,
@@ -28,6 +30,7 @@ from provisioner.intents import IntentRecord
 from provisioner.pacing import Pacing
 from provisioner.providers.base import Accepted, Api, LaunchAnswer, LaunchIntent, Provider
 from provisioner.providers.errors import Refusal, TokenSpent, refusal_kind
+from provisioner.providers.images import ImageOrder, MakesImages
 from provisioner.refusals import BlockKind
 from windlass.base.clock import Clock
 from windlass.base.errors import StoreUnavailable
@@ -46,6 +49,8 @@ LEASE_RETRY_S = 1.0
 
 _ASK_AGAIN = (BlockKind.THROTTLED, BlockKind.TRANSIENT)
 """No fault of the offer: the same call is made again, and nothing is blocked."""
+_MENDED_BY_PEOPLE = (*_ASK_AGAIN, BlockKind.AUTH)
+"""While an image is made: renewed credentials go on with it."""
 
 
 class Calls:
@@ -130,6 +135,11 @@ class Calls:
         """`failed_boots`: those of them whose consoles are read before."""
         end = partial(self._terminate, provider, tuple(instance_ids), failed_boots)
         self.start(self._leading(end))
+
+    def image(self, order: ImageOrder, *, remove: bool) -> None:
+        """Make it or say how far it is; or remove it."""
+        call = self._remove_image if remove else self._make_image
+        self.start(self._leading(partial(call, order)))
 
     async def _leading(self, call: Callable[[], Awaitable[Event]]) -> Event:
         """Raises LeaseLost instead of calling if another master leads by now."""
@@ -250,6 +260,34 @@ class Calls:
             return CancelAnswered(intent=intent, error=_text(error))
         log.info("cancelled launch %s at %s", intent.handle, intent.provider)
         return CancelAnswered(intent=intent)
+
+    async def _make_image(self, order: ImageOrder) -> Event:
+        provider = self._providers[order.key.provider]
+        try:
+            if not isinstance(provider, MakesImages):
+                return ImageAnswered(
+                    bake_id=order.bake_id, error=f"{provider.name} makes no images", is_final=True
+                )
+            async with asyncio.timeout(CALL_DEADLINE_S):
+                answer = await provider.make_image(order)
+        except Exception as error:  # noqa: BLE001 - a failing provider is an answer
+            log.warning("image %s of bake %s: %s", order.name, order.bake_id, _text(error))
+            self._note_throttling(provider.name, Api.LAUNCH, error)
+            unknown = isinstance(error, OSError) or refusal_kind(error) in _MENDED_BY_PEOPLE
+            return ImageAnswered(bake_id=order.bake_id, error=_text(error), is_final=not unknown)
+        return ImageAnswered(bake_id=order.bake_id, answer=answer)
+
+    async def _remove_image(self, order: ImageOrder) -> Event:
+        provider = self._providers[order.key.provider]
+        try:
+            nothing_left = not isinstance(provider, MakesImages)
+            if isinstance(provider, MakesImages):
+                async with asyncio.timeout(CALL_DEADLINE_S):
+                    nothing_left = await provider.remove_image(order)
+        except Exception as error:  # noqa: BLE001 - asked again until nothing is left
+            log.error("still paid for: removing image %s failed: %s", order.name, _text(error))
+            nothing_left = False
+        return ImageRemoved(bake_id=order.bake_id, nothing_left=nothing_left)
 
     async def _terminate(
         self, provider: str, instance_ids: tuple[str, ...], failed_boots: Sequence[str]

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from provisioner import capacity_rows
+from provisioner.bake_records import bake_document, bake_from_document
 from provisioner.fleet import (
     instance_document,
     instance_from_document,
@@ -29,9 +30,11 @@ class Unsaved:
     instances: tuple[tuple[str, str, bool, dict[str, Any]], ...] = ()
     memory: dict[str, Any] | None = None
     lessons: Mapping[str, dict[str, Any] | None] = field(default_factory=dict)
+    bakes: Mapping[str, dict[str, Any] | None] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.intents or self.instances or self.lessons or self.memory is not None)
+        rows = self.intents or self.instances or self.lessons or self.bakes
+        return bool(rows or self.memory is not None)
 
 
 def unsaved(old: FleetState, new: FleetState) -> Unsaved:
@@ -55,7 +58,20 @@ def unsaved(old: FleetState, new: FleetState) -> Unsaved:
         instances=tuple(instances),
         memory=_memory(new) if remembered else None,
         lessons=capacity_rows.changed_rows(old.memory, new.memory),
+        bakes=_changed_bakes(old, new),
     )
+
+
+def _changed_bakes(old: FleetState, new: FleetState) -> dict[str, dict[str, Any] | None]:
+    """None: forgotten."""
+    changed: dict[str, dict[str, Any] | None] = dict.fromkeys(old.bakes.keys() - new.bakes.keys())
+    for bake in new.bakes.values():
+        before = old.bakes.get(bake.id)
+        if before is not bake:
+            document = bake_document(bake)
+            if before is None or document != bake_document(before):
+                changed[bake.id] = document
+    return changed
 
 
 def to_move(documents: FleetDocuments, state: FleetState) -> Unsaved:
@@ -82,11 +98,13 @@ def restored(empty: FleetState, documents: FleetDocuments) -> FleetState:
     """The state after a restart: intents count as called, nothing has been seen yet."""
     intents = [intent_from_document(document) for _, document in documents.intents]
     instances = [instance_from_document(document) for _, document in documents.instances]
+    bakes = [bake_from_document(document) for document in documents.bakes]
     memory = documents.memory or {}
     return replace(
         empty,
         intents={intent.id: intent for intent in intents if intent is not None},
         instances={record.id: record for record in instances},
+        bakes={bake.id: bake for bake in bakes},
         memory=capacity_rows.from_rows([*memory.get(_LESSONS_AT_FIRST, ()), *documents.lessons]),
         ledger=_LEDGER.load(memory.get("ledger", {}), "the ledger of costs"),
         ended_lost=tuple(memory.get("ended_lost", ())),

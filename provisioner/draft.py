@@ -16,6 +16,7 @@ class Draft:
         self.now = now
         self.intents = dict(state.intents)
         self.instances = dict(state.instances)
+        self.bakes = dict(state.bakes)
         self.memory = state.memory
         self.unseen = dict(state.unseen)
 

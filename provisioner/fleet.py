@@ -58,6 +58,8 @@ class EndKind(StrEnum):
     """Its pool or type is not configured any more."""
     MOVED = "moved"
     """Its work was moved away."""
+    BAKED = "baked"
+    """It was there for an image."""
     CLOSING = "closing"
 
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from master.core.scheduler.types import Running
+from provisioner.bake_records import BakeRecord
 from provisioner.capacity import CapacityMemory
 from provisioner.fleet import BootNote, InstanceRecord
 from provisioner.intents import IntentRecord
 from provisioner.prices import Ledger
 from provisioner.providers.base import Accepted, Inventory
+from provisioner.providers.images import ImageAnswer
 from provisioner.refusals import BlockKind, Unseen
 from provisioner.types import Node, Offer, OfferKey, PoolSettings, Scope
 
@@ -101,6 +103,8 @@ class FleetState:
     """When this master began to look. What went on before, boots above all, nobody timed."""
     intents: Mapping[str, IntentRecord] = field(default_factory=dict)
     instances: Mapping[str, InstanceRecord] = field(default_factory=dict)
+    bakes: Mapping[str, BakeRecord] = field(default_factory=dict)
+    """Those that are under way, and the newest that are over."""
     memory: CapacityMemory = field(default_factory=CapacityMemory)
     ledger: Ledger = field(default_factory=Ledger)
     ended_lost: tuple[float, ...] = ()
@@ -206,6 +210,45 @@ class TryAgain:
     """Set once that is written down."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BakeAsked:
+    bake: BakeRecord
+    committed: asyncio.Event = field(default_factory=asyncio.Event, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BakeInstalled:
+    """The machine of a bake says that it has all."""
+
+    instance_id: str
+    committed: asyncio.Event = field(default_factory=asyncio.Event, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BakeCancelled:
+    bake_id: str
+    why: str
+    committed: asyncio.Event = field(default_factory=asyncio.Event, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageAnswered:
+    """How far the image of a bake is. `answer` None: nobody knows, or, if it is final, there will be none."""
+
+    bake_id: str
+    answer: ImageAnswer | None = None
+    error: str = ""
+    is_final: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageRemoved:
+    bake_id: str
+    nothing_left: bool
+
+
+Said: TypeAlias = TryAgain | BakeAsked | BakeInstalled | BakeCancelled
+"""By somebody who waits until it is committed."""
 Event: TypeAlias = (
     Looked
     | Launched
@@ -216,7 +259,9 @@ Event: TypeAlias = (
     | CancelAnswered
     | TerminateAnswered
     | Told
-    | TryAgain
+    | Said
+    | ImageAnswered
+    | ImageRemoved
 )
 
 

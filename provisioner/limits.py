@@ -27,7 +27,7 @@ class Limits:
     ) -> None:
         settings = pool.settings
         self._quotas = quotas
-        self.places = max(0, settings.max_instances - len(pool.machines))
+        self.places = max(0, settings.max_instances - sum(x.in_pool for x in pool.machines))
         """Machines below `max_instances`."""
         self._idle_times = idle_times
         own = Purse(

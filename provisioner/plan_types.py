@@ -61,6 +61,8 @@ class Machine:
     """It was decided to move its work away."""
     replaces: str = ""
     """The machine in whose place it was launched."""
+    in_pool: bool = True
+    """False: it costs money, and is no machine of the pool: one that becomes an image."""
     replacement_tried_s: float | None = None
     """How long ago another was last launched in its place."""
 

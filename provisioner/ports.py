@@ -32,11 +32,12 @@ class FleetStore(Protocol):
         instances: Sequence[tuple[str, str, bool, dict[str, Any]]] = (),
         memory: dict[str, Any] | None = None,
         lessons: Mapping[str, dict[str, Any] | None] = NOTHING,
+        bakes: Mapping[str, dict[str, Any] | None] = NOTHING,
     ) -> None:
         """Upsert intents (id, document), instances (id, pool, gone, document), and what else is remembered.
 
-        `lessons`: name -> document of each key of the capacity memory that changed; None: it is forgotten. All or
-        nothing.
+        `lessons`: name -> document of each key of the capacity memory that changed; None: it is forgotten.
+        `bakes`: the same by id. All or nothing.
         """
         ...
 
@@ -61,6 +62,9 @@ class FleetDocuments(Protocol):
     def lessons(self) -> Sequence[dict[str, Any]]:
         """The capacity memory, a document for each key."""
         ...
+
+    @property
+    def bakes(self) -> Sequence[dict[str, Any]]: ...
 
 
 class NodeHost(Protocol):

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import inf
 
+from provisioner.bakes import Bakes
 from provisioner.draft import Draft
 from provisioner.fleet import (
     CONSOLE_SAYS,
@@ -28,10 +30,15 @@ from provisioner.fleet import (
 )
 from provisioner.fleet_state import (
     Agents,
+    BakeAsked,
+    BakeCancelled,
+    BakeInstalled,
     CancelAnswered,
     Catalogue,
     Event,
     FleetState,
+    ImageAnswered,
+    ImageRemoved,
     LaunchAccepted,
     Launched,
     LaunchRefused,
@@ -43,8 +50,9 @@ from provisioner.fleet_state import (
     TryAgain,
 )
 from provisioner.launches import Freeze, Launches
-from provisioner.plan_types import Move, Plan
+from provisioner.plan_types import Launch, Move, Plan
 from provisioner.providers.base import FoundInstance, FoundState
+from provisioner.providers.images import is_bake
 from provisioner.refusals import BACKOFFS, BlockKind, Unseen
 from provisioner.types import Market, Scope
 
@@ -62,6 +70,7 @@ class ReconcilePass:
     def __init__(self, state: FleetState, catalogue: Catalogue, now: float) -> None:
         self.draft = Draft(state, catalogue, now)
         self.launches = Launches(self.draft)
+        self.bakes = Bakes(self.draft, self.launches)
         self._ledger = state.ledger
         self._ended_lost = tuple(t for t in state.ended_lost if now - t < UNHEALTHY_WINDOW_S)
         self._frozen = state.frozen
@@ -85,6 +94,7 @@ class ReconcilePass:
             self.draft.state,
             intents=self.draft.intents,
             instances=self.draft.instances,
+            bakes=self.draft.bakes,
             memory=self.draft.memory,
             ledger=ledger,
             unseen=self.draft.unseen,
@@ -117,15 +127,28 @@ class ReconcilePass:
                     self._told(event.instance_id)
                 case TryAgain():
                     self.draft.memory = self.draft.memory.cleared(event.scope)
+                case BakeAsked():
+                    self.bakes.ask(event.bake)
+                case BakeInstalled():
+                    self.bakes.installed(event.instance_id)
+                case BakeCancelled():
+                    self.bakes.cancel(event.bake_id, event.why)
+                case ImageAnswered():
+                    self.bakes.image_answered(event)
+                case ImageRemoved():
+                    self.bakes.image_removed(event)
         for intent in list(self.draft.intents.values()):
             if not intent.is_finished and not self.draft.catalogue.knows(intent.provider):
                 self.launches.abandon(intent)
                 continue
             self.launches.give_up_late(intent)
-            if why := self._sold.because(intent.pool, intent.offer.key):
+            why = self._sold.because(intent.pool, intent.offer.key)
+            if why and not is_bake(intent.id):
                 self.launches.cancel(intent.id, why)
         for record in list(self.draft.instances.values()):
             self._step(record, agents)
+        self.bakes.step(agents.boots)
+        self.wishes += self.bakes.wishes
 
     def _looked(self, look: Looked) -> None:
         whole = Scope(provider=look.provider)
@@ -187,7 +210,7 @@ class ReconcilePass:
         """Ours by tag, but not in our books."""
         if found.intent_id in self.draft.intents:
             return  # the reply to its launch will name it
-        ours = found.generation == self.draft.state.generation
+        ours = found.generation == self.draft.state.generation or is_bake(found.intent_id)
         self.draft.instances[found.instance_id] = InstanceRecord(
             id=found.instance_id,
             pool=found.pool,
@@ -243,7 +266,7 @@ class ReconcilePass:
             self.draft.memory = self.draft.memory.booted(
                 record.offer, self.draft.now - record.created_at
             )
-        if was_booting and new.state is InstanceState.GONE:
+        if was_booting and new.state is InstanceState.GONE and not is_bake(new.intent_id):
             self.draft.memory = self.draft.memory.boot_failed(
                 record.offer, new.reason, now=self.draft.now
             )
@@ -257,15 +280,20 @@ class ReconcilePass:
         """Thousands of machines share few: made anew only when something was learned in this pass."""
         if self._rules_of is not self.draft.memory:
             self._rules_of, self._rules = self.draft.memory, {}
+        if is_bake(record.intent_id):  # how long it may take is the bake's
+            return Rules(boot_deadline_s=inf, list_grace_s=self._grace_s(record))
         key = record.pool, id(record.offer)
         known = self._rules.get(key)
         if known is None:
             known = self._rules[key] = Rules(
                 boot_deadline_s=self._boot_deadline_s(record),
-                list_grace_s=self.draft.catalogue.grace_of(record.provider),
+                list_grace_s=self._grace_s(record),
                 watching_since=self.draft.state.watching_since,
             )
         return known
+
+    def _grace_s(self, record: InstanceRecord) -> float:
+        return self.draft.catalogue.grace_of(record.provider)
 
     def _boot_deadline_s(self, record: InstanceRecord) -> float:
         """As the operator says, else as its offer says and as was learned."""
@@ -274,6 +302,8 @@ class ReconcilePass:
         return self.draft.memory.boot_deadline_s(record.offer) if most is None else most
 
     def _retire(self, record: InstanceRecord) -> None:
+        if is_bake(record.intent_id):
+            return
         why = self._sold.because(record.pool, record.offer.key)
         if why is not None and record.state not in (InstanceState.TERMINATING, InstanceState.GONE):
             self._retired[record.id] = why
@@ -292,6 +322,9 @@ class ReconcilePass:
         """Write down what the plan wants bought, and which gangs claim what is coming."""
         for launch in plan.launches:
             self.launches.decide(launch, new_id(), freeze)
+        for bake in self.bakes.asked:
+            machine = Launch(pool=bake.pool, offer=bake.offer, claims=((),))
+            self.launches.decide(machine, bake.id, freeze)
         for cancellation in plan.cancellations:
             self.launches.cancel_unwanted(cancellation.intent_id, cancellation.why)
         for name, claims in plan.claims.items():
@@ -341,7 +374,7 @@ class ReconcilePass:
             if wish.kind is EndKind.LOST:
                 lost_left -= 1
                 self._ended_lost = (*self._ended_lost, self.draft.now)
-            if wish.kind is EndKind.BOOT:
+            if wish.kind is EndKind.BOOT and not is_bake(record.intent_id):
                 self.draft.memory = self.draft.memory.boot_failed(
                     record.offer, wish.why, now=self.draft.now
                 )

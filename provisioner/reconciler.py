@@ -17,32 +17,35 @@ from time import perf_counter
 from typing import TypeAlias, TypeVar
 
 from master.core.actor import Actor
+from provisioner.bakery import Bakery
 from provisioner.budgets import NO_LIMITS, Money
 from provisioner.calls import Calls
 from provisioner.clock_jumps import Clocks, shifted
 from provisioner.documents import Unsaved, forget_finished, restored, to_move, unsaved
+from provisioner.due_calls import start_due
 from provisioner.fleet import BootNote, EndKind, InstanceRecord, InstanceState, Wish
-from provisioner.fleet_state import Agents, Catalogue, Event, FleetState, PoolSetup, Told, TryAgain
+from provisioner.fleet_state import (
+    Agents,
+    Catalogue,
+    Event,
+    FleetState,
+    PoolSetup,
+    Said,
+    Told,
+    TryAgain,
+)
 from provisioner.intents import IntentRecord, fingerprint, launch_call, launch_in_general
 from provisioner.offer_views import OfferView, offer_id, offer_views
-from provisioner.plan_types import Kept, Move, Plan
+from provisioner.plan_types import Kept, Move, Plan, PlanInput
 from provisioner.planner import plan
 from provisioner.ports import FleetStore, NodeHost
 from provisioner.preview import Preview, preview
-from provisioner.providers.base import Api, LaunchIntent, Provider
+from provisioner.providers.base import LaunchIntent, Provider
 from provisioner.reconcile_pass import ReconcilePass
 from provisioner.refusals import Unseen
 from provisioner.snapshot import (
-    asked_after,
-    asked_to_end,
     blocked_offers,
-    called,
     cost_view,
-    due_answers,
-    due_cancels,
-    due_launches,
-    due_terminations,
-    failed_boots,
     instance_views,
     moving,
     plan_input,
@@ -124,6 +127,15 @@ class Provisioner:
         self._debounce: asyncio.TimerHandle | None = None
         self._kept: Mapping[str, Kept] = {}
         """Machines without work that the last plan keeps."""
+        self.bakery = Bakery(
+            providers=self._providers,
+            state=lambda: self._state,
+            plan_input=self._plan_input,
+            boots=lambda: self._boots,
+            say=self._say,
+            clock=clock,
+            ids=ids,
+        )
 
     async def load(self) -> None:
         """Read what was written down. Once, before `run`."""
@@ -218,18 +230,23 @@ class Provisioner:
 
     async def retry(self, key: OfferKey, *, by: Actor) -> None:
         """Forget what keeps the offer from being bought, and plan anew. Returns once that is committed."""
-        asked = TryAgain(scope=Scope.of(key))
-        self._calls.inbox.append(asked)
-        self._loop.wake()
-        await asked.committed.wait()
+        await self._say(TryAgain(scope=Scope.of(key)))
         log.info("offer %s may be tried again: asked by %s", offer_id(key), by)
 
     async def preview(self, gangs: Sequence[Gang] = ()) -> Preview:
         """What the next pass would launch if these gangs waited, too. Changes nothing."""
-        demand, now = self._host.demand(), self._now()
+        return await asyncio.to_thread(preview, self._plan_input(), gangs)
+
+    def _plan_input(self) -> PlanInput:
+        demand = self._host.demand()
         pools, agents = self._catalogue().pools, self._agents(demand)
-        state = plan_input(self._state, demand, pools, agents, now, self._money)
-        return await asyncio.to_thread(preview, state, gangs)
+        return plan_input(self._state, demand, pools, agents, self._now(), self._money)
+
+    async def _say(self, said: Said) -> None:
+        """Returns once it is committed."""
+        self._calls.inbox.append(said)
+        self._loop.wake()
+        await said.committed.wait()
 
     def cost(self) -> CostView:
         return cost_view(self._state, self._now())
@@ -355,7 +372,7 @@ class Provisioner:
         self._state = replace(forget_finished(new), closing=self._state.closing)
         del self._calls.inbox[: len(events)]
         for event in events:
-            if isinstance(event, TryAgain):
+            if isinstance(event, Said):
                 event.committed.set()
 
     async def _save(self, changes: Unsaved) -> None:
@@ -365,29 +382,12 @@ class Provisioner:
                 instances=changes.instances,
                 memory=changes.memory,
                 lessons=changes.lessons,
+                bakes=changes.bakes,
             )
 
     def _act(self, now: float) -> None:
         """Start every call that the committed state says is due."""
-        may = self._calls.may
-        launches = [x for x in due_launches(self._state, now) if may(x.provider, Api.LAUNCH)]
-        self._state = called(self._state, launches, now)
-        for intent in launches:
-            call = launch_call(intent, self._state.cluster_id)
-            self._calls.launch(self._state.intents[intent.id], call)
-        answers = [x for x in due_answers(self._state, now) if may(x.provider, Api.LAUNCH)]
-        cancels = [x for x in due_cancels(self._state, now) if may(x.provider, Api.TERMINATE)]
-        self._state = asked_after(self._state, [*answers, *cancels])
-        for intent in answers:
-            self._calls.answer(intent)
-        for intent in cancels:
-            self._calls.cancel(intent)
-        for provider, instance_ids in due_terminations(self._state, now).items():
-            if not may(provider, Api.TERMINATE):
-                continue
-            silent = failed_boots(self._state, instance_ids)
-            self._state = asked_to_end(self._state, instance_ids, now)
-            self._calls.terminate(provider, instance_ids, failed_boots=silent)
+        self._state = start_due(self._state, self._calls, now)
         for record in to_tell(self._state):
             if record.id not in self._telling:
                 self._telling.add(record.id)
@@ -396,7 +396,8 @@ class Provisioner:
     def _close_if_done(self) -> None:
         if not self._state.closing:
             return
-        empty = not self._state.instances and not self._state.intents
+        bakes = any(not bake.is_over for bake in self._state.bakes.values())
+        empty = not (self._state.instances or self._state.intents or bakes)
         if empty if self._ends_everything else self._calls.under_way == 0:
             self._closed.set()
 

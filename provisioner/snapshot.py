@@ -22,10 +22,13 @@ from provisioner.intents import IntentRecord, IntentState
 from provisioner.months import month_of, month_start
 from provisioner.plan_types import Kept, Machine, Phase, PlanInput, PoolInput
 from provisioner.prices import usd_for
+from provisioner.providers.images import is_bake
 from provisioner.types import BlockedOffer, CostView, InstanceView, Offer, PoolDemand
 
 CLAIM_SETTLE_S = 10.0
 """After its agent connected, a machine stays claimed for so long: time for the scheduler to place the gangs."""
+BAKING = "baking"
+"""The state, for people, of a machine that becomes an image."""
 SOON_S = 1.0
 """Expected wait for something that should have happened already."""
 
@@ -78,12 +81,23 @@ def _machines(state: FleetState, agents: Agents, now: float) -> dict[str, list[M
     """By pool: what was asked for, then what exists."""
     found: dict[str, list[Machine]] = {}
     for intent in state.intents.values():
-        if not intent.is_finished:
+        if is_bake(intent.id) and not intent.is_finished:
+            age_s = now - intent.created_at
+            found.setdefault(intent.pool, []).append(_baking(intent.id, intent.offer, age_s))
+        elif not intent.is_finished:
             found.setdefault(intent.pool, []).extend(_asked(state, intent, now))
     for record in state.instances.values():
-        if record.is_alive:
+        if is_bake(record.intent_id) and record.is_alive:
+            age_s = now - record.created_at
+            found.setdefault(record.pool, []).append(_baking(record.id, record.offer, age_s))
+        elif record.is_alive:
             found.setdefault(record.pool, []).append(_machine(state, record, agents, now))
     return found
+
+
+def _baking(name: str, offer: Offer, age_s: float) -> Machine:
+    """It costs money, and nothing else counts with it."""
+    return Machine(name=name, offer=offer, phase=Phase.OUT, age_s=age_s, in_pool=False)
 
 
 def _asked(state: FleetState, intent: IntentRecord, now: float) -> Iterator[Machine]:
@@ -266,7 +280,7 @@ def instance_views(
             offer=record.offer.key,
             slots=record.offer.slots,
             usd_per_hour=record.offer.usd_per_hour,
-            state=record.state.value,
+            state=_view_state(record),
             created_at=record.created_at,
             ready_at=record.ready_at,
             idle_since=record.idle_since,
@@ -277,6 +291,11 @@ def instance_views(
         )
         for record in state.instances.values()
     ]
+
+
+def _view_state(record: InstanceRecord) -> str:
+    booting = record.state in (InstanceState.PENDING, InstanceState.BOOTING)
+    return BAKING if booting and is_bake(record.intent_id) else record.state.value
 
 
 def _remark(state: FleetState, record: InstanceRecord, now: float, boot: BootNote | None) -> str:

@@ -73,6 +73,7 @@ FLEET_INTENT = DocumentKind("launch intent")
 FLEET_INSTANCE = DocumentKind("record of an instance")
 BATCH_LEASE = DocumentKind("record of a batch job")
 FLEET_MEMORY = DocumentKind("memory of the fleet")
+FLEET_BAKE = DocumentKind("record of a bake")
 FLEET_LESSON = DocumentKind("memory of an offer")
 
 

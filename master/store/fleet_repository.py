@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from master.store.documents import FLEET_MEMORY
 from master.store.store import Store
-from master.store.tables import FleetInstance, FleetIntent, FleetLesson, Meta
+from master.store.tables import FleetBake, FleetInstance, FleetIntent, FleetLesson, Meta
 from master.store.unit_of_work import UnitOfWork
 from provisioner.ports import NOTHING
 from windlass.base.json_types import JsonObject
@@ -25,6 +25,7 @@ class LoadedFleet:
     instances: Sequence[tuple[str, JsonObject]]
     memory: JsonObject | None
     lessons: Sequence[JsonObject]
+    bakes: Sequence[JsonObject]
 
 
 def _nobody(documents: Sequence[JsonObject]) -> None:
@@ -52,12 +53,14 @@ class FleetRepository:
             select(FleetInstance).where(FleetInstance.gone.is_(False)).order_by(FleetInstance.id)
         )
         lessons = await self._store.read(select(FleetLesson).order_by(FleetLesson.key))
+        bakes = await self._store.read(select(FleetBake).order_by(FleetBake.id))
         memory = await self._store.read_one(select(Meta).where(Meta.key == MEMORY_KEY))
         return LoadedFleet(
             intents=[(row.id, row.document) for row in intents],
             instances=[(row.id, row.document) for row in instances],
             memory=FLEET_MEMORY.read(memory.value) if memory else None,
             lessons=[row.document for row in lessons],
+            bakes=[row.document for row in bakes],
         )
 
     async def save(
@@ -67,6 +70,7 @@ class FleetRepository:
         instances: Sequence[tuple[str, str, bool, JsonObject]] = (),
         memory: JsonObject | None = None,
         lessons: Mapping[str, JsonObject | None] = NOTHING,
+        bakes: Mapping[str, JsonObject | None] = NOTHING,
     ) -> None:
         """One commit. An intent whose document says `"finished": true` is not loaded again."""
         unit = UnitOfWork()
@@ -83,5 +87,10 @@ class FleetRepository:
                 unit.delete(FleetLesson, {"key": key})
             else:
                 unit.upsert(FleetLesson, {"key": key, "document": lesson})
+        for bake_id, bake in bakes.items():
+            if bake is None:
+                unit.delete(FleetBake, {"id": bake_id})
+            else:
+                unit.upsert(FleetBake, {"id": bake_id, "document": bake})
         await self._store.commit(unit)
         self._note([document for _, _, _, document in instances])

@@ -377,6 +377,13 @@ class FleetLesson(SQLModel, table=True):
     document: Mapped[JsonObject] = document_column(documents.FLEET_LESSON)
 
 
+class FleetBake(SQLModel, table=True):
+    """A machine that becomes an image: under way, or one of the newest that are over."""
+
+    id: Mapped[str] = Field(primary_key=True)
+    document: Mapped[JsonObject] = document_column(documents.FLEET_BAKE)
+
+
 class FleetInstance(SQLModel, table=True):
     id: Mapped[str] = Field(primary_key=True)
     pool: Mapped[str] = Field(index=True)

@@ -448,3 +448,4 @@ class _NoDocuments:
     instances: Sequence[tuple[str, dict[str, Any]]] = ()
     memory: dict[str, Any] | None = None
     lessons: Sequence[dict[str, Any]] = ()
+    bakes: Sequence[dict[str, Any]] = ()

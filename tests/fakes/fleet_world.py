@@ -83,6 +83,7 @@ class Documents:
     instances: Sequence[tuple[str, dict[str, Any]]]
     memory: dict[str, Any] | None
     lessons: Sequence[dict[str, Any]]
+    bakes: Sequence[dict[str, Any]] = ()
 
 
 class MemoryFleetStore:
@@ -95,6 +96,7 @@ class MemoryFleetStore:
         self.instances: dict[str, tuple[bool, str]] = {}
         self.memory: str | None = None
         self.lessons: dict[str, str] = {}
+        self.bakes: dict[str, str] = {}
         self.lease: WindlassError | None = None
         """What keeps this master from leading."""
 
@@ -110,6 +112,7 @@ class MemoryFleetStore:
             ],
             memory=json.loads(self.memory) if self.memory else None,
             lessons=[json.loads(text) for text in self.lessons.values()],
+            bakes=[json.loads(text) for text in self.bakes.values()],
         )
 
     async def save(
@@ -119,6 +122,7 @@ class MemoryFleetStore:
         instances: Sequence[tuple[str, str, bool, dict[str, Any]]] = (),
         memory: dict[str, Any] | None = None,
         lessons: Mapping[str, dict[str, Any] | None] = NOTHING,
+        bakes: Mapping[str, dict[str, Any] | None] = NOTHING,
     ) -> None:
         await asyncio.sleep(0)
         if self.fails:
@@ -128,11 +132,12 @@ class MemoryFleetStore:
         self.instances |= {id_: (gone, json.dumps(doc)) for id_, _, gone, doc in instances}
         if memory is not None:
             self.memory = json.dumps(memory)
-        for key, lesson in lessons.items():
-            if lesson is None:
-                self.lessons.pop(key, None)
-            else:
-                self.lessons[key] = json.dumps(lesson)
+        for rows, changed in ((self.lessons, lessons), (self.bakes, bakes)):
+            for key, document in changed.items():
+                if document is None:
+                    rows.pop(key, None)
+                else:
+                    rows[key] = json.dumps(document)
 
     def knows_intent(self, intent_id: str) -> bool:
         return intent_id in self.intents

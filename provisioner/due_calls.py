@@ -1,0 +1,47 @@
+"""Which calls to providers are due by what is committed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from provisioner.bake_records import asked_for_images, due_images
+from provisioner.calls import Calls
+from provisioner.fleet_state import FleetState
+from provisioner.intents import launch_call
+from provisioner.providers.base import Api
+from provisioner.snapshot import (
+    asked_after,
+    asked_to_end,
+    called,
+    due_answers,
+    due_cancels,
+    due_launches,
+    due_terminations,
+    failed_boots,
+)
+
+
+def start_due(state: FleetState, calls: Calls, now: float) -> FleetState:
+    """Start every call that is due and may be made now. The state with these under way."""
+    may = calls.may
+    launches = [x for x in due_launches(state, now) if may(x.provider, Api.LAUNCH)]
+    state = called(state, launches, now)
+    for intent in launches:
+        calls.launch(state.intents[intent.id], launch_call(intent, state.cluster_id))
+    answers = [x for x in due_answers(state, now) if may(x.provider, Api.LAUNCH)]
+    cancels = [x for x in due_cancels(state, now) if may(x.provider, Api.TERMINATE)]
+    state = asked_after(state, [*answers, *cancels])
+    for intent in answers:
+        calls.answer(intent)
+    for intent in cancels:
+        calls.cancel(intent)
+    images = [x for x in due_images(state.bakes, now) if may(x.offer.key.provider, Api.LAUNCH)]
+    state = replace(state, bakes=asked_for_images(state.bakes, images))
+    for bake in images:
+        calls.image(bake.order(state.cluster_id), remove=bake.is_removing)
+    for provider, instance_ids in due_terminations(state, now).items():
+        if may(provider, Api.TERMINATE):
+            silent = failed_boots(state, instance_ids)
+            state = asked_to_end(state, instance_ids, now)
+            calls.terminate(provider, instance_ids, failed_boots=silent)
+    return state

@@ -15,7 +15,7 @@ from provisioner.hosts import Host, hosts_of, largest_first, targets_for
 from provisioner.limits import Limits
 from provisioner.move_worth import is_cheaper, left_s, pays, redone_usd, stands_in_for
 from provisioner.open_offers import OpenOffers
-from provisioner.plan_types import Launch, Move, Phase, PoolInput, Termination
+from provisioner.plan_types import Launch, Machine, Move, Phase, PoolInput, Termination
 from provisioner.types import MachineFacts, Market, Offer
 
 USED_BELOW = 0.7
@@ -49,8 +49,12 @@ class Consolidation:
         self._now = now
         present = [m for m in pool.machines if m.phase is not Phase.OUT]
         names = {m.name for m in present}
-        self._replaced = {name for m in present if (name := stands_in_for(m)) in names}
-        """A machine for these is on its way, or there."""
+        self._replaced = {
+            name
+            for machine in present
+            if (name := stands_in_for(machine)) in names and not self._has_drifted(machine)
+        }
+        """A machine for these is on its way, or there. One that has drifted meanwhile gets no work."""
         self._spare = len(present) - len(self._replaced) - pool.settings.min_instances
         self._usd_per_hour = sum(m.offer.usd_per_hour for m in present)
         under_way = sum(m.moving for m in pool.machines) + len(self._replaced)
@@ -144,8 +148,11 @@ class Consolidation:
             )
 
     def _is_drifted(self, host: Host) -> bool:
-        mine = host.machine.fingerprint
-        current = self._pool.fingerprints.get(host.offer.key, "")
+        return self._has_drifted(host.machine)
+
+    def _has_drifted(self, machine: Machine) -> bool:
+        mine = machine.fingerprint
+        current = self._pool.fingerprints.get(machine.offer.key, "")
         return bool(mine and current) and mine != current
 
     def _candidates(self, hosts: Iterable[Host], wanted: Callable[[Host], bool]) -> Iterator[Host]:

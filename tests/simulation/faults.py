@@ -19,9 +19,10 @@ from master.core.jobs import (
     SetWeight,
 )
 from provisioner.providers.base import Api
+from provisioner.providers.simulated import Faults
 from tests.fakes.actors import ADMIN
 from tests.simulation.world import ELASTIC, LIST_GRACE_S, OFFERS, RACK
-from windlass.base.errors import Conflict, InvalidArgument, InvalidState, NotFound
+from windlass.base.errors import Conflict, InvalidArgument, InvalidState, NotFound, QuotaError
 
 if TYPE_CHECKING:
     from master.api.services import Services
@@ -45,7 +46,7 @@ class Fault:
     async def strike(self, world: World) -> None:
         await asyncio.sleep(self.at_s)
         world.note(f"fault: {self}")
-        await (STRIKES | ALONE)[self.kind](world, self)
+        await STRIKES[self.kind](world, self)
 
     def pick(self, names: list[str]) -> str | None:
         return sorted(names)[int(self.draw * len(names))] if names else None
@@ -116,9 +117,9 @@ async def _silence_agent(world: World, fault: Fault) -> None:
 
 async def _kill_host(world: World, fault: Fault) -> None:
     """An instance is gone for good; without one, a machine of the rack reboots."""
-    name = fault.pick([instance.id for instance in world.provider.living()])
+    name = fault.pick([instance.id for instance in world.living()])
     if name is not None:
-        world.provider.kill(name)
+        world.kill(name)
         return
     rack = fault.pick(list(world.agents))
     if rack is not None:
@@ -213,47 +214,73 @@ async def _drain_slot(world: World, fault: Fault) -> None:
 
 
 async def _stock_out(world: World, fault: Fault) -> None:
-    keys = {offer.key for offer in OFFERS[: 1 + round(fault.draw)]}
-    world.provider.faults.stock_out |= keys
+    keys = {offer.key for offer in OFFERS[: 1 + int(fault.draw * len(OFFERS))]}
+    for cloud in world.clouds.values():
+        cloud.faults.stock_out |= keys
     await asyncio.sleep(fault.lasts_s)
-    world.provider.faults.stock_out -= keys
+    for cloud in world.clouds.values():
+        cloud.faults.stock_out -= keys
+
+
+async def _quota_used(world: World, fault: Fault) -> None:
+    """One provider launches nothing more for this account."""
+    faults = _of_cloud(world, fault)
+    faults.refuse = dict.fromkeys(
+        (offer.key for offer in OFFERS), QuotaError("limit 64 vCPUs, used 64")
+    )
+    await asyncio.sleep(fault.lasts_s)
+    faults.refuse = {}
 
 
 async def _lose_reply(world: World, fault: Fault) -> None:
-    world.provider.faults.lost_replies += 1
+    _of_cloud(world, fault).lost_replies += 1
 
 
 async def _no_answer(world: World, fault: Fault) -> None:
-    world.provider.faults.unanswered += 1
+    _of_cloud(world, fault).unanswered += 1
 
 
 async def _fail_lists(world: World, fault: Fault) -> None:
-    world.provider.faults.list_fails = True
+    faults = _of_cloud(world, fault)
+    faults.list_fails = True
     await asyncio.sleep(fault.lasts_s)
-    world.provider.faults.list_fails = False
+    faults.list_fails = False
+
+
+async def _halve_lists(world: World, fault: Fault) -> None:
+    """Lists of one provider say nothing about one of its zones."""
+    zones = sorted(offer.key.zone for offer in OFFERS)
+    faults = world.clouds[OFFERS[int(fault.draw * len(zones))].key.provider].faults
+    faults.zones_unseen = {zones[int(fault.draw * len(zones))]}
+    await asyncio.sleep(fault.lasts_s)
+    faults.zones_unseen = set()
 
 
 async def _fail_terminations(world: World, fault: Fault) -> None:
-    world.provider.faults.terminate_failures += 2
+    faults = _of_cloud(world, fault)
+    faults.terminate_failures += 2
+    faults.cancel_failures += 1
 
 
 async def _hang(world: World, fault: Fault) -> None:
     """Calls that arrive meanwhile are never answered."""
-    world.provider.faults.hang |= {"launch", "list", "terminate"}
+    faults = _of_cloud(world, fault)
+    faults.hang |= {"launch", "list", "terminate"}
     await asyncio.sleep(fault.lasts_s)
-    world.provider.faults.hang.clear()
+    faults.hang.clear()
 
 
 async def _hide_young(world: World, fault: Fault) -> None:
     """Lists are behind: what is young is not in them."""
-    world.provider.faults.hide_young_s = LIST_GRACE_S * 0.9
+    faults = _of_cloud(world, fault)
+    faults.hide_young_s = LIST_GRACE_S * 0.9
     await asyncio.sleep(fault.lasts_s)
-    world.provider.faults.hide_young_s = 0.0
+    faults.hide_young_s = 0.0
 
 
 async def _dead_boots(world: World, fault: Fault) -> None:
     keys = {OFFERS[0].key}
-    faults = world.provider.faults
+    faults = world.clouds[OFFERS[0].key.provider].faults
     broken = faults.never_boot if fault.draw < 0.5 else faults.dies_at_boot
     broken |= keys
     await asyncio.sleep(fault.lasts_s)
@@ -262,23 +289,38 @@ async def _dead_boots(world: World, fault: Fault) -> None:
 
 async def _queue_launches(world: World, fault: Fault) -> None:
     """Launches are accepted meanwhile, and delivered some seconds later."""
-    faults = world.provider.faults
-    faults.queue_s = dict.fromkeys((offer.key for offer in OFFERS), 1.0 + 20 * fault.draw)
+    for cloud in world.clouds.values():
+        keys = (offer.key for offer in OFFERS)
+        cloud.faults.queue_s = dict.fromkeys(keys, 1.0 + 20 * fault.draw)
     await asyncio.sleep(fault.lasts_s)
-    faults.queue_s = {}
+    for cloud in world.clouds.values():
+        cloud.faults.queue_s = {}
 
 
 async def _take_back(world: World, fault: Fault) -> None:
     """A notice: the provider takes a machine back so many seconds from now."""
-    name = fault.pick([instance.id for instance in world.provider.living()])
+    machines = {machine.id: machine for machine in world.living()}
+    name = fault.pick(list(machines))
     if name is not None:
-        world.provider.instances[name].leaves_at = (
-            world.clock.now().timestamp() + 30.0 + fault.lasts_s
-        )
+        machines[name].leaves_at = world.clock.now().timestamp() + 30.0 + fault.lasts_s
 
 
 async def _throttle(world: World, fault: Fault) -> None:
-    world.provider.faults.throttle = dict.fromkeys(Api, 1 + round(3 * fault.draw))
+    _of_cloud(world, fault).throttle = dict.fromkeys(Api, 1 + round(3 * fault.draw))
+
+
+async def _set_clock(world: World, fault: Fault) -> None:
+    """Somebody sets the clock of the master's machine, by up to an hour either way."""
+    seconds = round(7200 * (fault.draw - 0.5), 3)
+    world.note(f"the master's clock jumps by {seconds} s")
+    world.master_clock.jump(seconds)
+
+
+def _of_cloud(world: World, fault: Fault) -> Faults:
+    """Those of the provider that this strikes."""
+    name = fault.pick(list(world.clouds))
+    assert name is not None
+    return world.clouds[name].faults
 
 
 STRIKES: dict[str, Callable[[World, Fault], Awaitable[None]]] = {
@@ -308,13 +350,13 @@ STRIKES: dict[str, Callable[[World, Fault], Awaitable[None]]] = {
     "provider hangs": _hang,
     "lists are behind": _hide_young,
     "machines do not boot": _dead_boots,
-}
-ALONE: dict[str, Callable[[World, Fault], Awaitable[None]]] = {
     "launches are queued": _queue_launches,
     "machine taken back": _take_back,
     "calls are throttled": _throttle,
+    "quota used": _quota_used,
+    "lists are partial": _halve_lists,
+    "clock set": _set_clock,
 }
-"""Not drawn by the seeds: each strikes in tests of its own."""
 OFTEN = {"agent killed": 4, "host killed": 4, "task failed": 2, "moved to another pool": 3}
 WHEN = dict.fromkeys(
     (
@@ -325,6 +367,10 @@ WHEN = dict.fromkeys(
         "machines do not boot",
         "provider hangs",
         "lists are behind",
+        "lists are partial",
+        "launches are queued",
+        "calls are throttled",
+        "quota used",
     ),
     (FIRST_LAUNCHES_S, STRIKES_UNTIL_S),
 )

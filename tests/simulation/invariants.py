@@ -158,7 +158,7 @@ class Invariants(Watch):
     async def watch(self, max_instances: int) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            living = len(self._world.provider.living())
+            living = len(self._world.living())
             self._must(living <= max_instances, f"{living} instances, at most {max_instances}")
             self._look_at_reasons()
 

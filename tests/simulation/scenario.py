@@ -205,7 +205,7 @@ def _nothing_is_left(world: World) -> bool:
     (runs,) = world.invariants.query("SELECT count(*) FROM allocation WHERE is_open")
     (machines,) = world.invariants.query("SELECT count(*) FROM fleetinstance WHERE NOT gone")
     containers = any(agent.containers for agent in world.agents.values())
-    return runs == machines == (0,) and not containers and not world.provider.living()
+    return runs == machines == (0,) and not containers and not world.living()
 
 
 def _outcome(world: World, faults: tuple[Fault, ...]) -> Outcome:
@@ -221,7 +221,7 @@ def _outcome(world: World, faults: tuple[Fault, ...]) -> Outcome:
         virtual_s=asyncio.get_running_loop().time(),
         commits=world.invariants.commits,
         masters=world.generation,
-        launched=len(world.provider.instances),
+        launched=len(world.machines()),
         ends=tuple(reason for (reason,) in ends),
         restarts=restarts,
         reasons=frozenset(world.invariants.reasons),

@@ -48,7 +48,8 @@ SEARCH = yaml.safe_dump(
 
 
 async def _change_settings(world: World, fault: Fault) -> None:
-    world.provider.settings = f"settings of {fault.at_s}"
+    for cloud in world.clouds.values():
+        cloud.settings = f"settings of {fault.at_s}"
 
 
 @pytest.fixture(autouse=True)

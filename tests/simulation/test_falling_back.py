@@ -194,9 +194,11 @@ async def stock_outs(world: World, rng: random.Random) -> None:
     """Nothing can be launched, until the provider has some again for a while."""
     keys = {offer.key for offer in OFFERS}
     while True:
-        world.provider.faults.stock_out |= keys
+        for cloud in world.clouds.values():
+            cloud.faults.stock_out = set(keys)
         await asyncio.sleep(rng.uniform(60, 200))
-        world.provider.faults.stock_out -= keys
+        for cloud in world.clouds.values():
+            cloud.faults.stock_out = set()
         await asyncio.sleep(rng.uniform(5, 40))
 
 

@@ -41,10 +41,10 @@ async def strike(world: World, after_s: float) -> None:
 
     async def die(instance_id: str) -> None:
         await asyncio.sleep(after_s)
-        world.provider.kill(instance_id)
+        world.kill(instance_id)
 
     while True:
-        for instance in world.provider.living():
+        for instance in world.living():
             agent = world.agents.get(instance.id)
             if agent is not None and agent.containers and instance.id not in doomed:
                 doomed.add(instance.id)

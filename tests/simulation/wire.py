@@ -34,7 +34,7 @@ class Wire:
         self.provider = provider
         self.invariants = invariants
         self._tasks = tasks
-        self._random = random.Random(f"wire {seed}")
+        self._random = random.Random(f"wire {seed} {provider.name}")
         self._context = contextvars.copy_context()
         self._calls: dict[asyncio.Task[Any], None] = {}
 

@@ -1,7 +1,7 @@
 """The real master in a world made of nothing: simulated machines, agents and training programs, on virtual time.
 
     World ── MasterProcess (one at a time; killed and started again)
-      ├── SimulatedProvider ── instances ── FakeAgent ── Training
+      ├── SimulatedProvider (two, of one pool) ── instances ── FakeAgent ── Training
       └── rack (a static pool) ──────────── FakeAgent ── Training
 
 Everything comes from one seed. What the master's process owns dies with it; provider, machines and programs live on.
@@ -70,16 +70,17 @@ SCHEDULERS: Sequence[Mapping[str, Any]] = (
     {"type": "fair_share", "reserve_after": "30s"},
 )
 """Both pools of a seed have one of these."""
-ZONES = ("a", "b")
+CLOUDS: Mapping[str, Sequence[str]] = {"one-cloud": ("a", "b"), "other-cloud": ("c",)}
+"""The providers of the elastic pool, and their zones."""
 OFFERS = tuple(
     Offer(
-        key=OfferKey(provider=ELASTIC, zone=zone, instance_type="two"),
+        key=OfferKey(provider=cloud, zone=zone, instance_type="two"),
         slots=SLOTS,
         usd_per_hour=1.0 + 0.1 * n,
         boot_s=15.0 + n,
         boot_deadline_s=90.0,
     )
-    for n, zone in enumerate(ZONES)
+    for n, (cloud, zone) in enumerate((cloud, zone) for cloud in CLOUDS for zone in CLOUDS[cloud])
 )
 LIST_GRACE_S = 20.0
 
@@ -105,6 +106,8 @@ class World:
         self.config = config_of(seed) if config is None else config
         self.folder = folder
         self.clock = LoopClock()
+        self.master_clock = LoopClock()
+        """Somebody sets it now and then."""
         self.tasks = tasks
         self.storage: dict[str, int] = {}
         self.gangs: dict[str, Gang] = {}
@@ -113,22 +116,25 @@ class World:
         self.lines: dict[str, MemoryChannel] = {}
         """Each agent's end of its latest connection."""
         self.trace: list[str] = []
-        self.provider = SimulatedProvider(
-            offers={ELASTIC: OFFERS},
-            clock=self.clock,
-            cluster_id="simulation",
-            name=ELASTIC,
-            list_grace_s=LIST_GRACE_S,
-            on_boot=self._booted,
-            on_end=self._ended,
-        )
+        self.clouds = {
+            name: SimulatedProvider(
+                offers={ELASTIC: [offer for offer in OFFERS if offer.key.provider == name]},
+                clock=self.clock,
+                cluster_id="simulation",
+                name=name,
+                list_grace_s=LIST_GRACE_S,
+                on_boot=self._booted,
+                on_end=self._ended,
+            )
+            for name in CLOUDS
+        }
         self.invariants = Invariants(self)
         self.master: MasterProcess | None = None
         self._masters: list[MasterProcess] = []
         self.restart_after_s = 1.0
         self.closing = False
         self.generation = 0
-        self.wire = Wire(seed, self.provider, self.invariants, tasks)
+        self.wires = [Wire(seed, cloud, self.invariants, tasks) for cloud in self.clouds.values()]
         self._join_tokens = JoinTokenSigner(SECRET)
         secret = folder / "secret"
         secret.touch(mode=0o600)
@@ -181,10 +187,10 @@ class World:
             config=MasterConfig.model_validate(self.config),
             data_dir=self.folder,
             master_url="http://master:8080",
-            clock=self.clock,
+            clock=self.master_clock,
             ids=Ids.seeded(self.seed * 1_000 + self.generation),
             inline_store=True,
-            provider=lambda *_: [self.wire.of(process)],
+            provider=lambda *_: [wire.of(process) for wire in self.wires],
         )
 
     def accepted(self, trial_id: int, run_id: int) -> None:
@@ -218,10 +224,23 @@ class World:
             await process.buried()
         for agent in list(self.agents.values()):
             await agent.die()
-        self.wire.close()
-        self.provider.drop_timers()
+        for wire in self.wires:
+            wire.close()
+        for cloud in self.clouds.values():
+            cloud.drop_timers()
 
     # --- machines --------------------------------------------------------------------------------------------------
+
+    def machines(self) -> Sequence[SimulatedInstance]:
+        """All that ever were."""
+        return [machine for cloud in self.clouds.values() for machine in cloud.instances.values()]
+
+    def living(self) -> Sequence[SimulatedInstance]:
+        return [machine for machine in self.machines() if machine.ended_at is None]
+
+    def kill(self, instance_id: str) -> None:
+        for cloud in self.clouds.values():
+            cloud.kill(instance_id)
 
     async def start_rack(self, count: int) -> None:
         """Returns when they are connected: work for a pool without agents is refused."""
@@ -232,18 +251,14 @@ class World:
 
     def _booted(self, instance: SimulatedInstance) -> None:
         intent = instance.intent
-        of_launch = [
-            other.id
-            for other in self.provider.instances.values()
-            if other.intent.intent_id == intent.intent_id
-        ]
+        of_launch = [x.id for x in self.machines() if x.intent.intent_id == intent.intent_id]
         grant = JoinGrant(
             kind=JoinKind.LAUNCH,
             pool=ELASTIC,
             id=intent.intent_id,
             names=frozenset(of_launch),
             agents=intent.count,
-            expires=self.clock.now() + JOIN_WITHIN,
+            expires=self.master_clock.now() + JOIN_WITHIN,
         )
         token = self._join_tokens.made_for(grant)
         self._power_on(instance.id, ELASTIC, token, instance_id=instance.id)

@@ -319,6 +319,20 @@ def test_a_drifted_machine_gets_a_successor_first() -> None:
     assert moved(planned((old, new), DRIFT, fingerprints=now)) == ["old"]
 
 
+def test_a_successor_that_has_drifted_itself_is_ended_and_blocks_no_other() -> None:
+    """Settings change while it boots: nothing moves to it, so the next may be disrupted at once."""
+    fleet = [
+        box("old", FOUR, 4, fingerprint="v1", replacement_tried_s=60.0),
+        box("new", FOUR, fingerprint="v2", replaces="old"),
+    ]
+    one = replace(DRIFT, share=0.5)
+    decision = planned(fleet, one, fingerprints={FOUR.key: "v3"})
+    assert [end.instance_id for end in decision.terminations] == ["new"]
+    rest = [box("a", FOUR, 4, fingerprint="v1"), fleet[0]]
+    decision = planned(rest, one, fingerprints={FOUR.key: "v3"})
+    assert [launch.replaces for launch in decision.launches] == ["a"]
+
+
 def test_a_drifted_machine_without_work_is_ended() -> None:
     now = {FOUR.key: "new"}
     old = box("old", FOUR, fingerprint="old")

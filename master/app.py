@@ -33,6 +33,7 @@ from master.batch_pools import (
     site_of,
 )
 from master.boot_settings import SettingsOfLaunches, boot_settings
+from master.boots.outputs import BootOutputs
 from master.boots.service import BootService
 from master.boots.wheels import AgentWheels
 from master.checkpoints.downloads import Downloads
@@ -296,6 +297,7 @@ class Master:
                     _nothing_bought if provisioner is None else provisioner.bought_by,
                 ),
                 wheels=AgentWheels(options.data_dir / "wheels"),
+                outputs=BootOutputs(options.data_dir / "boot-output"),
                 clock=options.clock,
                 note=None if provisioner is None else provisioner.note_boot,
             ),

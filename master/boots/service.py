@@ -10,6 +10,7 @@ from typing import Protocol
 import structlog
 
 from agent_bootstrap.scripts.boot_files import BootSettings, archive
+from master.boots.outputs import BootOutputs
 from master.boots.wheels import AgentWheels
 from rm_backends.ports import JoinGrant
 from windlass.base.clock import Clock
@@ -54,6 +55,7 @@ class BootService:
         joins: LaunchTokens,
         settings: SettingsOf,
         wheels: AgentWheels,
+        outputs: BootOutputs,
         clock: Clock,
         note: NoteBoot | None = None,
     ) -> None:
@@ -61,6 +63,7 @@ class BootService:
         self._joins = joins
         self._settings = settings
         self._wheels = wheels
+        self._outputs = outputs
         self._clock = clock
         self._note = note
         self._stages: dict[str, BootStage] = {}
@@ -82,7 +85,7 @@ class BootService:
         return await self._wheels.path(name)
 
     async def tell(self, machine: str, token: str, stage: str, words: str, detail: str) -> None:
-        """One printable line each. `detail` may be secret: it is logged, and not shown."""
+        """One printable line each. `detail` may be secret: it is kept apart, and neither logged nor shown."""
         grant = await self._joins.launch_of(machine, token)
         while len(self._stages) >= MAX_STAGES:
             del self._stages[next(iter(self._stages))]
@@ -98,8 +101,17 @@ class BootService:
             pool=grant.pool,
             stage=stage,
             words=words,
-            detail=detail,
+            output=await self._kept(machine, detail),
         )
+
+    async def _kept(self, machine: str, detail: str) -> str:
+        """Where an operator finds it."""
+        if not detail:
+            return ""
+        try:
+            return str(await self._outputs.keep(machine, detail))
+        except OSError as error:
+            return f"cannot be kept: {error}"
 
     def stage(self, machine: str) -> BootStage | None:
         return self._stages.get(machine)

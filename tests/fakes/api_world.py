@@ -28,6 +28,7 @@ from master.api.services import ClusterInfo, Services
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.passwords import Passwords
 from master.auth.service import AuthService
+from master.boots.outputs import BootOutputs
 from master.boots.service import BootService
 from master.boots.wheels import AgentWheels
 from master.checkpoints.downloads import Downloads
@@ -549,6 +550,7 @@ async def _start(
             joins=agents.joins,
             settings=lambda pool, launch_id: BOOT,
             wheels=AgentWheels(tmp_path / "wheels", make=lambda: [WHEEL]),
+            outputs=BootOutputs(tmp_path / "boot-output"),
             clock=clock,
         ),
         provisioner=OneInstance(clock) if elastic else None,

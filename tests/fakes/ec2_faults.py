@@ -281,7 +281,7 @@ class Ec2Faults:
     def _shut_down(self, instance_id: str) -> None:
         for backend in ec2_backends[ACCOUNT].values():
             for instance in backend.all_instances():
-                if instance.id == instance_id:
+                if instance.id == instance_id and instance_id not in self._dead:
                     backend.terminate_instances([instance_id])
                     instance.state_reason.code = "Client.InstanceInitiatedShutdown"
                     self._dead.add(instance_id)

@@ -80,6 +80,8 @@ class Cloud:
         self.policies: dict[tuple[str, str], dict[str, Any]] = {}
         self.calls: list[str] = []
         """What was asked, in order, as `METHOD collection[.method]`."""
+        self.heard: list[str] = []
+        """The same, each whole: its path and, on a line of its own, its body."""
         self.permissions: set[str] = set()
         """What callers needed for all of that."""
         self.mended = threading.Event()

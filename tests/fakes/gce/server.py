@@ -98,6 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
         action = _action(method, parts)
         with self.cloud.lock:
             self.cloud.calls.append(f"{method} {_collection(parts)}")
+            self.cloud.heard.append(f"{self.path}\n{json.dumps(body)}")
             self.cloud.permissions |= asked_for(method, parts, body)
             hanging, mended = action in self.cloud.faults.hanging, self.cloud.mended
             fault = self.cloud.faults.next_answer(action)

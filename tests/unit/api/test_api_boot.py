@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import tarfile
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from agent_bootstrap.protocol import CREDENTIAL_HEADER, PROTOCOL_VERSION
+from master.boots.outputs import BootOutputs
 from rm_backends.ports import JoinGrant, JoinKind
 from tests.fakes.api_world import BOOT, WHEEL, ApiWorld
 
@@ -56,11 +60,12 @@ async def test_wheels_come_with_their_digests(world: ApiWorld, token: str) -> No
 
 
 async def test_a_stage_is_kept_as_one_printable_line(world: ApiWorld, token: str) -> None:
-    response = await world.client.post(
-        f"{PATH}/stage?instance=i-1&stage=failed",
-        content=b"exit code 3: \x1b[31m\xff\x00bad\nits secret output",
-        headers={"Authorization": f"Bearer {token}"},
-    )
+    with capture_logs() as logged:
+        response = await world.client.post(
+            f"{PATH}/stage?instance=i-1&stage=failed",
+            content=b"exit code 3: \x1b[31m\xff\x00bad\nits secret output",
+            headers={"Authorization": f"Bearer {token}"},
+        )
     assert response.status_code == 200
     stage = world.services.boots.stage("i-1")
     assert stage is not None
@@ -68,6 +73,27 @@ async def test_a_stage_is_kept_as_one_printable_line(world: ApiWorld, token: str
     assert stage.words.isprintable()
     assert "bad" in stage.words
     assert "secret" not in stage.words, "users see it"
+    (event,) = [event for event in logged if event["event"] == "machine boots"]
+    assert "secret" not in str(logged)
+    assert read_private(Path(event["output"])) == "its secret output\n"
+
+
+def read_private(path: Path) -> str:
+    assert not (path.stat().st_mode | path.parent.stat().st_mode) & 0o077
+    return path.read_text()
+
+
+async def test_the_output_of_the_newest_machines_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("master.boots.outputs.MAX_KEPT", 2)
+    outputs = BootOutputs(tmp_path / "boot-output")
+    for number in range(4):
+        path = await outputs.keep(f"../i-{number}", "it")
+        assert path.parent == tmp_path / "boot-output"
+        os.utime(path, (number, number))
+    assert len(list(path.parent.iterdir())) == 2
+    assert path.exists()
 
 
 @pytest.mark.parametrize(

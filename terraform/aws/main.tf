@@ -64,14 +64,15 @@ module "database" {
 }
 
 module "files" {
-  count   = var.files == "none" ? 0 : 1
-  source  = "./modules/files"
-  name    = module.names.prefix
-  region  = var.region
-  kind    = var.files
-  given   = var.files_id
-  subnets = module.network.subnets
-  group   = module.groups.files
+  count            = var.files == "none" ? 0 : 1
+  source           = "./modules/files"
+  name             = module.names.prefix
+  region           = var.region
+  kind             = var.files
+  given            = var.files_id
+  given_mount_name = var.files_mount_name
+  subnets          = module.network.subnets
+  group            = module.groups.files
 }
 
 module "disk" {

@@ -9,6 +9,7 @@ output "inputs" {
     private              = var.private
     files                = var.files
     files_id             = var.files_id
+    files_mount_name     = var.files_mount_name
     agent_subnet_id      = var.agent_subnet_id
     inbound_cidr         = var.inbound_cidr
     ssh_cidr             = var.ssh_cidr

@@ -39,6 +39,11 @@ variable "files_id" {
   type        = string
 }
 
+variable "files_mount_name" {
+  description = "Mount name of an existing FSx for Lustre"
+  type        = string
+}
+
 variable "agent_subnet_id" {
   description = "Subnet of the machines of pools; empty: those of the network"
   type        = string

@@ -11,6 +11,7 @@ import typer
 from windlass.cli.deploy_cloud import (
     NO_WAIT,
     cloud_group,
+    cluster_of,
     down,
     listed,
     options_from,
@@ -20,14 +21,19 @@ from windlass.cli.deploy_cloud import (
 )
 from windlass.cli.model_options import command_of
 from windlass.cli.output import JsonOption, notice, print_json
+from windlass.deploy.cloud.aws_bucket import AwsBucket
+from windlass.deploy.cloud.aws_files import with_mount_name
 from windlass.deploy.cloud.aws_machines import AwsMachines
 from windlass.deploy.cloud.aws_options import AwsOptions
 from windlass.deploy.cloud.aws_plan import CLOUD, aws_iam_policy, aws_plan
 from windlass.deploy.cloud.aws_region import region_of
+from windlass.deploy.cloud.aws_tagged import aws_tagged
 from windlass.deploy.cloud.cluster import CloudCluster
+from windlass.deploy.cloud.listing import Tagged
 from windlass.deploy.cloud.machines import Machines, end_all
 from windlass.deploy.cloud.policy import declared
 from windlass.deploy.cloud.rendering import template_of
+from windlass.deploy.cloud.state_bucket import SharedRecords
 from windlass.deploy.cloud.state_folder import folder_of
 
 aws = cloud_group(CLOUD, "Manage a cluster on AWS, by Terraform.")
@@ -49,13 +55,16 @@ DeleteDataOption = Annotated[
 
 
 def _up(ctx: typer.Context, given: dict[str, Any]) -> None:
-    options = with_password(_options(given, "up"))
+    options = with_mount_name(_options(given, "up"))
+    records = _records_of(options)
+    options = with_password(options, records)
     plan = aws_plan(options, declared(CLOUD))
     secret = (
         f"aws secretsmanager get-secret-value --secret-id det-{options.cluster_id} "
         f"--region {options.region} --query SecretString --output text"
     )
-    up(plan, secret, wait=not ctx.meta.get(NO_WAIT), before=_ends_machines(options))
+    wait, before = not ctx.meta.get(NO_WAIT), _ends_machines(options)
+    up(plan, cluster_of(plan, records), secret, wait=wait, before=before)
 
 
 def _ends_machines(options: AwsOptions) -> Callable[[], None] | None:
@@ -67,7 +76,9 @@ def _ends_machines(options: AwsOptions) -> Callable[[], None] | None:
 
 
 def _plan(_ctx: typer.Context, given: dict[str, Any]) -> None:
-    show_plan(aws_plan(_options(given, "plan"), declared(CLOUD)))
+    options = with_mount_name(_options(given, "plan"))
+    plan = aws_plan(options, declared(CLOUD))
+    show_plan(plan, cluster_of(plan, _records_of(options)))
 
 
 def _iam_policy(_ctx: typer.Context, given: dict[str, Any]) -> None:
@@ -77,6 +88,19 @@ def _iam_policy(_ctx: typer.Context, given: dict[str, Any]) -> None:
 def _options(given: dict[str, Any], verb: str) -> AwsOptions:
     given = {**given, "region": given.get("region") or region_of(given.get("profile"))}
     return options_from(AwsOptions, given, f"aws {verb}")
+
+
+def _records_of(options: AwsOptions) -> SharedRecords | None:
+    folder = folder_of(CLOUD, options.cluster_id, options.local_state_path)
+    bucket = options.tf_state_bucket or folder.bucket
+    return _records(bucket, options.region, options.profile)
+
+
+def _records(bucket: str, region: str | None, profile: str | None) -> SharedRecords | None:
+    """Of the bucket of that name; empty: the state is in a folder."""
+    if not bucket:
+        return None
+    return SharedRecords(AwsBucket(bucket, region=region or "", profile=profile or ""), CLOUD)
 
 
 aws.command("up")(
@@ -111,26 +135,40 @@ def down_(
 ) -> None:
     """Remove a cluster: its master, then the machines of pools, then the rest. Data stays, unless you say so."""
     folder = folder_of(CLOUD, cluster_id, local_state_path)
-    cluster = CloudCluster(folder=folder, say=notice)
-    place = region or region_of(profile) or ""
-    known = cluster.known(tf_state_bucket, region=place, profile=profile or "")
+    login = profile or str(folder.variables.get("profile") or "")
+    place = region or str(folder.variables.get("region") or "") or region_of(login)
+    records = _records(tf_state_bucket or folder.bucket, place, login)
+    cluster = CloudCluster(folder=folder, say=notice, records=records)
+    known = cluster.known()
 
     def machines() -> Machines:
-        login = profile or str(known.get("profile", ""))
-        return AwsMachines(cluster_id, region=str(known["region"]), profile=login)
+        named = login or str(known.get("profile") or "")
+        return AwsMachines(cluster_id, region=str(known["region"]), profile=named)
 
     down(cluster, machines, delete_data=delete_data, yes=yes)
 
 
 @aws.command("list")
 def list_(
-    region: RegionOption = None,
-    profile: Annotated[str | None, typer.Option(hidden=True)] = None,
+    region: Annotated[str | None, typer.Option(help="Look for clusters in this region.")] = None,
+    profile: ProfileOption = None,
     local_state_path: StateOption = None,
+    tf_state_bucket: BucketOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """List the clusters that were made from here."""
-    listed(CLOUD, local_state_path, as_json=as_json)
+    """List clusters: those made from here, those in the bucket of states, and those with our tag in the region."""
+    place = region or region_of(profile)
+
+    def tagged() -> list[Tagged] | None:
+        if place is None:
+            notice("warning: only what was made from here is shown: name a --region to ask AWS")
+            return None
+        return aws_tagged(region=place, profile=profile or "")
+
+    def records() -> SharedRecords | None:
+        return _records(tf_state_bucket, place, profile)
+
+    listed(CLOUD, local_state_path, records, tagged, as_json=as_json)
 
 
 @aws.command("dump-master-config-template")

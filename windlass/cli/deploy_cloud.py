@@ -9,30 +9,25 @@ from typing import Any, TypeVar
 
 import typer
 
-from windlass.base.errors import InvalidState
-from windlass.base.json_types import JsonObject
+from windlass.base.errors import InvalidState, WindlassError
 from windlass.base.plurals import counted
 from windlass.cli.output import notice, print_json, print_rows, print_yaml
 from windlass.deploy.cloud.cluster import CloudCluster
+from windlass.deploy.cloud.listing import HEADERS, Found, Tagged, merged, recorded
 from windlass.deploy.cloud.machines import Machines
 from windlass.deploy.cloud.options import CommonOptions
 from windlass.deploy.cloud.parsing import parse, warnings
 from windlass.deploy.cloud.plan import Plan
-from windlass.deploy.cloud.state_folder import Phase, StateFolder, folder_of, folders
+from windlass.deploy.cloud.state_bucket import SharedRecords
+from windlass.deploy.cloud.state_folder import StateFolder, folder_of, folders
 from windlass.deploy.cloud.wait import wait_for_master
 from windlass.deploy.local.published import check_version
 
 CLOUDS = ("aws", "gcp")
 NO_WAIT = "windlass.deploy.no-wait"
 """In the context: whether `--no-wait-for-master` was given."""
-PHASES = {
-    Phase.MAKING: "being made, or half made: run up again, or down",
-    Phase.UP: "up",
-    Phase.REMOVING: "being removed, or half removed: run down again",
-    Phase.DOWN: "down: its data is left",
-}
-
 OptionsT = TypeVar("OptionsT", bound=CommonOptions)
+Answer = TypeVar("Answer")
 
 
 def options_from(model: type[OptionsT], given: Mapping[str, Any], what: str) -> OptionsT:
@@ -48,9 +43,11 @@ def is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def with_password(options: OptionsT) -> OptionsT:
+def with_password(options: OptionsT, records: SharedRecords | None) -> OptionsT:
     """Asks for the first password, twice, when the cluster is new and somebody is there."""
-    new = folder_of(_cloud(options), options.cluster_id, options.local_state_path).record is None
+    name = options.cluster_id
+    new = folder_of(_cloud(options), name, options.local_state_path).record is None
+    new = new and (records is None or records.read(name) is None)
     if options.initial_user_password or options.yes or not new or not is_interactive():
         return options
     typed = typer.prompt(
@@ -64,9 +61,21 @@ def with_password(options: OptionsT) -> OptionsT:
     return options.model_copy(update={"initial_user_password": typed})
 
 
-def up(plan: Plan, where_secret: str, *, wait: bool, before: Callable[[], None] | None) -> None:
+def cluster_of(plan: Plan, records: SharedRecords | None) -> CloudCluster:
+    return CloudCluster(
+        folder=_folder(plan), say=notice, records=records, environment=plan.environment
+    )
+
+
+def up(
+    plan: Plan,
+    cluster: CloudCluster,
+    where_secret: str,
+    *,
+    wait: bool,
+    before: Callable[[], None] | None,
+) -> None:
     options = plan.options
-    cluster = CloudCluster(folder=_folder(plan), say=notice, environment=plan.environment)
 
     def agree(changes: Sequence[tuple[str, str]]) -> bool:
         return options.yes or _agreed(cluster.folder, changes)
@@ -88,19 +97,11 @@ def up(plan: Plan, where_secret: str, *, wait: bool, before: Callable[[], None] 
     if not options.initial_user_password:
         typer.echo(f"Password of admin and determined, at the first start: {where_secret}")
     typer.echo(f"Log in: det -m {url} user login determined")
-    typer.echo(f"State and variables: {cluster.folder.path}. Remove it: {_down_command(plan)}")
+    typer.echo(f"State: {_place(cluster.folder)}. Remove it: {_down_command(plan)}")
 
 
-def show_plan(plan: Plan) -> None:
-    shown: list[tuple[str, str]] = []
-
-    def only_look(changes: Sequence[tuple[str, str]]) -> bool:
-        shown.extend(changes)
-        return False
-
-    cluster = CloudCluster(folder=_folder(plan), say=notice, environment=plan.environment)
-    cluster.up(plan, agree=only_look)
-    print_rows(["Action", "Address"], shown)
+def show_plan(plan: Plan, cluster: CloudCluster) -> None:
+    print_rows(["Action", "Address"], cluster.look(plan))
 
 
 def down(
@@ -127,29 +128,48 @@ def down(
     typer.echo("Start it again with up and the same options; remove it with down --delete-data.")
 
 
-def listed(cloud: str, root: Path | None, *, as_json: bool = False, as_yaml: bool = False) -> None:
-    found: list[JsonObject] = []
-    for folder in folders(cloud, root):
-        record = folder.record
-        if record is not None:
-            variables = folder.variables
-            found.append(
-                {
-                    "clusterId": folder.cluster_id,
-                    "region": variables.get("region", ""),
-                    "state": PHASES[record.phase],
-                    "master": record.address,
-                    "folder": str(folder.path),
-                    "bucket": folder.bucket,
-                }
-            )
+def listed(
+    cloud: str,
+    root: Path | None,
+    records: Callable[[], SharedRecords | None],
+    tagged: Callable[[], Sequence[Tagged] | None],
+    *,
+    as_json: bool = False,
+    as_yaml: bool = False,
+) -> None:
+    """`records`, `tagged`: ask the cloud; where it does not answer, what is known here is shown all the same."""
+    known = _from_bucket(_or_warn(records)) + [
+        recorded(each.cluster_id, record, each.variables, _place(each))
+        for each in folders(cloud, root)
+        if (record := each.record) is not None
+    ]
+    found = merged(known, _or_warn(tagged))
     if as_json or as_yaml:
-        (print_json if as_json else print_yaml)(found)
+        (print_json if as_json else print_yaml)([one.document() for one in found])
     elif found:
-        headers = ["Cluster", "Region", "State", "Master", "Folder", "Bucket of its state"]
-        print_rows(headers, [list(one.values()) for one in found])
+        print_rows(HEADERS, [one.row() for one in found])
     else:
-        notice(f"No cluster was made from here by det deploy {cloud}")
+        notice(f"No cluster of det deploy {cloud} was found")
+
+
+def _from_bucket(records: SharedRecords | None) -> list[Found]:
+    if records is None:
+        return []
+    place = f"bucket {records.bucket.name}"
+    read = ((name, records.read(name)) for name in records.clusters())
+    return [recorded(name, *found, place) for name, found in read if found is not None]
+
+
+def _place(folder: StateFolder) -> str:
+    return f"bucket {folder.bucket}" if folder.bucket else str(folder.path)
+
+
+def _or_warn(ask: Callable[[], Answer | None]) -> Answer | None:
+    try:
+        return ask()
+    except WindlassError as error:
+        notice(f"warning: {error.message}")
+        return None
 
 
 def cloud_group(cloud: str, help_: str) -> typer.Typer:

@@ -11,6 +11,7 @@ from windlass.cli.deploy_aws import ClusterIdOption, DeleteDataOption, StateOpti
 from windlass.cli.deploy_cloud import (
     NO_WAIT,
     cloud_group,
+    cluster_of,
     down,
     listed,
     options_from,
@@ -21,12 +22,16 @@ from windlass.cli.deploy_cloud import (
 from windlass.cli.model_options import command_of
 from windlass.cli.output import JsonOption, notice, print_json
 from windlass.deploy.cloud.cluster import CloudCluster
+from windlass.deploy.cloud.gcp_bucket import GcpBucket
 from windlass.deploy.cloud.gcp_machines import GcpMachines
 from windlass.deploy.cloud.gcp_options import GcpOptions
 from windlass.deploy.cloud.gcp_plan import CLOUD, gcp_iam_role, gcp_plan
+from windlass.deploy.cloud.gcp_tagged import gcp_tagged
+from windlass.deploy.cloud.listing import Tagged
 from windlass.deploy.cloud.machines import Machines
 from windlass.deploy.cloud.policy import declared
 from windlass.deploy.cloud.rendering import template_of
+from windlass.deploy.cloud.state_bucket import SharedRecords
 from windlass.deploy.cloud.state_folder import folder_of
 
 gcp = cloud_group(CLOUD, "Manage a cluster on Google Cloud, by Terraform.")
@@ -43,23 +48,46 @@ BucketOption = Annotated[
 def _up(ctx: typer.Context, given: dict[str, Any]) -> None:
     options = options_from(GcpOptions, given, "gcp up")
     if options.dry_run:
-        show_plan(gcp_plan(options, declared(CLOUD)))
+        _show_plan(options)
         return
-    plan = gcp_plan(with_password(options), declared(CLOUD))
+    records = _records_of(options)
+    plan = gcp_plan(with_password(options, records), declared(CLOUD))
     secret = (
         f"gcloud secrets versions access latest --secret det-{options.cluster_id} "
         f"--project {options.project_id}"
     )
-    up(plan, secret, wait=not ctx.meta.get(NO_WAIT), before=None)
+    wait = not ctx.meta.get(NO_WAIT)
+    up(plan, cluster_of(plan, records), secret, wait=wait, before=None)
 
 
 def _plan(_ctx: typer.Context, given: dict[str, Any]) -> None:
-    show_plan(gcp_plan(options_from(GcpOptions, given, "gcp plan"), declared(CLOUD)))
+    _show_plan(options_from(GcpOptions, given, "gcp plan"))
+
+
+def _show_plan(options: GcpOptions) -> None:
+    plan = gcp_plan(options, declared(CLOUD))
+    show_plan(plan, cluster_of(plan, _records_of(options)))
 
 
 def _iam_policy(_ctx: typer.Context, given: dict[str, Any]) -> None:
     options = options_from(GcpOptions, given, "gcp iam-policy")
     print_json(gcp_iam_role(options, declared(CLOUD)))
+
+
+def _records_of(options: GcpOptions) -> SharedRecords | None:
+    folder = folder_of(CLOUD, options.cluster_id, options.local_state_path)
+    bucket = options.tf_state_gcs_bucket_name or folder.bucket
+    return _records(bucket, options.project_id, options.region, options.keypath)
+
+
+def _records(
+    bucket: str, project: str | None, region: str, keypath: Path | None
+) -> SharedRecords | None:
+    """Of the bucket of that name; empty: the state is in a folder."""
+    if not bucket:
+        return None
+    made = GcpBucket(bucket, project=project or "", region=region, keypath=keypath)
+    return SharedRecords(made, CLOUD)
 
 
 gcp.command("up")(
@@ -91,8 +119,9 @@ def down_(
     """Remove a cluster: its master, then the machines of pools, then the rest. Data stays, unless you say so."""
     folder = folder_of(CLOUD, cluster_id, local_state_path)
     login = {} if keypath is None else {"GOOGLE_APPLICATION_CREDENTIALS": str(keypath.absolute())}
-    cluster = CloudCluster(folder=folder, say=notice, environment=login)
-    known = cluster.known(tf_state_gcs_bucket_name, region="", profile="")
+    records = _records(tf_state_gcs_bucket_name or folder.bucket, project_id, "", keypath)
+    cluster = CloudCluster(folder=folder, say=notice, records=records, environment=login)
+    known = cluster.known()
 
     def machines() -> Machines:
         return GcpMachines(cluster_id, project=str(known["project_id"]), keypath=keypath)
@@ -103,12 +132,26 @@ def down_(
 @gcp.command("list")
 def list_(
     project_id: ProjectOption = None,
+    keypath: KeypathOption = None,
     local_state_path: StateOption = None,
+    tf_state_gcs_bucket_name: BucketOption = "",
     as_json: JsonOption = False,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Print YAML.")] = False,
 ) -> None:
-    """List the clusters that were made from here."""
-    listed(CLOUD, local_state_path, as_json=as_json, as_yaml=as_yaml)
+    """List clusters: those made from here, those in the bucket of states, and those with our label in the project."""
+
+    def tagged() -> list[Tagged] | None:
+        if project_id is None:
+            notice(
+                "warning: only what was made from here is shown: name a --project-id to ask Google"
+            )
+            return None
+        return gcp_tagged(project=project_id, keypath=keypath)
+
+    def records() -> SharedRecords | None:
+        return _records(tf_state_gcs_bucket_name, project_id, "", keypath)
+
+    listed(CLOUD, local_state_path, records, tagged, as_json=as_json, as_yaml=as_yaml)
 
 
 @gcp.command("dump-master-config-template")

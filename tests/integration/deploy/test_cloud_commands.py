@@ -12,15 +12,19 @@ from typing import Any
 import boto3
 import pytest
 from moto import mock_aws
+from moto.fsx.models import fsx_backends
 from typer.testing import CliRunner, Result
 
-from windlass.base.errors import ProviderError
+from windlass.base.errors import NotFound, ProviderError
 from windlass.cli import deploy_aws, deploy_gcp
 from windlass.cli.main import app
 from windlass.deploy.cloud import cluster as cloud_cluster
+from windlass.deploy.cloud.aws_files import with_mount_name
 from windlass.deploy.cloud.aws_machines import AwsMachines
+from windlass.deploy.cloud.aws_options import AwsOptions
 from windlass.deploy.cloud.gcp_machines import GcpMachines
 from windlass.deploy.cloud.machines import end_all
+from windlass.deploy.cloud.parsing import parse
 
 STAND_IN = Path(__file__).parent / "stand_in"
 HAS_TERRAFORM = shutil.which("terraform") is not None
@@ -41,6 +45,9 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cloud_cluster, "modules_of", lambda cloud: STAND_IN)
     monkeypatch.setattr(deploy_aws, "AwsMachines", NoMachines)
     monkeypatch.setattr(deploy_gcp, "GcpMachines", NoMachines)
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
 
 
 def det(*words: str) -> Result:
@@ -80,7 +87,7 @@ def test_up_list_and_down_as_typed(cloud: str, tmp_path: Path) -> None:
     twice = det(cloud, "down", *which, "--yes")
     assert twice.exit_code == 1
     assert "cluster 'lab' not found" in twice.stderr
-    assert "No cluster was made from here" in det(cloud, "ls", *place).stderr
+    assert f"No cluster of det deploy {cloud} was found" in det(cloud, "ls", *place).stderr
 
 
 @needs_terraform
@@ -162,6 +169,25 @@ def test_without_credentials_one_sentence_says_so(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
     with pytest.raises(ProviderError, match="Cannot list the machines of pools: Unable to locate"):
         AwsMachines("lab", region="us-west-2").listed()
+
+
+def test_an_existing_fsx_is_asked_for_its_mount_name(ec2: Any) -> None:
+    made = boto3.client("fsx", region_name="us-west-2").create_file_system(
+        FileSystemType="LUSTRE", StorageCapacity=1200, SubnetIds=["subnet-0a1b2c3d4e"],
+        LustreConfiguration={"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 125},
+    )  # fmt: skip
+    system = made["FileSystem"]
+    given = {"cluster_id": "lab", "region": "us-west-2", "deployment_type": "fsx"}
+    options = parse(AwsOptions, {**given, "fsx_id": system["FileSystemId"]}, "options")
+    # moto gives none.
+    kept = fsx_backends["123456789012"]["us-west-2"].file_systems[system["FileSystemId"]]
+    kept.lustre_configuration["MountName"] = "fsx12"
+    assert with_mount_name(options).fsx_mount_name == "fsx12"
+    told = with_mount_name(options.model_copy(update={"fsx_mount_name": "told"}))
+    assert told.fsx_mount_name == "told"
+    missing = options.model_copy(update={"fsx_id": "fs-00000000000000000"})
+    with pytest.raises(NotFound, match="in us-west-2: correct --fsx-id"):
+        with_mount_name(missing)
 
 
 class FakeInstances:

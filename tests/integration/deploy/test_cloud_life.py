@@ -144,7 +144,7 @@ def test_a_cluster_from_its_first_day_to_its_last(site: Site) -> None:
     assert {line for line in happened if "bucket" in line} == {"remove bucket"}
     assert not site.folder.path.exists()
     with pytest.raises(NotFound, match="there are none"):
-        site.cluster.known("", region="", profile="")
+        site.cluster.known()
 
 
 @pytest.mark.slow

@@ -157,10 +157,17 @@ class AwsOptions(CommonOptions):
             description="Mount this FSx for Lustre, with --deployment-type fsx. Default: a new one."
         ),
     ] = ""
+    fsx_mount_name: Annotated[
+        str,
+        shaped(r"[a-z0-9]{1,8}", "the mount name of an FSx for Lustre"),
+        Field(description="Mount name of that FSx. Default: asked of AWS."),
+    ] = ""
     tf_state_bucket: Annotated[
         str,
         shaped(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "the name of a bucket of S3"),
-        Field(description="Keep Terraform's state in this existing bucket of S3."),
+        Field(
+            description="Keep Terraform's state in this bucket of S3. It is made unless it exists."
+        ),
     ] = ""
     add_tag: Annotated[
         tuple[str, ...],
@@ -232,6 +239,8 @@ class AwsOptions(CommonOptions):
         for name in ("efs", "fsx"):
             if getattr(self, f"{name}_id") and kind != name:
                 yield f"{name}_id", f"goes with --deployment-type {name}, not {kind}"
+        if self.fsx_mount_name and not self.fsx_id:
+            yield "fsx_mount_name", "goes with --fsx-id"
         if kind == "secure":
             if not self.keypair:
                 yield "keypair", "is missing: secure is reached through a bastion, by SSH"

@@ -28,6 +28,7 @@ from windlass.deploy.cloud.rendering import (
 from windlass.deploy.cloud.template import from_terraform
 
 CLOUD = "aws"
+CLUSTER_TAG = "det-cluster"
 
 
 def aws_plan(options: AwsOptions, permissions: Iterable[Permission]) -> Plan:
@@ -71,7 +72,7 @@ def tags_of(options: AwsOptions) -> dict[str, str]:
         **as_mapping(options.add_tag),
         "managed-by": "determined",
         "deployment-type": options.deployment_type,
-        "det-cluster": options.cluster_id,
+        CLUSTER_TAG: options.cluster_id,
     }
 
 
@@ -85,6 +86,7 @@ def _variables(options: AwsOptions) -> dict[str, Any]:
         "private": options.is_private,
         "files": options.deployment_type if _has_files(options) else "none",
         "files_id": options.efs_id or options.fsx_id,
+        "files_mount_name": options.fsx_mount_name,
         "agent_subnet_id": options.agent_subnet_id,
         "inbound_cidr": options.inbound_cidr,
         "ssh_cidr": options.ssh_cidr if options.keypair else "",

@@ -11,8 +11,10 @@ from pathlib import Path
 
 from windlass.base.errors import InvalidState, NotFound, ProviderError
 from windlass.base.json_types import JsonMapping, JsonObject
+from windlass.base.plurals import counted
 from windlass.deploy.cloud.machines import PAUSE_S, Machines, end_all
 from windlass.deploy.cloud.plan import Plan
+from windlass.deploy.cloud.state_bucket import SharedRecords
 from windlass.deploy.cloud.state_folder import (
     Phase,
     Record,
@@ -41,11 +43,25 @@ Agree = Callable[[Sequence[tuple[str, str]]], bool]
 class CloudCluster:
     folder: StateFolder
     say: Say
+    records: SharedRecords | None = None
+    """Of the bucket that the state is in; None: it is in the folder."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     modules: Path | None = None
     """Of Terraform; None: ours of this cloud."""
     pause_s: float = PAUSE_S
     """Between looks at machines that end."""
+
+    def look(self, plan: Plan) -> list[tuple[str, str]]:
+        """What `up` would do; nothing is made, and no bucket for the state either."""
+        check_terraform()
+        with self.folder.locked():
+            older = self._adopted()
+            has_place = self.records is None or self.records.bucket.exists()
+            terraform, file, _ = self._ready(plan, older, self.records if has_place else None)
+            try:
+                return terraform.plan(file).changes
+            finally:
+                file.unlink(missing_ok=True)
 
     def up(
         self,
@@ -60,16 +76,10 @@ class CloudCluster:
         """
         check_terraform()
         with self.folder.locked():
-            older = self.folder.record
-            self._prepare(plan)
-            record = self._next_record(plan, older)
-            secrets = {"TF_VAR_secrets": _secrets_of(plan, older)}
-            terraform = self._terraform({**plan.environment, **secrets})
-            self.folder.write_variables(
-                {**plan.variables, "secrets_version": record.secrets_version}
-            )
-            terraform.init()
-            file = self.folder.path / _PLAN
+            older = self._adopted()
+            if self.records is not None:
+                self.records.bucket.make()
+            terraform, file, record = self._ready(plan, older, self.records)
             try:
                 planned = terraform.plan(file)
                 self._refuse_loss(planned.changes)
@@ -77,87 +87,126 @@ class CloudCluster:
                     return None
                 if before is not None:
                     before()
-                self.folder.note(record)
+                self._note(record)
                 terraform.apply_plan(file, planned.total)
-            except ProviderError as error:
+                outputs = terraform.outputs()
+            except (ProviderError, KeyboardInterrupt) as error:
                 raise self._half_made(error) from None
             finally:
                 file.unlink(missing_ok=True)
-            outputs = terraform.outputs()
-            self.folder.change(
-                phase=Phase.UP,
-                written_version=record.secrets_version,
-                address=str(outputs.get("master_address") or ""),
-            )
+            address = str(outputs.get("master_address") or "")
+            version = record.secrets_version
+            self._note(replace(record, phase=Phase.UP, written_version=version, address=address))
             return outputs
 
     def down(self, machines: Machines, *, delete_data: bool) -> list[str]:
         """What is left: addresses of Terraform, or of the data only. Twice or half way: goes on."""
         check_terraform()
         with self.folder.locked():
-            record = self.folder.record or Record()
-            delete_data = delete_data or (record.phase is Phase.REMOVING and record.deletes_data)
-            terraform = self._terraform(self.environment)
-            terraform.init()
-            there = terraform.resources()
-            self.folder.change(phase=Phase.REMOVING, deletes_data=delete_data)
-            if _within(there, FIRST):
-                self.say("Removing the master")
-                terraform.destroy(FIRST)
-            # Also without a master in the state: it may have been lost half way.
-            end_all(machines, self.say, pause_s=self.pause_s)
-            if delete_data:
-                protected = [
-                    f"module.{name}" for name in DATA if _within(there, [f"module.{name}"])
-                ]
-                if protected:
-                    self.say("Lifting the protection of data")
-                    terraform.apply(protected, _DELETE)
-                terraform.destroy(variables=_DELETE)
-            elif present := [target for target in THEN if _within(there, [target])]:
-                terraform.destroy(present)
-            left = terraform.resources()
-            if delete_data and not left:
-                shutil.rmtree(self.folder.path)
-            else:
-                self.folder.change(phase=Phase.DOWN, deletes_data=False, address="")
-            return left
+            try:
+                return self._removed(machines, delete_data)
+            except (ProviderError, KeyboardInterrupt) as error:
+                raise ProviderError(f"{_said(error)}. Run down again to go on") from None
 
-    def known(self, bucket: str, *, region: str, profile: str) -> JsonMapping:
-        """What it was made with. Raises NotFound. With a bucket: of the state there."""
-        if self.folder.record is None and not bucket:
-            others = [
-                each.cluster_id for each in folders(self.folder.cloud, self.folder.path.parents[1])
-            ]
-            there = f"; there are {', '.join(others)}" if others else "; there are none"
-            raise NotFound(
-                "cluster", self.folder.cluster_id, f" in {self.folder.path.parent}{there}"
-            )
-        if bucket and self.folder.record is None:
+    def _removed(self, machines: Machines, delete_data: bool) -> list[str]:
+        record = self._adopted() or Record()
+        delete_data = delete_data or (record.phase is Phase.REMOVING and record.deletes_data)
+        terraform = self._terraform(self.environment)
+        terraform.init()
+        there = terraform.resources()
+        record = replace(record, phase=Phase.REMOVING, deletes_data=delete_data)
+        self._note(record)
+        if _within(there, FIRST):
+            self.say("Removing the master")
+            terraform.destroy(FIRST)
+        # Also without a master in the state: it may have been lost half way.
+        end_all(machines, self.say, pause_s=self.pause_s)
+        if delete_data:
+            protected = [f"module.{name}" for name in DATA if _within(there, [f"module.{name}"])]
+            if protected:
+                self.say("Lifting the protection of data")
+                terraform.apply(protected, _DELETE)
+            terraform.destroy(variables=_DELETE)
+        elif present := [target for target in THEN if _within(there, [target])]:
+            terraform.destroy(present)
+        left = terraform.resources()
+        if left or not delete_data:
+            self._note(replace(record, phase=Phase.DOWN, deletes_data=False, address=""))
+        else:
+            if self.records is not None:
+                self.records.remove(self.folder.cluster_id)
+            shutil.rmtree(self.folder.path)
+        return left
+
+    def known(self) -> JsonMapping:
+        """What it was made with. Raises NotFound."""
+        if self.records is not None:
             with self.folder.locked():
-                copy_modules(self.modules or modules_of(self.folder.cloud), self.folder.path)
-                self.folder.use_bucket(bucket, region=region, profile=profile)
-                terraform = self._terraform(self.environment)
-                terraform.init()
-                inputs = terraform.outputs().get("inputs")
-                if not isinstance(inputs, dict):
-                    shutil.rmtree(self.folder.path)
-                    raise NotFound("cluster", self.folder.cluster_id, f" in bucket {bucket}")
-                self.folder.write_variables(inputs)
-                version = int(inputs.get("secrets_version", 1))
-                self.folder.note(
-                    Record(phase=Phase.UP, secrets_version=version, written_version=version)
-                )
-        return self.folder.variables
+                found = self._adopted()
+            if found is not None:
+                return self.folder.variables
+            shutil.rmtree(self.folder.path)
+            place, others = f"bucket {self.records.bucket.name}", self.records.clusters()
+        else:
+            if self.folder.record is not None:
+                return self.folder.variables
+            root = self.folder.path.parents[1]
+            place = str(self.folder.path.parent)
+            others = [each.cluster_id for each in folders(self.folder.cloud, root)]
+        there = f"there are {', '.join(others)}" if others else "there are none"
+        raise NotFound("cluster", self.folder.cluster_id, f" in {place}; {there}")
 
-    def _prepare(self, plan: Plan) -> None:
+    def _adopted(self) -> Record | None:
+        """The record of the cluster; with a bucket what was written there last, from whichever machine."""
+        ours = self.folder.record
+        if ours is not None and self.folder.bucket != self._bucket:
+            where = f"bucket {self.folder.bucket}" if self.folder.bucket else str(self.folder.path)
+            raise InvalidState(
+                f"The state of {self.folder.cluster_id} is in {where}: leave the bucket for the state as it is"
+            )
+        if self.records is None:
+            return ours
+        found = self.records.read(self.folder.cluster_id)
+        if found is None:
+            # It was written there before it was here: somebody else has removed it.
+            return None
+        record, variables = found
+        if ours is not None and ours.secrets_version == record.secrets_version:
+            record = replace(record, secrets_digests=ours.secrets_digests)
+        self._place(self.records)
+        self.folder.write_variables(variables)
+        self.folder.note(record)
+        return record
+
+    def _ready(
+        self, plan: Plan, older: Record | None, records: SharedRecords | None
+    ) -> tuple[Terraform, Path, Record]:
+        """Terraform with everything that it reads, where its plan goes, and what is noted once that is agreed to."""
+        self._place(records)
+        record = self._next_record(plan, older)
+        self.folder.write_variables({**plan.variables, "secrets_version": record.secrets_version})
+        secrets = {"TF_VAR_secrets": _secrets_of(plan, older)}
+        terraform = self._terraform({**plan.environment, **secrets})
+        terraform.init()
+        return terraform, self.folder.path / _PLAN, record
+
+    def _place(self, records: SharedRecords | None) -> None:
+        """Our modules, and where Terraform keeps its state."""
         copy_modules(self.modules or modules_of(self.folder.cloud), self.folder.path)
-        variables = plan.variables
-        self.folder.use_bucket(
-            plan.state_bucket,
-            region=str(variables["region"]),
-            profile=str(variables.get("profile", "")),
-        )
+        backend = None
+        if records is not None:
+            backend = records.bucket.backend(records.folder(self.folder.cluster_id))
+        self.folder.use_backend(backend)
+
+    def _note(self, record: Record) -> None:
+        """Before what it says is done: first where others see it."""
+        if self.records is not None:
+            self.records.write(self.folder.cluster_id, record, self.folder.variables)
+        self.folder.note(record)
+
+    @property
+    def _bucket(self) -> str:
+        return "" if self.records is None else self.records.bucket.name
 
     def _next_record(self, plan: Plan, older: Record | None) -> Record:
         """The secret gets a new version if other ones are given, or if not everything got the last one."""
@@ -190,15 +239,18 @@ class CloudCluster:
                 "make another cluster; down --delete-data deletes data"
             )
 
-    def _half_made(self, error: ProviderError) -> ProviderError:
+    def _half_made(self, error: BaseException) -> ProviderError:
         made = len(self._terraform(self.environment).resources())
-        again = "run up again to go on, or down to remove it" if made else "nothing was made"
-        return ProviderError(
-            f"{error.message}. {f'{made} things are there: ' if made else ''}{again}"
-        )
+        there = f"{counted(made, 'thing')} {'is' if made == 1 else 'are'} there"
+        again = f"{there}: run up again to go on, or down to remove it"
+        return ProviderError(f"{_said(error)}. {again if made else 'Nothing was made'}")
 
     def _terraform(self, environment: Mapping[str, str]) -> Terraform:
         return Terraform(folder=self.folder.path, say=self.say, environment=environment)
+
+
+def _said(error: BaseException) -> str:
+    return error.message if isinstance(error, ProviderError) else "Interrupted"
 
 
 def _digests(given: Mapping[str, str]) -> dict[str, str]:

@@ -134,7 +134,7 @@ class GcpOptions(CommonOptions):
     tf_state_gcs_bucket_name: Annotated[
         str,
         shaped(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]", "the name of a bucket"),
-        Field(description="Keep Terraform's state in this existing bucket."),
+        Field(description="Keep Terraform's state in this bucket. It is made unless it exists."),
     ] = ""
     preemptible: Annotated[
         bool, Cli(text=True), Field(description="true: buy spot machines for compute-pool.")

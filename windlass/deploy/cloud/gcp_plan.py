@@ -23,6 +23,7 @@ from windlass.deploy.cloud.rendering import (
 from windlass.deploy.cloud.template import from_terraform
 
 CLOUD = "gcp"
+CLUSTER_LABEL = "det-cluster"
 
 
 def gcp_plan(options: GcpOptions, permissions: Iterable[Permission]) -> Plan:
@@ -59,7 +60,7 @@ def machine_label(cluster_id: str) -> tuple[str, str]:
 
 def labels_of(options: GcpOptions) -> dict[str, str]:
     """Of everything that Terraform makes, and of the machines of pools."""
-    return {**as_mapping(options.add_label), "det-cluster": options.cluster_id}
+    return {**as_mapping(options.add_label), CLUSTER_LABEL: options.cluster_id}
 
 
 def _variables(options: GcpOptions) -> dict[str, Any]:

@@ -6,8 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from windlass.base.errors import InvalidState, ProviderError
-from windlass.base.packages import DISTRIBUTION
+from windlass.base.errors import ProviderError
 from windlass.base.plurals import counted
 from windlass.deploy.cloud.terraform import Say
 
@@ -37,9 +36,3 @@ def end_all(machines: Machines, say: Say, *, pause_s: float = PAUSE_S) -> None:
         say(f"Ending {counted(len(left), 'machine')} of pools")
         machines.end(left)
         time.sleep(pause_s)
-
-
-def missing(cloud: str) -> InvalidState:
-    return InvalidState(
-        f"the machines of pools are ended by the cloud's own library: pip install '{DISTRIBUTION}[{cloud}]'"
-    )

@@ -11,6 +11,10 @@ from windlass.base.json_types import JsonMapping
 _NOISE = re.compile(
     r"(?:https response error )?StatusCode: \d+, (?:RequestID|HostID): [\w+/=-]+,? ?(?:HostID: [\w+/=-]*,? ?)?"
 )
+_LOCK = re.compile(
+    r"Lock Info:\s+ID:\s+(\S+)(?:.|\n)*?Who:\s+(\S+)(?:.|\n)*?Created:\s+(.+)", re.MULTILINE
+)
+"""Terraform's own words tell of preconditions of S3."""
 _DOING = {"create": "Making", "update": "Changing", "delete": "Removing", "replace": "Replacing"}
 _HINTS = (
     (
@@ -28,8 +32,20 @@ _HINTS = (
         "whoever runs this must be allowed to make it",
     ),
     (
-        r"state lock",
-        "another run is under way; if it was killed, terraform -chdir={folder} force-unlock ID",
+        r"holds the lock of the state",
+        "wait until it ends; if it was killed: terraform -chdir={folder} force-unlock {lock}",
+    ),
+    (
+        r"Failed to persist state|errored\.tfstate",
+        "what was made is noted in errored.tfstate: terraform -chdir={folder} state push errored.tfstate, then try "
+        "again",
+    ),
+    (r"Saved plan is stale", "somebody else changed the cluster meanwhile: run up again"),
+    (
+        r"AlreadyExists|AlreadyOwnedByYou|InvalidGroup\.Duplicate|InvalidKeyPair\.Duplicate|alreadyExists|Error 409"
+        r"|DBInstanceAlreadyExists|ResourceExistsException",
+        "the name is taken, by an interrupted run or by somebody else: remove that thing, or choose another "
+        "--cluster-id, or take it over with terraform -chdir={folder} import ADDRESS ID",
     ),
     (r"QuotaExceeded|LimitExceeded|quota", "ask the cloud for a larger quota, or remove something"),
 )
@@ -75,6 +91,9 @@ def _doing(hook: JsonMapping) -> str:
 def sentence(diagnostic: JsonMapping) -> str:
     """An error of Terraform, with where it is from."""
     parts = [str(diagnostic.get(key) or "") for key in ("address", "summary", "detail")]
+    if locked := _LOCK.search(str(diagnostic.get("detail") or "")):
+        id_, who, since = locked.groups()
+        return f"{who} holds the lock of the state since {since[:16]} UTC (lock {id_})"
     text = ": ".join(_NOISE.sub("", " ".join(part.split())).rstrip(".:") for part in parts if part)
     return text if len(text) <= 600 else text[:600] + "..."
 
@@ -84,4 +103,5 @@ def failure(errors: Sequence[str], folder: str) -> str:
     text = "; ".join(dict.fromkeys(errors)) or "Terraform ended without saying why"
     hints = (hint for pattern, hint in _HINTS if re.search(pattern, text))
     hint = next(hints, "")
-    return f"{text}: {hint.format(folder=folder)}" if hint else text
+    lock = re.search(r"\(lock (\S+)\)", text)
+    return f"{text}: {hint.format(folder=folder, lock=lock[1] if lock else 'ID')}" if hint else text

@@ -26,8 +26,6 @@ from windlass.base.errors import Conflict
 from windlass.base.files import write_atomic
 from windlass.base.json_types import JsonMapping, JsonObject
 
-_BACKENDS = {"aws": "s3", "gcp": "gcs"}
-
 
 class Phase(StrEnum):
     """What was begun last: written before it is."""
@@ -92,33 +90,24 @@ class StateFolder:
         text = json.dumps(variables, indent=2, sort_keys=True)
         write_atomic(self.path / "terraform.tfvars.json", text.encode(), durable=True)
 
-    def use_bucket(self, bucket: str, *, region: str, profile: str) -> None:
-        """Empty: the state stays here."""
+    def use_backend(self, backend: JsonMapping | None) -> None:
+        """Of Terraform. None: the state stays here."""
         file = self.path / "backend.tf.json"
-        if not bucket:
+        if backend is None:
             file.unlink(missing_ok=True)
             return
-        key = f"windlass/{self.cloud}/{self.cluster_id}"
-        place: dict[str, Any] = {"bucket": bucket}
-        if self.cloud == "aws":
-            place |= {"key": f"{key}/terraform.tfstate", "region": region}
-            place |= {
-                "encrypt": True,
-                "use_lockfile": True,
-                **({"profile": profile} if profile else {}),
-            }
-        else:
-            place |= {"prefix": key}
-        document = {"terraform": {"backend": {_BACKENDS[self.cloud]: place}}}
-        write_atomic(file, json.dumps(document, indent=2).encode())
+        document = {"terraform": {"backend": backend}}
+        write_atomic(file, json.dumps(document, indent=2).encode(), durable=True)
 
     @property
     def bucket(self) -> str:
+        """With the state; empty: it is here."""
         try:
             content = json.loads((self.path / "backend.tf.json").read_bytes())
         except FileNotFoundError:
             return ""
-        return str(content["terraform"]["backend"][_BACKENDS[self.cloud]]["bucket"])
+        (place,) = content["terraform"]["backend"].values()
+        return str(place["bucket"])
 
     @contextmanager
     def locked(self) -> Iterator[None]:

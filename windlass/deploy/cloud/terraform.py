@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,11 +31,7 @@ class Terraform:
 
     def init(self) -> None:
         self.say("Fetching Terraform's plug-ins")
-        done = self._run("init", "-input=false", "-no-color", "-reconfigure")
-        if done.returncode:
-            lines = [line.strip("│╷╵ ") for line in done.stderr.splitlines()]
-            text = " ".join(line for line in lines if line).removeprefix("Error: ")
-            raise ProviderError(failure([" ".join(text.split())[:600]], str(self.folder)))
+        self._events("init", "-reconfigure")
 
     def plan(self, file: Path, targets: Sequence[str] = ()) -> Progress:
         """What `apply_plan` of that file would do."""
@@ -68,14 +66,28 @@ class Terraform:
     def _events(self, *words: str, total: int = 0) -> Progress:
         progress = Progress(total=total)
         command = [_program(), words[0], "-json", "-input=false", *words[1:]]
+        interrupted = False
+        # A session of its own: Ctrl-C in a terminal reaches it once, from us.
         with subprocess.Popen(
             command, cwd=self.folder, env=self._environment(), stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True,
-        ) as process:  # fmt: skip
+            stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        ) as process, ended_like_interrupted():  # fmt: skip
             assert process.stdout is not None  # noqa: S101 - it was asked for
-            for line in process.stdout:
-                for said in progress.lines(_event(line)):
-                    self.say(said)
+            while True:
+                try:
+                    for line in process.stdout:
+                        for said in progress.lines(_event(line)):
+                            self.say(said)
+                    process.wait()
+                    break
+                except KeyboardInterrupt:
+                    self.say("Interrupted: waiting until Terraform has ended what it began")
+                    interrupted = True
+                    process.send_signal(signal.SIGINT)
+        if interrupted:
+            raise ProviderError("Interrupted")
+        if process.returncode < 0:
+            progress.errors.append(f"Terraform was ended by signal {-process.returncode}")
         if process.returncode:
             raise ProviderError(failure(progress.errors, str(self.folder)))
         return progress
@@ -88,6 +100,24 @@ class Terraform:
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, **self.environment, "TF_IN_AUTOMATION": "1"}
+
+
+@contextmanager
+def ended_like_interrupted() -> Iterator[None]:
+    """SIGTERM and SIGHUP are KeyboardInterrupt: Terraform without a reader would die in the middle of a call."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {each: signal.signal(each, interrupt) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def check_terraform() -> None:

@@ -18,6 +18,11 @@ variable "given" {
   type        = string
 }
 
+variable "given_mount_name" {
+  description = "Of an existing FSx: Terraform's plug-in cannot look for it"
+  type        = string
+}
+
 variable "subnets" {
   description = "By zone"
   type        = map(string)
@@ -56,17 +61,12 @@ resource "aws_fsx_lustre_file_system" "files" {
   tags                        = { Name = var.name }
 }
 
-data "aws_fsx_lustre_file_system" "given" {
-  count = var.kind == "fsx" && var.given != "" ? 1 : 0
-  id    = var.given
-}
-
 output "host" {
   description = "Where it is mounted from"
   value = (
-    var.kind == "efs"
-    ? "${var.given == "" ? aws_efs_file_system.files[0].id : var.given}.efs.${var.region}.amazonaws.com"
-    : coalesce(one(aws_fsx_lustre_file_system.files[*].dns_name), one(data.aws_fsx_lustre_file_system.given[*].dns_name))
+    local.new_fsx
+    ? one(aws_fsx_lustre_file_system.files[*].dns_name)
+    : "${local.new_efs ? aws_efs_file_system.files[0].id : var.given}.${var.kind}.${var.region}.amazonaws.com"
   )
 
   depends_on = [aws_efs_mount_target.files]
@@ -74,5 +74,5 @@ output "host" {
 
 output "mount_name" {
   description = "Of FSx"
-  value       = var.kind == "fsx" ? coalesce(one(aws_fsx_lustre_file_system.files[*].mount_name), one(data.aws_fsx_lustre_file_system.given[*].mount_name)) : null
+  value       = local.new_fsx ? one(aws_fsx_lustre_file_system.files[*].mount_name) : var.given_mount_name
 }

@@ -47,6 +47,8 @@ locals {
       files_lustre_itself = { to = "files", from = "files", first = 988, last = 988 }
       files_lustre_more   = { to = "files", from = "agent", first = 1018, last = 1023 }
       files_lustre_return = { to = "files", from = "files", first = 1018, last = 1023 }
+      agent_lustre        = { to = "agent", from = "files", first = 988, last = 988 }
+      agent_lustre_more   = { to = "agent", from = "files", first = 1018, last = 1023 }
     },
     var.private ? {
       master_from_bastion     = { to = "master", from = "bastion", first = var.port, last = var.port }
@@ -116,6 +118,17 @@ resource "aws_vpc_security_group_egress_rule" "out" {
   security_group_id = aws_security_group.all[each.key].id
   cidr_ipv4         = "0.0.0.0/0"
   ip_protocol       = "-1"
+}
+
+# Lustre's servers call their clients, and each other.
+resource "aws_vpc_security_group_egress_rule" "files" {
+  for_each                     = toset(["agent", "files"])
+  description                  = "Shared files to ${each.key}"
+  security_group_id            = aws_security_group.all["files"].id
+  referenced_security_group_id = aws_security_group.all[each.key].id
+  ip_protocol                  = "tcp"
+  from_port                    = 988
+  to_port                      = 1023
 }
 
 output "master" {

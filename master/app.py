@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -62,6 +62,7 @@ from master.recovery.decision import Lost
 from master.recovery.identity import CLUSTER_ID, SECRET_MARK
 from master.recovery.opening import OpenedFolder, open_folder
 from master.recovery.places import places_of
+from master.site_partitions import partition_memory, with_site_partitions
 from master.store import tables
 from master.store.agents_repository import AgentsRepository
 from master.store.blob_names import named_blobs
@@ -143,6 +144,8 @@ class Master:
     @classmethod
     async def open(cls, options: MasterOptions) -> Master:
         """Raises InvalidState for a data folder that is not whole: see `master.recovery.decision`."""
+        config = await with_site_partitions(options.config, options.data_dir)
+        options = replace(options, config=config)
         url = options.config.db_url(options.data_dir)
         inline = options.inline_store
         folder = await open_folder(
@@ -410,6 +413,7 @@ class Master:
         if not pools:
             return None
         site = site_of(batch_sections(options.config.pools()))
+        partitions = partition_memory(options.config, options.data_dir)
         return Dispatcher(
             pools=[dispatch_options(pool) for pool in pools],
             system=site.system,
@@ -426,6 +430,7 @@ class Master:
             clock=options.clock,
             ids=options.ids,
             cluster_id=info.cluster_id,
+            on_site=None if partitions is None else partitions.watch,
         )
 
     def _all_providers(self, prices: LivePrices) -> ProviderFactory:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from master.auth.join_tokens import JoinTokenSigner
 from master.config import ResolvedPool
-from master.config.batch import BatchSection, PbsSection, SlurmSection, SshSection
+from master.config.batch import BatchSection, SlurmSection, SshSection
 from master.data_folder import TLS
 from provisioner.providers.batch.base import BatchSystem
 from provisioner.providers.batch.commands import Commands, LocalCommands
@@ -47,6 +47,7 @@ def dispatch_options(pool: ResolvedPool) -> DispatchOptions:
         walltime_s=None if section.walltime is None else section.walltime.total_seconds(),
         arguments=section.all_arguments,
         max_queued=section.max_queued,
+        asks_for_gpus=section.gres_supported,
     )
 
 
@@ -56,23 +57,26 @@ class Site:
 
     system: BatchSystem
     disk: Disk
+    close: Callable[[], None] = lambda: None
+    """Connections to it; they are made again when they are needed."""
 
 
 def site_of(sections: Sequence[BatchSection]) -> Site:
     """One for all of them. Raises InvalidConfig."""
     path = _the_same("path", (section.path for section in sections))
+    libraries = _the_same("ld_library_path", (section.ld_library_path for section in sections))
     kind = _the_same("type", (section.type for section in sections))
     ssh = _the_same("ssh", (section.ssh for section in sections))
-    commands, disk = _here(path) if ssh is None else _over_ssh(ssh, path)
-    system = SlurmSystem(commands) if kind == "slurm" else PbsSystem(commands)
-    return Site(system, disk)
+    if ssh is None:
+        return Site(_system(kind, LocalCommands(path=path, libraries=libraries)), LocalDisk())
+    return _over_ssh(kind, ssh, path, libraries)
 
 
-def _here(path: str) -> tuple[Commands, Disk]:
-    return LocalCommands(path=path), LocalDisk()
+def _system(kind: str, commands: Commands) -> BatchSystem:
+    return SlurmSystem(commands) if kind == "slurm" else PbsSystem(commands)
 
 
-def _over_ssh(ssh: SshSection, path: str) -> tuple[Commands, Disk]:
+def _over_ssh(kind: str, ssh: SshSection, path: str, libraries: str) -> Site:
     try:  # paramiko is an extra
         from provisioner.providers.batch.ssh import LoginNode, SftpDisk, SshCommands
         from windlass.install.ssh import Access
@@ -86,7 +90,8 @@ def _over_ssh(ssh: SshSection, path: str) -> tuple[Commands, Disk]:
         identity_option="ssh.key_file",
     )
     login = LoginNode(parse_host(ssh.spec), access)
-    return SshCommands(login, path=path), SftpDisk(login)
+    commands = SshCommands(login, path=path, libraries=libraries)
+    return Site(_system(kind, commands), SftpDisk(login), login.close)
 
 
 def _the_same(key: str, given: Iterable[T]) -> T:
@@ -127,6 +132,8 @@ def files_of(
     return JobFiles(
         root=Path(section.job_storage_root or data_dir.absolute() / "jobs"),
         python=section.python or sys.executable,
+        path=section.path,
+        libraries=section.ld_library_path,
         agent=_agent(section, master_url, _trust(section, data_dir, master_cert)),
         disk=disk,
     )
@@ -144,12 +151,18 @@ def _trust(section: BatchSection, data_dir: Path, master_cert: Path | None) -> d
 
 
 def _agent(section: BatchSection, master_url: str, trust: dict[str, str]) -> dict[str, Any]:
+    given = {
+        "visible_gpus": section.visible_gpus,
+        "network_interface": section.rendezvous_network_interface,
+        "container_runtime": section.container_runtime,
+        "image_root": section.image_root,
+    }
     return {
         "master_url": section.master_url or master_url,
         "security": {"tls": trust},
         "prologue": list(section.prologue),
         "alone_ttl": ALONE_TTL,
-        **({"visible_gpus": section.visible_gpus} if isinstance(section, PbsSection) else {}),
+        **{key: value for key, value in given.items() if value},
     }
 
 

@@ -98,5 +98,6 @@ class PilotProviders:
             usd_per_slot_hour=float(section.usd_per_slot_hour),
             arguments=section.all_arguments,
             max_queued=section.max_queued,
+            asks_for_gpus=section.gres_supported,
             queue_deadline_s=None if deadline is None else deadline.total_seconds(),
         )

@@ -23,6 +23,7 @@ from agent_bootstrap.agent.container_dir import ContainerDirs
 from agent_bootstrap.agent.container_set import ContainerSet
 from agent_bootstrap.agent.credential import load_or_create
 from agent_bootstrap.agent.epoch import EpochMemory
+from agent_bootstrap.agent.interfaces import address_of
 from agent_bootstrap.agent.link import Link
 from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.machine import Machine
@@ -193,6 +194,9 @@ class Agent:
 
     async def _prepare(self) -> Runtime:
         options = self._options
+        if options.network_interface:
+            address = await asyncio.to_thread(address_of, options.network_interface)
+            options = options.model_copy(update={"address": address})
         already_s = 0.0
         if options.alone_ends_machine:
             already_s = await asyncio.to_thread(since_contact_s, options.work_dir, self._clock)

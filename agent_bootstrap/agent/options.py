@@ -250,6 +250,9 @@ class AgentOptions(BaseModel):
     """When this machine ends (walltime, capacity block), e.g. 2026-01-31T18:00:00+01:00: work is placed accordingly."""
     address: Name = ""
     """Where other nodes reach this one. Empty: as the master sees it."""
+    network_interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9._@*?-]{0,64}$")] = ""
+    """By which network other nodes reach this one, instead of `address`: `ib0`, or a pattern, `eth*`. Its IPv4
+    address counts."""
     container_master_host: str = ""
     """The master's host as tasks reach it. Empty: as the agent does."""
     container_master_port: int | None = Field(default=None, ge=1, le=65535)
@@ -289,6 +292,8 @@ class AgentOptions(BaseModel):
     def _has_master(self) -> AgentOptions:
         if not self.master_url and not self.master_host:
             raise ValueError("where is the master? give --master http://host:port or master_host")
+        if self.address and self.network_interface:
+            raise ValueError("give either address or network_interface")
         tls = self.security.tls
         if tls.skip_verify and (tls.master_cert or tls.cert_fingerprint):
             other = "master_cert" if tls.master_cert else "cert_fingerprint"

@@ -77,8 +77,19 @@ class SshSection(Section):
         return f"{self.user}@{self.host}" if self.user else self.host
 
 
-class BatchKeys(Section):
-    """What both kinds of batch system have."""
+def _absolutes(paths: str) -> str:
+    for path in filter(None, paths.split(":")):
+        _absolute(path)
+    return paths
+
+
+ContainerRuntime: TypeAlias = Literal[
+    "auto", "process", "docker", "podman", "apptainer", "singularity", "enroot"
+]
+
+
+class SiteKeys(Section):
+    """What pools of one site usually have in common; `resource_manager` of type slurm or pbs gives it to all."""
 
     ssh: SshSection | None = None
     """The login node, if the master does not run on one. The same in all pools."""
@@ -93,16 +104,6 @@ class BatchKeys(Section):
     """Memory for each slot: 16GiB. None: as the site gives."""
     walltime: Annotated[Duration, AfterValidator(_a_minute_at_least)] | None = None
     """The time limit of each job. Work that can make checkpoints goes on in another job. None: as the site gives."""
-    mode: Literal["dispatch", "pilot"] = "dispatch"
-    """dispatch: each task is a job of its own. pilot: the pool is elastic, its machines are jobs, and many tasks run on
-    each; other providers may stand beside it."""
-    walltimes: Annotated[Items[Duration], AfterValidator(_minutes_at_least)] = ()
-    """Of pilots: the time limits to ask for, the first first; the next when that queues for `on_demand_after`. None:
-    what the queue gives, 4 hours at the most."""
-    queue_deadline: PositiveDuration | None = None
-    """Of pilots: one that has not started after so long is given up. None: never."""
-    usd_per_slot_hour: Annotated[Number, Field(ge=0)] = 0
-    """Of pilots: what an hour of one slot costs."""
     account: str = ""
     """Which account pays: `--account` of Slurm, `-A` of PBS."""
     max_queued: Positive = 100
@@ -116,8 +117,24 @@ class BatchKeys(Section):
     """Lines of shell before every task, such as `module load cuda`."""
     master_url: str = ""
     """Where nodes reach the master, if not where agents of other pools do."""
-    path: str = ""
-    """Folders where the batch system's commands are, with colons, before the usual ones. The same in all pools."""
+    path: Annotated[str, AfterValidator(_absolutes)] = ""
+    """Folders where the batch system's commands are, with colons, before the usual ones; jobs have them in their PATH,
+    too. The same in all pools."""
+    ld_library_path: Annotated[str, AfterValidator(_absolutes)] = ""
+    """LD_LIBRARY_PATH of these commands, and of jobs before what they have. The same in all pools."""
+    gres_supported: bool = True
+    """false: Slurm or PBS does not know the GPUs of its nodes (no gres/gpu, no ngpus), and they are not asked for. Jobs
+    have slots_per_node GPUs of each node (None: 1), from GPU 0 on; give whole nodes, or no other job uses them."""
+    visible_gpus: str = ""
+    """Which GPUs of a node its agent offers: as agent.yaml has it. Needed where a PBS has no hook that sets
+    CUDA_VISIBLE_DEVICES: "all", with `-l place=exclhost` among the arguments, so that no other job uses them."""
+    rendezvous_network_interface: str = ""
+    """The network by which the nodes of one task reach each other: `ib0`, or a pattern, `eth*`. Empty: the address from
+    which the master sees them."""
+    container_runtime: ContainerRuntime | None = None
+    """What runs tasks on the nodes. None: what works there, for tasks that name an image; processes for others."""
+    image_root: Annotated[str | None, AfterValidator(_absolute)] = None
+    """A folder with images for Apptainer, Singularity and Enroot, as nodes see it."""
 
     @model_validator(mode="after")
     def _says_where(self) -> Self:
@@ -127,6 +144,21 @@ class BatchKeys(Section):
                 if not getattr(self, key):
                     raise ValueError(f"{key} is required with ssh: a path on the login node")
         return self
+
+
+class BatchKeys(SiteKeys):
+    """What both kinds of batch system have."""
+
+    mode: Literal["dispatch", "pilot"] = "dispatch"
+    """dispatch: each task is a job of its own. pilot: the pool is elastic, its machines are jobs, and many tasks run on
+    each; other providers may stand beside it."""
+    walltimes: Annotated[Items[Duration], AfterValidator(_minutes_at_least)] = ()
+    """Of pilots: the time limits to ask for, the first first; the next when that queues for `on_demand_after`. None:
+    what the queue gives, 4 hours at the most."""
+    queue_deadline: PositiveDuration | None = None
+    """Of pilots: one that has not started after so long is given up. None: never."""
+    usd_per_slot_hour: Annotated[Number, Field(ge=0)] = 0
+    """Of pilots: what an hour of one slot costs."""
 
     @property
     def is_pilot(self) -> bool:
@@ -207,9 +239,6 @@ class PbsSection(BatchKeys):
     """-P."""
     group: str = ""
     """-W group_list."""
-    visible_gpus: str = ""
-    """Which GPUs of a node its agent offers. Needed where the site has no hook that sets CUDA_VISIBLE_DEVICES: "all",
-    with `-l place=exclhost` among the arguments, so that no other job uses them."""
     pbsbatch_args: Annotated[Items[str], AfterValidator(_not_ours(DIALECTS["pbs"]))] = ()
     """Further arguments of qsub, before those of users, one option each: `-l walltime=1:00:00`."""
 
@@ -232,3 +261,20 @@ class PbsSection(BatchKeys):
 
 
 BatchSection: TypeAlias = SlurmSection | PbsSection
+
+
+def pool_section(site: SiteKeys, kind: Literal["slurm", "pbs"], queue: str) -> BatchSection:
+    """The provider of a queue that has the keys of its site."""
+    keys = {key: getattr(site, key) for key in SiteKeys.model_fields}
+    if kind == "slurm":
+        return SlurmSection(type="slurm", partition=queue, **keys)
+    return PbsSection(type="pbs", queue=queue, **keys)
+
+
+class HpcSection(Section):
+    """A partition or queue of the `resource_manager`, which must be of type slurm or pbs; the rest is as there."""
+
+    type: Literal["hpc"]
+    """Others are refused."""
+    partition: str = ""
+    """Where jobs go: a partition of Slurm, a queue of PBS. Empty: the site's default."""

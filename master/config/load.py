@@ -151,6 +151,9 @@ def _pool_problems(document: Mapping[str, Any]) -> Iterator[str]:
     """Names that must be unique, and names that must exist."""
     names = [p.get("pool_name") if isinstance(p, Mapping) else None for p in _pools(document)]
     known = list(dict.fromkeys(name for name in names if isinstance(name, str))) or [DEFAULT_POOL]
+    manager = document.get("resource_manager")
+    # Partitions are pools, too, and not known yet.
+    all_known = not isinstance(manager, Mapping) or manager.get("type") not in ("slurm", "pbs")
     for index, (pool, name) in enumerate(zip(_pools(document), names, strict=True)):
         where = f"{ROOT}.resource_pools[{index}]"
         if isinstance(name, str) and name in names[:index]:
@@ -159,10 +162,10 @@ def _pool_problems(document: Mapping[str, Any]) -> Iterator[str]:
         listed = others if isinstance(others, list) else []
         for place, other in enumerate(listed):
             if isinstance(other, str) and (
-                why := _no_fall_back(other, name, listed[:place], known)
+                why := _no_fall_back(other, name, listed[:place], known if all_known else [other])
             ):
                 yield f'{where}.fall_back_to[{place}]: "{other}" {why}'
-    yield from _default_pool_problems(document.get("resource_manager"), known)
+    yield from _default_pool_problems(manager, known)
 
 
 def _no_fall_back(other: str, name: Any, before: list[Any], known: list[str]) -> str:

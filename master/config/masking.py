@@ -21,6 +21,9 @@ def masked(config: MasterConfig) -> dict[str, Any]:
     Loaded again, without secrets, it means the same.
     """
     document = config.model_dump(mode="json", by_alias=True)
+    document["resource_pools"] = [
+        section.model_dump(mode="json", by_alias=True) for section in config.pool_sections()
+    ]
     _resolve(config, document)
     _leave_out_marked(config, document)
     return secrets.masked(document)
@@ -33,7 +36,7 @@ def _resolve(config: MasterConfig, document: dict[str, Any]) -> None:
     manager["default_compute_resource_pool"] = config.default_compute_pool
     _leave_out_marked_defaults(document)
     for pool, shown in zip(config.pools(), document["resource_pools"], strict=True):
-        shown["scheduler"] = shown["scheduler"] or manager["scheduler"]
+        shown["scheduler"] = shown["scheduler"] or manager.get("scheduler")
         _leave_out_marked_defaults(shown)
         if pool.is_elastic:
             shown["min_instances"] = pool.min_instances

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
+from master.config.batch_manager import BatchResourceManager
 from master.config.durations import NonNegativeDuration
 from master.config.money import ClusterBudget, Prices
+from master.config.partitions import (
+    Partition,
+    default_partition,
+    pool_sections,
+    unknown_names,
+)
 from master.config.pools import (
     DEFAULT_POOL,
     AgentResourceManager,
@@ -19,6 +26,7 @@ from master.config.pools import (
     ResourceManagerSection,
     resolve_pool,
 )
+from master.config.scheduler import SchedulerSection
 from master.config.sections import (
     Cache,
     Connections,
@@ -39,6 +47,7 @@ from master.config.sections import (
 from master.core.expconf.container_defaults import merge_container_defaults
 from master.core.expconf.schema import FreeMap, Items, NonNegative, Port, Section
 from master.core.expconf.storage import CheckpointStorage
+from windlass.base.errors import InvalidConfig
 from windlass.base.network import is_loopback
 from windlass.base.no_effect import NoEffect
 
@@ -164,6 +173,7 @@ class MasterConfig(Section):
     """Keys of Determined's hosted service."""
 
     _warnings: tuple[str, ...] = PrivateAttr(default=())
+    _partitions: tuple[Partition, ...] = PrivateAttr(default=())
 
     @model_validator(mode="before")
     @classmethod
@@ -174,6 +184,24 @@ class MasterConfig(Section):
         tls = security.get("tls") if isinstance(security, dict) else None
         is_on = isinstance(tls, dict) and (tls.get("cert") or tls.get("self_signed"))
         return {**document, "port": TLS_PORT} if is_on else document
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_pool_beside_partitions(cls, document: Any) -> Any:
+        manager = document.get("resource_manager") if isinstance(document, dict) else None
+        if not isinstance(manager, dict) or manager.get("type") not in ("slurm", "pbs"):
+            return document
+        return {"resource_pools": [], **document}
+
+    @model_validator(mode="after")
+    def _partitions_have_a_manager(self) -> MasterConfig:
+        for section in self.resource_pools:
+            if section.hpc is not None and isinstance(self.resource_manager, AgentResourceManager):
+                raise ValueError(
+                    f"resource_pools: the provider of pool {section.pool_name} is of type hpc, a partition of the "
+                    "resource_manager, which must be of type slurm or pbs then: set that, or type: slurm here"
+                )
+        return self
 
     @model_validator(mode="after")
     def _empty_passwords_stay_here(self) -> MasterConfig:
@@ -198,31 +226,79 @@ class MasterConfig(Section):
         """The SQLAlchemy async URL. It may contain the password: not for logs."""
         return self.db.sqlalchemy_url(data_dir)
 
+    def with_partitions(self, partitions: Sequence[Partition]) -> MasterConfig:
+        """With the pools of a resource manager of type slurm or pbs. Raises InvalidConfig for names of no pool."""
+        manager = self.resource_manager
+        if not isinstance(manager, BatchResourceManager):
+            return self
+        changed = self.with_warnings((*self._warnings, *unknown_names(manager, partitions)))
+        changed._partitions = tuple(partitions)
+        if problems := list(changed._names_of_no_pool()):
+            raise InvalidConfig(problems, what="master configuration")
+        return changed
+
+    def _names_of_no_pool(self) -> Iterator[str]:
+        sections = self.pool_sections()
+        known = [section.pool_name for section in sections]
+        where = "<master.yaml>.resource_manager"
+        named: dict[str, Sequence[str | None]] = {
+            f"{where}.default_aux_resource_pool": [self.default_aux_pool],
+            f"{where}.default_compute_resource_pool": [self.default_compute_pool],
+        }
+        named |= {
+            f"<master.yaml>.resource_pools: fall_back_to of {one.pool_name}": one.fall_back_to
+            for one in sections
+        }
+        for place, names in named.items():
+            for name in names:
+                if name is not None and name not in known:
+                    yield f'{place}: "{name}" is not a resource pool (there are {", ".join(known)})'
+
+    def pool_sections(self) -> tuple[PoolSection, ...]:
+        """As written, those of type hpc with what the resource manager says; one for each partition before them."""
+        if isinstance(self.resource_manager, AgentResourceManager):
+            return self.resource_pools
+        tls = self.security.tls
+        return pool_sections(
+            self.resource_manager,
+            self.resource_pools,
+            self._partitions,
+            scheme="https" if tls.cert or tls.self_signed else "http",
+            port=self.port,
+        )
+
     def pools(self) -> tuple[ResolvedPool, ...]:
-        """Every pool, in the order of the file."""
+        """Every pool: those of partitions, then in the order of the file."""
+        manager = self.resource_manager
+        scheduler = (
+            manager.scheduler if isinstance(manager, AgentResourceManager) else SchedulerSection()
+        )
         return tuple(
             resolve_pool(
                 section,
-                scheduler=self.resource_manager.scheduler,
+                scheduler=scheduler,
                 task_container_defaults=merge_container_defaults(
                     section.task_container_defaults or {}, self.task_container_defaults
                 ),
             )
-            for section in self.resource_pools
+            for section in self.pool_sections()
         )
 
     @property
     def default_compute_pool(self) -> str | None:
         """Where tasks with slots go if nobody named a pool. None: whoever submits names one."""
-        return self._default_pool(self.resource_manager.default_compute_resource_pool)
+        return self._default_pool(self.resource_manager.default_compute_resource_pool, aux=False)
 
     @property
     def default_aux_pool(self) -> str | None:
         """Where tasks without slots go if nobody named a pool. None: whoever submits names one."""
-        return self._default_pool(self.resource_manager.default_aux_resource_pool)
+        return self._default_pool(self.resource_manager.default_aux_resource_pool, aux=True)
 
-    def _default_pool(self, configured: str | None) -> str | None:
-        if self.resource_manager.no_default_resource_pools:
+    def _default_pool(self, configured: str | None, *, aux: bool) -> str | None:
+        manager = self.resource_manager
+        if isinstance(manager, BatchResourceManager):
+            return configured or default_partition(self._partitions, aux=aux)
+        if manager.no_default_resource_pools:
             return None
         names = [section.pool_name for section in self.resource_pools]
         if configured is not None:

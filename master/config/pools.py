@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Annotated, Any, Literal, TypeAlias, TypeGuard
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, Tag, model_validator
 
-from master.config.batch import BatchKeys, BatchSection
+from master.config.batch import BatchKeys, BatchSection, HpcSection
+from master.config.batch_manager import BatchResourceManager, ManagerNames
 from master.config.cloud_keys import CloudSection
 from master.config.disruption import DisruptionSection, HoursOfDay, seconds_of_day
 from master.config.durations import AUTO, IdlePeriod, NonNegativeDuration, PositiveDuration
@@ -18,12 +19,13 @@ from master.config.providers import MachineSection, ProviderSection
 from master.config.scheduler import SchedulerSection
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from master.core.expconf.schema import (
+    TAG_MARK,
     FreeMap,
     Item,
     Items,
     NonNegative,
     Positive,
-    Section,
+    discriminated,
 )
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.budgets import NO_BUDGET, Budget
@@ -35,27 +37,17 @@ from windlass.base.no_effect import NoEffect
 DEFAULT_POOL = "default"
 DEFAULT_MAX_INSTANCES = 5
 DEFAULT_IDLE_PERIOD = timedelta(minutes=5)
-PLANNED_MANAGERS = ("kubernetes", "slurm", "pbs", "dispatcher")
+MANAGERS = ("agent", "slurm", "pbs")
+PLANNED_MANAGERS = ("kubernetes", "dispatcher")
 
 PoolName: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
-_ONE_MANAGER = NoEffect(
-    "there is one resource manager; `cluster_name` at the top is shown to users"
-)
-
-
-class AgentResourceManager(Section):
+class AgentResourceManager(ManagerNames):
     """Pools of agents."""
 
     type: Literal["agent"] = "agent"
     """Others are refused."""
-    cluster_name: Annotated[str, _ONE_MANAGER] = "default"
-    """Its name among several."""
-    name: Annotated[str | None, _ONE_MANAGER] = None
-    """Of old releases."""
-    metadata: Annotated[dict[str, str], _ONE_MANAGER] = Field(default_factory=dict)
-    """Shown beside its name."""
     scheduler: SchedulerSection = SchedulerSection()
     """Of every pool that has no section of its own."""
     default_aux_resource_pool: PoolName | None = None
@@ -78,14 +70,26 @@ class AgentResourceManager(Section):
         return self
 
 
-def _agents_only(value: Any) -> Any:
-    name = value.get("type") if isinstance(value, dict) else None
+def _known_manager(value: Any) -> Any:
+    name = value.get("type", "agent") if isinstance(value, dict) else None
     if name in PLANNED_MANAGERS:
         raise ValueError(f"resource manager type {name} is not supported yet")
+    if isinstance(name, str) and name not in MANAGERS:
+        raise ValueError(f'type "{name}" is unknown: use one of {", ".join(MANAGERS)}')
     return value
 
 
-ResourceManagerSection: TypeAlias = Annotated[AgentResourceManager, BeforeValidator(_agents_only)]
+def _manager_tag(value: Any) -> str | None:
+    name = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return TAG_MARK + ("agent" if name is None else "batch" if name != "agent" else str(name))
+
+
+ResourceManagerSection: TypeAlias = Annotated[
+    Annotated[AgentResourceManager, Tag(TAG_MARK + "agent")]
+    | Annotated[BatchResourceManager, Tag(TAG_MARK + "batch")],
+    discriminated(_manager_tag, "type is unknown"),
+    BeforeValidator(_known_manager),
+]
 
 
 class PoolSection(Item):
@@ -182,18 +186,24 @@ class PoolSection(Item):
 
     def _require_alone(self) -> None:
         """A batch system schedules by itself: nothing is left to plan in its pools."""
-        if self.batch is None:
+        batch = self.hpc or self.batch
+        if batch is None:
             return
         if len(self.all_providers) > 1:
             raise ValueError(
-                f"a provider of type {self.batch.type} must be the only one of its pool: "
+                f"a provider of type {batch.type} must be the only one of its pool: "
                 "set its mode: pilot, or give the others a pool of their own, and name it in fall_back_to"
             )
         for key in _ELASTIC_KEYS:
             if getattr(self, key) is not None:
                 raise ValueError(
-                    f"{key} is not for {self.batch.type}, which schedules by itself: remove it"
+                    f"{key} is not for {batch.type}, which schedules by itself: remove it"
                 )
+
+    @property
+    def hpc(self) -> HpcSection | None:
+        """A partition of the resource manager, which says the rest."""
+        return next((one for one in self.all_providers if isinstance(one, HpcSection)), None)
 
     @property
     def batch(self) -> BatchSection | None:
@@ -270,7 +280,11 @@ def resolve_pool(
     section: PoolSection, *, scheduler: SchedulerSection, task_container_defaults: Mapping[str, Any]
 ) -> ResolvedPool:
     """`scheduler` is the resource manager's, for a pool that has none; the container defaults are already merged."""
-    machines = tuple(p for p in section.all_providers if not _dispatches(p))
+    machines = tuple(
+        one
+        for one in section.all_providers
+        if not isinstance(one, HpcSection) and not _dispatches(one)
+    )
     elastic = bool(machines)
     idle = section.limit("max_idle_agent_period", DEFAULT_IDLE_PERIOD)
     starting = section.limit("max_agent_starting_period", None)

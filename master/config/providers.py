@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, Tag
 
 from master.config.aws import AwsSection
-from master.config.batch import PbsSection, SlurmSection
+from master.config.batch import HpcSection, PbsSection, SlurmSection
 from master.config.cloud_keys import SITE_NAME
 from master.config.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
 from master.config.gcp import GcpSection
@@ -22,8 +22,7 @@ from master.core.expconf.schema import (
     member_of,
 )
 
-PLANNED_PROVIDERS = ("hpc",)
-PROVIDERS = ("embedded", "aws", "gcp", "slurm", "pbs")
+PROVIDERS = ("embedded", "aws", "gcp", "slurm", "pbs", "hpc")
 
 
 class EmbeddedSection(Section):
@@ -69,9 +68,7 @@ class EmbeddedSection(Section):
 def _known_type(value: Any) -> Any:
     name = value.get("type") if isinstance(value, dict) else None
     if isinstance(name, str) and name not in PROVIDERS:
-        if name in PLANNED_PROVIDERS:
-            raise ValueError(f"provider type {name} is not supported yet")
-        near = get_close_matches(name, (*PROVIDERS, *PLANNED_PROVIDERS), n=1)
+        near = get_close_matches(name, PROVIDERS, n=1)
         meant = f'did you mean "{near[0]}"?' if near else f"use one of {', '.join(PROVIDERS)}"
         raise ValueError(f'provider type "{name}" is unknown: {meant}')
     return value
@@ -84,7 +81,8 @@ ProviderSection: TypeAlias = Annotated[
     | Annotated[AwsSection, Tag(TAG_MARK + "aws")]
     | Annotated[GcpSection, Tag(TAG_MARK + "gcp")]
     | Annotated[SlurmSection, Tag(TAG_MARK + "slurm")]
-    | Annotated[PbsSection, Tag(TAG_MARK + "pbs")],
+    | Annotated[PbsSection, Tag(TAG_MARK + "pbs")]
+    | Annotated[HpcSection, Tag(TAG_MARK + "hpc")],
     member_of("type", "type is unknown"),
     BeforeValidator(_known_type),
 ]

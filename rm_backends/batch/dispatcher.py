@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -64,8 +64,12 @@ class Dispatcher:
         ids: Ids,
         cluster_id: str,
         site: Site | None = None,
+        on_site: Callable[[Site], Awaitable[None]] | None = None,
     ) -> None:
-        """`files` by pool; `token`: what the agents of a job join with. `site`: as it was when it was last asked."""
+        """`files` by pool; `token`: what the agents of a job join with. `site`: as it was when it was last asked.
+
+        `on_site` is told what the site says of itself.
+        """
         self._pools = {options.pool: options for options in pools}
         self._system = system
         self._host = host
@@ -76,6 +80,7 @@ class Dispatcher:
         self._ids = ids
         self._prefix = f"wl-{cluster_id.replace('-', '')[:8]}-"
         self._site = site
+        self._on_site = on_site
         self._site_at = float("-inf")
         self._leases: dict[str, Lease] = {}
         self._saved: dict[str, Lease] = {}
@@ -214,6 +219,8 @@ class Dispatcher:
         now = self._clock.monotonic()
         if now - self._site_at >= SITE_EVERY_S:
             self._site = await self._system.site()
+            if self._on_site is not None:
+                await self._on_site(self._site)
             await self._end_strange()
             self._site_at = self._clock.monotonic()
         await self._submit_due()

@@ -33,6 +33,8 @@ class DispatchOptions:
     walltime_s: float | None = None
     arguments: tuple[str, ...] = ()
     """Before those of users."""
+    asks_for_gpus: bool = True
+    """False: the site does not know GPUs, and has `slots_per_node`, or 1, for each job on a node."""
     max_queued: int = 100
     """Jobs that wait at the site at once; the rest waits here."""
 
@@ -63,6 +65,7 @@ def shape_of(request: AllocationRequest, options: DispatchOptions, queue: Queue 
         gpus_per_node=share if gpus else 0,
         slot_type=slot_type,
         gpu_type=gpu_type if gpus else "",
+        asks_for_gpus=options.asks_for_gpus,
         cpus_per_node=_cpus(options, share, gpus),
         memory_mib_per_node=(
             None
@@ -93,6 +96,8 @@ def _slots_per_node(
     asked = request.batch.of(options.system).slots_per_node or options.slots_per_node
     if asked is not None:
         return asked
+    if not options.asks_for_gpus:
+        return 1
     if gpus and queue is not None and queue.gpus_per_node:
         return queue.gpus_per_node
     return max(1, request.slots) if queue is None else 1
@@ -116,12 +121,13 @@ def _require(
             f"{most * shape.slots_per_node} ({count(most, 'node')} for one job, with {shape.slots_per_node} each)",
             nearest=[most * shape.slots_per_node],
         )
-    if shape.gpus_per_node > queue.gpus_per_node and queue.gpus_per_node:
+    known = shape.asks_for_gpus
+    if known and shape.gpus_per_node > queue.gpus_per_node and queue.gpus_per_node:
         raise Unsatisfiable(
             f"Requested {count(shape.gpus_per_node, 'slot')} on each node; nodes of {where} have "
             f"{count(queue.gpus_per_node, 'GPU')}: request fewer, or set {dialect.section}.slots_per_node"
         )
-    if shape.gpus_per_node and not queue.gpus_per_node:
+    if known and shape.gpus_per_node and not queue.gpus_per_node:
         raise Unsatisfiable(
             f"Requested {count(shape.gpus_per_node, 'slot')}; {where} has no GPUs: use another pool, or set "
             "slot_type: cpu there"

@@ -21,6 +21,8 @@ class NoEffect:
     why: str
     unless: str = ""
     """What a cluster may have that makes the key count, e.g. "containers"."""
+    together: bool = False
+    """Keys of one section with this mark are told in one sentence."""
 
 
 def mark_of(field: FieldInfo) -> NoEffect | None:
@@ -36,13 +38,23 @@ def keys_without_effect(
     """
     fields = type(model).model_fields
     names = {field.alias or name: name for name, field in fields.items()}
+    told: set[NoEffect] = set()
     for key, value in given.items():
         if value is None or key not in names:
             continue
         where = f"{at}.{key}" if at else key
         mark = mark_of(fields[names[key]])
         if mark is not None and mark.unless not in having:
-            yield f"{where} has no effect: {mark.why}"
+            *more, last = [
+                other
+                for other, its in given.items()
+                if other in names and its is not None and mark_of(fields[names[other]]) == mark
+            ]
+            if not more or not mark.together:
+                yield f"{where} has no effect: {mark.why}"
+            elif mark not in told:
+                told.add(mark)
+                yield f"{at}: {', '.join(more)} and {last} have no effect: {mark.why}"
         else:
             yield from _below(getattr(model, names[key]), value, where, having)
 
@@ -50,6 +62,9 @@ def keys_without_effect(
 def _below(value: Any, given: Any, where: str, having: Collection[str]) -> Iterator[str]:
     if isinstance(value, BaseModel) and isinstance(given, Mapping):
         yield from keys_without_effect(value, given, where, having)
+    elif isinstance(value, dict) and isinstance(given, Mapping):
+        for key, item in value.items():
+            yield from _below(item, given.get(key), f"{where}.{key}", having)
     elif isinstance(value, tuple) and isinstance(given, list):
         for index, (item, own) in enumerate(zip(value, given, strict=False)):
             yield from _below(item, own, f"{where}[{index}]", having)

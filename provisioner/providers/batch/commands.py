@@ -53,11 +53,14 @@ class Commands(Protocol):
 class LocalCommands:
     """Implements `Commands`: on this machine, as this user."""
 
-    def __init__(self, *, path: str = "", environ: Mapping[str, str] | None = None) -> None:
-        """`path`: folders to look for commands in, before the usual ones."""
+    def __init__(
+        self, *, path: str = "", libraries: str = "", environ: Mapping[str, str] | None = None
+    ) -> None:
+        """`path`: folders to look for commands in, before the usual ones; `libraries`: LD_LIBRARY_PATH."""
         given = os.environ if environ is None else environ
         self._environment = {
             **{key: given[key] for key in KEPT if key in given},
+            **({"LD_LIBRARY_PATH": libraries} if libraries else {}),
             **SET,
             "PATH": ":".join(filter(None, (path, given.get("PATH", ""), PLACES))),
         }

@@ -38,6 +38,8 @@ class Shape:
     slot_type: str = "cuda"
     """cuda, rocm or cpu."""
     gpu_type: str = ""
+    asks_for_gpus: bool = True
+    """False: its site does not know them; the first ones of each node are taken."""
     cpus_per_node: int | None = None
     memory_mib_per_node: int | None = None
     walltime_s: float | None = None
@@ -73,6 +75,10 @@ class JobFiles:
     """The interpreter that runs our agents on the nodes."""
     agent: Mapping[str, Any]
     """Keys of agent.yaml, the same for all: where the master is, and how to trust it."""
+    path: str = ""
+    """Folders before the PATH of jobs."""
+    libraries: str = ""
+    """Folders before the LD_LIBRARY_PATH of jobs."""
     disk: Disk = field(default_factory=LocalDisk)
 
     def write(self, job: Leased, token: str) -> JobSpec:
@@ -82,8 +88,8 @@ class JobFiles:
             node = directory / "nodes" / str(number)
             settings = {
                 "resource_pool": job.pool,
-                **self.agent,
                 **_slots(job),
+                **self.agent,
                 "agent_id": agent_id,
                 "instance_id": agent_id,
                 "join_token": token,
@@ -97,13 +103,15 @@ class JobFiles:
             }
             self.disk.write(node / "host.json", json.dumps(told).encode())
         shape = job.shape
-        script = job_script(directory, self.python, nodes=shape.nodes)
+        script = job_script(
+            directory, self.python, nodes=shape.nodes, path=self.path, libraries=self.libraries
+        )
         self.disk.write(directory / SCRIPT_NAME, script.encode())
         return JobSpec(
             name=job.tag,
             queue=shape.queue,
             nodes=shape.nodes,
-            gpus_per_node=shape.gpus_per_node,
+            gpus_per_node=shape.gpus_per_node if shape.asks_for_gpus else 0,
             gpu_type=shape.gpu_type,
             cpus_per_node=shape.cpus_per_node,
             memory_mib_per_node=shape.memory_mib_per_node,
@@ -135,7 +143,9 @@ class JobFiles:
 def _slots(job: Leased) -> dict[str, Any]:
     shape = job.shape
     if shape.gpus_per_node:
-        return {"slot_type": shape.slot_type}
+        first = ",".join(map(str, range(shape.gpus_per_node)))
+        unknown = {} if shape.asks_for_gpus else {"visible_gpus": first}
+        return {"slot_type": shape.slot_type, **unknown}
     if shape.slots_per_node == 0:
         return {"slot_type": "none"}
     return {"artificial_slots": shape.slots_per_node}

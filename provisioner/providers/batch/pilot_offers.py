@@ -38,6 +38,8 @@ class PilotOptions:
     slot_type: str = ""
     """cuda, rocm or cpu. Empty: cuda if its nodes have GPUs, else cpu."""
     gpu_type: str = ""
+    asks_for_gpus: bool = True
+    """False: the site does not know GPUs."""
     cpus_per_slot: int | None = None
     memory_mib_per_slot: int | None = None
     walltimes_s: tuple[float, ...] = ()
@@ -104,6 +106,8 @@ def slots_of(options: PilotOptions, queue: Queue | None) -> int | None:
     """Of one node. None: only the site knows."""
     if options.slots_per_node is not None:
         return options.slots_per_node
+    if not options.asks_for_gpus:
+        return 1
     if queue is None:
         return None
     return queue.gpus_per_node if _slot_type(options, queue) != "cpu" and queue.gpus_per_node else 1
@@ -124,6 +128,7 @@ def shape_of(
         gpus_per_node=offer.slots if gpus else 0,
         slot_type=_slot_type(options, queue),
         gpu_type=options.gpu_type if gpus else "",
+        asks_for_gpus=options.asks_for_gpus,
         cpus_per_node=None if cpus is None else cpus * offer.slots,
         memory_mib_per_node=None if memory is None else memory * offer.slots,
         walltime_s=walltime_s,

@@ -6,8 +6,12 @@ import shlex
 from pathlib import Path
 
 
-def job_script(directory: Path, python: str, *, nodes: int) -> str:
-    """It waits for all nodes; the first that fails ends the others.
+def job_script(
+    directory: Path, python: str, *, nodes: int, path: str = "", libraries: str = ""
+) -> str:
+    """`path`, `libraries`: folders before those that jobs find commands and libraries in.
+
+    It waits for all nodes; the first that fails ends the others.
 
     srun gives each node its number and ends the others. PBS has pbs_tmrsh, which starts one program on one node; its
     commands are not in the PATH of a job, and what is left of a job when the script ends is ended by PBS.
@@ -22,8 +26,9 @@ def job_script(directory: Path, python: str, *, nodes: int) -> str:
     /bin/sh -c {on_slurm}"""
     run = f"/bin/sh -c {alone}" if nodes == 1 else on_slurm_nodes
     on_pbs = shlex.quote(host + '/"$1"')
+    folders = _before("PATH", path) + _before("LD_LIBRARY_PATH", libraries)
     return f"""#!/bin/sh
-cd {where} || {{ echo "this node does not see "{where} >&2; exit 1; }}
+{folders}cd {where} || {{ echo "this node does not see "{where} >&2; exit 1; }}
 if [ -n "$SLURM_JOB_ID" ]; then
   exec {run}
 fi
@@ -44,3 +49,9 @@ if [ "$number" != {nodes} ]; then
 fi
 wait
 """
+
+
+def _before(variable: str, folders: str) -> str:
+    if not folders:
+        return ""
+    return f'export {variable}={shlex.quote(folders)}"${{{variable}:+:${variable}}}"\n'

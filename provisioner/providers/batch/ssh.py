@@ -32,7 +32,8 @@ _LOST = -1
 _KEPT = " ".join(f'${{{name}+"{name}=${name}"}}' for name in KEPT)
 _SET = " ".join(f"{key}={value}" for key, value in SET.items())
 _SCRIPT = (
-    f'path=$1 limit=$2; shift 2; exec env -i {_KEPT} {_SET} PATH="${{path:+$path:}}$PATH:{PLACES}" '
+    f'path=$1 libraries=$2 limit=$3; shift 3; exec env -i {_KEPT} {_SET} PATH="${{path:+$path:}}$PATH:{PLACES}" '
+    '${libraries:+LD_LIBRARY_PATH="$libraries"} '
     'timeout -k 5 "$limit" "$@"'
 )
 """Nothing else ends a command there when nobody waits for it any more."""
@@ -107,16 +108,17 @@ class LoginNode:
 class SshCommands:
     """Implements `Commands`: on a login node, as the user who logs in there."""
 
-    def __init__(self, login: LoginNode, *, path: str = "") -> None:
-        """`path`: folders there to look for commands in, before the usual ones."""
+    def __init__(self, login: LoginNode, *, path: str = "", libraries: str = "") -> None:
+        """`path`: folders there to look for commands in, before the usual ones; `libraries`: LD_LIBRARY_PATH."""
         self._login = login
         self._path = path
+        self._libraries = libraries
         self._threads = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="login-node")
 
     async def run(
         self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
     ) -> Done:
-        given = (self._path, f"{limit_s:g}", *words)
+        given = (self._path, self._libraries, f"{limit_s:g}", *words)
         call = partial(self._login.run, given=stdin.encode(), silence_s=limit_s + _GRACE_S)
         loop = asyncio.get_running_loop()
         done = await loop.run_in_executor(self._threads, partial(call, _SCRIPT, *given))

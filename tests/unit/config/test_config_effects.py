@@ -75,7 +75,8 @@ PROVIDER = ELASTIC | {
     **read_by(
         "master/batch_pools.py:*",
         "slot_type slots_per_node gpu_type cpus_per_slot memory_per_slot walltime max_queued "
-        "job_storage_root python prologue master_url visible_gpus path",
+        "job_storage_root python prologue master_url visible_gpus path ld_library_path "
+        "gres_supported rendezvous_network_interface container_runtime image_root",
     ),
     **read_by(
         "master/config/batch.py:*",
@@ -87,6 +88,27 @@ PROVIDER |= below(
     "ssh",
     read_by("master/batch_pools.py:*", "key_file jump known_hosts")
     | read_by("master/config/batch.py:*", "host user"),
+)
+SITE = read_by(
+    "master/batch_pools.py:*",
+    "slot_type slots_per_node cpus_per_slot memory_per_slot walltime max_queued job_storage_root "
+    "python prologue master_url visible_gpus path ld_library_path gres_supported "
+    "rendezvous_network_interface container_runtime image_root",
+)
+SITE |= read_by("master/config/batch.py:*", "account")
+SITE |= below(
+    "ssh",
+    read_by("master/batch_pools.py:*", "key_file jump known_hosts")
+    | read_by("master/config/batch.py:*", "host user"),
+)
+BATCH_MANAGER = SITE | read_by(
+    "master/config/batch_manager.py:*",
+    "master_host master_port container_run_type singularity_image_root apptainer_image_root",
+)
+BATCH_MANAGER |= below(
+    "partition_overrides",
+    read_by("master/config/batch_manager.py:*", "slot_type rendezvous_network_interface")
+    | read_by("master/config/partitions.py:*", "description task_container_defaults"),
 )
 AWS = read_by(
     "master/aws_pools.py:*",
@@ -170,7 +192,8 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         ),
         **below("checkpoint_storage", STORAGE),
         "task_container_defaults": "master:task_container_defaults",
-        "resource_manager.type": ONE_VALUE,
+        "resource_manager.type": "master/site_partitions.py:type",
+        **below("resource_manager", BATCH_MANAGER),
         **below("resource_manager.scheduler", SCHEDULER),
         "resource_manager.default_aux_resource_pool": "master/allocations:default_aux_pool",
         "resource_manager.default_compute_resource_pool": "master/allocations:default_compute_pool",

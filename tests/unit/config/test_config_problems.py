@@ -96,7 +96,7 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
         ),
         (
             "resource_manager: {type: k9s}",
-            '<master.yaml>.resource_manager.type: value must be one of <nil>, "agent"',
+            '<master.yaml>.resource_manager: type "k9s" is unknown: use one of agent, slurm, pbs',
         ),
         (
             "resource_manager: {default_aux_resource_pool: cpu}",
@@ -175,7 +175,8 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
         ),
         (
             "resource_pools: [{pool_name: a, provider: {type: hpc, partition: x}}]",
-            f"{POOL}.provider: provider type hpc is not supported yet",
+            "<master.yaml>: resource_pools: the provider of pool a is of type hpc, a partition of the "
+            "resource_manager, which must be of type slurm or pbs then: set that, or type: slurm here",
         ),
         (
             "resource_pools: [{pool_name: a, provider: {type: pbs, pbsbatch_args: [-q x]}}]",
@@ -222,7 +223,7 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
         ),
         (
             "resource_pools: [{pool_name: a, provider: {type: cloud9}}]",
-            f'{POOL}.provider: provider type "cloud9" is unknown: use one of embedded, aws, gcp, slurm, pbs',
+            f'{POOL}.provider: provider type "cloud9" is unknown: use one of embedded, aws, gcp, slurm, pbs, hpc',
         ),
         (
             "resource_pools: [{pool_name: a, provider: {slots_per_instance: 2}}]",

@@ -428,6 +428,22 @@ def test_a_pool_of_pbs_says_it_in_the_words_of_pbs() -> None:
     assert (shape.system, shape.nodes, shape.gpus_per_node) == ("pbs", 2, 4)
 
 
+@pytest.mark.parametrize(
+    ("slots", "per_node", "nodes", "each"), [(4, None, 4, 1), (4, 2, 2, 2), (1, 8, 1, 1)]
+)
+def test_a_site_that_does_not_know_gpus_gives_nodes(
+    slots: int, per_node: int | None, nodes: int, each: int
+) -> None:
+    """As many as it takes with `slots_per_node` on each, or 1; nothing is held against their number."""
+    options = DispatchOptions(
+        pool="p", slot_type="cuda", asks_for_gpus=False, slots_per_node=per_node
+    )
+    queue = Queue(name="gpu", nodes=8)
+    shape = shape_of(allocation(1, slots=slots), options, queue)
+    assert (shape.nodes, shape.slots_per_node, shape.gpus_per_node) == (nodes, each, each)
+    assert not shape.asks_for_gpus
+
+
 class AwayDisk(LocalDisk):
     """Of a login node that cannot be reached."""
 

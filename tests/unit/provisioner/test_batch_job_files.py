@@ -1,0 +1,58 @@
+"""What is written for a job: its script, and what its agents are told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from provisioner.providers.batch.job_files import JobFiles, Shape
+
+SHAPE = Shape(queue="gpu", nodes=1, slots_per_node=2, gpus_per_node=2)
+
+
+@dataclass(frozen=True)
+class Job:
+    shape: Shape
+    tag: str = "wl-1"
+    pool: str = "p"
+    agents: tuple[str, ...] = ("wl-1-0",)
+
+
+def test_gpus_that_the_site_does_not_know_are_not_asked_for(tmp_path: Path) -> None:
+    """Its agent takes the first ones of its node."""
+    files = JobFiles(root=tmp_path, python="python3", agent={})
+    spec = files.write(Job(replace(SHAPE, asks_for_gpus=False)), "t")
+    told = json.loads((spec.directory / "nodes/0/host.json").read_text())["agent"]
+    assert (spec.gpus_per_node, told["slot_type"], told["visible_gpus"]) == (0, "cuda", "0,1")
+    spec = files.write(Job(SHAPE), "t")
+    told = json.loads((spec.directory / "nodes/0/host.json").read_text())["agent"]
+    assert spec.gpus_per_node == 2
+    assert "visible_gpus" not in told
+
+
+def test_what_an_operator_says_of_gpus_counts(tmp_path: Path) -> None:
+    files = JobFiles(root=tmp_path, python="python3", agent={"visible_gpus": "all"})
+    spec = files.write(Job(replace(SHAPE, asks_for_gpus=False)), "t")
+    told = json.loads((spec.directory / "nodes/0/host.json").read_text())["agent"]
+    assert told["visible_gpus"] == "all"
+
+
+@pytest.mark.parametrize("before", ["", "/site/lib"])
+def test_folders_of_the_site_come_first_in_jobs(tmp_path: Path, before: str) -> None:
+    python = tmp_path / "python3"
+    python.write_text('#!/bin/sh\necho "$PATH $LD_LIBRARY_PATH"\n')
+    python.chmod(0o755)
+    files = JobFiles(
+        root=tmp_path / "jobs", python=str(python), agent={}, path="/a b:/c", libraries="/l"
+    )
+    script = files.write(Job(SHAPE), "t").script
+    environment = {"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "1", "LD_LIBRARY_PATH": before}
+    done = subprocess.run(
+        ["/bin/sh", "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
+    libraries = "/l:/site/lib" if before else "/l"
+    assert done.stdout == f"/a b:/c:/usr/bin:/bin {libraries}\n"

@@ -6,11 +6,13 @@ Every node is a slurmd of this machine with a name and a port of its own. All is
 from __future__ import annotations
 
 import os
+import pwd
 import secrets
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -26,6 +28,7 @@ NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "srun")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random")
 """GPUs must be character devices, or CUDA_VISIBLE_DEVICES is not set. These are never opened."""
 START_LIMIT_S = 60.0
+BECOME = Path(__file__).parent / "integration/security/as_ordinary_user.py"
 DAEMONS = ("munged", "slurmctld", "slurmd", "slurmstepd")
 
 
@@ -44,6 +47,8 @@ class Slurm:
     nodes: int
     gpus: int
     port: int
+    user: str = ""
+    """Whose daemons and jobs it has, where root starts it. Empty: root's."""
     _started: list[psutil.Process] = field(default_factory=list)
 
     @property
@@ -54,7 +59,7 @@ class Slurm:
     def run(self, *words: str, check: bool = True) -> str:
         """One of its commands."""
         done = subprocess.run(
-            words,
+            [*self.become, *words],
             env={**os.environ, **self.environment, "LC_ALL": "C.UTF-8"},
             capture_output=True,
             text=True,
@@ -64,6 +69,14 @@ class Slurm:
         if check and done.returncode:
             raise AssertionError(f"{words} failed: {done.stderr}")
         return done.stdout
+
+    @property
+    def become(self) -> list[str]:
+        """What stands before a command so that its user runs it."""
+        if not self.user:
+            return []
+        uid = str(pwd.getpwnam(self.user).pw_uid)
+        return [sys.executable, "-I", "-S", str(BECOME), uid, "/usr/bin/env"]
 
     def jobs(self, *states: str) -> list[str]:
         """Names of the jobs in these states (none: those that are not over)."""
@@ -125,7 +138,7 @@ class Slurm:
         """They go into the background by themselves."""
         with (self.folder / "log" / f"{name}.out").open("ab") as log:
             subprocess.run(
-                [name, *arguments],
+                [*self.become, name, *arguments],
                 env={**os.environ, **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -164,9 +177,14 @@ class Slurm:
                 for device in DEVICES[: self.gpus]
             )
         )
+        if self.user:
+            shutil.chown(self.folder, self.user)
+            for path in self.folder.rglob("*"):
+                shutil.chown(path, self.user)
 
     def _slurm_conf(self) -> str:
-        host, me, folder = socket.gethostname().split(".")[0], getuser(), self.folder
+        host, me = socket.gethostname().split(".")[0], self.user or getuser()
+        folder = self.folder
         nodes = f"n[1-{self.nodes}]"
         return f"""ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -209,8 +227,10 @@ PartitionName=urgent Nodes={nodes} MaxTime=60 State=UP PriorityTier=100
 
 
 @contextmanager
-def running_slurm(folder: Path, *, nodes: int = 2, gpus: int = 2) -> Iterator[Slurm]:
-    slurm = Slurm(folder=folder, nodes=nodes, gpus=gpus, port=_free_ports(nodes + 1))
+def running_slurm(
+    folder: Path, *, nodes: int = 2, gpus: int = 2, user: str = ""
+) -> Iterator[Slurm]:
+    slurm = Slurm(folder=folder, nodes=nodes, gpus=gpus, port=_free_ports(nodes + 1), user=user)
     try:
         slurm.start()
         yield slurm

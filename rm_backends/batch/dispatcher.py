@@ -14,6 +14,7 @@ from functools import partial
 
 from master.core.reasons import Reason, ReasonKind
 from provisioner.providers.batch.base import (
+    DISPATCHED,
     BatchSystem,
     JobPhase,
     JobRefused,
@@ -21,6 +22,7 @@ from provisioner.providers.batch.base import (
     NoAnswer,
     Queue,
     Site,
+    job_prefix,
 )
 from provisioner.providers.batch.collector import Collector
 from provisioner.providers.batch.job_files import JobFiles
@@ -78,7 +80,7 @@ class Dispatcher:
         self._token = token
         self._clock = clock
         self._ids = ids
-        self._prefix = f"wl-{cluster_id.replace('-', '')[:8]}-"
+        self._prefix = job_prefix(DISPATCHED, cluster_id)
         self._site = site
         self._on_site = on_site
         self._site_at = float("-inf")

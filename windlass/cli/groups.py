@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typer._click.formatting import HelpFormatter
 
 ENTRY_POINT_GROUP = "windlass.commands"
-OPERATOR_GROUPS = ("master", "agent", "simulate")
+OPERATOR_GROUPS = ("master", "agent", "simulate", "hpc")
 """Commands and groups of commands that need an extra of the same name."""
 
 

@@ -50,6 +50,9 @@ class DetGroup(RootGroup):
         "fleet": LazyCommand(
             module="windlass.cli.fleet", help="Show the machines of elastic pools and their costs."
         ),
+        "hpc": LazyCommand(
+            module="windlass.cli.hpc", help="Run a private master on a Slurm or PBS cluster."
+        ),
         "job": LazyCommand(module="windlass.cli.job", help="Manage the job queue.", aliases=("j",)),
         "master": LazyCommand(
             module="windlass.cli.master", help="Show the master; run one.", aliases=("m",)

@@ -26,6 +26,14 @@ ARRIVAL_S = SUBMIT_LIMIT_S + PROOF_S
 """The same of a job whose submission may still run."""
 
 
+DISPATCHED, PILOTS = "wl", "wp"
+
+
+def job_prefix(kind: str, cluster_id: str) -> str:
+    """With which the names of all jobs of one cluster begin."""
+    return f"{kind}-{cluster_id.replace('-', '')[:8]}-"
+
+
 class NoAnswer(BatchSystemError):
     """The scheduler did not answer: nothing is known of any job, and a submission may have been accepted."""
 

@@ -29,6 +29,7 @@ from provisioner.providers.base import (
 )
 from provisioner.providers.batch.base import (
     ARRIVAL_S,
+    PILOTS,
     PROOF_S,
     BatchSystem,
     EndCause,
@@ -38,6 +39,7 @@ from provisioner.providers.batch.base import (
     NoAnswer,
     Site,
     end_words,
+    job_prefix,
 )
 from provisioner.providers.batch.dialects import DIALECTS
 from provisioner.providers.batch.disks import Disk
@@ -109,7 +111,7 @@ class PilotProvider:
         self._check_lease = check_lease
         self._clock = clock
         self._cluster_id = cluster_id
-        self._prefix = f"wp-{cluster_id.replace('-', '')[:8]}-"
+        self._prefix = job_prefix(PILOTS, cluster_id)
         self._arrival_s = arrival_s
         self._proof_s, self._fresh_s, self._every_s = proof_s, fresh_s, list_every_s
         self._site: Site | None = None

@@ -1,0 +1,49 @@
+"""`windlass hpc down`: the end of the master, and of its jobs if the user says so."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from master.hpc import jobs
+from master.hpc.place import known_place
+from master.hpc.private import require_here
+from provisioner.providers.batch.base import BatchSystem, NoAnswer
+from windlass.base.plurals import counted
+from windlass.deploy.local.cluster import LocalCluster
+from windlass.deploy.local.folder import ClusterFolder
+
+
+def down(dir_: Path | None, *, cancel: bool) -> Iterator[str]:
+    """What to tell the user. Raises Conflict on another machine than the master's."""
+    place, running = known_place(dir_)
+    require_here(running, socket.gethostname(), "" if dir_ is None else f" --dir {place.path}")
+    ended, _ = LocalCluster(ClusterFolder(running.folder)).down()
+    place.note(running.model_copy(update={"is_up": False}))
+    yield "The master is stopped." if ended else "No master was running."
+    system = jobs.system_of(running)
+    if cancel:
+        gone = asyncio.run(jobs.cancel_all(system, running.cluster_id))
+        yield f"Cancelled: {', '.join(gone)}" if gone else "It had no batch jobs."
+    else:
+        yield from _left(asyncio.run(_left_behind(system, running.cluster_id)))
+    yield f"Kept: {running.folder}, {place.path}. `windlass hpc up` goes on with them."
+
+
+async def _left_behind(system: BatchSystem, cluster_id: str) -> int | str:
+    try:
+        return len(await jobs.jobs_of(system, cluster_id))
+    except NoAnswer as error:
+        return error.message
+
+
+def _left(found: int | str) -> Iterator[str]:
+    if isinstance(found, str):
+        yield f"Whether jobs of it are left is not known: {found}"
+    elif found:
+        yield (
+            f"{counted(found, 'batch job')} of it go on: the next `windlass hpc up` takes them over; "
+            "without work they end after 10 minutes. To end them now: windlass hpc down --cancel"
+        )

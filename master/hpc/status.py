@@ -1,0 +1,73 @@
+"""`windlass hpc status`: where the master runs, and its batch jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from master.hpc import jobs
+from master.hpc.place import Place, Running, known_place
+from master.hpc.private import answers, command, service_of
+from master.hpc.up import ssh_line, user_name
+from provisioner.providers.batch.base import JobReport, NoAnswer
+from windlass.deploy.local.folder import ClusterFolder
+from windlass.deploy.local.services import MASTER, Condition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    running: Running
+    is_up: bool
+    words: str
+    jobs: tuple[JobReport, ...] = ()
+    jobs_problem: str = ""
+
+
+async def look(dir_: Path | None) -> Found:
+    """Raises InvalidArgument where no master was ever started."""
+    place, running = known_place(dir_)
+    is_up = await asyncio.to_thread(answers, running)
+    words = _words(place, running, is_up)
+    try:
+        found = await jobs.jobs_of(jobs.system_of(running), running.cluster_id)
+    except NoAnswer as error:
+        return Found(
+            running=running, is_up=is_up, words=words, jobs_problem=f"Jobs: {error.message}"
+        )
+    return Found(running=running, is_up=is_up, words=words, jobs=tuple(found))
+
+
+def _words(place: Place, running: Running, is_up: bool) -> str:
+    if is_up:
+        line = ssh_line(running.url, user_name(), running.host)
+        return f"The master runs on {running.host}, at {running.url}. From your computer: {line}"
+    if not running.is_up:
+        return f"The master of {place.path} was stopped. Start it again: {command('up')} on {running.host}"
+    if running.host != socket.gethostname():
+        return (
+            f"The master on {running.host} does not answer at {running.url}: "
+            f"ssh {running.host} {command('up')} starts it again"
+        )
+    service = service_of(running)
+    log = ClusterFolder(running.folder).log(MASTER)
+    if service.condition is Condition.GONE:
+        end = service.ended or "unknown"
+        return f"The master does not run (last end: {end}, log: {log}). Start it: {command('up')}"
+    return (
+        f"The master does not answer at {running.url} ({service.condition.value}); its log: {log}"
+    )
+
+
+def described(found: Found) -> dict[str, object]:
+    """For programs."""
+    return {
+        "isUp": found.is_up,
+        "url": found.running.url,
+        "host": found.running.host,
+        "folder": str(found.running.folder),
+        "clusterId": found.running.cluster_id,
+        "jobs": jobs.described(found.jobs),
+        "jobsProblem": found.jobs_problem,
+    }

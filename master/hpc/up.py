@@ -1,0 +1,119 @@
+"""`windlass hpc up`: from nothing to a master that answers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from master.hpc.facts import Facts
+from master.hpc.findings import findings
+from master.hpc.gather import Where, gather
+from master.hpc.place import Place, Running, find_place
+from master.hpc.plan import Plan, plan_of
+from master.hpc.private import (
+    Say,
+    Up,
+    fingerprint_of_master,
+    id_of,
+    require_here,
+    start,
+    write_config,
+)
+from windlass.base.checks import Check
+from windlass.base.errors import InvalidArgument
+from windlass.deploy.local.folder import ClusterFolder
+from windlass.deploy.local.services import MASTER, Condition, Services
+
+Report = Callable[[list[Check]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    where: Where
+    account: str = ""
+    overwrite: bool = False
+    restart: bool = False
+
+
+def up(wishes: Wishes, *, say: Say, report: Report) -> Iterator[str]:
+    """What to tell the user. `report` ends it where a check failed."""
+    say("Looking at the site")
+    known = find_place(wishes.where.shared)
+    where = wishes.where
+    if known is not None and where.shared is None:
+        where = replace(where, shared=known[0].path)
+    facts = asyncio.run(gather(where))
+    if known is not None:
+        require_here(known[1], facts.host, _option(wishes.where))
+    plan = plan_of(facts, uid=os.geteuid(), account=wishes.account, path=wishes.where.path)
+    report(findings(facts, plan))
+    if plan.shared is None or plan.data is None:
+        raise InvalidArgument("there is no folder to use")  # `report` has ended it before
+    place = Place(Path(plan.shared.path))
+    folder = ClusterFolder(known[1].folder if known is not None else Path(plan.data.path))
+    return told(place, _started(place, folder, facts, plan, wishes, say), facts)
+
+
+def _started(
+    place: Place, folder: ClusterFolder, facts: Facts, plan: Plan, wishes: Wishes, say: Say
+) -> Up:
+    place.make()
+    wrote = write_config(place, plan, overwrite=wishes.overwrite)
+    runs = Services(folder).of(MASTER).condition is Condition.RUNNING
+    known = place.running()
+    if runs and known is not None and not wishes.restart:
+        return Up(running=known, fingerprint="", wrote_yaml=wrote, was_running=True)
+    folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    started, first = start(place, folder, restart=wishes.restart, say=say)
+    running = Running(
+        host=facts.host,
+        folder=folder.path,
+        url=started.options.url,
+        cluster_id=id_of(folder, started.options),
+        system=plan.system,
+        path=plan.path,
+    )
+    place.note(running)
+    return Up(
+        running=running,
+        fingerprint=fingerprint_of_master(folder, started.options),
+        wrote_yaml=wrote,
+        first_password=folder.password_file if first else None,
+    )
+
+
+def told(place: Place, done: Up, facts: Facts) -> Iterator[str]:
+    running = done.running
+    verb = "already runs" if done.was_running else "is up"
+    yield f"The master {verb} at {running.url}, on {running.host}. Its data: {running.folder}"
+    yield f"Configuration{' (written now)' if done.wrote_yaml else ''}: {place.master_yaml}"
+    yield f"From your computer: {ssh_line(running.url, facts.user, running.host)}"
+    at = urlsplit(running.url)
+    yield f"  then, in a browser or for det there: https://localhost:{at.port}"
+    if done.fingerprint:
+        yield f"  Fingerprint of its certificate: {done.fingerprint}"
+    if done.first_password is not None and done.first_password.exists():
+        password = done.first_password.read_text().strip()
+        yield f"First password of admin and determined, shown once: {password}"
+    yield f"Here you are logged in: export DET_MASTER={running.url}; det e create config.yaml ."
+
+
+def ssh_line(url: str, user: str, host: str) -> str:
+    """Forwards the same port of the user's computer to the master."""
+    at = urlsplit(url)
+    name = f"[{at.hostname}]" if ":" in (at.hostname or "") else at.hostname
+    return f"ssh -N -L {at.port}:{name}:{at.port} {user}@{host}"
+
+
+def user_name() -> str:
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+def _option(where: Where) -> str:
+    return "" if where.shared is None else f" --dir {shlex.quote(str(where.shared))}"

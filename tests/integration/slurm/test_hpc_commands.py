@@ -1,0 +1,128 @@
+"""`windlass hpc` as an ordinary user of a real Slurm: from `up` to `down`, with nothing left."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.jails import open_way_to
+from tests.real_cluster import WINDLASS, eventually
+from tests.slurm import Slurm, require_slurm, running_slurm
+
+pytestmark = pytest.mark.slow
+MODEL = Path(__file__).parent / "model"
+ORDINARY = "nobody"
+"""Who the researcher is where tests run as root."""
+LIMIT_S = 110
+
+
+@dataclass
+class Researcher:
+    """Somebody with a home and a PATH, and nothing else."""
+
+    home: Path
+    slurm: Slurm
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.home.mkdir()
+        user = pwd.getpwnam(self.slurm.user) if self.slurm.user else pwd.getpwuid(os.geteuid())
+        self.uid = user.pw_uid
+        shutil.chown(self.home, self.uid)
+        open_way_to(self.home)
+        self.environment = {
+            "HOME": str(self.home),
+            "USER": user.pw_name,
+            "LANG": "C.UTF-8",
+            "XDG_DATA_HOME": str(self.home / "data"),
+            **self.slurm.environment,
+        }
+
+    def run(self, *words: str, code: int = 0, **environment: str) -> str:
+        """`windlass ...`: what it said."""
+        done = subprocess.run(
+            [*self.slurm.become, WINDLASS, *words],
+            env={**self.environment, **environment},
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT_S,
+        )
+        assert done.returncode == code, f"{words}: {done.stdout}{done.stderr}"
+        return done.stdout + done.stderr
+
+    def processes(self) -> list[psutil.Process]:
+        mark = str(self.home)
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if any(mark in word for word in process.cmdline()):
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def end(self) -> None:
+        for process in self.processes():
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    """Of an ordinary user, jobs and all."""
+    require_slurm()
+    folder = open_way_to(tmp_path_factory.mktemp("slurm-of-a-user") / "site")
+    folder.mkdir()
+    with running_slurm(folder, user="" if os.geteuid() else ORDINARY) as slurm:
+        yield slurm
+
+
+@pytest.fixture
+def researcher(slurm: Slurm, tmp_path: Path) -> Iterator[Researcher]:
+    user = Researcher(tmp_path / "home", slurm)
+    yield user
+    user.end()
+
+
+def test_from_up_to_down_without_root(researcher: Researcher, slurm: Slurm) -> None:
+    said = researcher.run("hpc", "up")
+    place = researcher.home / "windlass"
+    password = next(line for line in said.splitlines() if line.startswith("First password"))
+    assert "ssh -N -L " in said
+    url = json.loads((place / "master.json").read_text())["url"]
+    assert url.startswith("https://")
+    for path in (place, place / "master.yaml", place / "master.json", place / "jobs"):
+        assert path.stat().st_mode & 0o077 == 0, path
+        assert path.stat().st_uid == researcher.uid
+    again = researcher.run("hpc", "up")
+    assert "already runs" in again
+    assert password not in again
+
+    config = researcher.home / "config.yaml"
+    config.write_text(
+        "name: first\nentrypoint: python3 train.py\nhyperparameters: {gate: /run}\n"
+        "searcher: {name: single, metric: loss, max_length: 1}\nresources: {slots_per_trial: 2}\n"
+    )
+    master: dict[str, Any] = {"DET_MASTER": url}
+    created = researcher.run(
+        "experiment", "create", str(config), str(MODEL), "--follow-first-trial", **master
+    )
+    assert "rank 0 of 1: gpus 0,1" in created, created
+    told = json.loads(researcher.run("hpc", "status", "--json"))
+    assert told["isUp"]
+    eventually("its jobs are over", lambda: not slurm.jobs())
+    researcher.run("hpc", "down")
+    assert not researcher.processes()
+    assert not list((place / "jobs").glob("wl-*"))
+    assert not json.loads(researcher.run("hpc", "status", "--json", code=1))["isUp"]

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+from provisioner.fleet import InstanceRecord
 from provisioner.fleet_state import (
     CancelAnswered,
     Event,
@@ -23,6 +24,9 @@ from provisioner.fleet_state import (
     LaunchRefused,
     LaunchUnanswered,
     Looked,
+    Refused,
+    StartAnswered,
+    StopAnswered,
     TerminateAnswered,
     TokenIsSpent,
 )
@@ -32,8 +36,9 @@ from provisioner.providers.base import Accepted, Api, LaunchAnswer, LaunchIntent
 from provisioner.providers.errors import Refusal, TokenSpent, refusal_kind
 from provisioner.providers.images import ImageOrder, MakesImages
 from provisioner.refusals import BlockKind
+from provisioner.types import Offer
 from windlass.base.clock import Clock
-from windlass.base.errors import StoreUnavailable
+from windlass.base.errors import StoreUnavailable, WindlassError
 
 log = logging.getLogger(__name__)
 
@@ -141,6 +146,13 @@ class Calls:
         call = self._remove_image if remove else self._make_image
         self.start(self._leading(partial(call, order)))
 
+    def stop(self, record: InstanceRecord) -> None:
+        self.start(self._leading(partial(self._stop, record)))
+
+    def switch_on(self, record: InstanceRecord, offer: Offer) -> None:
+        """`offer`: what its start is known by."""
+        self.start(self._leading(partial(self._switch_on, record, offer)))
+
     async def _leading(self, call: Callable[[], Awaitable[Event]]) -> Event:
         """Raises LeaseLost instead of calling if another master leads by now."""
         while True:
@@ -224,9 +236,36 @@ class Calls:
         log.info("launched %s at %s", ", ".join(ids), provider)
         return Launched(intent=intent, instance_ids=ids, started_at=answer.started_at)
 
+    async def _stop(self, record: InstanceRecord) -> Event:
+        try:
+            async with asyncio.timeout(CALL_DEADLINE_S):
+                await self._providers[record.provider].stop(record.id)
+            self._pacing[record.provider].answered(Api.TERMINATE)
+        except Exception as error:  # noqa: BLE001 - what cannot be stopped is ended
+            log.warning("stopping %s failed: %s", record.id, _text(error))
+            self._note_throttling(record.provider, Api.TERMINATE, error)
+            unknown = isinstance(error, OSError) or refusal_kind(error) in _ASK_AGAIN
+            refused = isinstance(error, WindlassError) and not unknown
+            return StopAnswered(instance_id=record.id, error=_text(error), refused=refused)
+        log.info("stopping %s at %s", record.id, record.provider)
+        return StopAnswered(instance_id=record.id)
+
+    async def _switch_on(self, record: InstanceRecord, offer: Offer) -> Event:
+        try:
+            async with asyncio.timeout(CALL_DEADLINE_S):
+                await self._providers[record.provider].start(record.id, offer)
+            self._pacing[record.provider].answered(Api.LAUNCH)
+        except Exception as error:  # noqa: BLE001 - unknown errors block the start, verbatim
+            log.warning("starting %s failed: %s", record.id, _text(error))
+            self._note_throttling(record.provider, Api.LAUNCH, error)
+            if isinstance(error, OSError) or refusal_kind(error) in _ASK_AGAIN:
+                return StartAnswered(instance_id=record.id, error=_text(error))
+            return StartAnswered(instance_id=record.id, refusal=Refused(**self._said(error)))
+        log.info("started %s at %s", record.id, record.provider)
+        return StartAnswered(instance_id=record.id)
+
     def _failed(self, intent: IntentRecord, error: Exception, *, first: bool) -> Event:
         log.warning("launch %s at %s refused: %s", intent.id, intent.provider, _text(error))
-        said = error if isinstance(error, Refusal) else None
         kind = refusal_kind(error)
         self._note_throttling(intent.provider, Api.LAUNCH, error)
         if kind in _ASK_AGAIN or (kind is None and not first):
@@ -236,16 +275,20 @@ class Calls:
                 kind=kind or BlockKind.UNKNOWN,
                 nothing_made=True,
             )
+        return LaunchRefused(intent=intent, **self._said(error))
+
+    def _said(self, error: Exception) -> dict[str, Any]:
+        """As the fields of `Refused`."""
+        said = error if isinstance(error, Refusal) else None
         wait_s = said.retry_after_s if said else None
-        return LaunchRefused(
-            intent=intent,
-            kind=kind or BlockKind.UNKNOWN,
-            message=_text(error),
-            scope=said.scope if said else None,
-            quota=said.quota if said else "",
-            number=said.number if said else None,
-            until=None if wait_s is None else self._now() + wait_s,
-        )
+        return {
+            "kind": refusal_kind(error) or BlockKind.UNKNOWN,
+            "message": _text(error),
+            "scope": said.scope if said else None,
+            "quota": said.quota if said else "",
+            "number": said.number if said else None,
+            "until": None if wait_s is None else self._now() + wait_s,
+        }
 
     def _note_throttling(self, provider: str, api: Api, error: Exception) -> None:
         if isinstance(error, Refusal) and error.kind is BlockKind.THROTTLED:

@@ -243,6 +243,7 @@ _OPTIONAL_PARTS = (
     "reservation",
     "placement",
     "image",
+    "stopped",
 )
 _OF_OFFER = frozenset({"family", "image"})
 """Parts of a scope that an offer says beside its key."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from provisioner.fleet import InstanceRecord
 from provisioner.fleet_state import FleetState
 from windlass.base.clock import Clock
 
@@ -20,7 +21,9 @@ _INTENT_TIMES = ("created_at", "accepted_at", "called_at", "next_try_at", "last_
 _INSTANCE_TIMES = (
     *("created_at", "started_at", "ready_at", "ended_at", "idle_since", "silent_since"),
     *("first_look_at", "terminate_since", "terminate_called_at", "terminate_acked_at"),
+    *("stopping_since", "switch_called_at"),
 )
+_STOP_TIMES = ("since", "until", "ready_at")
 _T = TypeVar("_T")
 
 
@@ -54,11 +57,16 @@ def shifted(state: FleetState, by_s: float) -> FleetState:
         state,
         watching_since=state.watching_since + by_s,
         intents={id_: _moved(x, _INTENT_TIMES, by_s) for id_, x in state.intents.items()},
-        instances={id_: _moved(x, _INSTANCE_TIMES, by_s) for id_, x in state.instances.items()},
+        instances={id_: _moved_machine(x, by_s) for id_, x in state.instances.items()},
         memory=replace(memory, blocks=blocks),
         ledger=replace(state.ledger, first_launch_at=None if first is None else first + by_s),
         ended_lost=tuple(at + by_s for at in state.ended_lost),
     )
+
+
+def _moved_machine(record: InstanceRecord, by_s: float) -> InstanceRecord:
+    stops = tuple(_moved(stop, _STOP_TIMES, by_s) for stop in record.stops)
+    return _moved(replace(record, stops=stops), _INSTANCE_TIMES, by_s)
 
 
 def _moved(record: _T, names: Iterable[str], by_s: float) -> _T:

@@ -189,6 +189,7 @@ class Consolidation:
             offer.slots >= (host.used or host.node.slots)
             and offer.end_of(self._now) is None
             and offer.key.market is not Market.QUEUED
+            and not offer.key.stopped
             and all(run.request.requires.are_met_by(self._facts_of(offer)) for run in host.runs)
             and self._limits.affordable(offer) > 0
         )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from provisioner.fleet_state import Catalogue, FleetState
+from provisioner.fleet_state import Catalogue, FleetState, Refused
 from provisioner.providers.base import FoundGroup, FoundInstance
+from provisioner.refusals import scope_of
 from provisioner.types import Offer
 
 
@@ -34,6 +35,18 @@ class Draft:
             slots=slots,
             usd_per_hour=self.catalogue.dearest_usd(slots) if usd is None else usd,
             boot_s=0.0,
+        )
+
+    def learn(self, offer: Offer, said: Refused) -> None:
+        """Its provider refused."""
+        self.memory = self.memory.refused(
+            said.scope or scope_of(said.kind, offer),
+            said.kind,
+            said.message,
+            now=self.now,
+            quota=said.quota,
+            number=said.number,
+            until=said.until,
         )
 
     def is_unseen(self, offer: Offer) -> bool:

@@ -16,9 +16,13 @@ from provisioner.snapshot import (
     due_answers,
     due_cancels,
     due_launches,
+    due_starts,
+    due_stops,
     due_terminations,
     failed_boots,
+    switch_called,
 )
+from provisioner.stop_worth import start_of
 
 
 def start_due(state: FleetState, calls: Calls, now: float) -> FleetState:
@@ -39,6 +43,13 @@ def start_due(state: FleetState, calls: Calls, now: float) -> FleetState:
     state = replace(state, bakes=asked_for_images(state.bakes, images))
     for bake in images:
         calls.image(bake.order(state.cluster_id), remove=bake.is_removing)
+    starts = [x for x in due_starts(state, now) if may(x.provider, Api.LAUNCH)]
+    stops = [x for x in due_stops(state, now) if may(x.provider, Api.TERMINATE)]
+    state = switch_called(state, [*starts, *stops], now)
+    for record in starts:
+        calls.switch_on(record, start_of(record.offer, state.memory))
+    for record in stops:
+        calls.stop(record)
     for provider, instance_ids in due_terminations(state, now).items():
         if may(provider, Api.TERMINATE):
             silent = failed_boots(state, instance_ids)

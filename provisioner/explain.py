@@ -58,10 +58,15 @@ def offer_name(offer: Offer) -> str:
     key = offer.key
     place = key.zone or key.region
     name = key.instance_type or count(offer.slots, "slot")
-    return f"{name}{f' in {place}' if place else ''}{f' ({key.market})' if key.market != 'on_demand' else ''}"
+    more = f"{f' in {place}' if place else ''}{f' ({key.market})' if key.market != 'on_demand' else ''}"
+    return f"stopped {name}{more}" if key.stopped else f"{name}{more}"
 
 
-def asking_now(offer: Offer, count: int) -> Reason:
+def asking_now(offer: Offer, count: int, starts: Sequence[str] = ()) -> Reason:
+    """`starts`: the stopped machines that are started."""
+    if starts:
+        what = "stopped machine" if len(starts) == 1 else "stopped machines"
+        return Reason(kind=ReasonKind.LAUNCHING, text=f"starts {what} {listed(starts)}")
     return Reason(kind=ReasonKind.LAUNCHING, text=f"launching {count} x {offer_name(offer)}")
 
 
@@ -94,6 +99,8 @@ def claimed(names: Sequence[str], coming: Sequence[Machine]) -> Reason:
 def _asking(machines: Sequence[Machine]) -> Reason:
     first = machines[0]
     what = f"launching {len(machines)} x {offer_name(first.offer)}"
+    if first.offer.key.stopped:
+        what = f"starts {listed([m.name for m in machines])}, {offer_name(first.offer)}"
     asked = f"requested {first.age_s:.0f} s ago"
     if first.trouble is None:
         return Reason(kind=ReasonKind.LAUNCHING, text=f"{what}: {asked}")

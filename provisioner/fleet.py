@@ -2,6 +2,7 @@
 
     PENDING --> BOOTING --> READY <--> LOST --> TERMINATING --> GONE
     ORPHAN (ours by tag, no intent) --> READY (adopted: work runs on it) | TERMINATING
+    READY --> STOPPING --> STOPPED --> STARTING --> BOOTING (`provisioner.stops`)
 
 Any state may become GONE when the provider says so; any living state may become TERMINATING. An instance that was
 seen running and that the provider still lists is never believed gone; one that is not listed is believed gone only
@@ -10,7 +11,7 @@ after the provider's grace and two lists in a row (a list may omit what is young
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -28,6 +29,7 @@ LOST_SPOT_AFTER_S = 120.0
 ORPHAN_GRACE_S = 60.0
 """From the first look at an unknown machine of ours until it is ended; a second look must confirm it."""
 LOOKS_UNTIL_GONE = 2
+STOPPED_BY_OTHERS = "it was stopped, by itself or by somebody"
 CONSOLE_SAYS = "its console ends with"
 """In the reason of an end: what the machine wrote last follows."""
 TERMINATE_RETRY_S = 60.0
@@ -45,6 +47,12 @@ class InstanceState(StrEnum):
     READY = "ready"
     LOST = "lost"
     ORPHAN = "orphan"
+    STOPPING = "stopping"
+    """To be stopped: decided and written, until the provider says that it has stopped."""
+    STOPPED = "stopped"
+    """Only its disk is billed, and it can be started again."""
+    STARTING = "starting"
+    """To be started: decided and written, until the provider agrees."""
     TERMINATING = "terminating"
     GONE = "gone"
 
@@ -60,19 +68,45 @@ class EndKind(StrEnum):
     """Its work was moved away."""
     BAKED = "baked"
     """It was there for an image."""
+    STOPPED = "stopped"
+    """It cannot be stopped, or was stopped for too long."""
     CLOSING = "closing"
 
 
 _S = InstanceState
+SWITCHED = frozenset({_S.STOPPING, _S.STOPPED, _S.STARTING})
+"""It is stopped, or on the way there or back."""
+BOOTS = (_S.PENDING, _S.STARTING, _S.BOOTING)
+"""Its agent is to come."""
 ALLOWED: Mapping[InstanceState, frozenset[InstanceState]] = {
     _S.PENDING: frozenset({_S.BOOTING, _S.READY, _S.TERMINATING, _S.GONE}),
     _S.BOOTING: frozenset({_S.READY, _S.TERMINATING, _S.GONE}),
-    _S.READY: frozenset({_S.LOST, _S.TERMINATING, _S.GONE}),
+    _S.READY: frozenset({_S.LOST, _S.STOPPING, _S.TERMINATING, _S.GONE}),
     _S.LOST: frozenset({_S.READY, _S.TERMINATING, _S.GONE}),
     _S.ORPHAN: frozenset({_S.READY, _S.TERMINATING, _S.GONE}),
+    _S.STOPPING: frozenset({_S.STOPPED, _S.TERMINATING, _S.GONE}),
+    _S.STOPPED: frozenset({_S.STARTING, _S.BOOTING, _S.TERMINATING, _S.GONE}),
+    _S.STARTING: frozenset({_S.STOPPED, _S.BOOTING, _S.READY, _S.TERMINATING, _S.GONE}),
     _S.TERMINATING: frozenset({_S.GONE}),
     _S.GONE: frozenset(),
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """A time during which a machine was stopped."""
+
+    since: float
+    until: float | None = None
+    """When it was to be started; None: it is stopped."""
+    ready_at: float | None = None
+    """When its agent was back."""
+
+
+def stopped_s(stops: Iterable[Stop], since: float, until: float) -> float:
+    """How much of that time it was stopped."""
+    ends = ((stop.since, until if stop.until is None else stop.until) for stop in stops)
+    return sum(max(0.0, min(end, until) - max(start, since)) for start, end in ends)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +153,12 @@ class InstanceRecord:
     moving_since: float | None = None
     """Since when its work is to leave, by our own will; then it is ended."""
     moving_why: str = ""
+    stops: tuple[Stop, ...] = ()
+    """When it was stopped, in order."""
+    stopping_since: float | None = None
+    """Since when it is to be stopped."""
+    switch_called_at: float | None = None
+    """When its provider was last asked to stop or start it."""
     terminate_since: float | None = None
     terminate_called_at: float | None = None
     terminate_acked_at: float | None = None
@@ -136,6 +176,23 @@ class InstanceRecord:
         """When it ends by itself, if it is ready at that time; None: when we end it."""
         return self.offer.end_of(ready_at) if self.ends_at is None else self.ends_at
 
+    @property
+    def boot_since(self) -> float:
+        """When it was asked for, or started again."""
+        started = self.stops[-1].until if self.stops else None
+        return self.created_at if started is None else started
+
+    @property
+    def up_at(self) -> float | None:
+        """When its agent connected for the first time since."""
+        return self.stops[-1].ready_at if self.stops else self.ready_at
+
+    @property
+    def usd_per_hour(self) -> float:
+        """What it costs now."""
+        is_stopped = self.stops and self.stops[-1].until is None
+        return self.offer.disk_usd_per_hour if is_stopped else self.offer.usd_per_hour
+
     def billed(self, now: float) -> tuple[float, float]:
         """From when until when it costs something, so far."""
         start = self.created_at if self.started_at is None else self.started_at
@@ -143,8 +200,13 @@ class InstanceRecord:
 
     def usd(self, now: float) -> float:
         """What it has cost so far."""
-        start, end = self.billed(now)
-        return usd_for(self.offer.usd_per_hour, end - start)
+        return self.usd_between(*self.billed(now))
+
+    def usd_between(self, since: float, until: float) -> float:
+        """What it costs in that part of its life."""
+        stopped = stopped_s(self.stops, since, until)
+        running = usd_for(self.offer.usd_per_hour, until - since - stopped)
+        return running + usd_for(self.offer.disk_usd_per_hour, stopped)
 
 
 # Rebuilt by looking; not worth a commit when they change.
@@ -154,6 +216,7 @@ _VOLATILE_INSTANCE = {
     "first_look_at",
     "looks",
     "missed_looks",
+    "switch_called_at",
     "terminate_called_at",
     "terminate_acked_at",
 }
@@ -174,6 +237,7 @@ class Listing(StrEnum):
 
     PENDING = "pending"
     RUNNING = "running"
+    STOPPED = "stopped"
     ENDED = "ended"
     ABSENT = "absent"
     UNKNOWN = "unknown"
@@ -232,6 +296,8 @@ class Wish:
     instance_id: str
     kind: EndKind
     why: str
+    stop: bool = False
+    """It is only to be stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +327,7 @@ def step(record: InstanceRecord, seen: Observation, now: float, rules: Rules) ->
         case _S.PENDING | _S.BOOTING:
             return _step_booting(record, seen, now, rules)
         case _S.READY | _S.LOST:
-            return _step_ready(record, seen, now)
+            return _step_ready(record, seen, now, rules)
         case _S.ORPHAN:
             return _step_orphan(record, seen, now)
         case _:
@@ -273,6 +339,14 @@ def terminating(
 ) -> InstanceRecord:
     """Decided and about to be written: from here on it is only ever ended."""
     return move(record, _S.TERMINATING, reason=why, terminate_since=now, claims=(), end_kind=kind)
+
+
+def ready(record: InstanceRecord, now: float) -> InstanceRecord:
+    """Its agent has connected."""
+    if not record.stops:
+        return move(record, _S.READY, ready_at=now)
+    stops = (*record.stops[:-1], replace(record.stops[-1], ready_at=now))
+    return move(record, _S.READY, stops=stops)
 
 
 def within(at: float | None, earliest: float, now: float) -> float | None:
@@ -345,12 +419,14 @@ def _lost_since(record: InstanceRecord) -> float | None:
 
 def _step_booting(record: InstanceRecord, seen: Observation, now: float, rules: Rules) -> Step:
     if seen.connected:
-        return Step(record=move(record, _S.READY, ready_at=now))
+        return Step(record=ready(record, now))
+    if _was_stopped(record, seen, rules):
+        return _wish(record, EndKind.BOOT, seen.detail or STOPPED_BY_OTHERS)
     if seen.boot_failure:
         return _wish(record, EndKind.BOOT, seen.boot_failure)
     if record.state is _S.PENDING and seen.listing is Listing.RUNNING:
         record = move(record, _S.BOOTING)
-    age = now - max(record.created_at, rules.watching_since)
+    age = now - max(record.boot_since, rules.watching_since)
     queue_s = record.offer.queue_deadline_s
     late = queue_s is not None and age > max(queue_s, rules.boot_deadline_s)
     if record.state is _S.PENDING and late:
@@ -361,9 +437,12 @@ def _step_booting(record: InstanceRecord, seen: Observation, now: float, rules: 
     return Step(record=record)
 
 
-def _step_ready(record: InstanceRecord, seen: Observation, now: float) -> Step:
+def _step_ready(record: InstanceRecord, seen: Observation, now: float, rules: Rules) -> Step:
     if seen.connected:
         return Step(record=move(record, _S.READY) if record.state is _S.LOST else record)
+    if _was_stopped(record, seen, rules):
+        record = move(record, _S.LOST) if record.state is _S.READY else record
+        return _wish(record, EndKind.LOST, seen.detail or STOPPED_BY_OTHERS)
     silent = now - (now if record.silent_since is None else record.silent_since)
     spot = record.offer.key.market is Market.SPOT
     if silent < (LOST_SPOT_AFTER_S if spot else LOST_AFTER_S):
@@ -371,6 +450,15 @@ def _step_ready(record: InstanceRecord, seen: Observation, now: float) -> Step:
     if record.state is _S.READY:
         record = move(record, _S.LOST)
     return _wish(record, EndKind.LOST, f"its agent was silent for {silent:.0f} s")
+
+
+def _was_stopped(record: InstanceRecord, seen: Observation, rules: Rules) -> bool:
+    """Not by us. Lists may be late: right after its start one may show it as it was."""
+    return (
+        seen.listing is Listing.STOPPED
+        and seen.looked_at - record.boot_since >= rules.list_grace_s
+        and not seen.connected
+    )
 
 
 def _step_orphan(record: InstanceRecord, seen: Observation, now: float) -> Step:

@@ -147,10 +147,9 @@ class LaunchAccepted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRefused:
-    """Nothing was made."""
+class Refused:
+    """How a provider refused."""
 
-    intent: IntentRecord
     kind: BlockKind
     message: str
     """What the provider said, verbatim."""
@@ -159,6 +158,13 @@ class LaunchRefused:
     quota: str = ""
     number: float | None = None
     until: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRefused(Refused):
+    """Nothing was made."""
+
+    intent: IntentRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +190,24 @@ class TokenIsSpent:
 class CancelAnswered:
     intent: IntentRecord
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopAnswered:
+    """`error`: the machine runs on, or (not `refused`) nobody knows."""
+
+    instance_id: str
+    error: str = ""
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartAnswered:
+    """The provider lets the machine run, or not (`refusal`), or nobody knows (`error`)."""
+
+    instance_id: str
+    refusal: Refused | None = None
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +281,8 @@ Event: TypeAlias = (
     | LaunchUnanswered
     | TokenIsSpent
     | CancelAnswered
+    | StopAnswered
+    | StartAnswered
     | TerminateAnswered
     | Told
     | Said

@@ -12,6 +12,7 @@ from provisioner.move_worth import HOLD_S, stands_in_for
 from provisioner.plan_types import Cancellation, Kept, Machine, Phase, PoolInput, Termination
 from provisioner.prices import usd_per_slot_hour
 from provisioner.purse import NOTICE_S
+from provisioner.stop_worth import StopChoice
 
 ROUNDING_S = 1e-3
 """Times since the epoch are that exact: who comes back when a time is over finds it over."""
@@ -39,8 +40,11 @@ def idle_decision(
     times: IdleTimes,
     now: float,
     spent: str | None = None,
+    stops: StopChoice | None = None,
 ) -> IdleDecision:
     """Those go that are idle long enough, claimed by nobody and not needed for the minimum; the dearest per slot first.
+
+    `stops`: which of them are stopped only.
 
     Above max_instances (the limit was lowered) idle machines go at once; all do for which no money is left (`spent`).
     """
@@ -80,7 +84,8 @@ def idle_decision(
             why = f"idle for {idle_s:.0f} s (limit {limit_s:.0f} s)"
             if above > 0:
                 why = f"more instances than max_instances ({settings.max_instances})"
-            terminations.append(_ended(pool, machine, why))
+            stop = above <= 0 and stops is not None and stops.take(machine)
+            terminations.append(_ended(pool, machine, why, stop=stop))
             jobs.end(machine)
             spare -= 1
             above -= 1
@@ -157,5 +162,5 @@ def unclaimed_launches(
             spare -= len(machines)
 
 
-def _ended(pool: PoolInput, machine: Machine, why: str) -> Termination:
-    return Termination(pool=pool.settings.pool, instance_id=machine.name, why=why)
+def _ended(pool: PoolInput, machine: Machine, why: str, *, stop: bool = False) -> Termination:
+    return Termination(pool=pool.settings.pool, instance_id=machine.name, why=why, stop=stop)

@@ -29,7 +29,7 @@ from provisioner.intents import (
 from provisioner.plan_types import Launch
 from provisioner.providers.base import FoundGroup, FoundInstance, FoundState, LaunchIntent
 from provisioner.providers.errors import Refusal
-from provisioner.refusals import BlockKind, scope_of
+from provisioner.refusals import BlockKind
 from windlass.base.errors import WindlassError
 from windlass.base.json_types import JsonMapping
 
@@ -304,15 +304,8 @@ class Launches:
         message: str,
         said: LaunchRefused | None = None,
     ) -> None:
-        self.draft.memory = self.draft.memory.refused(
-            (said.scope if said else None) or scope_of(kind, intent.offer),
-            kind,
-            message,
-            now=self.draft.now,
-            quota=said.quota if said else "",
-            number=said.number if said else None,
-            until=said.until if said else None,
-        )
+        said = said or LaunchRefused(intent=intent, kind=kind, message=message)
+        self.draft.learn(intent.offer, said)
 
     def _later(self, intent: IntentRecord, message: str) -> IntentRecord:
         """Ask again with the same words, after a while."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from provisioner.fleet import InstanceRecord, InstanceState
+from provisioner.fleet import InstanceRecord, InstanceState, Stop, stopped_s
 from provisioner.months import by_month
 from provisioner.prices import SECONDS_PER_HOUR
 
@@ -30,6 +30,8 @@ class CostKind(StrEnum):
     """It could have worked, or was being ended."""
     LOST = "lost"
     """Its agent never connected, or was silent until its end."""
+    STOPPED = "stopped"
+    """It did not run: what is paid for is its disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,10 @@ class Lifetime:
     """Since when its agent was silent, if that was its end."""
     end: float | None = None
     """None: it exists."""
+    stops: tuple[Stop, ...] = ()
+    """When it was stopped, in order; it was ready before the first of them."""
+    disk_usd_per_hour: float = 0.0
+    """What it costs then."""
 
     @classmethod
     def of(cls, record: InstanceRecord) -> Lifetime:
@@ -58,13 +64,19 @@ class Lifetime:
             ready=record.ready_at,
             lost=record.lost_since,
             end=None if record.is_alive else record.ended_at,
+            stops=record.stops,
+            disk_usd_per_hour=record.offer.disk_usd_per_hour,
         )
 
     def usd(self, since: float, until: float) -> float:
         """What of its cost falls into that time."""
         start = max(self.start, since)
         end = until if self.end is None else min(self.end, until)
-        return self.usd_per_hour * max(0.0, end - start) / SECONDS_PER_HOUR
+        if end <= start:
+            return 0.0
+        stopped = stopped_s(self.stops, start, end)
+        running = self.usd_per_hour * (end - start - stopped)
+        return (running + self.disk_usd_per_hour * stopped) / SECONDS_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +117,12 @@ def settled_until(record: InstanceRecord, now: float) -> float | None:
     """Up to when it is certain what it was paid for. None: nothing is yet."""
     if not record.is_alive:
         return record.ended_at
+    if record.state in (InstanceState.STOPPING, InstanceState.STOPPED):
+        return now
     if record.state is InstanceState.READY and record.silent_since is None:
         return now
-    return record.ready_at
+    last = record.stops[-1] if record.stops else None
+    return record.ready_at if last is None else last.ready_at or last.until or now
 
 
 def charges(life: Lifetime, uses: Sequence[Use], *, since: float, until: float) -> Charges:
@@ -146,8 +161,16 @@ def _phases(life: Lifetime, start: float, end: float) -> Iterable[tuple[CostKind
         yield (CostKind.BOOT if life.end is None else CostKind.LOST), start, end
         return
     ready = min(max(life.ready, start), end)
-    lost = end if life.lost is None else min(max(life.lost, ready), end)
     yield CostKind.BOOT, start, ready
+    for stop in life.stops:
+        stopped = min(max(stop.since, ready), end)
+        started = end if stop.until is None else min(max(stop.until, stopped), end)
+        yield CostKind.BUSY, ready, stopped
+        yield CostKind.STOPPED, stopped, started
+        ready = end if stop.ready_at is None else min(max(stop.ready_at, started), end)
+        never = stop.ready_at is None and life.end is not None
+        yield (CostKind.LOST if never else CostKind.BOOT), started, ready
+    lost = end if life.lost is None else min(max(life.lost, ready), end)
     yield CostKind.BUSY, ready, lost
     yield CostKind.LOST, lost, end
 
@@ -198,4 +221,6 @@ def _charge(
     if seconds:
         hours = seconds / SECONDS_PER_HOUR
         key = ChargeKey(month, life.pool, life.instance_id, job_id, kind)
-        found.setdefault(key, Amount()).add(life.usd_per_hour * hours, hours)
+        stopped = kind is CostKind.STOPPED
+        usd = (life.disk_usd_per_hour if stopped else life.usd_per_hour) * hours
+        found.setdefault(key, Amount()).add(usd, 0.0 if stopped else hours)

@@ -95,6 +95,9 @@ def _running(pool: PoolInput, idle_times: IdleTimes) -> Iterator[Running]:
             expected_life_s(machine.offer, idle_s),
             tail_s=_tail_s(machine, idle_s),
         )
+    for stopped in pool.stopped:
+        expected_s = pool.settings.stopped.expected_gap_s
+        yield Running(stopped.offer.disk_usd_per_hour, stopped.stopped_s, expected_s)
 
 
 def _tail_s(machine: Machine, idle_s: float) -> float:

@@ -46,7 +46,8 @@ class OfferView:
 def offer_id(key: OfferKey) -> str:
     """What people call the offer by: the parts that its key gives."""
     parts = (key.provider, key.region, key.zone, key.instance_type, key.market.value)
-    return "/".join(part for part in (*parts, key.reservation, key.placement) if part)
+    more = (key.reservation, key.placement, "stopped" if key.stopped else "")
+    return "/".join(part for part in (*parts, *more) if part)
 
 
 def offer_views(state: FleetState, pools: Iterable[PoolSetup], now: float) -> list[OfferView]:

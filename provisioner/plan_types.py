@@ -65,6 +65,25 @@ class Machine:
     """False: it costs money, and is no machine of the pool: one that becomes an image."""
     replacement_tried_s: float | None = None
     """How long ago another was last launched in its place."""
+    stopping: bool = False
+    """It is being stopped."""
+    stops: int = 0
+    """How often it was stopped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoppedMachine:
+    """A machine that is stopped: nothing but a disk until it is started."""
+
+    name: str
+    offer: Offer
+    """As it was launched."""
+    stopped_s: float
+    """For how long."""
+    fingerprint: str = ""
+    """Of what its launch was made of; empty: unknown."""
+    may_start: bool = True
+    """False while its agent seems to be connected still, or nobody knows what exists there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +92,10 @@ class PoolInput:
     offers: tuple[Offer, ...]
     demand: PoolDemand
     machines: tuple[Machine, ...] = ()
+    stopped: tuple[StoppedMachine, ...] = ()
+    """Not among `machines`: they count for nothing but their disks."""
+    gaps_s: tuple[float, ...] = ()
+    """How long machines that exist were stopped, each time until they were started."""
     running: tuple[Running, ...] = ()
     """What runs in it, where machines that work may be disrupted."""
     fingerprints: Mapping[OfferKey, str] = field(default_factory=dict)
@@ -108,6 +131,8 @@ class Launch:
     """For each machine the gangs it is bought for; a gang over several machines is in each of theirs."""
     replaces: str = ""
     """The machine in whose place it is bought: its work moves when this one is up."""
+    starts: tuple[str, ...] = ()
+    """The stopped machines that are started, in that order; empty: machines are bought."""
 
     @property
     def count(self) -> int:
@@ -125,6 +150,8 @@ class Termination:
     pool: str
     instance_id: str
     why: str
+    stop: bool = False
+    """It is only stopped, and can be started again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

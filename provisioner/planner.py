@@ -16,6 +16,7 @@ Work is done on classes of equal gangs with counts, so ten thousand gangs cost l
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from math import inf
 
@@ -44,6 +45,7 @@ from provisioner.plan_types import (
 from provisioner.purchase import Purchase, Quote, next_purchase, slot_share
 from provisioner.queued import Overdue
 from provisioner.quotes import Quotes
+from provisioner.stop_worth import StopChoice, stopped_ends, with_starts
 from provisioner.types import Offer, PoolAvailability
 from provisioner.unserved import Unserved
 from provisioner.user_budgets import within_user_budgets
@@ -118,6 +120,7 @@ class _PoolPlan:
         self.leaving: Mapping[str, tuple[float, str]] = {}
         self.kept: Mapping[str, Kept] = {}
         self._cart = Cart()
+        self._starts = {offer.key: offer for offer in pool.offers if offer.key.stopped}
         self._overdue = Overdue(pool)
         bins = bins_of(pool, now, self._quotes.facts, without=self._overdue.names)
         self._bins = Bins(bins)
@@ -139,10 +142,14 @@ class _PoolPlan:
         claimed.update(self._overdue.still_wanted(served_by, self.pool))
         self.cancellations = list(unclaimed_launches(self.pool, claimed, self.now))
         spent = self._limits.must_leave()
-        idle = idle_decision(self.pool, claimed, self._idle_times, self.now, spent)
+        stops = StopChoice(self.pool, self.open_offers.memory)
+        idle = idle_decision(self.pool, claimed, self._idle_times, self.now, spent, stops)
         self.terminations, self.kept = list(idle.terminations), idle.kept
         if self.pool.settings.disruption.is_on and self.pool.hold is None and spent is None:
             self._consolidate()
+        starts = {name for launch in self.launches for name in launch.starts}
+        ends = (x for x in stopped_ends(self.pool, spent) if x.instance_id not in starts)
+        self.terminations += ends
         self.leaving = leaving(self.pool, spent, self.now)
 
     def _consolidate(self) -> None:
@@ -239,14 +246,29 @@ class _PoolPlan:
             if choice is None:
                 return
             offer, bins, missing = choice
+            start, starts = self._startable(offer, missing)
             times = 1 if bins else min(gangs.left, self._limits.affordable(offer) // missing)
-            if self.open_offers.most(offer) is not None:
+            if self.open_offers.most(offer) is not None or starts:
                 times = 1
             ids = gangs.take(times)
             if bins:
                 self._bins.take_whole(bins, ids)
-            self._cart.add_gangs(offer, ids, missing)
-            self._book(offer, missing * times)
+            if start is not None:
+                self._cart.add_gangs(start, ids, starts)
+                self._book(start, starts)
+            self._cart.add_gangs(offer, ids, missing - starts)
+            self._book(offer, (missing - starts) * times)
+
+    def _startable(self, offer: Offer, missing: int) -> tuple[Offer | None, int]:
+        """Stopped machines of that kind, for a part of so many that are missing."""
+        key = replace(offer.key, stopped=True)
+        start = None if offer.key.stopped else self._starts.get(key)
+        if start is None or not self.open_offers.is_open(start):
+            return None, 0
+        count = min(
+            missing - 1, self._limits.affordable(start), self.open_offers.most(start) or missing
+        )
+        return (start, count) if count > 0 else (None, 0)
 
     def _is_for_one(self, offer: Offer, ones: Sequence[GangClass]) -> bool:
         """It is being probed, and some gang needs but one machine: where there is one left, there may be no two.
@@ -386,14 +408,15 @@ class _PoolPlan:
             missing -= count
 
     def _launch(self) -> None:
-        self.launches = list(self._cart.launches(self.pool.settings.pool))
-        known: dict[tuple[int, int], Reason] = {}
+        launches = self._cart.launches(self.pool.settings.pool)
+        self.launches = list(with_starts(launches, self.pool.stopped))
+        known: dict[tuple[int, int, tuple[str, ...]], Reason] = {}
         for launch in self.launches:
-            key = (id(launch.offer), launch.count)
+            key = (id(launch.offer), launch.count, launch.starts)
             asked = known.get(key)
             if asked is None:
                 asked = known[key] = explain.after_failed_boot(
-                    explain.asking_now(launch.offer, launch.count),
+                    explain.asking_now(launch.offer, launch.count, launch.starts),
                     launch.offer,
                     self.open_offers.memory,
                 )

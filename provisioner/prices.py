@@ -6,7 +6,7 @@ asked, and ends when the machine is certainly gone: both err on the expensive si
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from provisioner.months import by_month
@@ -48,15 +48,17 @@ class Ledger:
             first_launch_at=now if self.first_launch_at is None else self.first_launch_at,
         )
 
-    def with_gone(self, pool: str, usd_per_hour: float, start: float, end: float) -> Ledger:
+    def with_gone(
+        self, pool: str, usd_between: Callable[[float, float], float], start: float, end: float
+    ) -> Ledger:
         """Book a machine that is gone. Once per machine: in the commit that forgets it."""
         months = {month: dict(pools) for month, pools in self.months.items()}
         for month, since, until in by_month(start, end):
             pools = months.setdefault(month, {})
-            pools[pool] = pools.get(pool, 0.0) + usd_for(usd_per_hour, until - since)
+            pools[pool] = pools.get(pool, 0.0) + usd_between(since, until)
         return replace(
             self,
-            gone_usd=self.gone_usd + usd_for(usd_per_hour, end - start),
+            gone_usd=self.gone_usd + usd_between(start, end),
             months={month: months[month] for month in sorted(months)[-MONTHS_KEPT:]},
         )
 

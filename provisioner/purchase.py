@@ -34,12 +34,15 @@ class Purchase:
 
 
 def cheapest_by_size(quotes: Iterable[Quote]) -> list[Quote]:
-    """For each size the cheapest, then the fastest to boot; largest size first."""
-    best: dict[int, Quote] = {}
+    """For each size the cheapest, then the fastest to boot; largest size first. What is stopped beside what is sold:
+    there are only so many of it.
+    """
+    best: dict[tuple[int, bool], Quote] = {}
     for quote in quotes:
-        known = best.get(quote.offer.slots)
+        size = (quote.offer.slots, quote.offer.key.stopped)
+        known = best.get(size)
         if known is None or _rank(quote) < _rank(known):
-            best[quote.offer.slots] = quote
+            best[size] = quote
     return [best[size] for size in sorted(best, reverse=True)]
 
 
@@ -73,7 +76,8 @@ def next_purchase(
 ) -> Purchase | None:
     """The best purchase for what is left, repeated as often as its filling repeats. None if nothing fits.
 
-    `counts`: gangs by slots, sizes descending; `quotes`: one of each size; `share`: `slot_share` of each size.
+    `counts`: gangs by slots, sizes descending; `quotes`: one of each size, and one of what is stopped; `share`:
+    `slot_share` of each size.
     """
     best: tuple[float, int, Purchase] | None = None
     for offer, usd in quotes:

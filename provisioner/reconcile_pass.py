@@ -15,6 +15,7 @@ from math import inf
 from provisioner.bakes import Bakes
 from provisioner.draft import Draft
 from provisioner.fleet import (
+    BOOTS,
     CONSOLE_SAYS,
     UNHEALTHY_WINDOW_S,
     EndKind,
@@ -44,6 +45,8 @@ from provisioner.fleet_state import (
     LaunchRefused,
     LaunchUnanswered,
     Looked,
+    StartAnswered,
+    StopAnswered,
     TerminateAnswered,
     TokenIsSpent,
     Told,
@@ -54,7 +57,10 @@ from provisioner.plan_types import Launch, Move, Plan
 from provisioner.providers.base import FoundInstance, FoundState
 from provisioner.providers.images import is_bake
 from provisioner.refusals import BACKOFFS, BlockKind, Unseen
-from provisioner.types import Market, Scope
+from provisioner.stop_calls import Stops
+from provisioner.stop_worth import start_of
+from provisioner.stops import cannot_stop, never_started, stopping, switched
+from provisioner.types import Market, Offer, Scope
 
 _UNLISTED = {
     (connected, busy): Observation(connected=connected, busy=busy)
@@ -71,6 +77,7 @@ class ReconcilePass:
         self.draft = Draft(state, catalogue, now)
         self.launches = Launches(self.draft)
         self.bakes = Bakes(self.draft, self.launches)
+        self.stops = Stops(self.draft)
         self._ledger = state.ledger
         self._ended_lost = tuple(t for t in state.ended_lost if now - t < UNHEALTHY_WINDOW_S)
         self._frozen = state.frozen
@@ -86,8 +93,8 @@ class ReconcilePass:
     def result(self) -> FleetState:
         living = [record for record in self.draft.instances.values() if record.is_alive]
         ledger = self._ledger.with_fleet(
-            instances=len(living),
-            usd_per_hour=sum(record.offer.usd_per_hour for record in living),
+            instances=sum(record.state is not InstanceState.STOPPED for record in living),
+            usd_per_hour=sum(record.usd_per_hour for record in living),
             now=self.draft.now,
         )
         return replace(
@@ -123,6 +130,10 @@ class ReconcilePass:
                     self.launches.cancelled(event)
                 case TerminateAnswered():
                     self._terminate_answered(event)
+                case StopAnswered():
+                    self.wishes += self.stops.stop_answered(event)
+                case StartAnswered():
+                    self.stops.start_answered(event)
                 case Told():
                     self._told(event.instance_id)
                 case TryAgain():
@@ -243,7 +254,7 @@ class ReconcilePass:
         if record is not None and not record.told and not record.is_alive:
             self.draft.instances[instance_id] = replace(record, told=True)
             self._ledger = self._ledger.with_gone(
-                record.pool, record.offer.usd_per_hour, *record.billed(self.draft.now)
+                record.pool, record.usd_between, *record.billed(self.draft.now)
             )
 
     def _step(self, record: InstanceRecord, agents: Agents) -> None:
@@ -256,25 +267,30 @@ class ReconcilePass:
         )
         if (boot := agents.boots.get(record.id)) is not None:
             seen = replace(seen, boot=boot)
-        stepped = step(record, seen, self.draft.now, self._rules_for(record))
-        new = stepped.record
-        if stepped.wish is not None:
-            self.wishes.append(stepped.wish)
-        was_booting = record.state in (InstanceState.PENDING, InstanceState.BOOTING)
-        timed = record.created_at >= self.draft.state.watching_since
+        now, rules = self.draft.now, self._rules_for(record)
+        stepped = step(record, seen, now, rules)
+        new = switched(stepped.record, seen, now, rules)
+        self.wishes += [x for x in (stepped.wish, cannot_stop(new, now)) if x is not None]
+        was_booting = record.state in BOOTS
+        timed = record.boot_since >= self.draft.state.watching_since
         if was_booting and timed and new.state is InstanceState.READY:
-            self.draft.memory = self.draft.memory.booted(
-                record.offer, self.draft.now - record.created_at
-            )
+            took_s = now - record.boot_since
+            self.draft.memory = self.draft.memory.booted(self._boot_offer(record), took_s)
         if was_booting and new.state is InstanceState.GONE and not is_bake(new.intent_id):
             self.draft.memory = self.draft.memory.boot_failed(
-                record.offer, new.reason, now=self.draft.now
+                self._boot_offer(record), new.reason, now=now
             )
         self.draft.instances[record.id] = new
+        if never_started(new, seen):
+            self.stops.give_up(new)
         self._retire(new)
         over = (InstanceState.TERMINATING, InstanceState.GONE)
         if new.moving_since is not None and new.state not in over:
             self.wishes.append(Wish(instance_id=new.id, kind=EndKind.MOVED, why=new.moving_why))
+
+    def _boot_offer(self, record: InstanceRecord) -> Offer:
+        """What its boot is remembered by: starts take another time than first boots."""
+        return start_of(record.offer, self.draft.memory) if record.stops else record.offer
 
     def _rules_for(self, record: InstanceRecord) -> Rules:
         """Thousands of machines share few: made anew only when something was learned in this pass."""
@@ -321,7 +337,10 @@ class ReconcilePass:
     def apply(self, plan: Plan, new_id: Callable[[], str], freeze: Freeze) -> None:
         """Write down what the plan wants bought, and which gangs claim what is coming."""
         for launch in plan.launches:
-            self.launches.decide(launch, new_id(), freeze)
+            if launch.starts:
+                self.stops.start(launch)
+            else:
+                self.launches.decide(launch, new_id(), freeze)
         for bake in self.bakes.asked:
             machine = Launch(pool=bake.pool, offer=bake.offer, claims=((),))
             self.launches.decide(machine, bake.id, freeze)
@@ -368,15 +387,17 @@ class ReconcilePass:
                 continue
             ended += cordoned
             for each in together:
-                self.draft.instances[each.id] = terminating(
-                    each, wish.why, self.draft.now, wish.kind
-                )
+                if wish.stop and each.state is InstanceState.READY:
+                    changed = stopping(each, wish.why, self.draft.now)
+                else:
+                    changed = terminating(each, wish.why, self.draft.now, wish.kind)
+                self.draft.instances[each.id] = changed
             if wish.kind is EndKind.LOST:
                 lost_left -= 1
                 self._ended_lost = (*self._ended_lost, self.draft.now)
             if wish.kind is EndKind.BOOT and not is_bake(record.intent_id):
                 self.draft.memory = self.draft.memory.boot_failed(
-                    record.offer, wish.why, now=self.draft.now
+                    self._boot_offer(record), wish.why, now=self.draft.now
                 )
         self._frozen = f"{held} silent instances are kept: too many at once" if held else ""
         return ended
@@ -399,6 +420,7 @@ def _observed(look: Looked, found: FoundInstance | None) -> Observation:
     listing = {
         FoundState.PENDING: Listing.PENDING,
         FoundState.RUNNING: Listing.RUNNING,
+        FoundState.STOPPED: Listing.STOPPED,
         FoundState.ENDED: Listing.ENDED,
     }[found.state]
     return Observation(

@@ -23,7 +23,14 @@ from provisioner.calls import Calls
 from provisioner.clock_jumps import Clocks, shifted
 from provisioner.documents import Unsaved, forget_finished, restored, to_move, unsaved
 from provisioner.due_calls import start_due
-from provisioner.fleet import BootNote, EndKind, InstanceRecord, InstanceState, Wish
+from provisioner.fleet import (
+    SWITCHED,
+    BootNote,
+    EndKind,
+    InstanceRecord,
+    InstanceState,
+    Wish,
+)
 from provisioner.fleet_state import (
     Agents,
     Catalogue,
@@ -149,9 +156,8 @@ class Provisioner:
         )
         warn_of_strangers(self._state, self._providers)
         for record in self._state.instances.values():
-            if (
-                record.state is InstanceState.TERMINATING
-            ):  # the host forgot; its agent may come back meanwhile
+            if record.state in (InstanceState.TERMINATING, InstanceState.STOPPING):
+                # The host forgot; its agent may come back meanwhile.
                 self._host.cordon(record.id)
             elif record.moving_since is not None:
                 self._host.drain(record.id)
@@ -184,6 +190,11 @@ class Provisioner:
     def is_instance(self, name: str) -> bool:
         """Whether a machine of ours is called so, whatever its state."""
         return name in self._state.instances
+
+    def is_stopped(self, name: str) -> bool:
+        """Whether that machine of ours is stopped, or on the way there or back: its agent is away and not lost."""
+        record = self._state.instances.get(name)
+        return record is not None and record.state in SWITCHED
 
     def launched_by(self, launch_id: str) -> frozenset[str] | None:
         """The machines of one launch that are not gone; None: its provider has not said yet which it made."""
@@ -314,6 +325,9 @@ class Provisioner:
         if jump_s:
             self._clocks.settle()
         self._kept = planned.kept
+        for launch in planned.launches:
+            for instance_id in launch.starts:
+                self._host.uncordon(instance_id)
         self._act(now)
         for instance_id in new.retired:
             self._host.drain(instance_id)
@@ -355,7 +369,9 @@ class Provisioner:
             reconcile_pass.launches.cancel_accepted("the cluster is shutting down")
             return ()
         ends = planned.terminations
-        idle = [Wish(instance_id=x.instance_id, kind=EndKind.IDLE, why=x.why) for x in ends]
+        idle = [
+            Wish(instance_id=x.instance_id, kind=EndKind.IDLE, why=x.why, stop=x.stop) for x in ends
+        ]
         wishes = [*reconcile_pass.wishes, *idle]
         return reconcile_pass.end(wishes, self._host.cordon, self._host.uncordon)
 
@@ -411,12 +427,10 @@ class Provisioner:
     def _with_work(self, setup: PoolSetup) -> PoolSetup:
         """What disruptions look at, where they are allowed."""
         rules = setup.settings.disruption
-        if not rules.is_on:
-            return setup
-        running = tuple(self._host.running(setup.settings.pool))
-        return replace(
-            setup, running=running, fingerprints=self._fingerprints(setup) if rules.drift else {}
-        )
+        pool, drift = setup.settings.pool, rules.drift or setup.settings.stopped.is_on
+        running = tuple(self._host.running(pool)) if rules.is_on else ()
+        found = self._fingerprints(setup) if drift else {}
+        return replace(setup, running=running, fingerprints=found)
 
     def _setup(self, pool: str) -> PoolSetup:
         sold = {name: provider.offers(pool) for name, provider in self._providers.items()}

@@ -132,4 +132,5 @@ def scope_of(kind: BlockKind, offer: Offer) -> Scope:
                 instance_type=key.instance_type,
                 image=offer.image,
                 market=key.market,
+                stopped=key.stopped or None,
             )

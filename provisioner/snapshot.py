@@ -8,6 +8,7 @@ from math import inf
 
 from provisioner.budgets import Money, Spending
 from provisioner.fleet import (
+    BOOTS,
     CONSOLE_SAYS,
     LOST_CORDON_S,
     STILL_BILLING_S,
@@ -23,6 +24,9 @@ from provisioner.months import month_of, month_start
 from provisioner.plan_types import Kept, Machine, Phase, PlanInput, PoolInput
 from provisioner.prices import usd_for
 from provisioner.providers.images import is_bake
+from provisioner.stop_worth import start_of
+from provisioner.stopped_pools import stopped_pools
+from provisioner.stops import START_RETRY_S, STOP_RETRY_S
 from provisioner.types import BlockedOffer, CostView, InstanceView, Offer, PoolDemand
 
 CLAIM_SETTLE_S = 10.0
@@ -42,14 +46,16 @@ def plan_input(
     money: Money,
 ) -> PlanInput:
     """One immutable snapshot for `plan`; pools without demand are planned for their minimum and idle nodes."""
-    by_pool = {each.pool: each for each in demand}
-    machines = _machines(state, agents, now)
+    machines, off = _machines(state, agents, now), stopped_pools(state, pools, now)
+    by_pool = {each.pool: off.without_stopped(each) for each in demand}
     inputs = [
         PoolInput(
             settings=setup.settings,
-            offers=setup.offers,
+            offers=(*setup.offers, *off.start_offers(pool)),
             demand=by_pool.get(pool, PoolDemand(pool=pool)),
             machines=tuple(machines.get(pool, ())),
+            stopped=off.stopped(pool),
+            gaps_s=off.gaps_s(pool),
             running=setup.running,
             fingerprints=setup.fingerprints,
             hold="the provisioner is shutting down" if state.closing else None,
@@ -72,7 +78,8 @@ def pool_spending(state: FleetState, now: float) -> dict[str, float]:
     since = month_start(now)
     for record in state.instances.values():
         start, end = record.billed(now)
-        usd = usd_for(record.offer.usd_per_hour, min(end, now) - max(start, since))
+        first, last = max(start, since), min(end, now)
+        usd = record.usd_between(first, last) if first < last else 0.0
         spent[record.pool] = spent.get(record.pool, 0.0) + usd
     return spent
 
@@ -90,7 +97,7 @@ def _machines(state: FleetState, agents: Agents, now: float) -> dict[str, list[M
         if is_bake(record.intent_id) and record.is_alive:
             age_s = now - record.created_at
             found.setdefault(record.pool, []).append(_baking(record.id, record.offer, age_s))
-        elif record.is_alive:
+        elif record.is_alive and record.state is not InstanceState.STOPPED:
             found.setdefault(record.pool, []).append(_machine(state, record, agents, now))
     return found
 
@@ -128,7 +135,11 @@ def _asked(state: FleetState, intent: IntentRecord, now: float) -> Iterator[Mach
 def _machine(state: FleetState, record: InstanceRecord, agents: Agents, now: float) -> Machine:
     age = now - record.created_at
     phase = Phase.OUT
-    if record.id in state.retired or record.moving_since is not None:
+    if (
+        record.id in state.retired
+        or record.moving_since is not None
+        or record.state is InstanceState.STOPPING
+    ):
         return Machine(
             name=record.id,
             offer=record.offer,
@@ -136,26 +147,30 @@ def _machine(state: FleetState, record: InstanceRecord, agents: Agents, now: flo
             group=record.intent_id,
             age_s=age,
             moving=record.moving_since is not None,
+            stopping=record.state is InstanceState.STOPPING,
         )
+    offer = record.offer if not record.stops else start_of(record.offer, state.memory)
     ready_in_s = 0.0
     claims: tuple[str, ...] = ()
-    if record.state in (InstanceState.PENDING, InstanceState.BOOTING):
+    if record.state in BOOTS:
         phase, claims = Phase.COMING, record.claims
-        ready_in_s = max(SOON_S, state.memory.boot_p50_s(record.offer) - age)
+        ready_in_s = max(SOON_S, state.memory.boot_p50_s(offer) - (now - record.boot_since))
     elif record.state is InstanceState.READY:
         silent = 0.0 if record.silent_since is None else now - record.silent_since
         if silent <= LOST_CORDON_S:
             shown = record.id in agents.nodes
             phase = Phase.UP if shown else Phase.COMING
             ready_in_s = 0.0 if shown else SOON_S
-        ready_at = now if record.ready_at is None else record.ready_at
+        offer = record.offer
+        ready_at = now if record.up_at is None else record.up_at
         claims = record.claims if now - ready_at < CLAIM_SETTLE_S else ()
     return Machine(
         name=record.id,
-        offer=record.offer,
+        offer=offer,
         phase=phase,
         group=record.intent_id,
         age_s=age,
+        asking=record.state is InstanceState.STARTING,
         ready_in_s=ready_in_s,
         idle_s=None
         if record.idle_since is None or phase is not Phase.UP
@@ -165,6 +180,7 @@ def _machine(state: FleetState, record: InstanceRecord, agents: Agents, now: flo
         fingerprint=record.fingerprint,
         replaces=record.replaces,
         replacement_tried_s=None if record.replacement_at is None else now - record.replacement_at,
+        stops=len(record.stops),
     )
 
 
@@ -220,6 +236,35 @@ def due_terminations(state: FleetState, now: float) -> dict[str, list[str]]:
             if last is None or now - last >= TERMINATE_RETRY_S:
                 due.setdefault(record.provider, []).append(record.id)
     return due
+
+
+def due_stops(state: FleetState, now: float) -> list[InstanceRecord]:
+    """Machines whose stop is committed and must be asked for, first or again."""
+    return _due_switches(state, now, InstanceState.STOPPING, STOP_RETRY_S)
+
+
+def due_starts(state: FleetState, now: float) -> list[InstanceRecord]:
+    """Stopped machines whose start is committed and must be asked for, first or again."""
+    if state.closing:
+        return []
+    return _due_switches(state, now, InstanceState.STARTING, START_RETRY_S)
+
+
+def _due_switches(
+    state: FleetState, now: float, wanted: InstanceState, retry_s: float
+) -> list[InstanceRecord]:
+    return [
+        record
+        for record in state.instances.values()
+        if record.state is wanted
+        and (record.switch_called_at is None or now - record.switch_called_at >= retry_s)
+    ]
+
+
+def switch_called(state: FleetState, records: Sequence[InstanceRecord], now: float) -> FleetState:
+    """The state with these calls to stop or start machines under way."""
+    changed = {x.id: replace(x, switch_called_at=now) for x in records}
+    return replace(state, instances={**state.instances, **changed})
 
 
 def failed_boots(state: FleetState, instance_ids: Iterable[str]) -> list[str]:
@@ -279,10 +324,10 @@ def instance_views(
             pool=record.pool,
             offer=record.offer.key,
             slots=record.offer.slots,
-            usd_per_hour=record.offer.usd_per_hour,
+            usd_per_hour=record.usd_per_hour,
             state=_view_state(record),
             created_at=record.created_at,
-            ready_at=record.ready_at,
+            ready_at=record.up_at,
             idle_since=record.idle_since,
             usd=record.usd(now),
             reason=_remark(state, record, now, (boots or {}).get(record.id)),
@@ -329,7 +374,7 @@ def blocked_offers(state: FleetState, offers: Iterable[Offer], now: float) -> li
 
 def cost_view(state: FleetState, now: float) -> CostView:
     records = state.instances.values()
-    rate = sum(record.offer.usd_per_hour for record in records if record.is_alive)
+    rate = sum(record.usd_per_hour for record in records if record.is_alive)
     living = sum(record.usd(now) for record in records)
     view = state.ledger.view(living_usd=living, usd_per_hour=rate, now=now)
     first = view.first_launch_at

@@ -15,6 +15,7 @@ from master.core.scheduler.types import Launchable
 from provisioner.budgets import NO_BUDGET, Budget
 from provisioner.day_hours import DayHours, is_within
 from provisioner.disruption import NO_DISRUPTION, Disruption
+from provisioner.stopped_agents import NO_STOPPED_AGENTS, StoppedAgents
 
 AUX_PLACES = 100
 """Zero-slot tasks a node holds at once unless it says otherwise; the default of the agents."""
@@ -38,6 +39,8 @@ class OfferKey:
     """The id of what is reserved; empty for capacity that everybody may buy."""
     placement: str = ""
     """The group of machines that are close to each other; empty: anywhere in the zone."""
+    stopped: bool = False
+    """Stopped machines of ours of that kind: they are started, and nothing is bought."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +60,12 @@ class Scope:
     reservation: str | None = None
     placement: str | None = None
     image: str | None = None
+    stopped: bool | None = None
+    """True: only starts of stopped machines."""
 
     @classmethod
     def of(cls, key: OfferKey) -> Scope:
-        """That offer alone."""
+        """That offer alone. Where nothing can be bought, nothing can be started; the other way round it may be."""
         return cls(
             provider=key.provider,
             region=key.region,
@@ -69,6 +74,7 @@ class Scope:
             market=key.market,
             reservation=key.reservation,
             placement=key.placement,
+            stopped=key.stopped or None,
         )
 
     def covers(self, offer: Offer) -> bool:
@@ -83,6 +89,7 @@ class Scope:
             and self.reservation in (None, key.reservation)
             and self.placement in (None, key.placement)
             and self.image in (None, offer.image)
+            and self.stopped in (None, key.stopped)
         )
 
 
@@ -141,6 +148,10 @@ class Offer:
     """Machines of one launch end as a whole: the nodes of a batch job. Those that need not are launched one by one."""
     most_together: int | None = None
     """Machines of one launch at the most. None: any number."""
+    can_stop: bool = False
+    """Its machines can be stopped, and started again."""
+    disk_usd_per_hour: float = 0.0
+    """What a machine costs while it is stopped."""
 
     @property
     def facts(self) -> MachineFacts:
@@ -317,6 +328,7 @@ class PoolSettings:
     """So many machines are kept without work, beside those that work."""
     warm_hours: DayHours = ()
     """Only then."""
+    stopped: StoppedAgents = NO_STOPPED_AGENTS
 
     def warm(self, now: float) -> int:
         """How many machines without work there should be."""

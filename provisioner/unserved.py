@@ -32,7 +32,8 @@ class Unserved:
 
     def reason(self, gangs: GangClass) -> Reason:
         """One sentence for the users of these gangs."""
-        able = [offer for offer in self._pool.offers if _nodes(gangs, offer)]
+        sold = (offer for offer in self._pool.offers if not offer.key.stopped)
+        able = [offer for offer in sold if _nodes(gangs, offer)]
         return self._impossible(gangs, able) or self._refused(gangs, able)
 
     def _impossible(self, gangs: GangClass, able: Sequence[Offer]) -> Reason | None:

@@ -115,6 +115,10 @@ class LaunchedMachines(Protocol):
         """Whether a machine of ours is called so, whatever its state."""
         ...
 
+    def is_stopped(self, name: str) -> bool:
+        """That machine of ours is stopped, or on the way there or back: its agent is away, and comes again."""
+        ...
+
     def launched_by(self, launch_id: str) -> frozenset[str] | None:
         """The machines of one launch; None: its provider has not said yet which it made."""
         ...
@@ -124,6 +128,9 @@ class NoMachines:
     """There is no provider."""
 
     def is_instance(self, name: str) -> bool:
+        return False
+
+    def is_stopped(self, name: str) -> bool:
         return False
 
     def launched_by(self, launch_id: str) -> frozenset[str] | None:

@@ -36,6 +36,8 @@ class FoundState(StrEnum):
     """The provider is still making it."""
     RUNNING = "running"
     """It exists and is billed; one that is being ended still counts as running until it is certainly gone."""
+    STOPPED = "stopped"
+    """It does not run, only its disk is billed, and `start` lets it run again."""
     ENDED = "ended"
     """Certainly gone. A provider may leave such instances out."""
 
@@ -215,9 +217,35 @@ class Provider(Protocol):
         """End them. Returns when the provider has agreed; unknown ids are a success."""
         ...
 
+    async def stop(self, instance_id: str) -> None:
+        """Shut it down, and keep its disk. Returns when the provider has agreed; the list says when it has stopped.
+
+        Only asked for machines of offers that `can_stop`. May be repeated. `ProviderError`: it cannot be stopped, and
+        runs on. Others: nobody knows.
+        """
+        ...
+
+    async def start(self, instance_id: str, offer: Offer) -> None:
+        """Let a stopped machine run again, as the same machine; one that runs already is a success.
+
+        Returns when the provider has agreed. `WindlassError`: it stays stopped; `Refusal` says what that is true for.
+        Others: nobody knows, and the call is made again. `offer`: what such a start is known by in the memory.
+        """
+        ...
+
     async def console(self, instance_id: str) -> str:
         """The last that a machine wrote to its console, in one printable line; empty: nothing is known."""
         ...
+
+
+class CannotStop:
+    """For providers whose machines only run or end."""
+
+    async def stop(self, instance_id: str) -> None:
+        raise ProviderError(f"{instance_id} cannot be stopped: machines of this provider only end")
+
+    async def start(self, instance_id: str, offer: Offer) -> None:
+        raise ProviderError(f"{instance_id} cannot be started: machines of this provider only end")
 
 
 class AnswersAtOnce:

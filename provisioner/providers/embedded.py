@@ -17,6 +17,7 @@ from typing import TypeVar
 from provisioner.providers.base import (
     Accepted,
     AnswersAtOnce,
+    CannotStop,
     FoundGroup,
     Inventory,
     LaunchAnswer,
@@ -60,7 +61,7 @@ class InstanceType:
     """Launches are accepted, and delivered so much later. 0: made at once."""
 
 
-class EmbeddedProvider(AnswersAtOnce):
+class EmbeddedProvider(CannotStop, AnswersAtOnce):
     """One site: the instances under one directory. Process and file work happens in threads."""
 
     list_grace_s = 0.0

@@ -25,6 +25,7 @@ from provisioner.providers.base import (
 )
 from provisioner.providers.errors import Refusal, TokenSpent
 from provisioner.refusals import BlockKind
+from provisioner.stop_worth import START_SHARE
 from provisioner.types import Offer, OfferKey, Scope
 from windlass.base.clock import Clock
 from windlass.base.errors import CapacityError, ProviderError
@@ -64,6 +65,14 @@ class Faults:
     hide_young_s: float = 0.0
     """Lists omit machines younger than this."""
     terminate_failures: int = 0
+    stop_failures: int = 0
+    """So many stops are answered with a time-out, and not carried out."""
+    lost_starts: int = 0
+    """So many starts are carried out and then answered with a time-out."""
+    no_start: dict[OfferKey, Exception] = field(default_factory=dict)
+    """Raised instead of starting a stopped machine of that offer."""
+    no_stop: Exception | None = None
+    """Raised instead of stopping a machine."""
     never_boot: set[OfferKey] = field(default_factory=set)
     dies_at_boot: set[OfferKey] = field(default_factory=set)
 
@@ -77,6 +86,17 @@ class SimulatedInstance:
     leaves_at: float | None = None
     """Announced to be taken back then."""
     ended_at: float | None = None
+    stops: list[tuple[float, float | None]] = field(default_factory=list)
+    """From when until when it was stopped; None: it still is."""
+
+    @property
+    def is_stopped(self) -> bool:
+        return bool(self.stops) and self.stops[-1][1] is None
+
+    @property
+    def boots_since(self) -> float:
+        started = self.stops[-1][1] if self.stops else None
+        return self.created_at if started is None else started
 
 
 class SimulatedProvider:
@@ -93,6 +113,7 @@ class SimulatedProvider:
         list_grace_s: float = 60.0,
         on_boot: Callable[[SimulatedInstance], None] | None = None,
         on_end: Callable[[SimulatedInstance], None] | None = None,
+        on_stop: Callable[[SimulatedInstance], None] | None = None,
     ) -> None:
         """`offers`: by pool, or for any pool that asks. The name is by default that in the offers."""
         self.faults = Faults()
@@ -114,6 +135,7 @@ class SimulatedProvider:
         self._list_grace_s = list_grace_s
         self._on_boot = on_boot
         self._on_end = on_end
+        self._on_stop = on_stop
         self._tokens: dict[str, LaunchResult] = {}
         self._calls_by_token: dict[str, LaunchIntent] = {}
         self.queue: dict[str, tuple[LaunchIntent, float]] = {}
@@ -192,6 +214,39 @@ class SimulatedProvider:
     async def terminate(self, instance_ids: Sequence[str]) -> None:
         await self._arrive("terminate")
         self.terminate_now(instance_ids)
+
+    async def stop(self, instance_id: str) -> None:
+        await self._arrive("stop")
+        faults = self.faults
+        if faults.stop_failures > 0:
+            faults.stop_failures -= 1
+            raise TimeoutError("no reply")
+        if faults.no_stop is not None:
+            raise faults.no_stop
+        instance = self._living(instance_id)
+        if not instance.is_stopped:
+            instance.stops.append((self._now(), None))
+            instance.booted = False
+            if self._on_stop is not None:
+                self._on_stop(instance)
+
+    async def start(self, instance_id: str, offer: Offer) -> None:
+        await self._arrive("start")
+        faults, instance = self.faults, self._living(instance_id)
+        if (refusal := faults.no_start.get(instance.intent.offer.key)) is not None:
+            raise refusal
+        if instance.is_stopped:
+            instance.stops[-1] = (instance.stops[-1][0], self._now())
+            self._boot_later(START_SHARE * instance.intent.offer.boot_s)
+        if faults.lost_starts > 0:
+            faults.lost_starts -= 1
+            raise TimeoutError("reply lost")
+
+    def _living(self, instance_id: str) -> SimulatedInstance:
+        instance = self.instances.get(instance_id)
+        if instance is None or instance.ended_at is not None:
+            raise ProviderError(f"{instance_id} does not exist")
+        return instance
 
     def drop_timers(self) -> None:
         """Nothing boots any more."""
@@ -310,8 +365,10 @@ class SimulatedProvider:
         booted = []
         for instance in list(self.instances.values()):
             offer = instance.intent.offer
-            due = instance.created_at + offer.boot_s <= now + 1e-6
-            if instance.booted or instance.ended_at is not None or not due:
+            boot_s = offer.boot_s * (START_SHARE if instance.stops else 1.0)
+            due = instance.boots_since + boot_s <= now + 1e-6
+            out = instance.ended_at is not None or instance.is_stopped
+            if instance.booted or out or not due:
                 continue
             if offer.key in self.faults.never_boot:
                 continue
@@ -329,12 +386,13 @@ class SimulatedProvider:
 
     def usd(self) -> float:
         """What the bill says."""
-        now = self._now()
-        lives = [
-            (instance.intent.offer.usd_per_hour, (instance.ended_at or now) - instance.created_at)
-            for instance in self.instances.values()
-        ]
-        return sum(usd_for(usd_per_hour, seconds) for usd_per_hour, seconds in lives)
+        return sum(map(self._usd, self.instances.values()))
+
+    def _usd(self, instance: SimulatedInstance) -> float:
+        offer, end = instance.intent.offer, instance.ended_at or self._now()
+        off_s = sum((until or end) - since for since, until in instance.stops)
+        running = usd_for(offer.usd_per_hour, end - instance.created_at - off_s)
+        return running + usd_for(offer.disk_usd_per_hour, off_s)
 
     def add_stray(self, intent: LaunchIntent) -> Sequence[str]:
         """Machines that carry our tags though nobody of ours called."""
@@ -347,13 +405,13 @@ class SimulatedProvider:
                 id=instance_id, intent=intent, created_at=self._now()
             )
         self._tokens[intent.token] = LaunchResult(instance_ids=ids, started_at=self._now())
-        self._boot_later(intent)
+        self._boot_later(intent.offer.boot_s)
         return self._tokens[intent.token]
 
-    def _boot_later(self, intent: LaunchIntent) -> None:
+    def _boot_later(self, boot_s: float) -> None:
         loop = asyncio.get_running_loop()
         self._timers = {timer for timer in self._timers if timer.when() > loop.time()}
-        self._timers.add(loop.call_later(intent.offer.boot_s, self.boot_due))
+        self._timers.add(loop.call_later(boot_s, self.boot_due))
 
     def _all_offers(self) -> Iterable[Offer]:
         by_pool = self.sold.values() if isinstance(self.sold, Mapping) else [self.sold]
@@ -396,7 +454,7 @@ def _found(instance: SimulatedInstance) -> FoundInstance:
     intent = instance.intent
     return FoundInstance(
         instance_id=instance.id,
-        state=FoundState.RUNNING,
+        state=FoundState.STOPPED if instance.is_stopped else FoundState.RUNNING,
         cluster_id=intent.cluster_id,
         pool=intent.pool,
         intent_id=intent.intent_id,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from provisioner.providers.base import (
     AnswersAtOnce,
+    CannotStop,
     FoundInstance,
     FoundState,
     Inventory,
@@ -75,7 +76,7 @@ class Machine:
         return self.intent.offer
 
 
-class SimulatedMachines(AnswersAtOnce):
+class SimulatedMachines(CannotStop, AnswersAtOnce):
     """A `Provider`. Times are seconds since the beginning of the trace; `schedule(at_s, what)` is for what is due."""
 
     list_every_s = 0.0

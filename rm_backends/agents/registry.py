@@ -253,6 +253,7 @@ class Registry:
                     and agent.record.instance_id is not None
                     and away_s >= FORGET_AWAY_S
                     and not agent.holds
+                    and not self._machines.is_stopped(agent.id)
                 ):
                     await self.remove(agent.id, "away for too long")
 

@@ -374,5 +374,8 @@ class Machines:
     def is_instance(self, name: str) -> bool:
         return any(name in names for names in self.made.values())
 
+    def is_stopped(self, name: str) -> bool:
+        return False
+
     def launched_by(self, launch_id: str) -> frozenset[str] | None:
         return self.made.get(launch_id)

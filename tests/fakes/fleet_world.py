@@ -308,6 +308,7 @@ class FleetWorld:
             list_grace_s=list_grace_s,
             on_boot=self._booted,
             on_end=self._ended,
+            on_stop=self._ended,
         )
         self.others: list[SimulatedProvider] = []
         """More providers of the same pool."""
@@ -395,6 +396,7 @@ class FleetWorld:
 
     def _booted(self, instance: SimulatedInstance) -> None:
         self.host.sizes[instance.id] = instance.intent.offer.slots
+        self.host.silent.discard(instance.id)
         self.provisioner.note_agent(instance.id, True)
 
     def _ended(self, instance: SimulatedInstance) -> None:

@@ -130,6 +130,14 @@ class WiredProvider:
         self._process.touch_outside()
         await self._wire.carry(lambda: self._wire.provider.terminate(instance_ids))
 
+    async def stop(self, instance_id: str) -> None:
+        self._process.touch_outside()
+        await self._wire.carry(lambda: self._wire.provider.stop(instance_id))
+
+    async def start(self, instance_id: str, offer: Offer) -> None:
+        self._process.touch_outside()
+        await self._wire.carry(lambda: self._wire.provider.start(instance_id, offer))
+
     async def console(self, instance_id: str) -> str:
         self._process.touch_outside()
         return await self._wire.carry(lambda: self._wire.provider.console(instance_id))

@@ -27,6 +27,7 @@ from provisioner.providers.aws.tags import CLUSTER
 from provisioner.providers.base import (
     AnswersAtOnce,
     Api,
+    CannotStop,
     FoundInstance,
     FoundState,
     Inventory,
@@ -61,7 +62,7 @@ UserData = Callable[[LaunchIntent], str]
 """What the machines of a launch run first. Made of the intent and its `request["boot"]` alone."""
 
 
-class AwsProvider(AnswersAtOnce):
+class AwsProvider(CannotStop, AnswersAtOnce):
     """Calls go to threads; what is for sale is asked every few minutes, and remembered in between."""
 
     list_every_s = 10.0

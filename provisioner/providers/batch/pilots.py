@@ -18,6 +18,7 @@ from dataclasses import asdict
 from provisioner.providers.base import (
     Accepted,
     Api,
+    CannotStop,
     FoundGroup,
     FoundInstance,
     FoundState,
@@ -78,7 +79,7 @@ RATES = {Api.LAUNCH: Rate(burst=10, per_s=5), Api.TERMINATE: Rate(burst=10, per_
 _DELIVERED = (JobPhase.RUNNING, JobPhase.PAUSED, JobPhase.ENDING)
 
 
-class PilotProvider:
+class PilotProvider(CannotStop):
     """Implements `provisioner.providers.base.Provider`: one site, by one user."""
 
     rates = RATES

@@ -8,7 +8,14 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from provisioner.price_book import PriceBook
-from provisioner.providers.base import Api, Inventory, LaunchAnswer, LaunchIntent, Rate
+from provisioner.providers.base import (
+    Api,
+    CannotStop,
+    Inventory,
+    LaunchAnswer,
+    LaunchIntent,
+    Rate,
+)
 from provisioner.providers.errors import Refusal
 from provisioner.providers.gcp.catalogue import Catalogue, learn
 from provisioner.providers.gcp.client import Client, GceError
@@ -45,7 +52,7 @@ UserData = Callable[[LaunchIntent, Sequence[str]], str]
 """What the machines of a launch run first, and their names. Made of the intent and its `request["boot"]` alone."""
 
 
-class GcpProvider:
+class GcpProvider(CannotStop):
     """Calls go to threads; what is for sale is asked every few minutes, and remembered in between."""
 
     list_every_s = 10.0

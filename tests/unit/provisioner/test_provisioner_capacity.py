@@ -326,7 +326,7 @@ def test_the_ledger_keeps_peak_first_launch_and_the_dead() -> None:
     assert ledger.view(living_usd=0.0, usd_per_hour=0.0, now=99.0).always_on_usd == 0.0
     ledger = ledger.with_fleet(instances=4, usd_per_hour=8.0, now=10.0)
     ledger = ledger.with_fleet(instances=1, usd_per_hour=2.0, now=20.0).with_gone(
-        "gpu", 1.5, 0.0, 3600.0
+        "gpu", lambda since, until: 1.5 * (until - since) / 3600.0, 0.0, 3600.0
     )
     view = ledger.view(living_usd=0.5, usd_per_hour=2.0, now=10.0 + 3600)
     assert (view.spent_usd, view.peak_instances, view.first_launch_at) == (2.0, 4, 10.0)

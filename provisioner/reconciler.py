@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import TypeAlias, TypeVar
 
 from master.core.actor import Actor
 from provisioner.bakery import Bakery
 from provisioner.budgets import NO_LIMITS, Money
 from provisioner.calls import Calls
 from provisioner.clock_jumps import Clocks, shifted
+from provisioner.decide import computed, decide
 from provisioner.documents import Unsaved, forget_finished, restored, to_move, unsaved
 from provisioner.due_calls import start_due
 from provisioner.fleet import (
@@ -44,7 +44,6 @@ from provisioner.fleet_state import (
 from provisioner.intents import IntentRecord, fingerprint, launch_call, launch_in_general
 from provisioner.offer_views import OfferView, offer_id, offer_views
 from provisioner.plan_types import Kept, Move, Plan, PlanInput
-from provisioner.planner import plan
 from provisioner.ports import FleetStore, NodeHost
 from provisioner.preview import Preview, preview
 from provisioner.providers.base import LaunchIntent, Provider
@@ -72,7 +71,6 @@ from provisioner.types import (
     Scope,
 )
 from windlass.base.clock import Clock
-from windlass.base.collector import paused_collector
 from windlass.base.errors import WindlassError
 from windlass.base.ids import Ids
 from windlass.base.json_types import JsonMapping
@@ -84,10 +82,6 @@ MOVE_WITHIN_S = 3600.0
 """So long work has at most that we ask to leave; less if its preemption timeout is shorter."""
 DEBOUNCE_S = 0.05
 """After a wake the pass waits so long: a searcher's gangs arrive together and are bought together."""
-THREAD_FROM = 1_000
-"""With so many machines and gangs a pass may take 20 ms: it leaves the event loop."""
-_T = TypeVar("_T")
-_Decided: TypeAlias = tuple[ReconcilePass, Plan, float]
 NOT_LISTED_YET = "the provider's machines are being listed"
 
 
@@ -311,8 +305,8 @@ class Provisioner:
         agents = self._agents(demand)
         state = shifted(self._state, jump_s)
         size = len(state.instances) + sum(len(pool.gangs) for pool in demand)
-        decide = partial(_decide, state, catalogue, events, demand, agents, now, self._money)
-        reconcile_pass, planned, planning_s = await _computed(decide, size)
+        decided = partial(decide, state, catalogue, events, demand, agents, now, self._money)
+        reconcile_pass, planned, planning_s = await computed(decided, size)
         reconcile_pass.apply(planned, self._ids.uuid, self._freeze)
         ended = self._end(reconcile_pass, planned)
         moves = [move for move in planned.moves if self._drained(move)]
@@ -379,7 +373,7 @@ class Provisioner:
         self, new: FleetState, cordoned: Sequence[str], events: Sequence[Event], size: int
     ) -> None:
         try:
-            await self._save(await _computed(partial(unsaved, self._state, new), size))
+            await self._save(await computed(partial(unsaved, self._state, new), size))
         except BaseException:
             for agent_id in cordoned:
                 self._host.uncordon(agent_id)
@@ -487,27 +481,3 @@ class Provisioner:
 
     def _now(self) -> float:
         return self._clock.now().timestamp()
-
-
-def _decide(
-    state: FleetState,
-    catalogue: Catalogue,
-    events: Sequence[Event],
-    demand: Sequence[PoolDemand],
-    agents: Agents,
-    now: float,
-    money: Money,
-) -> _Decided:
-    """All of a pass that needs nothing but its arguments; and how long planning took, in seconds."""
-    with paused_collector():
-        reconcile_pass = ReconcilePass(state, catalogue, now)
-        reconcile_pass.absorb(events, agents)
-        begun = perf_counter()
-        state = reconcile_pass.result()
-        planned = plan(plan_input(state, demand, catalogue.pools, agents, now, money))
-        return reconcile_pass, planned, perf_counter() - begun
-
-
-async def _computed(call: Callable[[], _T], size: int) -> _T:
-    """Its answer; of many machines and gangs in a thread, where it may take long."""
-    return await asyncio.to_thread(call) if size >= THREAD_FROM else call()

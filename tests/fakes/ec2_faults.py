@@ -34,6 +34,7 @@ from xml.sax.saxutils import escape
 
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.instance_types import INSTANCE_TYPES
+from moto.iam.models import iam_backends
 
 ACCOUNT = "123456789012"
 NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15"
@@ -195,6 +196,13 @@ class Ec2Faults:
         key = form.get("KeyName", "")
         if key and key not in backend.key_pairs:
             raise Refused("InvalidKeyPair.NotFound", f"The key pair '{key}' does not exist")
+        profile = form.get("IamInstanceProfile.Arn", "")
+        if profile and profile not in _profiles():
+            raise Refused(
+                "InvalidParameterValue",
+                f"Value ({profile}) for parameter iamInstanceProfile.arn is invalid. "
+                "Invalid IAM Instance Profile ARN",
+            )
         reservation = form.get(
             "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId", ""
         )
@@ -338,6 +346,10 @@ _OWN: dict[str, Callable[[Ec2Faults, Form], bytes]] = {
     "CreatePlacementGroup": Ec2Faults._create_group,
     "GetConsoleOutput": Ec2Faults._console_output,
 }
+
+
+def _profiles() -> set[str]:
+    return {found.arn for found in iam_backends[ACCOUNT]["aws"].instance_profiles.values()}
 
 
 def body_of(environ: dict[str, Any]) -> dict[str, str]:

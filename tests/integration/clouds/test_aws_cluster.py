@@ -126,29 +126,3 @@ def test_an_interrupted_trial_goes_on_elsewhere_with_the_same_metrics(
     goes_on_elsewhere(
         cluster, experiment, machines.living, lambda first: metadata.interrupt(first, SPOT_NOTICE_S)
     )
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    ("code", "message", "said"),
-    [
-        (
-            "VcpuLimitExceeded",
-            "You have requested more vCPU capacity than your current vCPU limit of 8 allows.",
-            "the quota of 8 of on-demand G and VT instances, in vCPUs (L-DB2E81BA) in us-east-1",
-        ),
-        ("RequestExpired", "Request has expired.", "renew the master's credentials for AWS"),
-    ],
-)
-def test_a_job_says_why_it_waits(
-    server: Ec2Server, cluster: RealCluster, code: str, message: str, said: str
-) -> None:
-    server.rule("RunInstances", code=code, message=message, times=-1)
-    job = cluster.experiment(cluster.submit(SEARCH, MODEL))["jobId"]
-
-    def reason() -> bool:
-        return said in str(cluster.get(f"/api/v1/windlass/jobs/{job}/explain"))
-
-    eventually(f"its job says {said}", reason)
-    assert not server.client().describe_instances()["Reservations"]

@@ -10,7 +10,7 @@ import pytest
 from interrupted import INTERRUPTED, INTERRUPTED_MODEL, goes_on_elsewhere
 
 from master.gcp_pools import ENDPOINT_VARIABLE
-from tests.fakes.gce import FakeGce, Fault, Which, fake_gce
+from tests.fakes.gce import FakeGce, Which, fake_gce
 from tests.fakes.gce.machines import GceMachines
 from tests.fakes.gce.metadata import gce_metadata
 from tests.real_cluster import RealCluster, eventually
@@ -124,30 +124,3 @@ def test_a_preempted_trial_goes_on_elsewhere_with_the_same_metrics(
     experiment = cluster.submit(INTERRUPTED, INTERRUPTED_MODEL)
     assert machines.metadata is not None
     goes_on_elsewhere(cluster, experiment, machines.living, machines.metadata.preempt)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        (
-            Fault(
-                code="QUOTA_EXCEEDED",
-                message="Quota 'NVIDIA_A100_GPUS' exceeded.  Limit: 1.0 in region us-central1.",
-            ),
-            "the quota of 1 of NVIDIA_A100_GPUS in us-central1 is used up",
-        ),
-    ],
-)
-def test_a_job_says_why_it_waits(
-    gce: FakeGce, cluster: RealCluster, fault: Fault, said: str
-) -> None:
-    gce.faults.refused[Which()] = fault
-    job = cluster.experiment(cluster.submit(SEARCH, MODEL))["jobId"]
-
-    def reason() -> bool:
-        return said in str(cluster.get(f"/api/v1/windlass/jobs/{job}/explain"))
-
-    eventually(f"its job says {said}", reason)
-    assert not gce.cloud.machines

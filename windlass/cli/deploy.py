@@ -16,7 +16,7 @@ from windlass.base.errors import InvalidArgument
 from windlass.base.option_groups import with_groups
 from windlass.base.plurals import counted
 from windlass.cli.deploy_aws import aws
-from windlass.cli.deploy_cloud import CLOUDS, NO_WAIT
+from windlass.cli.deploy_cloud import CLOUDS, NO_PREFLIGHT, NO_WAIT
 from windlass.cli.deploy_gcp import gcp
 from windlass.cli.deploy_options import (
     AutorestartOption,
@@ -70,9 +70,17 @@ app.add_typer(gcp, name="gcp")
 def deploy(
     ctx: typer.Context,
     no_preflight_checks: Annotated[
-        bool, typer.Option("--no-preflight-checks", hidden=True)
+        bool,
+        typer.Option(
+            "--no-preflight-checks", help="In a cloud: do not look at quotas and names first."
+        ),
     ] = False,
-    no_wait_for_master: Annotated[bool, typer.Option("--no-wait-for-master", hidden=True)] = False,
+    no_wait_for_master: Annotated[
+        bool,
+        typer.Option(
+            "--no-wait-for-master", help="In a cloud: do not wait until the master answers."
+        ),
+    ] = False,
     image_repo_prefix: ImagePrefixOption = None,
 ) -> None:
     """Start and stop a cluster."""
@@ -82,8 +90,9 @@ def deploy(
         "--image-repo-prefix": image_repo_prefix,
     }
     if ctx.invoked_subcommand in CLOUDS:
-        del given["--no-wait-for-master"]
+        del given["--no-wait-for-master"], given["--no-preflight-checks"]
         ctx.meta[NO_WAIT] = no_wait_for_master
+        ctx.meta[NO_PREFLIGHT] = no_preflight_checks
     warn(given, NO_EFFECT_IN_CLOUDS if ctx.invoked_subcommand in CLOUDS else NO_EFFECT)
 
 

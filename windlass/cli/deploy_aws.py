@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from windlass.cli.deploy_cloud import (
     down,
     listed,
     options_from,
+    preflight,
     show_plan,
     up,
     with_password,
@@ -26,6 +28,7 @@ from windlass.deploy.cloud.aws_files import with_mount_name
 from windlass.deploy.cloud.aws_machines import AwsMachines
 from windlass.deploy.cloud.aws_options import AwsOptions
 from windlass.deploy.cloud.aws_plan import CLOUD, aws_iam_policy, aws_plan
+from windlass.deploy.cloud.aws_preflight import aws_problems
 from windlass.deploy.cloud.aws_region import region_of
 from windlass.deploy.cloud.aws_tagged import aws_tagged
 from windlass.deploy.cloud.cluster import CloudCluster
@@ -56,6 +59,7 @@ DeleteDataOption = Annotated[
 
 def _up(ctx: typer.Context, given: dict[str, Any]) -> None:
     options = with_mount_name(_options(given, "up"))
+    preflight(ctx, partial(aws_problems, options))
     records = _records_of(options)
     options = with_password(options, records)
     plan = aws_plan(options, declared(CLOUD))

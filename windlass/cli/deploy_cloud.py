@@ -26,6 +26,8 @@ from windlass.deploy.local.published import check_version
 CLOUDS = ("aws", "gcp")
 NO_WAIT = "windlass.deploy.no-wait"
 """In the context: whether `--no-wait-for-master` was given."""
+NO_PREFLIGHT = "windlass.deploy.no-preflight"
+"""Likewise `--no-preflight-checks`."""
 OptionsT = TypeVar("OptionsT", bound=CommonOptions)
 Answer = TypeVar("Answer")
 
@@ -43,11 +45,15 @@ def is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
+def is_new(options: CommonOptions, records: SharedRecords | None) -> bool:
+    name = options.cluster_id
+    here = folder_of(_cloud(options), name, options.local_state_path).record
+    return here is None and (records is None or records.read(name) is None)
+
+
 def with_password(options: OptionsT, records: SharedRecords | None) -> OptionsT:
     """Asks for the first password, twice, when the cluster is new and somebody is there."""
-    name = options.cluster_id
-    new = folder_of(_cloud(options), name, options.local_state_path).record is None
-    new = new and (records is None or records.read(name) is None)
+    new = is_new(options, records)
     if options.initial_user_password or options.yes or not new or not is_interactive():
         return options
     typed = typer.prompt(
@@ -59,6 +65,21 @@ def with_password(options: OptionsT, records: SharedRecords | None) -> OptionsT:
         err=True,
     )
     return options.model_copy(update={"initial_user_password": typed})
+
+
+def preflight(ctx: typer.Context, problems_of: Callable[[], Sequence[str]]) -> None:
+    """Before anything is made. Raises InvalidState with what would fail; what cannot be asked is a warning."""
+    if ctx.meta.get(NO_PREFLIGHT):
+        return
+    try:
+        problems = problems_of()
+    except WindlassError as error:
+        notice(f"warning: quotas are not checked: {error.message}")
+        return
+    if problems:
+        raise InvalidState(
+            f"Nothing was made: {'; '.join(problems)}; det deploy --no-preflight-checks does not look"
+        )
 
 
 def cluster_of(plan: Plan, records: SharedRecords | None) -> CloudCluster:

@@ -13,8 +13,10 @@ from windlass.cli.deploy_cloud import (
     cloud_group,
     cluster_of,
     down,
+    is_new,
     listed,
     options_from,
+    preflight,
     show_plan,
     up,
     with_password,
@@ -26,6 +28,7 @@ from windlass.deploy.cloud.gcp_bucket import GcpBucket
 from windlass.deploy.cloud.gcp_machines import GcpMachines
 from windlass.deploy.cloud.gcp_options import GcpOptions
 from windlass.deploy.cloud.gcp_plan import CLOUD, gcp_iam_role, gcp_plan
+from windlass.deploy.cloud.gcp_preflight import gcp_problems
 from windlass.deploy.cloud.gcp_tagged import gcp_tagged
 from windlass.deploy.cloud.listing import Tagged
 from windlass.deploy.cloud.machines import Machines
@@ -51,6 +54,7 @@ def _up(ctx: typer.Context, given: dict[str, Any]) -> None:
         _show_plan(options)
         return
     records = _records_of(options)
+    preflight(ctx, lambda: gcp_problems(options, is_new=is_new(options, records)))
     plan = gcp_plan(with_password(options, records), declared(CLOUD))
     secret = (
         f"gcloud secrets versions access latest --secret det-{options.cluster_id} "

@@ -51,6 +51,12 @@ def quota_name(family: str, *, spot: bool) -> str:
     return f"{kind} {family} instances, in vCPUs ({quota_code(family, spot=spot)})"
 
 
+def quota_of(instance_type: str, spot: bool) -> tuple[str, str]:
+    """Code and name of the quota that counts such machines, for `det deploy`."""
+    family = quota_family(instance_type)
+    return quota_code(family, spot=spot), quota_name(family, spot=spot)
+
+
 def is_zone_of(zone: str, region: str) -> bool:
     """`us-east-1a`, and local zones such as `us-west-2-lax-1a`."""
     return re.fullmatch(rf"{re.escape(region)}(-[a-z]+-\d+)?[a-z]", zone) is not None

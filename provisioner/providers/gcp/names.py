@@ -85,6 +85,11 @@ def quota_metric(family: str, limits: Mapping[str, float], *, spot: bool) -> str
     return own if spot and (limits.get(own) or family.endswith("_GPUS")) else family
 
 
+def quota_of(machine_type: str, gpu: str, limits: Mapping[str, float], spot: bool) -> str:
+    """The metric that counts the GPUs of such machines, or without a GPU their CPUs, for `det deploy`."""
+    return quota_metric(quota_family(machine_type, gpu), limits, spot=spot)
+
+
 def short(gpu: str) -> str:
     """`nvidia-tesla-a100` -> `A100`: as jobs ask for it."""
     return gpu.removeprefix("nvidia-").removeprefix("tesla-").upper().replace("-", " ")

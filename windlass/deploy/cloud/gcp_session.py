@@ -36,6 +36,12 @@ class GcpSession:
     def disks(self) -> Any:
         return self._made(self.compute.DisksClient)
 
+    def regions(self) -> Any:
+        return self._made(self.compute.RegionsClient)
+
+    def machine_types(self) -> Any:
+        return self._made(self.compute.MachineTypesClient)
+
     def _made(self, kind: Any) -> Any:
         with self.doing("log in to Google Cloud"):
             return kind.from_service_account_file(str(self._keypath)) if self._keypath else kind()

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.metadata import entry_points
 
-from windlass.base.errors import NotFound
 from windlass.base.json_types import JsonObject
-from windlass.base.packages import DISTRIBUTION
 from windlass.base.permissions import Permission, Reach
-
-GROUP = "windlass.permissions"
-"""Entry points: the name of a cloud, and its permissions. So the client need not import the servers' code."""
+from windlass.deploy.cloud.server_tables import loaded
 
 _TAGGING_CALLS = ("RunInstances", "CreatePlacementGroup")
 
 
 def declared(cloud: str) -> tuple[Permission, ...]:
-    for found in entry_points(group=GROUP, name=cloud):
-        permissions: tuple[Permission, ...] = found.load()
-        return permissions
-    raise NotFound("table of permissions", cloud, f": install {DISTRIBUTION} again")
+    permissions: tuple[Permission, ...] = loaded("permissions", cloud)
+    return permissions
 
 
 def needed(permissions: Iterable[Permission], features: Iterable[str] = ()) -> list[Permission]:

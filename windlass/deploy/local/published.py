@@ -22,7 +22,6 @@ NO_EFFECT: Mapping[str, str] = {
 
 
 NO_EFFECT_IN_CLOUDS: Mapping[str, str] = {
-    "--no-preflight-checks": "there are none; `windlass master check` on the master's machine looks at its cloud",
     "--image-repo-prefix": "the master's machine installs a package (--package), not an image",
 }
 

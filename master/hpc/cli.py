@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +10,7 @@ from typing import Annotated
 import typer
 
 from windlass.base.checks import Check, Status
+from windlass.base.errors import InvalidArgument
 from windlass.cli.output import JsonOption, notice, print_json, print_rows
 
 app = typer.Typer(
@@ -97,19 +97,32 @@ def check(
     host: HostOption = None,
     account: AccountOption = "",
     path: PathOption = "",
+    probe: Annotated[
+        bool,
+        typer.Option(
+            "--probe",
+            help="Submit a short job to each partition or queue, to see what nodes have.",
+        ),
+    ] = False,
+    probe_timeout: Annotated[
+        str, typer.Option(help="Wait so long for the jobs of --probe to start.")
+    ] = "5m",
     as_json: JsonOption = False,
 ) -> None:
     """Check whether this site can run a private master, and say the way out of what stands against it.
 
     The exit code is 1 if a check failed.
     """
-    from master.hpc.findings import findings
-    from master.hpc.gather import Where, gather
-    from master.hpc.plan import plan_of
+    from master.hpc.check import checks_of
+    from master.hpc.gather import Where
+    from windlass.base.durations import parse_duration
 
-    facts = asyncio.run(gather(Where(shared=dir_, data=data_dir, address=host, path=path)))
-    plan = plan_of(facts, uid=os.geteuid(), account=account, path=path)
-    _print_checks(findings(facts, plan), as_json)
+    where = Where(shared=dir_, data=data_dir, address=host, path=path)
+    try:
+        limit_s = parse_duration(probe_timeout).total_seconds() if probe else None
+    except ValueError as error:
+        raise InvalidArgument(f"--probe-timeout: {error}") from None
+    _print_checks(asyncio.run(checks_of(where, account=account, probe_limit_s=limit_s)), as_json)
 
 
 @app.command()

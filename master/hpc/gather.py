@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agent_bootstrap.agent.node_probe import RUNTIMES, contained_by
 from master.hpc.access import ASSOCIATIONS, accounts_of, closed_partitions, closed_queues
 from master.hpc.facts import Account, Facts, Folder
 from master.hpc.file_systems import look_at
@@ -29,7 +30,6 @@ from provisioner.providers.batch.slurm.text import records
 
 SYSTEMS = {"slurm": "sbatch", "pbs": "qsub"}
 """By the command that submits. Slurm may have a qsub of its own: it comes first."""
-RUNTIMES = ("apptainer", "singularity", "podman", "enroot")
 FOLDER_NAME = "windlass"
 SHARED_VARIABLES = ("WORK", "PROJECT", "SCRATCH")
 LINGER = Path("/var/lib/systemd/linger")
@@ -211,16 +211,8 @@ def _address(given: str | None, nodes: Sequence[str]) -> tuple[str, str]:
 
 def _isolation() -> tuple[str, str]:
     """By doing what an agent does."""
-    from agent_bootstrap.agent.runtimes.probe import find_isolation
-    from agent_bootstrap.protocol import IsolationKind
-
     with tempfile.TemporaryDirectory(prefix="windlass-hpc-") as folder:
-        try:
-            found = find_isolation("auto", Path(folder))
-        except OSError as error:
-            return "", str(error.strerror)
-    kinds = (IsolationKind.BUBBLEWRAP, IsolationKind.NAMESPACES)
-    return (found.kind.value, "") if found.kind in kinds else ("", found.note)
+        return contained_by(Path(folder))
 
 
 def _ends_processes() -> str:

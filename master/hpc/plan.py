@@ -48,6 +48,11 @@ class Plan:
     path: str = ""
 
     @property
+    def payer(self) -> str:
+        """The account to name; empty: the site's choice."""
+        return self.account.name if self.account is not None and self.account_is_given else ""
+
+    @property
     def default_pool(self) -> str:
         """For work with slots: GPUs, in the site's default queue if it has some."""
         ranked = sorted(self.pools, key=lambda p: (not p.is_gpu, not p.queue.is_default))

@@ -126,3 +126,19 @@ def test_from_up_to_down_without_root(researcher: Researcher, slurm: Slurm) -> N
     assert not researcher.processes()
     assert not list((place / "jobs").glob("wl-*"))
     assert not json.loads(researcher.run("hpc", "status", "--json", code=1))["isUp"]
+
+
+def test_a_probe_says_what_the_nodes_of_each_partition_have(
+    researcher: Researcher, slurm: Slurm
+) -> None:
+    checks = json.loads(researcher.run("hpc", "check", "--probe", "--json"))
+    found = {check["name"]: check for check in checks}
+    assert all(check["status"] != "failed" for check in checks), checks
+    for partition in ("gpu", "short", "scavenger", "urgent"):
+        assert found[f"{partition}: GPUs"]["found"].startswith("1 of 1")
+        assert found[f"{partition}: way to the master"]["found"] == "nodes reach it"
+        assert found[f"{partition}: scratch"]["status"] == "ok"
+    assert "closed: it is closed by the site" in found["other partitions"]["found"]
+    eventually("its jobs are over", lambda: not slurm.jobs())
+    assert not list(researcher.home.glob("windlass/probe-*"))
+    assert not researcher.processes()

@@ -1,0 +1,36 @@
+"""`windlass hpc check`: the doctor of a site."""
+
+from __future__ import annotations
+
+import os
+from itertools import chain
+from urllib.parse import urlsplit
+
+from master.hpc.findings import findings
+from master.hpc.gather import Where, batch_system, gather
+from master.hpc.place import find_place
+from master.hpc.plan import Plan, plan_of
+from master.hpc.private import answers
+from master.hpc.probe import probe, probe_findings
+from provisioner.providers.batch.commands import LocalCommands
+from windlass.base.checks import Check, Status
+
+
+async def checks_of(where: Where, *, account: str, probe_limit_s: float | None) -> list[Check]:
+    """`probe_limit_s`: how long to wait for a job in each queue; None: no jobs."""
+    facts = await gather(where)
+    plan = plan_of(facts, uid=os.geteuid(), account=account, path=where.path)
+    found = findings(facts, plan)
+    if probe_limit_s is None or any(check.status is Status.FAILED for check in found):
+        return found
+    system = batch_system(plan.system, LocalCommands(path=plan.path))
+    probed = await probe(system, plan, limit_s=probe_limit_s, port=_port(where, plan))
+    return [*found, *chain.from_iterable(map(probe_findings, probed))]
+
+
+def _port(where: Where, plan: Plan) -> int | None:
+    """Of our master, if it runs at that address."""
+    if (known := find_place(where.shared)) is None or not answers(known[1]):
+        return None
+    at = urlsplit(known[1].url)
+    return at.port if at.hostname == plan.address else None

@@ -1,0 +1,250 @@
+"""`windlass hpc check --probe`: a short job in each queue says what its nodes have. What it says, in words, is pure."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shlex
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from agent_bootstrap.agent.node_probe import NodeReport
+from master.hpc.plan import Plan, PlannedPool
+from provisioner.providers.batch.base import (
+    SCRIPT_NAME,
+    BatchSystem,
+    JobPhase,
+    JobRefused,
+    JobReport,
+    JobSpec,
+    NoAnswer,
+)
+from provisioner.providers.batch.disks import LocalDisk
+from windlass.base.checks import Check, Status
+from windlass.base.errors import BatchSystemError
+from windlass.base.packages import VERSION
+
+LOOK_S = 1.0
+WALLTIME_S = 300.0
+VISIBLE_AFTER_S = 60.0
+"""A network file system may show what a node wrote so much later."""
+LITTLE_BYTES = 1024**3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """What became of the job in one queue."""
+
+    pool: PlannedPool
+    report: NodeReport | None = None
+    problem: str = ""
+    """Why there is no report."""
+    waits: bool = False
+    """It had not started when we stopped waiting."""
+
+
+def probe_findings(probed: Probed) -> Iterator[Check]:
+    name, report = probed.pool.name, probed.report
+    if report is None:
+        yield _no_report(probed)
+        return
+    yield Check(
+        name=f"{name}: node",
+        found=f"{report.node}: kernel {report.kernel}, Python {report.python}, images: "
+        f"{', '.join(report.runtimes) or 'no runtime'}",
+    )
+    if report.windlass != VERSION:
+        yield _bad(
+            f"{name}: version",
+            f"nodes have Windlass {report.windlass}, this is {VERSION}",
+            "install the same one: both use the Python that master.yaml names",
+        )
+    if probed.pool.is_gpu:
+        yield _gpus(name, report)
+    yield _way(name, report)
+    yield _isolation(name, report)
+    yield _scratch(name, report)
+
+
+def _no_report(probed: Probed) -> Check:
+    name = f"{probed.pool.name}: probe"
+    if probed.waits:
+        return _warning(
+            name,
+            f"its job has not started: {probed.problem}",
+            "try again with a longer --probe-timeout, or when the queue is shorter",
+        )
+    return _bad(
+        name,
+        probed.problem,
+        "the folder (--dir) and the Python of master.yaml must be seen by nodes under the same path; "
+        "`python3 -m venv` in a shared folder makes such a Python",
+    )
+
+
+def _gpus(name: str, report: NodeReport) -> Check:
+    notes = "; ".join(report.gpu_notes)
+    if not report.gpus:
+        return _bad(
+            f"{name}: GPUs",
+            f"a job that asked for 1 GPU sees none on {report.node} ({notes or 'no driver'})",
+            "look with nvidia-smi in a job of your own, and ask the site",
+        )
+    names = ", ".join(sorted(set(filter(None, report.gpus)))) or "no driver names it"
+    return Check(name=f"{name}: GPUs", found=f"{len(report.gpus)} of 1: {names}")
+
+
+def _way(name: str, report: NodeReport) -> Check:
+    if report.way_problem:
+        return _bad(
+            f"{name}: way to the master",
+            f"{report.node} cannot connect to it: {report.way_problem}",
+            "give another address of this machine with --host (ip addr), or ask the site which ports of login nodes "
+            "compute nodes may reach; `up --as-job` runs the master on a compute node",
+        )
+    return Check(name=f"{name}: way to the master", found="nodes reach it")
+
+
+def _isolation(name: str, report: NodeReport) -> Check:
+    images = ", ".join(report.runtimes)
+    if report.isolation:
+        return Check(name=f"{name}: isolation", found=report.isolation)
+    return _warning(
+        f"{name}: isolation",
+        f"none on {report.node}: {report.isolation_problem}",
+        "code with windlass.core runs all the same; the harness of the package determined needs "
+        + (f"an image (environment.image, by {images})" if images else "Apptainer: ask the site"),
+    )
+
+
+def _scratch(name: str, report: NodeReport) -> Check:
+    if report.scratch_problem:
+        return _bad(
+            f"{name}: scratch",
+            f"{report.scratch} of {report.node} cannot be written: {report.scratch_problem}",
+            "set TMPDIR in the prologue of the pool",
+        )
+    free = (report.scratch_free_bytes or 0) // 1024**2
+    if (report.scratch_free_bytes or 0) < LITTLE_BYTES:
+        return _warning(
+            f"{name}: scratch",
+            f"{report.scratch} of {report.node} has {free} MiB left",
+            "set TMPDIR in the prologue of the pool",
+        )
+    return Check(name=f"{name}: scratch", found=f"{report.scratch}: {free} MiB free")
+
+
+def _bad(name: str, found: str, advice: str) -> Check:
+    return Check(name=name, status=Status.FAILED, found=found, advice=advice)
+
+
+def _warning(name: str, found: str, advice: str) -> Check:
+    return Check(name=name, status=Status.WARNING, found=found, advice=advice)
+
+
+def probe_script(directory: Path, python: str, host: str, port: int) -> str:
+    where = shlex.quote(str(directory))
+    words = [python, "-P", "-m", "agent_bootstrap.agent.node_probe", f"{directory}/report.json"]
+    return (
+        "#!/bin/sh\n"
+        f'cd {where} || {{ echo "this node does not see "{where} >&2; exit 1; }}\n'
+        f"exec {shlex.join([*words, host, str(port)])}\n"
+    )
+
+
+async def probe(
+    system: BatchSystem, plan: Plan, *, limit_s: float, port: int | None
+) -> list[Probed]:
+    """All queues at once. `port`: where a master listens; None: we listen. Leaves no job and no file."""
+    if plan.shared is None:
+        return []
+    root = Path(plan.shared.path) / f"probe-{secrets.token_hex(4)}"
+    async with AsyncExitStack() as stack:
+        stack.callback(shutil.rmtree, root, ignore_errors=True)
+        if port is None:
+            server = await asyncio.start_server(lambda _, writer: writer.close(), plan.address, 0)
+            await stack.enter_async_context(server)
+            port = int(server.sockets[0].getsockname()[1])
+        probes = (_one(system, plan, pool, root, port, limit_s) for pool in plan.pools)
+        return await asyncio.gather(*probes)
+
+
+async def _one(
+    system: BatchSystem, plan: Plan, pool: PlannedPool, root: Path, port: int, limit_s: float
+) -> Probed:
+    name = f"{root.name}-{pool.name}"
+    directory = root / pool.name
+    script = probe_script(directory, plan.python, plan.address, port)
+    pay = {"slurm": f"--account={plan.payer}", "pbs": f"-A {plan.payer}"}[plan.system]
+    job = JobSpec(
+        name=name,
+        queue=pool.queue.name,
+        nodes=1,
+        gpus_per_node=1 if pool.is_gpu else 0,
+        cpus_per_node=1,
+        walltime_s=min(WALLTIME_S, pool.queue.max_walltime_s or WALLTIME_S),
+        arguments=(pay,) if plan.payer else (),
+        directory=directory,
+        script=script,
+    )
+    try:
+        await asyncio.to_thread(LocalDisk().write, directory / SCRIPT_NAME, script.encode())
+        job_id = await system.submit(job)
+    except (JobRefused, NoAnswer) as error:
+        return Probed(pool=pool, problem=f"the site refused its job: {error.message}")
+    except OSError as error:
+        return Probed(pool=pool, problem=f"{directory} cannot be written: {error.strerror}")
+    try:
+        return await _outcome(system, pool, directory, name, limit_s)
+    finally:
+        with suppress(BatchSystemError):
+            await system.cancel([job_id])
+
+
+async def _outcome(
+    system: BatchSystem, pool: PlannedPool, directory: Path, name: str, limit_s: float
+) -> Probed:
+    began = time.monotonic()
+    ended: float | None = None
+    last: JobReport | None = None
+    while True:
+        if (report := await asyncio.to_thread(_read, directory)) is not None:
+            return Probed(pool=pool, report=report)
+        with suppress(NoAnswer):
+            last = (await system.poll([name])).get(name, last)
+            if ended is None and last is not None and last.phase is JobPhase.ENDED:
+                ended = time.monotonic()
+        now = time.monotonic()
+        if ended is not None and (said := _said(directory, last)) and now > ended + LOOK_S:
+            return Probed(pool=pool, problem=said)
+        if ended is not None and now > ended + VISIBLE_AFTER_S:
+            return Probed(pool=pool, problem="its job ended, and nothing of it is seen in --dir")
+        if ended is None and now > began + limit_s:
+            why = "it does not end" if last is None else last.words or last.reason or last.state
+            starts = last is not None and last.phase is JobPhase.QUEUED
+            return Probed(pool=pool, problem=why, waits=starts)
+        await asyncio.sleep(LOOK_S)
+
+
+def _read(directory: Path) -> NodeReport | None:
+    try:
+        return NodeReport.model_validate_json((directory / "report.json").read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def _said(directory: Path, last: JobReport | None) -> str:
+    """What its script said last."""
+    files = sorted(directory.glob("batch*.log"))
+    try:
+        lines = files[-1].read_text(errors="replace").strip().splitlines() if files else []
+    except OSError:
+        lines = []
+    how = "" if last is None else last.state
+    return f"its job ended ({how}): {lines[-1].strip()}" if lines else ""

@@ -14,6 +14,7 @@ from windlass.base.json_types import JsonMapping, JsonObject
 from windlass.base.plurals import counted
 from windlass.deploy.cloud.machines import PAUSE_S, Machines, end_all
 from windlass.deploy.cloud.plan import Plan
+from windlass.deploy.cloud.progress import Progress
 from windlass.deploy.cloud.state_bucket import SharedRecords
 from windlass.deploy.cloud.state_folder import (
     Phase,
@@ -81,7 +82,7 @@ class CloudCluster:
                 self.records.bucket.make()
             terraform, file, record = self._ready(plan, older, self.records)
             try:
-                planned = terraform.plan(file)
+                planned = self._planned(terraform, file)
                 self._refuse_loss(planned.changes)
                 if not agree(planned.changes):
                     return None
@@ -226,6 +227,14 @@ class CloudCluster:
             secrets_digests={**digests, **_digests(other)},
             deletes_data=False,
         )
+
+    def _planned(self, terraform: Terraform, file: Path) -> Progress:
+        """What holds data is kept, though making it was interrupted: it is there, and protected."""
+        planned = terraform.plan(file)
+        kept = _within(planned.tainted, [f"module.{name}" for name in DATA])
+        for address in kept:
+            terraform.untaint(address)
+        return terraform.plan(file) if kept else planned
 
     def _refuse_loss(self, changes: Sequence[tuple[str, str]]) -> None:
         lost = [

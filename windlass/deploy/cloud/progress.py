@@ -24,8 +24,16 @@ _HINTS = (
     ),
     (
         r"No valid credential sources|could not find default credentials|InvalidClientTokenId|ExpiredToken"
-        r"|invalid_grant",
+        r"|RequestExpired|invalid_grant",
         "log in to the cloud (aws configure sso or aws login; gcloud auth application-default login), then try again",
+    ),
+    (
+        r"SERVICE_DISABLED|has not been used in project",
+        "gcloud services enable it (docs: deploy), wait a minute, then run up again",
+    ),
+    (
+        r"scheduled for deletion",
+        "aws secretsmanager restore-secret --secret-id, or wait until it is gone",
     ),
     (
         r"UnauthorizedOperation|AccessDenied|Error 403|PERMISSION_DENIED",
@@ -47,7 +55,10 @@ _HINTS = (
         "the name is taken, by an interrupted run or by somebody else: remove that thing, or choose another "
         "--cluster-id, or take it over with terraform -chdir={folder} import ADDRESS ID",
     ),
-    (r"QuotaExceeded|LimitExceeded|quota", "ask the cloud for a larger quota, or remove something"),
+    (
+        r"QuotaExceeded|LimitExceeded|[Qq]uota",
+        "ask the cloud for a larger quota, or remove something",
+    ),
 )
 
 
@@ -59,6 +70,8 @@ class Progress:
     done: int = 0
     changes: list[tuple[str, str]] = field(default_factory=list)
     """What is planned: action and address."""
+    tainted: list[str] = field(default_factory=list)
+    """Those of them that are replaced only because making them was interrupted."""
     errors: list[str] = field(default_factory=list)
 
     def lines(self, event: JsonMapping) -> Iterator[str]:
@@ -68,7 +81,10 @@ class Progress:
         match event.get("type"):
             case "planned_change":
                 change = event["change"]
-                self.changes.append((str(change["action"]), str(change["resource"]["addr"])))
+                address = str(change["resource"]["addr"])
+                self.changes.append((str(change["action"]), address))
+                if change.get("reason") == "tainted":
+                    self.tainted.append(address)
             case "change_summary" if event["changes"].get("operation") == "plan":
                 self.total = sum(event["changes"].get(k, 0) for k in ("add", "change", "remove"))
             case "apply_start":

@@ -41,6 +41,12 @@ class Terraform:
     def apply_plan(self, file: Path, total: int) -> None:
         self._events("apply", "-auto-approve", str(file), total=total)
 
+    def untaint(self, address: str) -> None:
+        """Keep it, though making it was interrupted."""
+        done = self._run("untaint", "-no-color", address)
+        if done.returncode:
+            raise ProviderError(failure([" ".join(done.stderr.split())[:600]], str(self.folder)))
+
     def apply(self, targets: Sequence[str], variables: Mapping[str, str]) -> None:
         given = [f"-var={name}={value}" for name, value in variables.items()]
         self._events("apply", "-auto-approve", *given, *_targets(targets))

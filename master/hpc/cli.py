@@ -56,9 +56,31 @@ PathOption = Annotated[
     ),
 ]
 
+SshOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ssh", metavar="USER@LOGIN", help="Do it on this login node.", show_default=False
+    ),
+]
+SshKeyOption = Annotated[
+    Path | None, typer.Option(help="Log in there with this private key.", show_default=False)
+]
+SshJumpOption = Annotated[
+    str | None,
+    typer.Option(metavar="USER@HOST", help="Log in through this host.", show_default=False),
+]
+SshWindlassOption = Annotated[
+    str,
+    typer.Option(
+        help="The program `windlass` there. Default: that of ~/windlass-venv, else the one on PATH.",
+        show_default=False,
+    ),
+]
+
 
 @app.command()
 def up(
+    ctx: typer.Context,
     *,
     dir_: DirOption = None,
     data_dir: DataDirOption = None,
@@ -75,11 +97,16 @@ def up(
         bool,
         typer.Option("--restart", help="Restart a master that runs. Its tasks go on."),
     ] = False,
+    ssh: SshOption = None,
+    ssh_key: SshKeyOption = None,
+    ssh_jump: SshJumpOption = None,
+    ssh_windlass: SshWindlassOption = "",
 ) -> None:
     """Find out what the site has, write master.yaml, start a master on this machine, and log in.
 
     A master.yaml that is there is used as it is.
     """
+    _elsewhere(ctx, ssh, ssh_key, ssh_jump, ssh_windlass)
     from master.hpc import up as starting
     from master.hpc.gather import Where
 
@@ -91,6 +118,7 @@ def up(
 
 @app.command()
 def check(
+    ctx: typer.Context,
     *,
     dir_: DirOption = None,
     data_dir: DataDirOption = None,
@@ -108,11 +136,16 @@ def check(
         str, typer.Option(help="Wait so long for the jobs of --probe to start.")
     ] = "5m",
     as_json: JsonOption = False,
+    ssh: SshOption = None,
+    ssh_key: SshKeyOption = None,
+    ssh_jump: SshJumpOption = None,
+    ssh_windlass: SshWindlassOption = "",
 ) -> None:
     """Check whether this site can run a private master, and say the way out of what stands against it.
 
     The exit code is 1 if a check failed.
     """
+    _elsewhere(ctx, ssh, ssh_key, ssh_jump, ssh_windlass)
     from master.hpc.check import checks_of
     from master.hpc.gather import Where
     from windlass.base.durations import parse_duration
@@ -126,8 +159,18 @@ def check(
 
 
 @app.command()
-def status(*, dir_: DirOption = None, as_json: JsonOption = False) -> None:
+def status(
+    ctx: typer.Context,
+    *,
+    dir_: DirOption = None,
+    as_json: JsonOption = False,
+    ssh: SshOption = None,
+    ssh_key: SshKeyOption = None,
+    ssh_jump: SshJumpOption = None,
+    ssh_windlass: SshWindlassOption = "",
+) -> None:
     """Show where the master runs, and its batch jobs. The exit code is 1 if it does not run."""
+    _elsewhere(ctx, ssh, ssh_key, ssh_jump, ssh_windlass)
     from master.hpc.status import described, look
 
     found = asyncio.run(look(dir_))
@@ -146,14 +189,20 @@ def status(*, dir_: DirOption = None, as_json: JsonOption = False) -> None:
 
 @app.command()
 def down(
+    ctx: typer.Context,
     *,
     dir_: DirOption = None,
     cancel: Annotated[
         bool,
         typer.Option("--cancel", help="Cancel its batch jobs, too. Their trials end as cancelled."),
     ] = False,
+    ssh: SshOption = None,
+    ssh_key: SshKeyOption = None,
+    ssh_jump: SshJumpOption = None,
+    ssh_windlass: SshWindlassOption = "",
 ) -> None:
     """Stop the master. Batch jobs go on, and the next `windlass hpc up` takes them over."""
+    _elsewhere(ctx, ssh, ssh_key, ssh_jump, ssh_windlass)
     from master.hpc.down import down as end
 
     for line in end(dir_, cancel=cancel):
@@ -181,3 +230,25 @@ def _print_checks(checks: list[Check], as_json: bool) -> None:
                 typer.echo(f"{check.name}: {check.advice}")
     if any(check.status is Status.FAILED for check in checks):
         raise typer.Exit(1)
+
+
+def _elsewhere(
+    ctx: typer.Context, ssh: str | None, key: Path | None, jump: str | None, program: str
+) -> None:
+    """With --ssh: the same command there. Raises typer.Exit with its exit code."""
+    if ssh is None:
+        if key is not None or jump is not None or program:
+            raise InvalidArgument("--ssh-key, --ssh-jump and --ssh-windlass need --ssh USER@LOGIN")
+        return
+    from master.hpc.remote import Login, run_there
+
+    words = [ctx.info_name or ""]
+    for parameter in ctx.command.params:
+        value = ctx.params.get(parameter.name or "")
+        if (parameter.name or "").startswith("ssh") or value in (None, "", False):
+            continue
+        words += [parameter.opts[0]] if value is True else [parameter.opts[0], str(value)]
+    said = run_there(Login(spec=ssh, key=key, jump=jump, program=program), words)
+    typer.echo(said.err, nl=False, err=True)
+    typer.echo(said.out, nl=False)
+    raise typer.Exit(said.code)

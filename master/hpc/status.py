@@ -10,7 +10,7 @@ from pathlib import Path
 from master.hpc import jobs
 from master.hpc.place import Place, Running, known_place
 from master.hpc.private import answers, command, service_of
-from master.hpc.up import ssh_line, user_name
+from master.hpc.up import ssh_line
 from provisioner.providers.batch.base import JobReport, NoAnswer
 from windlass.deploy.local.folder import ClusterFolder
 from windlass.deploy.local.services import MASTER, Condition
@@ -41,7 +41,7 @@ async def look(dir_: Path | None) -> Found:
 
 def _words(place: Place, running: Running, is_up: bool) -> str:
     if is_up:
-        line = ssh_line(running.url, user_name(), running.host)
+        line = ssh_line(running)
         return f"The master runs on {running.host}, at {running.url}. From your computer: {line}"
     if not running.is_up:
         return f"The master of {place.path} was stopped. Start it again: {command('up')} on {running.host}"

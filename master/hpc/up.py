@@ -25,6 +25,8 @@ from master.hpc.private import (
     start,
     write_config,
 )
+from master.hpc.remote import LOGIN_VARIABLE
+from master.hpc.remote import ssh_line as forward
 from windlass.base.checks import Check
 from windlass.base.errors import InvalidArgument
 from windlass.deploy.local.folder import ClusterFolder
@@ -57,7 +59,7 @@ def up(wishes: Wishes, *, say: Say, report: Report) -> Iterator[str]:
         raise InvalidArgument("there is no folder to use")  # `report` has ended it before
     place = Place(Path(plan.shared.path))
     folder = ClusterFolder(known[1].folder if known is not None else Path(plan.data.path))
-    return told(place, _started(place, folder, facts, plan, wishes, say), facts)
+    return told(place, _started(place, folder, facts, plan, wishes, say))
 
 
 def _started(
@@ -88,12 +90,12 @@ def _started(
     )
 
 
-def told(place: Place, done: Up, facts: Facts) -> Iterator[str]:
+def told(place: Place, done: Up) -> Iterator[str]:
     running = done.running
     verb = "already runs" if done.was_running else "is up"
     yield f"The master {verb} at {running.url}, on {running.host}. Its data: {running.folder}"
     yield f"Configuration{' (written now)' if done.wrote_yaml else ''}: {place.master_yaml}"
-    yield f"From your computer: {ssh_line(running.url, facts.user, running.host)}"
+    yield f"From your computer: {ssh_line(running)}"
     at = urlsplit(running.url)
     yield f"  then, in a browser or for det there: https://localhost:{at.port}"
     if done.fingerprint:
@@ -104,11 +106,12 @@ def told(place: Place, done: Up, facts: Facts) -> Iterator[str]:
     yield f"Here you are logged in: export DET_MASTER={running.url}; det e create config.yaml ."
 
 
-def ssh_line(url: str, user: str, host: str) -> str:
-    """Forwards the same port of the user's computer to the master."""
-    at = urlsplit(url)
-    name = f"[{at.hostname}]" if ":" in (at.hostname or "") else at.hostname
-    return f"ssh -N -L {at.port}:{name}:{at.port} {user}@{host}"
+def ssh_line(running: Running) -> str:
+    """For the user's own computer."""
+    at = urlsplit(running.url)
+    login = os.environ.get(LOGIN_VARIABLE, "")
+    host, port = at.hostname or "", at.port or 443
+    return forward(host, port, user=user_name(), host=running.host, login=login)
 
 
 def user_name() -> str:

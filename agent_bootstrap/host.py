@@ -2,7 +2,8 @@
 
 usage: python -P -m agent_bootstrap.host --dir D
 
-D/host.json (read; private):  {"instance_id", "boot_s", "agent": {keys of agent.yaml, join_token among them},
+D/host.json (read; private):  {"instance_id", "boot_s", "start_s" (instead, once D/started is there),
+                               "agent": {keys of agent.yaml, join_token among them},
                                "until_dismissed": true if this machine ends with its agent}
 D/host.state (written first): {"pid", "start_time", "boot_id"}
 D/agent.json, D/join-token:   what the agent is given, mode 0600
@@ -63,7 +64,8 @@ class Host:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         config = self._write_agent_config(told["agent"])
         lifeline_read, lifeline_write = os.pipe()
-        self._sleep(float(told["boot_s"]))
+        again = (self._dir / "started").exists()
+        self._sleep(float(told["start_s"] if again and "start_s" in told else told["boot_s"]))
         self._until_dismissed = told.get("until_dismissed", False) is True
         self._keep_agent(config, lifeline_read)
         os.write(lifeline_write, b"\n")

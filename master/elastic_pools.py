@@ -92,6 +92,7 @@ def pool_settings(pool: ResolvedPool) -> PoolSettings:
         disruption=pool.disruption,
         warm_agents=pool.warm_agents,
         warm_hours=pool.warm_hours,
+        stopped=pool.stopped,
     )
 
 
@@ -185,6 +186,7 @@ def _instance_type(section: EmbeddedSection, prices: PriceBook) -> InstanceType:
         market=Market(section.market),
         zone=section.zone or "",
         queue_s=section.queue_time.total_seconds(),
+        disk_usd_per_hour=section.disk_usd_per_hour,
     )
 
 

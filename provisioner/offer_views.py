@@ -8,8 +8,10 @@ from enum import StrEnum
 from math import inf
 
 from provisioner.explain import unseen_text
+from provisioner.fleet import InstanceState
 from provisioner.fleet_state import FleetState, PoolSetup
 from provisioner.refusals import BlockKind, scope_of
+from provisioner.stop_worth import start_of
 from provisioner.types import Offer, OfferKey, Scope
 
 
@@ -55,11 +57,18 @@ def offer_views(state: FleetState, pools: Iterable[PoolSetup], now: float) -> li
 
 
 def _of_pool(state: FleetState, setup: PoolSetup, now: float) -> Iterator[OfferView]:
-    for offer in setup.offers:
+    pool = setup.settings.pool
+    off = {
+        record.offer.key
+        for record in state.instances.values()
+        if record.pool == pool and record.state in (InstanceState.STOPPED, InstanceState.STARTING)
+    }
+    starts = [start_of(offer, state.memory) for offer in setup.offers if offer.key in off]
+    for offer in (*setup.offers, *starts):
         standing, reason, scope, next_try_at = _standing(state, offer, now)
         boots = state.memory.boots.get(scope_of(BlockKind.BOOT, offer))
         yield OfferView(
-            pool=setup.settings.pool,
+            pool=pool,
             offer=offer,
             state=standing,
             reason=reason,

@@ -15,8 +15,9 @@ from master.config.cloud_keys import CloudSection
 from master.config.disruption import DisruptionSection, HoursOfDay, seconds_of_day
 from master.config.durations import AUTO, IdlePeriod, NonNegativeDuration, PositiveDuration
 from master.config.money import PoolBudget
-from master.config.providers import MachineSection, ProviderSection
+from master.config.providers import EmbeddedSection, MachineSection, ProviderSection
 from master.config.scheduler import SchedulerSection
+from master.config.stopped_agents import StoppedAgentsSection
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from master.core.expconf.schema import (
     TAG_MARK,
@@ -32,6 +33,7 @@ from provisioner.budgets import NO_BUDGET, Budget
 from provisioner.day_hours import DayHours
 from provisioner.disruption import NO_DISRUPTION, Disruption
 from provisioner.idle_time import MOST_IDLE_S
+from provisioner.stopped_agents import NO_STOPPED_AGENTS, StoppedAgents
 from windlass.base.no_effect import NoEffect
 
 DEFAULT_POOL = "default"
@@ -141,6 +143,8 @@ class PoolSection(Item):
     """Our own key: so many machines are kept ready without work, beside those that work."""
     warm_hours: Items[HoursOfDay] = ()
     """Our own key: warm_agents only then: "08:00-18:00", in UTC. None: at any time."""
+    stopped_agents: StoppedAgentsSection = StoppedAgentsSection()
+    """Our own key: whether machines without work are stopped instead of ended. Off by default."""
     disruption: DisruptionSection = DisruptionSection()
     """Our own key: whether work that runs may be moved so that machines can go. Off by default."""
     fall_back_to: Items[str] = ()
@@ -161,6 +165,8 @@ class PoolSection(Item):
                 raise ValueError("disruption needs a provider: this pool is static")
             if self.warm_agents:
                 raise ValueError("warm_agents needs a provider: this pool is static")
+            if self.stopped_agents.max:
+                raise ValueError("stopped_agents needs a provider: this pool is static")
             self._require_metadata()
             return self
         self._require_alone()
@@ -173,6 +179,12 @@ class PoolSection(Item):
             raise ValueError("min_instances must not be more than max_instances")
         if self.warm_agents > self.limit("max_instances", DEFAULT_MAX_INSTANCES):
             raise ValueError("warm_agents must not be more than max_instances")
+        if self.stopped_agents.max and not any(
+            isinstance(one, CloudSection | EmbeddedSection) for one in self.all_providers
+        ):
+            raise ValueError(
+                "stopped_agents needs a provider of type aws, gcp or embedded: others cannot stop machines"
+            )
         return self
 
     def _require_metadata(self) -> None:
@@ -262,6 +274,7 @@ class ResolvedPool:
     disruption: Disruption = NO_DISRUPTION
     warm_agents: int = 0
     warm_hours: DayHours = ()
+    stopped: StoppedAgents = NO_STOPPED_AGENTS
     fall_back_to: tuple[str, ...] = ()
     fall_back_after_s: float = 300.0
     task_container_defaults: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -308,6 +321,7 @@ def resolve_pool(
         disruption=section.disruption.disruption(),
         warm_agents=section.warm_agents,
         warm_hours=tuple(seconds_of_day(each) for each in section.warm_hours),
+        stopped=section.stopped_agents.stopped(),
         fall_back_to=section.fall_back_to,
         fall_back_after_s=section.fall_back_after.total_seconds(),
         task_container_defaults=task_container_defaults,

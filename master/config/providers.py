@@ -55,6 +55,8 @@ class EmbeddedSection(Section):
     usd_per_hour: Annotated[Number, Field(ge=0)] | None = None
     """What each pretends to cost. None: the price of `instance_type` in the price book if a cloud sells that,
     else 0."""
+    disk_usd_per_hour: Annotated[Number, Field(ge=0)] = 0.0
+    """What each pretends to cost while it is stopped (`stopped_agents` of the pool)."""
     min_instances: NonNegative | None = None
     """As in the pool."""
     max_instances: Positive | None = None

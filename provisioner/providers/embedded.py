@@ -17,7 +17,6 @@ from typing import TypeVar
 from provisioner.providers.base import (
     Accepted,
     AnswersAtOnce,
-    CannotStop,
     FoundGroup,
     Inventory,
     LaunchAnswer,
@@ -59,9 +58,11 @@ class InstanceType:
     zone: str = ""
     queue_s: float = 0.0
     """Launches are accepted, and delivered so much later. 0: made at once."""
+    disk_usd_per_hour: float = 0.0
+    """What one costs while it is stopped."""
 
 
-class EmbeddedProvider(CannotStop, AnswersAtOnce):
+class EmbeddedProvider(AnswersAtOnce):
     """One site: the instances under one directory. Process and file work happens in threads."""
 
     list_grace_s = 0.0
@@ -162,6 +163,18 @@ class EmbeddedProvider(CannotStop, AnswersAtOnce):
         await asyncio.gather(
             *(self._in_thread(partial(self._instances.terminate, id_)) for id_ in instance_ids)
         )
+
+    async def stop(self, instance_id: str) -> None:
+        await self._call(Call.STOP, partial(self._instances.stop, instance_id))
+
+    async def start(self, instance_id: str, offer: Offer) -> None:
+        await self._call(Call.START, partial(self._start, instance_id, offer), offer.key)
+
+    def _start(self, instance_id: str, offer: Offer) -> None:
+        with self._instances.lock:
+            if self._instances.is_stopped(instance_id):
+                self._require_capacity(replace(offer.key, stopped=False), [instance_id])
+            self._instances.start(instance_id)
 
     async def _call(self, call: Call, work: Callable[[], _T], key: OfferKey | None = None) -> _T:
         """Carry it out, unless something is to go wrong with it."""
@@ -291,6 +304,8 @@ def offer_of(provider: str, type_: InstanceType) -> Offer:
         slots=type_.slots,
         usd_per_hour=type_.usd_per_hour,
         boot_s=type_.boot_s + BOOT_ALLOWANCE_S,
+        can_stop=type_.market is Market.ON_DEMAND,
+        disk_usd_per_hour=type_.disk_usd_per_hour,
     )
     return replace(offer, queue_deadline_s=None) if type_.queue_s else offer
 

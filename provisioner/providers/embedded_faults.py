@@ -30,6 +30,8 @@ class Call(StrEnum):
     CANCEL = "cancel"
     LIST = "list"
     TERMINATE = "terminate"
+    STOP = "stop"
+    START = "start"
 
 
 class How(StrEnum):

@@ -5,6 +5,7 @@
                         /host.state      which process it is, written by the host as its first act
                         /host.log        what the host printed
                         /agent/          the agent's own directory
+                        /stopped         it is stopped: its host is not started again until this file is gone
                         /notice          put there by people and tests: so many seconds after this file was written
                                          the site takes the instance back, as a cloud does with spot machines
 
@@ -31,8 +32,10 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from provisioner.providers.base import FoundInstance, FoundState, LaunchIntent
+from provisioner.stop_worth import START_SHARE
 from provisioner.types import OfferKey
 from windlass.base.clock import Clock
+from windlass.base.errors import ProviderError
 from windlass.base.files import write_atomic
 from windlass.base.processes import (
     ProcessName,
@@ -52,6 +55,9 @@ STOP_GRACE_S = 10.0
 SPAWN_GRACE_S = 30.0
 """A directory without a host process for longer than this is an instance that died."""
 LOG_TAIL_BYTES = 2_000
+STOPPED = "stopped"
+STARTED = "started"
+"""It was started again: its host boots faster then."""
 _ENDING_PREFIX = ".ending-"
 UNREADABLE_PREFIX = ".unreadable-"
 """Of directories whose `instance.json` this release cannot read. They are kept until somebody removes them."""
@@ -121,9 +127,10 @@ class Instances:
                 raise
 
     def of_offer(self, key: OfferKey) -> set[str]:
-        """The instances of that offer, of whatever cluster."""
+        """The instances of that offer that are not stopped, of whatever cluster."""
         read = (_read(path / "instance.json", _Instance) for path in self._directories())
-        return {x.instance_id for x in read if x is not None and x.offer_key == key}
+        of = {x.instance_id for x in read if x is not None and x.offer_key == key}
+        return {instance_id for instance_id in of if not self.is_stopped(instance_id)}
 
     def exists(self, instance_id: str) -> bool:
         return (self._root / instance_id / "instance.json").exists()
@@ -160,6 +167,36 @@ class Instances:
         finally:
             self._ending.discard(instance_id)
 
+    def is_stopped(self, instance_id: str) -> bool:
+        return (self._root / instance_id / STOPPED).exists()
+
+    def stop(self, instance_id: str) -> None:
+        """End its processes and keep its directory. Raises ProviderError for one that is not there."""
+        with self.lock:
+            self._require(instance_id)
+            write_atomic(self._root / instance_id / STOPPED, b"", durable=True)
+        self._stop_host(instance_id)
+        with self.lock:
+            if self.is_stopped(instance_id):
+                self._end_processes(instance_id)
+
+    def start(self, instance_id: str) -> None:
+        """Run the host of a stopped one again; of others it runs. Raises ProviderError for one that is not there."""
+        with self.lock:
+            self._require(instance_id)
+            if not self.is_stopped(instance_id):
+                return
+            self._end_processes(instance_id)  # of a stop or a start that was cut short
+            directory = self._root / instance_id
+            (directory / "host.state").unlink(missing_ok=True)
+            (directory / STARTED).touch()
+            self._spawn(directory, instance_id)
+            (directory / STOPPED).unlink()
+
+    def _require(self, instance_id: str) -> None:
+        if not self.exists(instance_id) or instance_id in self._ending:
+            raise ProviderError(f"instance {instance_id} does not exist")
+
     def names(self) -> list[str]:
         """What is there, readable or not."""
         return [x.name for x in self._directories() if not x.name.startswith(_ENDING_PREFIX)]
@@ -178,7 +215,8 @@ class Instances:
         """Directory, then process; each only if a call with this token has not made it before."""
         directory = self._root / instance_id
         tags = directory / "instance.json"
-        if tags.exists() and (self._host_is_up(instance_id) or instance_id in self._ending):
+        is_known = tags.exists() and (instance_id in self._ending or self.is_stopped(instance_id))
+        if is_known or (tags.exists() and self._host_is_up(instance_id)):
             return False
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         directory.mkdir(exist_ok=True, mode=0o700)
@@ -209,6 +247,7 @@ class Instances:
         }
         config = {
             **intent.request,
+            "start_s": START_SHARE * intent.request["boot_s"],
             "instance_id": instance_id,
             "agent": {**intent.request["agent"], **own},
         }
@@ -243,7 +282,10 @@ class Instances:
         leaves_at = self._leaves_at(instance_id)
         if leaves_at is not None and leaves_at <= self._clock.now().timestamp():
             self._end_processes(instance_id)
-        if not self._host_is_up(instance_id) and instance_id not in self._ending:
+        if self.is_stopped(instance_id):
+            # Until its processes have ended it runs, and can be started only after that.
+            state = FoundState.RUNNING if self._host_is_up(instance_id) else FoundState.STOPPED
+        elif not self._host_is_up(instance_id) and instance_id not in self._ending:
             if self._may_be_starting(instance_id):
                 state = FoundState.PENDING
             else:

@@ -232,13 +232,15 @@ def costs(
 
 
 def _print_costs(found: dict[str, Any], limit: int | None, *, as_csv: bool) -> None:
-    headers = [found["by"].capitalize(), "USD", "Busy", "Boot", "Idle", "Lost", "Machine hours"]
+    kinds = ["Busy", "Boot", "Idle", "Lost", "Stopped"]
+    headers = [found["by"].capitalize(), "USD", *kinds, "Machine hours"]
     rows = [_cost_row(row, row["name"] or UNUSED) for row in found["rows"][:limit]]
     print_rows(headers, [*rows, _cost_row(found["total"], "total")], as_csv=as_csv)
 
 
 def _cost_row(row: dict[str, Any], name: str) -> list[str]:
-    amounts = [row[key] for key in ("usd", "busyUsd", "bootUsd", "idleUsd", "lostUsd")]
+    kinds = ("usd", "busyUsd", "bootUsd", "idleUsd", "lostUsd", "stoppedUsd")
+    amounts = [row.get(key, 0.0) for key in kinds]  # masters of 0.1 stop no machines
     return [name, *(f"{amount:.4f}" for amount in amounts), f"{row['machineHours']:.2f}"]
 
 

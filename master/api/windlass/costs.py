@@ -31,6 +31,8 @@ class CostRow(TypedDict):
     bootUsd: float
     idleUsd: float
     lostUsd: float
+    stoppedUsd: float
+    """Of disks, while their machines were stopped."""
     machineHours: float
 
 
@@ -111,5 +113,6 @@ def _row(each: CostSum) -> CostRow:
         "bootUsd": each.usd.get(CostKind.BOOT, 0.0),
         "idleUsd": each.usd.get(CostKind.IDLE, 0.0),
         "lostUsd": each.usd.get(CostKind.LOST, 0.0),
+        "stoppedUsd": each.usd.get(CostKind.STOPPED, 0.0),
         "machineHours": each.hours,
     }

@@ -14,6 +14,7 @@ _ACTIVITIES: Mapping[str, str] = {
     "asking": "booting",
     "pending": "booting",
     "booting": "booting",
+    "starting": "booting",
     "terminating": "ending",
 }
 """For states that do not depend on what the machine does. READY is busy or idle."""

@@ -6,6 +6,7 @@ To join the suite, a provider gives one subclass of `ProviderCase` in a module b
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -125,6 +126,20 @@ class ProviderCase(ABC):
     def take_back(self, instance_id: str, seconds: float) -> None:
         """The provider announces that it takes the machine back so many seconds from now; it does so at that time."""
         self.cannot("take machines back")
+
+    def stoppable(self) -> Offer:
+        """An offer whose machines can be stopped."""
+        found = next((offer for offer in self.offers if offer.can_stop), None)
+        return found or self.cannot("stop machines")
+
+    async def off(self, instance_id: str) -> None:
+        """Until lists show it as stopped."""
+        while (await self.living())[instance_id].state is not FoundState.STOPPED:  # noqa: ASYNC110 - providers have no events
+            await asyncio.sleep(0.05)
+
+    def no_starts(self, offer: Offer) -> None:
+        """Starts of stopped machines of `offer` are refused for want of capacity."""
+        self.cannot("refuse starts")
 
     def write_console(self, instance_id: str, text: str) -> None:
         """The machine writes that."""

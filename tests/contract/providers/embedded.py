@@ -160,6 +160,9 @@ class EmbeddedCase(ProviderCase):
         types = self.provider._types
         types[offer.key] = replace(types[offer.key], **what)
 
+    def no_starts(self, offer: Offer) -> None:
+        self._rule("start", kind=BlockKind.CAPACITY)
+
     def take_back(self, instance_id: str, seconds: float) -> None:
         (self.site.root / instance_id / "notice").write_text(str(seconds))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from provisioner.providers.base import Api
@@ -14,8 +15,12 @@ from provisioner.types import Market, Offer
 from tests.contract.providers.base import POOL, QUOTA, ProviderCase
 from tests.fakes.fleet_world import CLUSTER, an_offer
 from windlass.base.clock import SystemClock
+from windlass.base.errors import CapacityError
 
-OFFERS = (an_offer(2, 3.0), an_offer(2, 3.5, zone="b", market=Market.SPOT))
+OFFERS = (
+    an_offer(2, 3.0, can_stop=True, disk_usd_per_hour=0.01),
+    an_offer(2, 3.5, zone="b", market=Market.SPOT),
+)
 
 
 class SimulatedCase(ProviderCase):
@@ -83,6 +88,10 @@ class SimulatedCase(ProviderCase):
 
     def hang(self, api: Api) -> None:
         self.provider.faults.hang.add(api)
+
+    def no_starts(self, offer: Offer) -> None:
+        key = replace(offer.key, stopped=False)
+        self.provider.faults.no_start[key] = CapacityError("none left")
 
     def take_back(self, instance_id: str, seconds: float) -> None:
         now = SystemClock().now().timestamp()

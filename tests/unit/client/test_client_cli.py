@@ -325,13 +325,21 @@ def test_describe_shows_what_it_costs_and_will(full: ScriptedMaster) -> None:
 
 
 def test_costs_of_the_fleet_are_summed_up_by_what_is_asked(full: ScriptedMaster) -> None:
-    row = {"busyUsd": 3.0, "bootUsd": 1.0, "idleUsd": 0.5, "lostUsd": 0.0, "machineHours": 2.0}
+    row = {
+        "busyUsd": 3.0,
+        "bootUsd": 1.0,
+        "idleUsd": 0.5,
+        "lostUsd": 0.0,
+        "stoppedUsd": 0.25,
+        "machineHours": 2.0,
+    }
     rows = [{"name": "ann", "usd": 4.0, **row}, {"name": "", "usd": 0.5, **row}]
     answer = {"by": "user", "month": "2026-11", "rows": rows, "total": {**rows[0], "name": "total"}}
     full.on("GET", "/api/v1/windlass/fleet/costs", answer)
     shown = det(full, "fleet", "costs", "--by", "user", "--month", "2026-11").stdout.splitlines()
     assert shown[0].split()[:2] == ["User", "USD"]
-    assert shown[1].split() == ["ann", "4.0000", "3.0000", "1.0000", "0.5000", "0.0000", "2.00"]
+    amounts = ["4.0000", "3.0000", "1.0000", "0.5000", "0.0000", "0.2500", "2.00"]
+    assert shown[1].split() == ["ann", *amounts]
     assert shown[2].startswith("(nobody)")
     assert shown[3].startswith("total")
     (asked,) = full.calls("GET", "/api/v1/windlass/fleet/costs")

@@ -72,6 +72,7 @@ PROVIDER = ELASTIC | {
     "queue_time": "master/elastic_pools.py:queue_time",
     "list_every": "master/elastic_pools.py:list_every",
     "usd_per_hour": "master:usd_per_hour",
+    "disk_usd_per_hour": "master/elastic_pools.py:disk_usd_per_hour",
     **read_by(
         "master/batch_pools.py:*",
         "slot_type slots_per_node gpu_type cpus_per_slot memory_per_slot walltime max_queued "
@@ -220,6 +221,9 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         **below("budget", read_by("provisioner:*", "usd_per_hour usd_per_month when_spent")),
         "resource_pools.warm_agents": "provisioner:warm_agents",
         "resource_pools.warm_hours": "provisioner:warm_hours",
+        "resource_pools.stopped_agents.max": "provisioner/stop_worth.py:max",
+        "resource_pools.stopped_agents.max_age": "provisioner/stop_worth.py:max_age_s",
+        "resource_pools.stopped_agents.expected_gap": "provisioner/stop_worth.py:expected_gap_s",
         **below(
             "resource_pools.disruption",
             read_by("provisioner:*", "packing replacement drift share hours"),

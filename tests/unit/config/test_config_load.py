@@ -13,6 +13,7 @@ from master.config import EmbeddedSection, MasterConfig, load, masked
 from master.core.expconf.storage import SharedFsStorage
 from master.core.scheduler.types import FittingPolicy, SchedulerSettings, SchedulerType
 from provisioner.disruption import Disruption
+from provisioner.stopped_agents import StoppedAgents
 
 
 def loaded(tmp_path: Path, text: str, **overrides: Any) -> MasterConfig:
@@ -99,6 +100,7 @@ resource_pools:
     on_demand_after: 1m
     warm_agents: 2
     warm_hours: ["08:00-18:00"]
+    stopped_agents: {max: 2, max_age: 1d, expected_gap: 2h}
     disruption: {packing: true, replacement: true, drift: true, share: 0.2, hours: ["22:00-6:30"]}
     fall_back_to: [aux]
     fall_back_after: 90s
@@ -130,6 +132,8 @@ def test_every_documented_key_is_accepted(tmp_path: Path) -> None:
     assert (gpu.name, gpu.is_elastic, gpu.min_instances, gpu.max_instances) == ("gpu", True, 1, 9)
     assert (gpu.max_idle_s, gpu.max_starting_s, gpu.on_demand_after_s) == (10, 60, 60)
     assert (gpu.warm_agents, gpu.warm_hours) == (2, ((28_800.0, 64_800.0),))
+    assert gpu.stopped == StoppedAgents(max=2, max_age_s=86_400.0, expected_gap_s=7200.0)
+    assert not aux.stopped.is_on
     assert gpu.disruption == Disruption(
         packing=True, replacement=True, drift=True, share=0.2, hours=((79_200.0, 23_400.0),)
     )

@@ -267,6 +267,18 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
             f"{POOL}: warm_agents must not be more than max_instances",
         ),
         (
+            "resource_pools: [{pool_name: a, stopped_agents: {max: 1}}]",
+            f"{POOL}: stopped_agents needs a provider: this pool is static",
+        ),
+        (
+            "resource_pools: [{pool_name: a, stopped_agents: {max: 1}, provider: {type: slurm, mode: pilot}}]",
+            f"{POOL}: stopped_agents needs a provider of type aws, gcp or embedded: others cannot stop machines",
+        ),
+        (
+            "resource_pools: [{pool_name: a, stopped_agents: {max: -1}, provider: {type: embedded}}]",
+            f"{POOL}.stopped_agents.max: must be >= 0 but found -1",
+        ),
+        (
             "resource_pools: [{pool_name: a, disruption: {packing: true}}]",
             f"{POOL}: disruption needs a provider: this pool is static",
         ),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from provisioner.fleet import Stop
 from provisioner.lifetimes import (
     NOBODY,
     Charges,
@@ -167,3 +168,52 @@ def test_the_ledger_is_the_sum_of_lifetimes(
     assert all(amount.usd >= 0 for amount in whole.values())
     for key in whole:
         assert (key.kind is K.BUSY) == (key.job_id != NOBODY)
+
+
+STOPS = (
+    Stop(since=2 * HOUR, until=5 * HOUR, ready_at=6 * HOUR),
+    Stop(since=7 * HOUR),
+)
+
+
+def test_a_machine_costs_its_disk_while_it_is_stopped() -> None:
+    stopped = Lifetime(
+        instance_id="m",
+        pool="gpu",
+        slots=4,
+        usd_per_hour=8.0,
+        start=0.0,
+        ready=HOUR,
+        stops=STOPS,
+        disk_usd_per_hour=0.5,
+    )
+    found = charges(stopped, [use("a", 4, HOUR, 2 * HOUR)], since=0, until=9 * HOUR)
+    assert spent(found) == {
+        (NOBODY, "boot"): 16.0,
+        ("a", "busy"): 8.0,
+        (NOBODY, "stopped"): 2.5,
+        (NOBODY, "idle"): 8.0,
+    }
+    assert sum(each.hours for each in found.values()) == pytest.approx(4.0), "hours that it ran"
+    assert stopped.usd(0, 9 * HOUR) == pytest.approx(34.5)
+    parts = [charges(stopped, (), since=h * HOUR, until=(h + 1) * HOUR) for h in range(9)]
+    whole = charges(stopped, (), since=0, until=9 * HOUR)
+    assert {key: each.usd for key, each in merged(parts).items()} == pytest.approx(
+        {key: each.usd for key, each in whole.items()}
+    )
+
+
+def test_a_start_that_never_got_an_agent_is_lost() -> None:
+    started = (Stop(since=2 * HOUR, until=3 * HOUR),)
+    lost = Lifetime(
+        instance_id="m",
+        pool="gpu",
+        slots=4,
+        usd_per_hour=8.0,
+        start=0.0,
+        ready=HOUR,
+        end=4 * HOUR,
+        stops=started,
+    )
+    kinds = spent(charges(lost, (), since=0, until=4 * HOUR))
+    assert kinds[(NOBODY, "lost")] == 8.0

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from master.core.reasons import ReasonKind
 from provisioner.budgets import Budget
 from provisioner.capacity import CapacityMemory
+from provisioner.offer_views import OfferState
 from provisioner.plan_types import Machine, Phase, Plan, PlanInput, PoolInput, StoppedMachine
 from provisioner.planner import plan
 from provisioner.preview import preview
@@ -341,6 +342,10 @@ def test_a_start_without_capacity_blocks_starts_alone_and_another_is_bought() ->
         (block,) = world.provisioner._state.memory.blocks.values()
         assert block.scope.stopped
         assert not world.provisioner.blocked_offers()
+        bought, start = world.provisioner.offers()
+        assert (bought.state, start.state) == (OfferState.OPEN, OfferState.RECOVERING)
+        assert start.name.endswith("/stopped")
+        assert "InsufficientInstanceCapacity" in start.reason
 
     in_world(story)
 

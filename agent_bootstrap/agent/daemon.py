@@ -125,6 +125,7 @@ class Agent:
                     )
                     await self._containers.take_over()
                     await self._metadata.open(self._containers.is_running)
+                    self._tasks.create_task(self._metadata.run())
                     self._tasks.create_task(self._stay_connected())
                     self._tasks.create_task(self._watch_announcements())
                     if self._job is not None:

@@ -15,7 +15,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterable, Mapping
+import socket
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -35,6 +37,9 @@ HAS_V6 = "/proc/net/if_inet6"
 ROOTS_PORTS = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 SOME_USER = 65530
 LIMIT_S = 10.0
+LINK_GROUP = 1
+"""RTMGRP_LINK: what the kernel tells of network devices."""
+LOOK_AGAIN_S = 60.0
 
 
 class CannotClose(Exception):
@@ -77,6 +82,20 @@ class Closing:
                 await self._lay(devices)
                 if not await self._is_closed(devices):
                     raise CannotClose("the kernel or iproute2 does not take the rules for it")
+
+    async def changes(self) -> AsyncIterator[None]:
+        """One now, one whenever a device changes, and one a minute. The kernel forgets what is not read in time."""
+        with socket.socket(
+            socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE
+        ) as events:
+            events.setblocking(False)
+            events.bind((0, LINK_GROUP))
+            loop = asyncio.get_running_loop()
+            while True:
+                yield
+                with suppress(OSError, TimeoutError):
+                    async with asyncio.timeout(LOOK_AGAIN_S):
+                        await loop.sock_recv(events, 1 << 16)
 
     async def _refuse_root(self) -> None:
         self._root_too = True
@@ -154,7 +173,8 @@ async def _devices() -> dict[str, int]:
     return {
         link["ifname"]: link["ifindex"]
         for link in json.loads(said or "[]")
-        if "LOOPBACK" not in link["flags"]
+        # For each that is down iproute2 prints {}.
+        if link and "LOOPBACK" not in link["flags"]
     }
 
 

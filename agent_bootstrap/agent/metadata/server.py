@@ -12,9 +12,13 @@ from http import HTTPStatus
 import h11
 
 from agent_bootstrap.agent.metadata.broker import refusal
+from agent_bootstrap.agent.metadata.callers import TABLE, held_by_owner_of
 from agent_bootstrap.agent.metadata.http1 import Reply
 
 MAX_CONNECTIONS = 512
+MAX_OF_ONE_USER = 128
+FEW = 64
+"""So many connections in all, and nobody asks whose they are."""
 REQUEST_S = 10.0
 ANSWER_S = 30.0
 MAX_HEAD = 16 * 1024
@@ -55,7 +59,7 @@ class LocalServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open += 1
         try:
-            if self._open <= MAX_CONNECTIONS:
+            if self._open <= MAX_CONNECTIONS and not await self._has_too_many(writer):
                 await self._converse(reader, writer)
         except (OSError, h11.ProtocolError) as error:
             log.debug("a task's request failed: %s", error)
@@ -63,6 +67,14 @@ class LocalServer:
             self._open -= 1
             with suppress(OSError):
                 writer.close()
+
+    async def _has_too_many(self, writer: asyncio.StreamWriter) -> bool:
+        """Its user: who holds connections open keeps nobody else from theirs."""
+        if self._open <= FEW:
+            return False
+        peer, ours = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
+        table = await asyncio.to_thread(TABLE.read_text)
+        return held_by_owner_of(peer, ours, table) > MAX_OF_ONE_USER
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)

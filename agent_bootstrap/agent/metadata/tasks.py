@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class MetadataOfTasks:
-    """`open` before the first task, `close` when the agent ends."""
+    """`open` before the first task, `run` from then on, `close` when the agent ends."""
 
     def __init__(
         self,
@@ -86,6 +86,21 @@ class MetadataOfTasks:
                 self._problem = self._not_closed(error)
         if self._access is TaskMetadata.STORAGE:
             await self._serve(is_running)
+
+    async def run(self) -> None:
+        """Close to running tasks the devices that come up, too: between two tasks nobody else would."""
+        if self._closing is None:
+            return
+        async for _ in self._closing.changes():
+            try:
+                await self._closing.require(root=False)
+            except CannotClose as error:
+                problem = self._not_closed(error)
+                if problem != self._problem:
+                    log.error("%s", problem)
+                self._problem = problem
+            else:
+                self._problem = ""
 
     async def close(self) -> None:
         if self._server is not None:

@@ -10,7 +10,9 @@ import errno
 import json
 import os
 import socket
+import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
@@ -21,6 +23,7 @@ from typing import Any
 from agent_scripted_master import ScriptedMaster, spec
 
 from agent_bootstrap.agent.daemon import Agent
+from agent_bootstrap.agent.metadata.closing import TABLE
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.container_options import ContainerOptions, OsUser
 from agent_bootstrap.protocol import Leaving
@@ -80,6 +83,28 @@ def asked(url: str, token: str) -> int:
         return error.code
 
 
+def by_a_late_device() -> str:
+    """How a task's packet that is bound to a device fares that comes up while the task runs."""
+    ip("link", "add", "late", "type", "veth", "peer", "name", "late-peer")
+    ip("address", "add", "10.99.0.1/24", "dev", "late")
+    ip("link", "set", "late-peer", "up")
+    ip("link", "set", "late", "up")
+    while " dev late " not in ip("route", "show", "table", str(TABLE)):
+        time.sleep(0.05)  # the agent hears of it from the kernel
+    child = os.fork()
+    if child == 0:
+        os.setuid(65530)
+        with socket.socket() as one:
+            one.settimeout(20)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"late")
+            os._exit(one.connect_ex((METADATA, 80)))
+    return errno.errorcode.get(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), "connected")
+
+
+def ip(*words: str) -> str:
+    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
+
+
 class Machine:
     def __init__(self, folder: Path, metadata: Ec2Metadata, container: Namespace) -> None:
         self.folder = folder
@@ -130,6 +155,7 @@ class Machine:
             await self.start("long", WAITS, 65530)
             await self.master.until_line("long", "waits")
             long = seen["long"] = self.said("long")
+            seen["late"] = await asyncio.to_thread(by_a_late_device)
             seen["of root, before"] = connects()
             seen["bridged"] = await asyncio.to_thread(self.container.run, connects)
             seen["bridged, by its token"] = await self.from_container(long["url"], long["token"])

@@ -50,6 +50,10 @@ def test_a_task_cannot_ask_the_service_and_gets_the_machines_credentials(seen: A
     assert seen["of root, before"] == "connected", "programs of the machine go on as they did"
 
 
+def test_a_device_that_comes_up_while_a_task_runs_is_closed_to_it(seen: Any) -> None:
+    assert seen["late"] == "ENETUNREACH"
+
+
 def test_a_container_with_a_network_of_its_own_is_no_way_around(seen: Any) -> None:
     assert seen["bridged"] == "EHOSTUNREACH"
     assert seen["bridged, by its token"] == 200

@@ -12,6 +12,7 @@ BIN := $(VENV)/bin
 COMPAT := .compat
 GENERATOR := .generator
 AZURITE := .azurite
+SCANS := .scans
 AZURITE_VERSION := 3.35.0
 TORCH := .torch
 STAMPS := .make
@@ -35,7 +36,7 @@ test: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/azurite ## Set up and run every t
 	$(BIN)/python -P -m pytest -n $(TEST_WORKERS) --dist loadfile --durations 20 -m "not slow" $(PYTEST_ARGS)
 
 .PHONY: test-slow
-test-slow: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/generator $(STAMPS)/azurite ## Run the tests marked slow
+test-slow: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/generator $(STAMPS)/azurite $(STAMPS)/scans ## Run the tests marked slow
 	$(BIN)/python -P -m pytest -n $(TEST_WORKERS) --dist loadfile --durations 20 -m slow $(PYTEST_ARGS)
 
 .PHONY: test-gpu
@@ -78,7 +79,7 @@ lock: $(STAMPS)/uv ## Resolve the dependencies again into the lock files
 
 .PHONY: clean
 clean: ## Remove everything that make made
-	rm -rf $(VENV) $(COMPAT) $(GENERATOR) $(AZURITE) $(TORCH) $(STAMPS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(COMPAT) $(GENERATOR) $(AZURITE) $(SCANS) $(TORCH) $(STAMPS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # What the setup steps leave behind. Each stamp is newer than what it was made from.
 
@@ -162,6 +163,16 @@ $(STAMPS)/generator: $(STAMPS)/uv tests/integration/generated_client/requirement
 	@echo "setting up the client generator"
 	test -x $(GENERATOR)/bin/python || $(PYTHON) -m venv $(GENERATOR)
 	VIRTUAL_ENV=$(GENERATOR) $(BIN)/uv pip install -q --require-hashes -r tests/integration/generated_client/requirements.lock
+	touch $@
+
+# What looks at Terraform files: checkov, which wants older libraries than ours, and the schemas of Terraform's plug-ins.
+$(STAMPS)/scans: $(STAMPS)/uv tests/integration/deploy/scans/requirements.lock tests/integration/deploy/scans/schemas.lock
+	@echo "setting up checkov and the schemas of Terraform's plug-ins"
+	test -x $(SCANS)/bin/python || $(PYTHON) -m venv $(SCANS)
+	{ VIRTUAL_ENV=$(SCANS) $(BIN)/uv pip install -q --require-hashes -r tests/integration/deploy/scans/requirements.lock && \
+	  $(BIN)/python -m pip download -q --disable-pip-version-check --no-deps --require-hashes \
+	    -r tests/integration/deploy/scans/schemas.lock -d $(SCANS)/schemas; } \
+	  || echo "checkov or the schemas cannot be installed: tests with them are skipped" >&2
 	touch $@
 
 # The emulator of Azure's storage, from npm.

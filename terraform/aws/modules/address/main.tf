@@ -4,6 +4,7 @@ variable "name" {
 }
 
 resource "aws_eip" "master" {
+  #checkov:skip=CKV2_AWS_19:module master associates it
   domain = "vpc"
   tags   = { Name = "${var.name}-master" }
 }

@@ -16,6 +16,7 @@ variable "delete_data" {
 }
 
 resource "aws_ebs_volume" "data" {
+  #checkov:skip=CKV_AWS_189:a key of one's own costs money and one more permission; AWS's key is used
   availability_zone = var.zone
   size              = 100
   type              = "gp3"

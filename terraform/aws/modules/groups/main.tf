@@ -60,6 +60,7 @@ locals {
 }
 
 resource "aws_security_group" "all" {
+  #checkov:skip=CKV2_AWS_5:other modules and the master attach them
   for_each    = local.groups
   name        = "${var.name}-${each.key}"
   description = each.value

@@ -14,6 +14,8 @@ variable "delete_data" {
 }
 
 resource "google_storage_bucket" "checkpoints" {
+  #checkov:skip=CKV_GCP_62:logs of all reads of checkpoints cost money
+  #checkov:skip=CKV_GCP_78:deleted checkpoints are to free their space
   name                        = var.name
   location                    = var.region
   force_destroy               = var.delete_data

@@ -11,6 +11,7 @@ variable "zone" {
 }
 
 resource "google_compute_disk" "data" {
+  #checkov:skip=CKV_GCP_37:Google's key is used; an own one would have to be kept
   name = "${var.name}-data"
   zone = var.zone
   type = "pd-balanced"

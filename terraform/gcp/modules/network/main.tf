@@ -14,11 +14,13 @@ variable "has_peered" {
 }
 
 resource "google_compute_network" "cluster" {
+  #checkov:skip=CKV2_GCP_18:module firewall has its rules
   name                    = var.name
   auto_create_subnetworks = false
 }
 
 resource "google_compute_subnetwork" "cluster" {
+  #checkov:skip=CKV_GCP_26:flow logs cost by the gigabyte
   name                     = var.name
   region                   = var.region
   network                  = google_compute_network.cluster.id

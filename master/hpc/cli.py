@@ -97,6 +97,26 @@ def up(
         bool,
         typer.Option("--restart", help="Restart a master that runs. Its tasks go on."),
     ] = False,
+    as_job: Annotated[
+        bool,
+        typer.Option(
+            "--as-job", help="Run the master as a batch job, in legs of one walltime each."
+        ),
+    ] = False,
+    queue: Annotated[
+        str,
+        typer.Option(
+            help="Submit that job to this partition or queue. Default: one without GPUs.",
+            show_default=False,
+        ),
+    ] = "",
+    walltime: Annotated[
+        str | None,
+        typer.Option(
+            help="Give each leg so much time. Default: what the queue gives, 24h at most.",
+            show_default=False,
+        ),
+    ] = None,
     ssh: SshOption = None,
     ssh_key: SshKeyOption = None,
     ssh_jump: SshJumpOption = None,
@@ -111,7 +131,17 @@ def up(
     from master.hpc.gather import Where
 
     where = Where(shared=dir_, data=data_dir, address=host, path=path)
-    wishes = starting.Wishes(where=where, account=account, overwrite=overwrite, restart=restart)
+    if not as_job and (queue or walltime):
+        raise InvalidArgument("--queue and --walltime are of --as-job")
+    wishes = starting.Wishes(
+        where=where,
+        account=account,
+        overwrite=overwrite,
+        restart=restart,
+        as_job=as_job,
+        queue=queue,
+        walltime_s=_seconds("--walltime", walltime),
+    )
     for line in starting.up(wishes, say=notice, report=_print_problems):
         typer.echo(line)
 
@@ -148,13 +178,9 @@ def check(
     _elsewhere(ctx, ssh, ssh_key, ssh_jump, ssh_windlass)
     from master.hpc.check import checks_of
     from master.hpc.gather import Where
-    from windlass.base.durations import parse_duration
 
     where = Where(shared=dir_, data=data_dir, address=host, path=path)
-    try:
-        limit_s = parse_duration(probe_timeout).total_seconds() if probe else None
-    except ValueError as error:
-        raise InvalidArgument(f"--probe-timeout: {error}") from None
+    limit_s = _seconds("--probe-timeout", probe_timeout) if probe else None
     _print_checks(asyncio.run(checks_of(where, account=account, probe_limit_s=limit_s)), as_json)
 
 
@@ -207,6 +233,16 @@ def down(
 
     for line in end(dir_, cancel=cancel):
         typer.echo(line)
+
+
+def _seconds(option: str, text: str | None) -> float | None:
+    """Raises InvalidArgument."""
+    from windlass.base.durations import parse_duration
+
+    try:
+        return None if text is None else parse_duration(text).total_seconds()
+    except ValueError as error:
+        raise InvalidArgument(f"{option}: {error}") from None
 
 
 def _print_problems(checks: list[Check]) -> None:

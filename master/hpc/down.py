@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from master.hpc import jobs
+from master.hpc.as_job import end_all, read_leg
 from master.hpc.place import known_place
 from master.hpc.private import require_here
 from provisioner.providers.batch.base import BatchSystem, NoAnswer
@@ -20,7 +21,12 @@ def down(dir_: Path | None, *, cancel: bool) -> Iterator[str]:
     """What to tell the user. Raises Conflict on another machine than the master's."""
     place, running = known_place(dir_)
     require_here(running, socket.gethostname(), "" if dir_ is None else f" --dir {place.path}")
-    ended, _ = LocalCluster(ClusterFolder(running.folder)).down()
+    if running.job:
+        place.note(running.model_copy(update={"is_up": False}))  # so that no leg follows
+        ended = list(asyncio.run(end_all(read_leg(place))))
+    else:
+        ended, _ = LocalCluster(ClusterFolder(running.folder)).down()
+    running = place.running() or running  # a leg may have written meanwhile
     place.note(running.model_copy(update={"is_up": False}))
     yield "The master is stopped." if ended else "No master was running."
     system = jobs.system_of(running)

@@ -17,18 +17,17 @@ _TITLES = {"slurm": "Slurm", "pbs": "PBS"}
 _INSTALL = "python3 -m venv {0}/venv && {0}/venv/bin/pip install 'windlass-cluster[hpc]'"
 
 
-def findings(facts: Facts, plan: Plan) -> list[Check]:
-    """Those that failed stop `windlass hpc up`."""
+def findings(facts: Facts, plan: Plan, *, as_job: bool = False) -> list[Check]:
+    """Those that failed stop `windlass hpc up`. `as_job`: the master does not run on this machine."""
+    here = [] if as_job else [_data(facts, plan), _address(facts), *_processes(facts)]
     return [
         _system(facts),
         *_queues(facts, plan),
         *_accounts(facts, plan),
         *_shared(facts, plan),
-        _data(facts, plan),
-        _address(facts),
+        *here,
         _python(facts),
         _isolation(facts),
-        *_processes(facts),
     ]
 
 

@@ -192,21 +192,25 @@ def _local(given: Path | None) -> list[Folder]:
 
 
 def _address(given: str | None, nodes: Sequence[str]) -> tuple[str, str]:
-    """The interface from which packets to nodes leave; nothing is sent."""
     if given is not None:
         return given, ""
-    for node in nodes[:_NODES_TRIED]:
+    try:
+        return address_towards(nodes[:_NODES_TRIED]), ""
+    except OSError as error:
+        return "", f"{socket.gethostname()}: {error.strerror}"
+
+
+def address_towards(machines: Sequence[str]) -> str:
+    """Of the interface from which packets to them leave; nothing is sent. Else of our own name. Raises OSError."""
+    for node in machines:
         try:
             family, _, _, _, at = socket.getaddrinfo(node, _DISCARD_PORT, type=socket.SOCK_DGRAM)[0]
             with socket.socket(family, socket.SOCK_DGRAM) as probe:
                 probe.connect(at)
-                return str(probe.getsockname()[0]), ""
+                return str(probe.getsockname()[0])
         except OSError:
             continue
-    try:
-        return socket.gethostbyname(socket.gethostname()), ""
-    except OSError as error:
-        return "", f"{socket.gethostname()}: {error.strerror}"
+    return socket.gethostbyname(socket.gethostname())
 
 
 def _isolation() -> tuple[str, str]:

@@ -51,7 +51,7 @@ def command(*words: str) -> str:
 
 def require_here(known: Running, host: str, where: str) -> None:
     """Raises Conflict where the master of this folder is on another machine."""
-    if known.job or known.host == host:
+    if known.job or known.host == host:  # a job is ended and submitted from anywhere
         return
     if known.is_up:
         raise Conflict(
@@ -76,9 +76,14 @@ def write_config(place: Place, plan: Plan, *, overwrite: bool) -> bool:
     return True
 
 
-def start(place: Place, folder: ClusterFolder, *, restart: bool, say: Say) -> tuple[Started, bool]:
-    """The master, and whether this was its first start. Raises InvalidConfig, Conflict, StartFailed."""
-    config = load(place.master_yaml)
+def start(
+    place: Place, folder: ClusterFolder, *, restart: bool, say: Say, host: str | None = None
+) -> tuple[Started, bool]:
+    """The master, and whether this was its first start. `host`: instead of that in master.yaml.
+
+    Raises InvalidConfig, Conflict, StartFailed.
+    """
+    config = load(place.master_yaml, overrides={} if host is None else {"host": host})
     cluster = LocalCluster(folder, say)
     first = not folder.has_master
     if not cluster.services.of(MASTER).is_alive:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from windlass.base.errors import WindlassError
+from windlass.base.errors import BatchSystemError
 
 LOGIN_VARIABLE = "WINDLASS_HPC_LOGIN"
 """How the user's own machine calls the login node: for the `ssh -L` line that is printed there."""
@@ -46,12 +46,6 @@ class Login:
     """`windlass` there; empty: looked for."""
 
 
-class LoginFailed(WindlassError):
-    """The login node cannot be reached, or has no Windlass."""
-
-    code = "login_node"
-
-
 @dataclass(frozen=True, slots=True)
 class Said:
     code: int
@@ -60,12 +54,12 @@ class Said:
 
 
 def run_there(login: Login, words: Sequence[str]) -> Said:
-    """Raises LoginFailed, with the way out."""
+    """Raises BatchSystemError, with the way out."""
     try:  # paramiko is of the extra
         from windlass.install.hosts import parse_host
         from windlass.install.ssh import Access, HostError, Machine
     except ModuleNotFoundError as error:
-        raise LoginFailed(
+        raise BatchSystemError(
             f"--ssh needs {error.name}: pip install 'windlass-cluster[hpc]'"
         ) from None
     access = Access(identity=login.key, jump=login.jump, identity_option="--ssh-key")
@@ -73,9 +67,9 @@ def run_there(login: Login, words: Sequence[str]) -> Said:
         with Machine(parse_host(login.spec), access) as machine:
             done = machine.run(_SCRIPT, login.program, login.spec, *words)
     except HostError as error:
-        raise LoginFailed(f"login node {login.spec}: {error.message}") from None
+        raise BatchSystemError(f"login node {login.spec}: {error.message}") from None
     if done.code == MISSING:
-        raise LoginFailed(not_installed(login, done.out))
+        raise BatchSystemError(not_installed(login, done.out))
     return Said(done.code, done.out, done.err)
 
 

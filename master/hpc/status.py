@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from master.hpc import jobs
+from master.hpc.as_job import legs, read_leg
 from master.hpc.place import Place, Running, known_place
 from master.hpc.private import answers, command, service_of
 from master.hpc.up import ssh_line
@@ -30,6 +31,8 @@ async def look(dir_: Path | None) -> Found:
     place, running = known_place(dir_)
     is_up = await asyncio.to_thread(answers, running)
     words = _words(place, running, is_up)
+    if running.job and not is_up and running.is_up:
+        words = await _words_of_job(place)
     try:
         found = await jobs.jobs_of(jobs.system_of(running), running.cluster_id)
     except NoAnswer as error:
@@ -57,6 +60,21 @@ def _words(place: Place, running: Running, is_up: bool) -> str:
         return f"The master does not run (last end: {end}, log: {log}). Start it: {command('up')}"
     return (
         f"The master does not answer at {running.url} ({service.condition.value}); its log: {log}"
+    )
+
+
+async def _words_of_job(place: Place) -> str:
+    try:
+        found = await legs(read_leg(place))
+    except NoAnswer as error:
+        return f"The master is a batch job, and the site does not answer: {error.message}"
+    if not found:
+        return f"The master was a batch job, which has ended: {command('up', '--as-job')}"
+    job = found[0]
+    why = f": {job.words or job.reason}" if job.words or job.reason else ""
+    return (
+        f"The master is batch job {job.job_id} ({job.state}{why}). Where it waits for a node that does not come back: "
+        f"{command('up', '--as-job', '--restart')}"
     )
 
 

@@ -6,19 +6,24 @@ import asyncio
 import os
 import pwd
 import shlex
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from master.hpc.as_job import Leg, end_all, folder_of, legs, new_leg, read_leg, submit, write_leg
 from master.hpc.facts import Facts
 from master.hpc.findings import findings
 from master.hpc.gather import Where, gather
+from master.hpc.leg import CLUSTER
 from master.hpc.place import Place, Running, find_place
 from master.hpc.plan import Plan, plan_of
 from master.hpc.private import (
     Say,
     Up,
+    answers,
+    command,
     fingerprint_of_master,
     id_of,
     require_here,
@@ -28,9 +33,13 @@ from master.hpc.private import (
 from master.hpc.remote import LOGIN_VARIABLE
 from master.hpc.remote import ssh_line as forward
 from windlass.base.checks import Check
-from windlass.base.errors import InvalidArgument
+from windlass.base.errors import Conflict, InvalidArgument
 from windlass.deploy.local.folder import ClusterFolder
 from windlass.deploy.local.services import MASTER, Condition, Services
+
+START_LIMIT_S = 300.0
+"""How long to wait for a master that is a batch job."""
+LOOK_S = 1.0
 
 Report = Callable[[list[Check]], None]
 
@@ -41,6 +50,11 @@ class Wishes:
     account: str = ""
     overwrite: bool = False
     restart: bool = False
+    as_job: bool = False
+    queue: str = ""
+    """Of the master that is a job; empty: one without GPUs."""
+    walltime_s: float | None = None
+    """Of each of its legs."""
 
 
 def up(wishes: Wishes, *, say: Say, report: Report) -> Iterator[str]:
@@ -51,15 +65,70 @@ def up(wishes: Wishes, *, say: Say, report: Report) -> Iterator[str]:
     if known is not None and where.shared is None:
         where = replace(where, shared=known[0].path)
     facts = asyncio.run(gather(where))
-    if known is not None:
-        require_here(known[1], facts.host, _option(wishes.where))
     plan = plan_of(facts, uid=os.geteuid(), account=wishes.account, path=wishes.where.path)
-    report(findings(facts, plan))
+    if known is not None:
+        require_same_kind(known[1], as_job=wishes.as_job)
+        require_here(known[1], facts.host, _option(wishes.where))
+    report(findings(facts, plan, as_job=wishes.as_job))
+    if wishes.as_job:
+        return _as_job(facts, plan, wishes, say)
     if plan.shared is None or plan.data is None:
         raise InvalidArgument("there is no folder to use")  # `report` has ended it before
     place = Place(Path(plan.shared.path))
     folder = ClusterFolder(known[1].folder if known is not None else Path(plan.data.path))
     return told(place, _started(place, folder, facts, plan, wishes, say))
+
+
+def _as_job(facts: Facts, plan: Plan, wishes: Wishes, say: Say) -> Iterator[str]:
+    if plan.shared is None:
+        raise InvalidArgument("there is no folder to use")  # `report` has ended it before
+    place = Place(Path(plan.shared.path))
+    leg = new_leg(plan, queue=wishes.queue, walltime_s=wishes.walltime_s)
+    place.make()
+    wrote = write_config(place, plan, overwrite=wishes.overwrite)
+    known = place.running()
+    if known is not None and asyncio.run(legs(read_leg(place))):
+        if not wishes.restart:
+            return iter([f"Your master is a batch job already: {command('status')}"])
+        asyncio.run(end_all(read_leg(place)))
+    first = not (folder_of(place) / CLUSTER / "master" / "secret").exists()
+    write_leg(place, leg)
+    before = Running(
+        host="", folder=folder_of(place) / CLUSTER, url="", cluster_id="", system=plan.system
+    )
+    place.note((known or before).model_copy(update={"job": leg.name, "url": "", "is_up": True}))
+    job_id = asyncio.run(submit(place, leg, 1))
+    say(f"Submitted job {job_id} to {leg.queue}, waiting for it to start")
+    running = _await_start(place, leg)
+    if running is None:
+        return iter([f"Job {job_id} has not started the master yet: {command('status')}"])
+    password = ClusterFolder(running.folder).password_file if first else None
+    done = Up(running=running, fingerprint="", wrote_yaml=wrote, first_password=password)
+    return told(place, done)
+
+
+def _await_start(place: Place, leg: Leg) -> Running | None:
+    """None: it waits in the queue, or its job has ended."""
+    deadline = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < deadline:
+        running = place.running()
+        if running is not None and running.job == leg.name and running.url and answers(running):
+            return running
+        if not asyncio.run(legs(leg)):
+            return None
+        time.sleep(LOOK_S)
+    return None
+
+
+def require_same_kind(known: Running, *, as_job: bool) -> None:
+    """Raises Conflict: the data would be another one's."""
+    if as_job and not known.job:
+        raise Conflict(
+            f"your master keeps its data on {known.host}, in {known.folder}: as a job it would begin anew; "
+            "do so in another folder, with --dir"
+        )
+    if known.job and not as_job:
+        raise Conflict("your master is a batch job: add --as-job, or begin another one with --dir")
 
 
 def _started(

@@ -19,7 +19,7 @@ from tests.jails import open_way_to
 from tests.real_cluster import WINDLASS, eventually
 from tests.slurm import Slurm, require_slurm, running_slurm
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 MODEL = Path(__file__).parent / "model"
 ORDINARY = "nobody"
 """Who the researcher is where tests run as root."""
@@ -126,6 +126,36 @@ def test_from_up_to_down_without_root(researcher: Researcher, slurm: Slurm) -> N
     assert not researcher.processes()
     assert not list((place / "jobs").glob("wl-*"))
     assert not json.loads(researcher.run("hpc", "status", "--json", code=1))["isUp"]
+
+
+def test_a_master_that_is_a_job_comes_back_in_the_next_one(
+    researcher: Researcher, slurm: Slurm
+) -> None:
+    said = researcher.run("hpc", "up", "--as-job", "--walltime", "1h")
+    assert "The master is up at https://" in said
+    assert "First password" in said
+    record = researcher.home / "windlass" / "master.json"
+    before = json.loads(record.read_text())
+    first = f"{before['job']}-1"
+    assert slurm.jobs("RUNNING") == [first]
+
+    def follows() -> bool:
+        return slurm.jobs("PENDING") == [f"{before['job']}-2"]
+
+    eventually("the next leg waits", follows)
+    slurm.run("scancel", "--me", f"--name={first}")
+    eventually("the next leg runs", lambda: slurm.jobs("RUNNING") == [f"{before['job']}-2"])
+    log = researcher.home / "windlass" / "master-job" / "batch.log"
+    eventually("the master is back", lambda: log.read_text().count("the master is up at") == 2)
+    after = json.loads(record.read_text())
+    assert (after["url"], after["cluster_id"]) == (before["url"], before["cluster_id"])
+    told = json.loads(researcher.run("hpc", "status", "--json"))
+    assert told["isUp"]
+    assert "is a batch job already" in researcher.run("hpc", "up", "--as-job")
+    assert "add --as-job" in researcher.run("hpc", "up", code=1)
+    researcher.run("hpc", "down")
+    assert not slurm.jobs()
+    eventually("its processes are gone", lambda: not researcher.processes())
 
 
 def test_a_probe_says_what_the_nodes_of_each_partition_have(

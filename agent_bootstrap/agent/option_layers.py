@@ -80,7 +80,10 @@ def load_options(
         problems = [_origin(layers, item) + problem(item) for item in error.errors()]
         raise InvalidConfig(problems, what="agent options") from None
     return Loaded(
-        options=options, warnings=tuple(f"{config_file}: {key} has no effect" for key in ignored)
+        options=options,
+        warnings=tuple(
+            f"{config_file}: {key} has no effect: {IGNORED_KEYS[key]}" for key in ignored
+        ),
     )
 
 

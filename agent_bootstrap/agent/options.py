@@ -39,24 +39,24 @@ from windlass.base.python_name import python_name
 from windlass.base.sizes import Size
 from windlass.base.tls.fingerprints import parse_fingerprint
 
-IGNORED_KEYS = frozenset(
-    {
-        "agent_reconnect_attempts",
-        "agent_reconnect_backoff",
-        "api_enabled",
-        "bind_ip",
-        "bind_port",
-        "config_file",
-        "container_auto_remove_disabled",
-        "debug",
-        "fluent",
-        "hooks",
-        "tls",
-        "tls_cert",
-        "tls_key",
-    }
-)
-"""Keys of other agents' files that have no effect here: accepted with a warning, so that those files load."""
+_NO_API = "the agent has no API of its own"
+_TRIES = "the agent tries to connect for as long as it runs"
+IGNORED_KEYS: Mapping[str, str] = {
+    "agent_reconnect_attempts": _TRIES,
+    "agent_reconnect_backoff": _TRIES,
+    "api_enabled": _NO_API,
+    "bind_ip": _NO_API,
+    "bind_port": _NO_API,
+    "config_file": "the file is named by --config-file",
+    "container_auto_remove_disabled": "containers are removed when their task has ended",
+    "debug": "log.level says what is logged",
+    "fluent": "the agent sends logs itself",
+    "hooks": f"{_TRIES}; alone_ttl and alone_ends_machine end a machine that has lost its master",
+    "tls": _NO_API,
+    "tls_cert": _NO_API,
+    "tls_key": _NO_API,
+}
+"""Keys of other agents' files that have no effect here, and why: accepted with a warning, so that those files load."""
 
 
 def _comma_list(value: object) -> object:

@@ -42,7 +42,7 @@ def archive(settings: BootSettings) -> bytes:
         "boot.sh": Path(__file__).with_name("boot.sh").read_text(encoding="utf-8"),
         "version": f"{VERSION}\n",
         "distribution": f"{DISTRIBUTION}\n",
-        "agent.yaml": json.dumps(_agent_keys(settings.agent), indent=2) + "\n",
+        "agent.yaml": json.dumps(agent_keys(settings.agent), indent=2) + "\n",
     }
     if settings.startup_script:
         files["startup_script"] = settings.startup_script
@@ -59,5 +59,6 @@ def archive(settings: BootSettings) -> bytes:
     return packed.getvalue()
 
 
-def _agent_keys(given: Mapping[str, object]) -> dict[str, object]:
+def agent_keys(given: Mapping[str, object]) -> dict[str, object]:
+    """Those of them that the agent of a machine gets."""
     return {key: value for key, value in given.items() if key not in OF_THE_MASTER}

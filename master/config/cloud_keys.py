@@ -5,10 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from agent_bootstrap.agent.options import parse_options
+from agent_bootstrap.scripts.boot_files import agent_keys
 from master.config.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
 from master.core.expconf.schema import FreeMap, Integer, NonNegative, Number, Positive, Section
+from windlass.base.errors import InvalidConfig
+from windlass.base.json_types import JsonMapping
 from windlass.base.no_effect import NoEffect
 
 SITE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -57,6 +61,17 @@ class CloudSection(Section):
     """Seconds between tries."""
     agent_config_file_contents: FreeMap | None = Field(default=None, repr=False)
     """agent.yaml of the machines, but for where the master is and who they are."""
+
+    @field_validator("agent_config_file_contents")
+    @classmethod
+    def _is_agent_yaml(cls, given: JsonMapping | None) -> JsonMapping | None:
+        """A mistake is named here, and not by each machine that boots with it."""
+        try:
+            parse_options({"master_url": "https://master", **agent_keys(given or {})})
+        except InvalidConfig as error:
+            raise ValueError("; ".join(error.problems)) from None
+        return given
+
     launch_error_timeout: Annotated[NonNegativeDuration, _ERRORS_SHOWN] = timedelta(0)
     """How long a failed launch counts."""
     launch_error_retries: Annotated[NonNegative, _ERRORS_SHOWN] = 0

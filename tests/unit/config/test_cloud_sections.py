@@ -10,6 +10,7 @@ import pytest
 from master.boot_settings import SettingsOfLaunches, boot_settings
 from master.cloud_providers import named_apart
 from master.config import MasterConfig, ResolvedPool
+from master.config.load import load
 from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import OfferKey
 from tests.fakes.fleet_world import an_offer
@@ -103,6 +104,27 @@ def test_the_published_image_has_no_effect_and_gets_no_login() -> None:
         pools = pools_of({**SECTIONS[0], "agent_docker_image": image})
         (settings,) = boot_settings(pools).values()
         assert (settings.image, settings.registries) == ("", {})
+
+
+@pytest.mark.parametrize("cloud", ["aws, region: us-east-1", "gcp, zone: us-east1-b"])
+def test_mistakes_in_agent_yaml_of_a_pool_are_named_before_a_machine_boots(
+    cloud: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "master.yaml"
+    contents = "{slot_typ: cuda, agent_id: mine, security: {tls: {skip_verify: maybe}}}"
+    file.write_text(
+        f"resource_pools: [{{pool_name: a, provider: {{type: {cloud}, agent_config_file_contents: {contents}}}}}]"
+    )
+    with pytest.raises(InvalidConfig) as refused:
+        load(file)
+    (said,) = refused.value.problems
+    assert "provider.agent_config_file_contents" in said
+    assert 'slot_typ: unknown key, did you mean "slot_type"?' in said
+    assert "security.tls.skip_verify" in said
+    published = contents.replace("slot_typ:", "slot_type:").replace("maybe", "false")
+    hooks = published.replace("{slot", "{hooks: {on_connection_lost: [shutdown, now]}, slot")
+    file.write_text(file.read_text().replace(contents, hooks))
+    assert load(file).pools()
 
 
 def test_providers_of_two_types_with_one_name_are_refused(tmp_path: Path) -> None:

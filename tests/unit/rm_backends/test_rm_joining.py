@@ -177,6 +177,34 @@ def test_a_launch_whose_machines_have_no_names_yet_counts_them() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+def test_a_token_of_a_launch_is_good_for_its_own_machines_once_and_for_an_hour(cloud: str) -> None:
+    """GCP's machines have names before they exist, AWS's when the launch has been answered."""
+
+    async def main() -> None:
+        async with agents_world() as world:
+            ours, others = ("m-0", "m-1"), ("x-0", "x-1")
+            token, other = (
+                launch(world, *(names if cloud == "gcp" else ()), agents=2)
+                for names in (ours, others)
+            )
+            provide(world, Machines({token: frozenset(ours), other: frozenset(others)}))
+            foreign = "not for agent 'x-0'" if cloud == "gcp" else "is no machine of launch"
+            assert foreign in await refused(world, machine(world, "x-0", token))
+            claims = machine(world, "m-1", token, instance_id="m-0")
+            assert "of instance 'm-0' must be called so" in await refused(world, claims)
+            assert await refused(world, machine(world, "m-0", token)) == ""
+            stolen = machine(world, "m-0", token, "thief")
+            assert "was spent" in await refused(world, stolen)
+            assert "token" in await refused(world, machine(world, "m-1", "launch-of-nobody"))
+            assert "m-1" not in world.store.records
+            await world.settle(3601.0)
+            assert "expired at" in await refused(world, machine(world, "m-1", token))
+            assert "m-1" not in world.store.records
+
+    run(main())
+
+
 def test_a_token_made_for_an_agent_replaces_a_lost_credential_once() -> None:
     async def main() -> None:
         async with agents_world() as world:

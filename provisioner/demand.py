@@ -29,7 +29,7 @@ class Wants(NamedTuple):
     late: bool = False
     """They have waited for spot long enough."""
     queued_at: frozenset[OfferKey] = frozenset()
-    """Where launches for them are queued: they need not queue there again."""
+    """Where launches for them are queued or not answered: they need not ask there again."""
 
 
 class GangClass:

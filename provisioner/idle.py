@@ -12,6 +12,7 @@ from provisioner.move_worth import HOLD_S, stands_in_for
 from provisioner.plan_types import Cancellation, Kept, Machine, Phase, PoolInput, Termination
 from provisioner.prices import usd_per_slot_hour
 from provisioner.purse import NOTICE_S
+from provisioner.queued import is_unanswered
 from provisioner.stop_worth import StopChoice
 
 ROUNDING_S = 1e-3
@@ -138,7 +139,7 @@ def ready_machines(pool: PoolInput, claimed: Collection[str]) -> int:
 def unclaimed_launches(
     pool: PoolInput, claimed: Collection[str], now: float
 ) -> Iterator[Cancellation]:
-    """Launches of which nothing exists, and nobody waits for: they go first, for they cost nothing yet.
+    """Launches of which nothing is known to exist, and nobody waits for: they go first, for they cost nothing yet.
 
     A group goes as a whole, the latest first, down to the minimum of the pool and to what is to be ready. None goes
     while an agent is there that no list has shown: its machine may be one of them, and what waited may run on it.
@@ -148,7 +149,7 @@ def unclaimed_launches(
         return
     groups: dict[str, list[Machine]] = {}
     for machine in pool.machines:
-        if machine.queued or machine.unmade:
+        if machine.queued or machine.unmade or is_unanswered(machine):
             groups.setdefault(machine.group, []).append(machine)
     present = {machine.name for machine in pool.machines if machine.phase is not Phase.OUT}
     kept = sum(machine.phase is not Phase.OUT for machine in pool.machines)

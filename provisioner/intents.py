@@ -74,6 +74,8 @@ class IntentRecord:
     """When the last call ended without an answer that settles it."""
     doubts: int = 0
     """How many calls ended so that nobody knows whether something was made."""
+    given_up: bool = False
+    """Nobody waits for it any more: it is not asked for again, and a list says whether something came of it."""
     token_is_spent: bool = False
     """The provider does not take this token any more: a list decides between its machines and another attempt."""
     trouble: BlockKind | None = None
@@ -108,6 +110,11 @@ class IntentRecord:
         if self.state is IntentState.CALLED:
             return self.tries > 0 and not self.doubts and self.next_try_at < inf
         return self.state is IntentState.INTENT
+
+    def unanswered_s(self, now: float) -> float:
+        """How long this master has waited for an answer."""
+        waits = self.state is IntentState.CALLED and self.called_at is not None
+        return now - self.called_at if waits and self.called_at is not None else 0.0
 
     @property
     def overdue_at(self) -> float | None:
@@ -202,6 +209,7 @@ _VOLATILE = {
     "next_try_at",
     "last_reply_at",
     "token_is_spent",
+    "given_up",
     "trouble",
     "starts_at",
     "queue_reason",

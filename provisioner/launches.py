@@ -229,7 +229,9 @@ class Launches:
             self._cancel(intent, why)
 
     def cancel_unwanted(self, intent_id: str, why: str) -> None:
-        """Give up a launch that nobody waits for: one that was accepted, or that has certainly made nothing."""
+        """Give up a launch that nobody waits for: one that was accepted, that has certainly made nothing, or that was
+        not answered: the last is only asked for no more.
+        """
         state, intent = self.draft.state, self.draft.intents.get(intent_id)
         inherited = intent is not None and intent.generation != state.generation
         if intent is not None and not inherited and intent.made_nothing:
@@ -239,6 +241,8 @@ class Launches:
             )
         elif not inherited or self.draft.now - state.watching_since >= INHERITED_S:
             self.cancel(intent_id, why)
+            if intent is not None and intent.state is IntentState.CALLED:
+                self.draft.intents[intent_id] = replace(intent, given_up=True)
 
     def cancel_accepted(self, why: str) -> None:
         """All of them."""
@@ -271,6 +275,8 @@ class Launches:
             return look.started_at - intent.last_reply_at >= grace_s
         if intent.next_try_at == inf:
             return False
+        if intent.given_up:
+            return look.started_at - intent.last_reply_at >= grace_s
         age = self.draft.now - intent.created_at
         if self.draft.state.closing:
             return age >= grace_s

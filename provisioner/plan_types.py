@@ -37,6 +37,8 @@ class Machine:
     ready_in_s: float = 0.0
     asking: bool = False
     """The provider has not answered yet."""
+    unanswered_s: float = 0.0
+    """How long ago the provider was asked for it, if it has not answered yet. A restart begins anew."""
     queued: bool = False
     """The provider has accepted it and delivers later: nothing exists, and nothing is billed."""
     unmade: bool = False

@@ -1,6 +1,7 @@
-"""Launches that their provider has accepted and not delivered for a while: who waits for them tries other offers, too.
+"""Launches that nobody counts on any more: who waits for them tries other offers, too. Pure.
 
-Such a launch is kept, and cancelled once another offer has delivered. Pure.
+Those that their provider has accepted and not delivered for a while are kept, and cancelled once another offer has
+delivered. Those that it has not answered count against all limits until it is known what became of them.
 """
 
 from __future__ import annotations
@@ -11,13 +12,22 @@ from provisioner.bins import Bin
 from provisioner.plan_types import Machine, PoolInput
 from provisioner.types import OfferKey
 
+UNANSWERED_S = 10.0
+"""A provider that has not answered a launch for so long is not waited for. Their answers take a second or two."""
+
+
+def is_unanswered(machine: Machine) -> bool:
+    return machine.asking and machine.unanswered_s >= UNANSWERED_S
+
 
 class Overdue:
-    """The queued launches of one pool that nobody counts on any more, and the gangs that still wait for them."""
+    """The launches of one pool that nobody counts on any more, and the gangs that still wait for them."""
 
     def __init__(self, pool: PoolInput) -> None:
         patience_s = pool.settings.on_demand_after_s
-        machines = [m for m in pool.machines if m.queued and m.age_s >= patience_s]
+        machines = [
+            m for m in pool.machines if is_unanswered(m) or (m.queued and m.age_s >= patience_s)
+        ]
         self.names = frozenset(machine.name for machine in machines)
         waiting = {gang.request_id for gang in pool.demand.gangs} if machines else ()
         self.held: dict[str, list[Machine]] = {}
@@ -26,11 +36,13 @@ class Overdue:
             for request_id in machine.claims:
                 if request_id in waiting:
                     self.held.setdefault(request_id, []).append(machine)
+        silent = {m.offer.key.provider for m in machines if is_unanswered(m)}
+        no_answer = frozenset(o.key for o in pool.offers if o.key.provider in silent)
         self.offers: Mapping[str, frozenset[OfferKey]] = {
-            request_id: frozenset(machine.offer.key for machine in of)
+            request_id: no_answer.union(machine.offer.key for machine in of)
             for request_id, of in self.held.items()
         }
-        """Gang -> the offers where it is queued, and need not queue again."""
+        """Gang -> the offers where it need not ask again: it is queued there, or their provider does not answer."""
 
     def still_wanted(
         self, served_by: Mapping[str, tuple[Bin, ...]], pool: PoolInput

@@ -119,6 +119,7 @@ def _asked(state: FleetState, intent: IntentRecord, now: float) -> Iterator[Mach
             age_s=now - (intent.accepted_at or intent.created_at),
             ready_in_s=ready_in_s,
             asking=not intent.is_queued,
+            unanswered_s=intent.unanswered_s(now),
             queued=intent.state is IntentState.ACCEPTED,
             unmade=intent.made_nothing and intent.generation == state.generation,
             starts_at=intent.starts_at,
@@ -189,7 +190,8 @@ def due_launches(state: FleetState, now: float) -> list[IntentRecord]:
     if state.closing:
         return []
     open_states = (IntentState.INTENT, IntentState.CALLED)
-    return [x for x in _due(state, now, *open_states) if not x.token_is_spent]
+    due = _due(state, now, *open_states)
+    return [x for x in due if not x.token_is_spent and not x.given_up]
 
 
 def due_answers(state: FleetState, now: float) -> list[IntentRecord]:

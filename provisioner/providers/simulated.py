@@ -53,7 +53,11 @@ class Faults:
     unanswered: int = 0
     """So many launches are not carried out and answered with a time-out."""
     hang: set[str] = field(default_factory=set)
-    """Calls ("open", "launch", "list", "terminate") that do not return until cancelled."""
+    """Calls ("open", "launch", "list", "terminate") that do not return until cancelled; of "launch reply", only the
+    answer is lost on the way.
+    """
+    slow_s: float = 0.0
+    """How long each call takes."""
     list_fails: bool = False
     list_error: Exception | None = None
     """Raised instead of a list."""
@@ -196,7 +200,10 @@ class SimulatedProvider:
 
     async def launch(self, intent: LaunchIntent) -> LaunchAnswer:
         await self._arrive("launch")
-        return self.launch_now(intent)
+        answer = self.launch_now(intent)
+        if "launch reply" in self.faults.hang:
+            await asyncio.Event().wait()
+        return answer
 
     async def list(self) -> Inventory:
         await self._arrive("list")
@@ -419,7 +426,7 @@ class SimulatedProvider:
 
     async def _arrive(self, call: str) -> None:
         self.calls.append(call)
-        await asyncio.sleep(0)
+        await asyncio.sleep(self.faults.slow_s)
         api = Api(call) if call in {*Api} else None
         if api is not None and self.faults.throttle.get(api, 0) > 0:
             self.faults.throttle[api] -= 1

@@ -6,6 +6,7 @@ The real planner, fleet, capacity memory and reconciler run on virtual time agai
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Coroutine
 from typing import Any
@@ -23,6 +24,7 @@ from hypothesis.stateful import (
 
 from provisioner.budgets import Budget
 from provisioner.disruption import Disruption
+from provisioner.fleet import instance_from_document
 from provisioner.providers.base import Api
 from provisioner.providers.simulated import Faults
 from provisioner.types import PoolSettings
@@ -53,6 +55,16 @@ class Failures(logging.Handler):
             self.seen.append(f"{record.getMessage()}: {error!r}")
 
 
+def check_ledger(world: FleetWorld) -> None:
+    """Everything that was paid for is in the books, from its first to its last second, and nothing else is."""
+    lives = [instance_from_document(json.loads(text)) for _, text in world.store.instances.values()]
+    spent = world.provisioner.cost().spent_usd
+    assert spent == pytest.approx(sum(life.usd(0.0) for life in lives), abs=1e-6)
+    assert {life.id for life in lives} == set(world.cloud.instances)
+    assert all(life.ended_at is not None for life in lives)
+    assert spent >= world.cloud.usd() - 1e-6
+
+
 class FleetLife(RuleBasedStateMachine):
     """Rules act on the world; every rule lets a little time pass."""
 
@@ -76,6 +88,7 @@ class FleetLife(RuleBasedStateMachine):
     def begin(self, budget: float | None, least: int, moves: bool, idle_auto: bool) -> None:
         async def start() -> None:
             self.clock = LoopClock()
+            self.budget = budget
             self.world = FleetWorld(
                 self.clock,
                 OFFERS,
@@ -204,6 +217,14 @@ class FleetLife(RuleBasedStateMachine):
             assert len(self.world.living()) <= MOST
 
     @invariant()
+    def never_above_the_budget(self) -> None:
+        """Of one hour: machines that are taken back or lost cost nothing any more."""
+        if hasattr(self, "world") and self.budget is not None:
+            clouds = [self.world.cloud, *self.world.others]
+            living = [machine for cloud in clouds for machine in cloud.living()]
+            assert sum(x.intent.offer.usd_per_hour for x in living) <= self.budget
+
+    @invariant()
     def none_without_a_committed_intent(self) -> None:
         if hasattr(self, "world"):
             for instance in self.world.cloud.instances.values():
@@ -247,7 +268,7 @@ class FleetLife(RuleBasedStateMachine):
         await world.provisioner.shutdown(terminate=True)
         assert not world.living()
         assert not world.provisioner.instances()
-        assert world.provisioner.cost().spent_usd >= world.cloud.usd() - 1e-6
+        check_ledger(world)
         await world.stop()
 
 

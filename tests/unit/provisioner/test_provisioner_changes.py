@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from provisioner import reconciler
+from provisioner import decide, reconciler
 from provisioner.clock_jumps import shifted
 from provisioner.types import Market, PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
@@ -164,11 +164,11 @@ def test_s19_a_large_fleet_is_decided_and_written_off_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And nobody collects garbage meanwhile: a decision makes many objects in no cycle."""
-    monkeypatch.setattr(reconciler, "THREAD_FROM", 4)
+    monkeypatch.setattr(decide, "THREAD_FROM", 4)
     where: list[tuple[str, bool]] = []
     collects: list[bool] = []
-    for name in ("plan", "unsaved"):
-        real = getattr(reconciler, name)
+    for module, name in ((decide, "plan"), (reconciler, "unsaved")):
+        real = getattr(module, name)
 
         def noted(*args: Any, name: str = name, real: Callable[..., Any] = real) -> Any:
             where.append((name, current_thread() is main_thread()))
@@ -176,7 +176,7 @@ def test_s19_a_large_fleet_is_decided_and_written_off_the_event_loop(
                 collects.append(gc.isenabled())
             return real(*args)
 
-        monkeypatch.setattr(reconciler, name, noted)
+        monkeypatch.setattr(module, name, noted)
 
     async def story(world: FleetWorld, clock: LoopClock) -> None:
         await world.want(a_gang("a"))

@@ -32,6 +32,7 @@ from master.batch_pools import (
     job_token,
     site_of,
 )
+from master.batch_projects import JobProjects
 from master.boot_settings import SettingsOfLaunches, boot_settings
 from master.boots.outputs import BootOutputs
 from master.boots.service import BootService
@@ -431,6 +432,7 @@ class Master:
             ids=options.ids,
             cluster_id=info.cluster_id,
             on_site=None if partitions is None else partitions.watch,
+            project_of=JobProjects(self._store, pools).of,
         )
 
     def _all_providers(self, prices: LivePrices) -> ProviderFactory:

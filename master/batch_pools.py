@@ -48,6 +48,7 @@ def dispatch_options(pool: ResolvedPool) -> DispatchOptions:
         arguments=section.all_arguments,
         max_queued=section.max_queued,
         asks_for_gpus=section.gres_supported,
+        default_priority=pool.scheduler.default_priority,
     )
 
 

@@ -88,6 +88,12 @@ ContainerRuntime: TypeAlias = Literal[
 ]
 
 
+def project_source(value: str) -> str:
+    if value not in ("", "project", "workspace", "label") and not value.startswith("label:"):
+        raise ValueError(f'"{value}" is none of project, workspace, label and label:PREFIX')
+    return value
+
+
 class SiteKeys(Section):
     """What pools of one site usually have in common; `resource_manager` of type slurm or pbs gives it to all."""
 
@@ -106,6 +112,10 @@ class SiteKeys(Section):
     """The time limit of each job. Work that can make checkpoints goes on in another job. None: as the site gives."""
     account: str = ""
     """Which account pays: `--account` of Slurm, `-A` of PBS."""
+    job_project_source: Annotated[str, AfterValidator(project_source)] = ""
+    """What jobs are booked on, as a wckey of Slurm (where the site has those) or a project of PBS: the `project` or
+    `workspace` of an experiment, its labels (`label`), or those that begin so, without that (`label:PREFIX`). Empty:
+    nothing."""
     max_queued: Positive = 100
     """How many jobs of this pool (nodes, of pilots) may wait at the site; further tasks wait here."""
     job_storage_root: Annotated[str | None, AfterValidator(_absolute)] = None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from master.config.batch import BatchSection, SiteKeys, pool_section
+from master.config.batch import BatchSection, SiteKeys, pool_section, project_source
 from master.core.expconf.schema import FreeMap, Item, Port, Section
 from windlass.base.no_effect import NoEffect
 
@@ -82,6 +82,10 @@ class BatchResourceManager(SiteKeys, ManagerNames):
 
     type: Literal["slurm", "pbs"]
     """Which batch system."""
+    job_project_source: Annotated[str, AfterValidator(project_source)] = "project"
+    """What jobs are booked on, as a wckey of Slurm (where the site has those) or a project of PBS: the `project` or
+    `workspace` of an experiment, its labels (`label`), or those that begin so, without that (`label:PREFIX`). Empty:
+    nothing."""
     slot_type: SlotType | None = None
     """What a slot is. None: a CUDA GPU if the nodes of the queue have GPUs, else a CPU."""
     default_aux_resource_pool: str = ""

@@ -35,6 +35,16 @@ class TaskQueries:
             .order_by(allocation.run_id.desc())
         )
 
+    async def batch_jobs(self, task_id: str) -> Sequence[tables.BatchLease]:
+        """Jobs at the site for its allocations, in the order in which they were to be submitted."""
+        lease, allocation = tables.BatchLease, tables.Allocation
+        rows = await self._store.read(
+            select(lease)
+            .join(allocation, allocation.id == lease.allocation_id)
+            .where(allocation.task_id == task_id)
+        )
+        return sorted(rows, key=lambda row: float(row.document["created_at"]))
+
     async def task_of_trial(self, trial_id: int, visible: Visibility) -> str:
         """Its current task."""
         trial = tables.Trial

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from master.core.reasons import Reason, ReasonKind
+from master.core.reasons import ReasonKind
 from provisioner.providers.batch.base import (
     DISPATCHED,
     BatchSystem,
@@ -26,12 +26,13 @@ from provisioner.providers.batch.base import (
 )
 from provisioner.providers.batch.collector import Collector
 from provisioner.providers.batch.job_files import JobFiles
-from provisioner.types import LaunchableNode, PoolAvailability
+from provisioner.types import PoolAvailability
 from rm_backends.base import AllocationRequest
 from rm_backends.batch import leases as life
 from rm_backends.batch.leases import Lease, LeaseState
 from rm_backends.batch.ports import LeaseHost, LeaseStore
 from rm_backends.batch.shapes import DispatchOptions, shape_of
+from rm_backends.batch.telling import Full, Telling
 from windlass.base.clock import Clock
 from windlass.base.errors import BatchSystemError, Unsatisfiable
 from windlass.base.ids import Ids
@@ -46,8 +47,6 @@ POLL_LATE_S = 10.0
 SITE_EVERY_S = 60.0
 SUBMITS_AT_ONCE = 10
 """In one pass; the next is a second later."""
-START_S = 5.0
-"""What a job on free nodes probably takes until its agents have joined."""
 
 
 class Dispatcher:
@@ -67,10 +66,11 @@ class Dispatcher:
         cluster_id: str,
         site: Site | None = None,
         on_site: Callable[[Site], Awaitable[None]] | None = None,
+        project_of: Callable[[Lease], Awaitable[str]] | None = None,
     ) -> None:
         """`files` by pool; `token`: what the agents of a job join with. `site`: as it was when it was last asked.
 
-        `on_site` is told what the site says of itself.
+        `on_site` is told what the site says of itself. `project_of`: what a job is booked on.
         """
         self._pools = {options.pool: options for options in pools}
         self._system = system
@@ -83,6 +83,9 @@ class Dispatcher:
         self._prefix = job_prefix(DISPATCHED, cluster_id)
         self._site = site
         self._on_site = on_site
+        self._project_of = project_of
+        self._full: dict[str, Full] = {}
+        """Pools of which the site takes no more jobs for now."""
         self._site_at = float("-inf")
         self._leases: dict[str, Lease] = {}
         self._saved: dict[str, Lease] = {}
@@ -139,7 +142,10 @@ class Dispatcher:
             raise Unsatisfiable(
                 f"{name} has no {kind} '{options.queue}', which resource pool '{options.pool}' names: it has {known}"
             )
-        shape_of(request, options, queue)
+        shape = shape_of(request, options, queue)
+        if self._site is not None:
+            for problem in options.dialect.account_problems(shape.arguments, self._site):
+                raise Unsatisfiable(problem)
 
     def leases(self) -> Sequence[Lease]:
         """Those that are not settled."""
@@ -232,11 +238,18 @@ class Dispatcher:
 
     async def _submit_due(self) -> None:
         now = self._now()
-        due = [lease for lease in self._leases.values() if lease.is_due(now)][:SUBMITS_AT_ONCE]
+        due = [
+            lease
+            for lease in self._leases.values()
+            if lease.is_due(now) and not self._is_full(lease.pool)
+        ][:SUBMITS_AT_ONCE]
         for lease in due:
             self._put(life.called(lease, now))
         await self._save()
         for number, lease in enumerate(due):
+            if self._is_full(lease.pool):  # since one of these was refused
+                self._change(lease.tag, life.not_called)
+                continue
             try:
                 await self._submit(lease)
             except NoAnswer:
@@ -248,10 +261,14 @@ class Dispatcher:
         spec = None
         try:
             spec = await asyncio.to_thread(self._files[lease.pool].write, lease, self._token(lease))
+            if self._project_of is not None:
+                spec = replace(spec, project=await self._project_of(lease))
             job_id = await self._system.submit(spec)
         except JobRefused as error:
             log.info("job %s refused: %s", lease.tag, error.message)
             self._change(lease.tag, partial(life.refused, why=error, now=self._now()))
+            if error.passing and error.kind is ReasonKind.QUOTA:
+                self._note_full(lease.pool, error)
         except NoAnswer as error:
             if spec is None:  # its disk was not reached: nothing was submitted
                 self._change(lease.tag, life.not_called)
@@ -263,7 +280,18 @@ class Dispatcher:
             self._change(lease.tag, partial(life.refused, why=why, now=self._now()))
         else:
             log.info("job %s submitted as %s", lease.tag, job_id)
+            self._full.pop(lease.pool, None)
             self._change(lease.tag, partial(life.submitted, job_id=job_id))
+
+    def _note_full(self, pool: str, why: JobRefused) -> None:
+        """One job of it is tried again after a while: the others would be refused, too."""
+        tries = self._full[pool].tries + 1 if pool in self._full else 0
+        until = self._now() + life.pause_s(tries)
+        self._full[pool] = Full(until=until, message=why.message, tries=tries)
+
+    def _is_full(self, pool: str) -> bool:
+        full = self._full.get(pool)
+        return full is not None and full.until > self._now()
 
     async def _end_unwanted(self) -> None:
         """Agents that are there are told to end, so that the job ends well; whatever else there is, is cancelled."""
@@ -402,67 +430,21 @@ class Dispatcher:
     # What the pools are told
 
     def _publish(self) -> None:
+        now = self._now()
         for pool, options in self._pools.items():
             mine = [one for one in self._leases.values() if one.pool == pool and _serves(one)]
-            told = PoolAvailability(
-                pool=pool,
-                launchable=self._launchable(options, mine),
-                reasons=self._reasons(options, mine),
-                ends_at={
-                    agent: lease.ends_at
-                    for lease in mine
-                    if lease.ends_at is not None
-                    for agent in lease.agents
-                },
-                leases={one.allocation_id: one.agents for one in mine if one.is_live},
-                starts_at={
-                    one.allocation_id: one.starts_at
-                    for one in mine
-                    if one.starts_at is not None and one.phase is JobPhase.QUEUED
-                },
-            )
+            told = Telling(
+                options=options,
+                leases=mine,
+                queue=self._queue(options),
+                trouble=self._trouble,
+                full=self._full.get(pool),
+                joined=lambda lease: self._host.connected(lease.agents),
+                now=now,
+            ).availability(self._host.wanting(pool))
             if self._told.get(pool) != told:
                 self._told[pool] = told
                 self._host.availability(told)
-
-    def _reasons(self, options: DispatchOptions, mine: Sequence[Lease]) -> Mapping[str, Reason]:
-        now = self._now()
-        told = {
-            one.allocation_id: life.explain(one, self._host.connected(one.agents), now)
-            for one in mine
-            if not one.granted
-        }
-        if self._trouble:
-            doubt = f"; the batch system does not answer now ({self._trouble})"
-            told = {id_: replace(why, text=why.text + doubt) for id_, why in told.items()}
-        for request in self._host.wanting(options.pool):
-            if request.allocation_id not in told:
-                told[request.allocation_id] = self._not_created(request, options, len(told))
-        return told
-
-    def _not_created(
-        self, request: AllocationRequest, options: DispatchOptions, queued: int
-    ) -> Reason:
-        try:
-            shape_of(request, options, self._queue(options))
-        except Unsatisfiable as error:
-            return Reason(kind=ReasonKind.NO_SUCH_AGENT, text=error.message)
-        if queued >= options.max_queued:
-            text = f"{queued} jobs of pool '{options.pool}' wait at the site, its max_queued: the next follows then"
-            return Reason(kind=ReasonKind.AT_LIMIT, text=text)
-        return Reason(kind=ReasonKind.QUEUED, text="a batch job is to be submitted for it")
-
-    def _launchable(
-        self, options: DispatchOptions, mine: Iterable[Lease]
-    ) -> tuple[LaunchableNode, ...]:
-        """Free nodes, while no job of ours waits for some and the site answers."""
-        queue = self._queue(options)
-        if self._trouble or queue is None or not queue.is_open:
-            return ()
-        if any(not one.granted for one in mine) or not queue.idle_nodes:
-            return ()
-        size = options.slots_per_node or queue.gpus_per_node or queue.cpus_per_node
-        return (LaunchableNode(slots=size, count=queue.idle_nodes, ready_in_s=START_S),)
 
     # Small things
 

@@ -88,6 +88,8 @@ class Lease:
     running_since: float | None = None
     """When it was first seen running."""
     node_names: tuple[str, ...] = ()
+    account: str = ""
+    """Which pays, where the site says that."""
     absent_since: float | None = None
     """Since when the site, asked, does not know it."""
     granted: bool = False
@@ -112,6 +114,13 @@ class Lease:
     def may_exist(self) -> bool:
         """The site may have a job of this name."""
         return self.job_id is not None or self.called_at is not None
+
+    @property
+    def gpu_s(self) -> float | None:
+        """What it was given: GPUs times seconds. None: it has not ended, or nobody knows."""
+        if self.ended_at is None or self.starts_at is None or not self.node_names:
+            return None
+        return self.shape.nodes * self.shape.gpus_per_node * max(0, self.ended_at - self.starts_at)
 
     def is_due(self, now: float) -> bool:
         """To be submitted."""
@@ -170,6 +179,7 @@ def seen(lease: Lease, job: JobReport, now: float) -> Lease:
         # Of a job that is being ended it is the time of that, and nothing can leave before it any more.
         ends_at=job.ends_at if running else lease.ends_at,
         node_names=job.nodes or lease.node_names,
+        account=job.account or lease.account,
         running_since=lease.running_since or (now if running else None),
     )
     return over(lease, job, now) if job.phase is JobPhase.ENDED else lease
@@ -269,7 +279,7 @@ def explain(lease: Lease, joined: int, now: float) -> Reason:
         why = lease.site_reason or lease.site_state or "submitted"
         text = f"{what} is pending: {why}" + (f" ({lease.words})" if lease.words else "")
         if lease.starts_at is not None and lease.starts_at > now:
-            text += f"; the site expects it to start at {_utc(lease.starts_at)}"
+            text += f"; the site expects it to start at {utc(lease.starts_at)}"
         return Reason(kind=lease.kind, text=text)
     nodes = f" on {', '.join(lease.node_names)}" if lease.node_names else ""
     if lease.phase is JobPhase.PAUSED:
@@ -285,10 +295,10 @@ def _not_submitted(lease: Lease, now: float) -> Reason:
             text = f"the batch system does not answer ({lease.message}): the job is looked for before it is submitted"
         return Reason(kind=ReasonKind.QUEUED, text=text)
     if lease.message and lease.next_try_at > now:
-        text = f"{lease.message}; tried again at {_utc(lease.next_try_at)}"
+        text = f"{lease.message}; tried again at {utc(lease.next_try_at)}"
         return Reason(kind=lease.kind, text=text, retry_at=lease.next_try_at)
     return Reason(kind=ReasonKind.QUEUED, text=lease.message or "a batch job is being submitted")
 
 
-def _utc(at: float) -> str:
+def utc(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"

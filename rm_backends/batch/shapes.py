@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from master.core.scheduler.explain import count
+from master.core.scheduler.types import DEFAULT_PRIORITY
 from provisioner.providers.batch.base import Queue
 from provisioner.providers.batch.dialects import DIALECTS, Dialect
 from provisioner.providers.batch.job_files import Shape
@@ -33,6 +34,8 @@ class DispatchOptions:
     walltime_s: float | None = None
     arguments: tuple[str, ...] = ()
     """Before those of users."""
+    default_priority: int = DEFAULT_PRIORITY
+    """Of work that says nothing. What is less important is so at the site, too."""
     asks_for_gpus: bool = True
     """False: the site does not know GPUs, and has `slots_per_node`, or 1, for each job on a node."""
     max_queued: int = 100
@@ -73,6 +76,7 @@ def shape_of(request: AllocationRequest, options: DispatchOptions, queue: Queue 
             else options.memory_mib_per_slot * max(1, share)
         ),
         walltime_s=None if dialect.wanted_walltime_s(arguments) is not None else options.walltime_s,
+        nice=max(0, (request.job.priority or 0) - options.default_priority),
         arguments=arguments,
     )
     if slots > size and slots % size:

@@ -65,6 +65,8 @@ class FakeBatch:
         self.ends_at: float | None = None
         """Of jobs that run."""
         self.submissions: list[str] = []
+        self.refused = 0
+        self.accounts: Mapping[str, frozenset[str]] | None = None
 
     @property
     def free(self) -> list[str]:
@@ -83,11 +85,12 @@ class FakeBatch:
             cpus_per_node=16,
             max_walltime_s=7200,
         )
-        return Site(version="0", queues={"gpu": queue})
+        return Site(version="0", queues={"gpu": queue}, accounts=self.accounts)
 
     async def submit(self, job: JobSpec) -> str:
         await self._answer()
         if self.refusal is not None:
+            self.refused += 1
             raise self.refusal
         if self.arrives_after_s is not None:
             self._world.tasks.create_task(self._take_later(job, self.arrives_after_s))
@@ -263,6 +266,7 @@ class BatchWorld:
             clock=self.world.clock,
             ids=self.ids,
             cluster_id="c0ffee00-1",
+            project_of=_project_of,
         )
         await self._dispatcher.load()
         backend.set_dispatcher(
@@ -300,3 +304,7 @@ class BatchWorld:
         """Nothing of it is left, here or at the site."""
         over = all(job.cause is not None for job in self.site.jobs.values())
         return over and not self.dispatcher.leases() and not list(self.folder.glob("wl-*"))
+
+
+async def _project_of(lease: Lease) -> str:
+    return f"project of {lease.allocation_id}"

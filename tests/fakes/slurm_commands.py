@@ -101,6 +101,8 @@ class FakeSlurm:
                 return Done(0, PARTITION)
             case ["scontrol", "show", "node", "-o"]:
                 return Done(0, "".join(NODE.format(number=n, gpus=self.gpus) for n in range(1, 9)))
+            case ["scontrol", "show", "config"]:
+                return Done(0, "AccountingStorageEnforce = none\nTrackWCKey = No\n")
             case ["sinfo", "--version"]:
                 return Done(0, "slurm-wlm 22.05.8\n")
             case ["sacct", *_]:

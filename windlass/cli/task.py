@@ -1,4 +1,4 @@
-"""`det task`: the log of any task by its id, those that delete checkpoints included."""
+"""`det task`: the log and the batch jobs of any task by its id, those that delete checkpoints included."""
 
 from __future__ import annotations
 
@@ -9,17 +9,51 @@ import typer
 from windlass.cli.command_watch import print_task_logs
 from windlass.cli.connect import client_for
 from windlass.cli.groups import AliasedGroup
-from windlass.cli.output import JsonOption, RawOption
+from windlass.cli.output import JsonOption, RawOption, print_json, print_rows
+from windlass.cli.times import local_time
 from windlass.cli.trial import HeadOption, TailOption, check_log_options
 
 app = typer.Typer(
-    cls=AliasedGroup, no_args_is_help=True, add_completion=False, help="Show the logs of tasks."
+    cls=AliasedGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Show the logs and batch jobs of tasks.",
 )
 
 
 @app.callback()
 def tasks() -> None:
-    """Show the logs of tasks."""
+    """Show the logs and batch jobs of tasks."""
+
+
+@app.command("batch-jobs")
+def batch_jobs(
+    ctx: typer.Context,
+    task_id: Annotated[str, typer.Argument(help="Task id.")],
+    as_json: JsonOption = False,
+) -> None:
+    """List the jobs of Slurm or PBS on which a task ran: nodes, account, GPU hours."""
+    jobs = client_for(ctx).task(task_id)["batchJobs"]
+    if as_json:
+        print_json(jobs)
+        return
+    print_rows(
+        ("Run", "Job", "Queue", "Account", "Nodes", "GPUs", "Started", "GPU hours", "State"),
+        [
+            (
+                job["allocationId"].rpartition(".")[2],
+                job["id"],
+                job["queue"],
+                job["account"],
+                ",".join(job["nodes"]),
+                job["gpus"],
+                local_time(job["startTime"]),
+                "" if job["gpuHours"] is None else f"{job['gpuHours']:.2f}",
+                job["end"] or job["state"].lower() or "not submitted",
+            )
+            for job in jobs
+        ],
+    )
 
 
 @app.command()

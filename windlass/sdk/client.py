@@ -216,6 +216,10 @@ class Client:
         """{"job", "text", "waiting", "waitingTotal", "holding", "lastRelease"}."""
         return self.session.get(f"/api/v1/windlass/jobs/{_segment(job_id)}/explain")
 
+    def task(self, task_id: str) -> Json:
+        """With its allocations, newest first, and the jobs of a batch system that they ran on."""
+        return dict(self.session.get(f"/api/v1/tasks/{_segment(task_id)}")["task"])
+
     def update_jobs(self, updates: Sequence[Json]) -> None:
         """Each has `jobId` and one of `priority`, `weight`, `resourcePool`, `aheadOf` and `behindOf`; all are tried."""
         self.session.post("/api/v1/job-queues", {"updates": list(updates)})

@@ -22,6 +22,30 @@ class Allocation(TypedDict):
     statusCode: int | None
 
 
+class BatchJob(TypedDict):
+    """The job of Slurm or PBS on which an allocation ran, or waited to run."""
+
+    allocationId: str
+    name: str
+    id: str
+    """At the site; empty until it was submitted."""
+    system: str
+    """slurm or pbs."""
+    queue: str
+    account: str
+    """Empty: the site has not said it, which it may do only at the end."""
+    state: str
+    """In the site's word."""
+    nodes: list[str]
+    gpus: int
+    startTime: Timestamp | None
+    endTime: Timestamp | None
+    gpuHours: float | None
+    """Null: it has not ended, or never ran."""
+    end: str
+    """How it ended, in words; empty before that."""
+
+
 class Task(TypedDict):
     taskId: str
     taskType: TaskType
@@ -29,6 +53,8 @@ class Task(TypedDict):
     endTime: Timestamp | None
     allocations: list[Allocation]
     """Newest first."""
+    batchJobs: list[BatchJob]
+    """Our own key: in the order of their submission."""
 
 
 class TaskReply(TypedDict):

@@ -32,7 +32,9 @@ async def context_directory(task_id: str, visible: Visible, api: TheApi) -> Repl
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def get(task_id: str, visible: Visible, api: TheApi) -> Reply[TaskReply]:
     row = await api.reads.tasks.task(task_id, visible)
-    return reply({"task": wire.task(row, await api.reads.tasks.allocations(task_id))})
+    reads = api.reads.tasks
+    allocations, jobs = await reads.allocations(task_id), await reads.batch_jobs(task_id)
+    return reply({"task": wire.task(row, allocations, jobs)})
 
 
 @router.get("/api/v1/tasks")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 from master.allocations.machine import AllocationPhase, AllocationState, ContainerState
 from master.allocations.persistence import allocation_from_document
@@ -11,7 +12,9 @@ from master.api.enums import TaskState, TaskType
 from master.api.tasks import replies
 from master.api.tasks.replies import AllocationSummary, OldSummary, Resources
 from master.api.values import time
-from master.store.tables import Allocation, Task
+from master.store.lease_repository import lease_from_document
+from master.store.tables import Allocation, BatchLease, Task
+from rm_backends.batch.leases import Lease, end_text
 from rm_backends.views import AgentView, QueueEntry
 
 _STATES: Mapping[AllocationPhase, TaskState] = {
@@ -25,7 +28,9 @@ _STATES: Mapping[AllocationPhase, TaskState] = {
 }
 
 
-def task(row: Task, allocations: Sequence[Allocation]) -> replies.Task:
+def task(
+    row: Task, allocations: Sequence[Allocation], batch_jobs: Sequence[BatchLease]
+) -> replies.Task:
     """`allocations`: its allocations, newest first; the client looks at the first."""
     return {
         "taskId": row.id,
@@ -33,7 +38,31 @@ def task(row: Task, allocations: Sequence[Allocation]) -> replies.Task:
         "startTime": time(row.created_at),
         "endTime": time(row.ended_at),
         "allocations": [_allocation(allocation) for allocation in allocations],
+        "batchJobs": [_batch_job(lease_from_document(one.document)) for one in batch_jobs],
     }
+
+
+def _batch_job(lease: Lease) -> replies.BatchJob:
+    shape, ran = lease.shape, bool(lease.node_names)
+    return {
+        "allocationId": lease.allocation_id,
+        "name": lease.tag,
+        "id": lease.job_id or "",
+        "system": shape.system,
+        "queue": shape.queue,
+        "account": lease.account,
+        "state": lease.site_state,
+        "nodes": list(lease.node_names),
+        "gpus": shape.nodes * shape.gpus_per_node,
+        "startTime": time(_moment(lease.starts_at if ran else None)),
+        "endTime": time(_moment(lease.ended_at)),
+        "gpuHours": None if lease.gpu_s is None else round(lease.gpu_s / 3600, 4),
+        "end": "" if lease.ended_at is None else end_text(lease),
+    }
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 def _allocation(row: Allocation) -> replies.Allocation:

@@ -127,6 +127,8 @@ class JobReport:
     ends_at: float | None = None
     """When it ended, or its time limit ends it."""
     nodes: tuple[str, ...] = ()
+    account: str = ""
+    """Which pays for it, where the site says that."""
     cause: EndCause | None = None
     exit_code: int | None = None
 
@@ -149,6 +151,9 @@ class JobSpec:
     avoid: tuple[str, ...] = ()
     """Names of nodes."""
     project: str = ""
+    """What it is booked on: a wckey of Slurm, a project of PBS."""
+    nice: int = 0
+    """How much less important it is than others of its user: 0 or more."""
     arguments: tuple[str, ...] = ()
     """Of the operator and the user, after ours."""
     directory: Path
@@ -185,6 +190,8 @@ class Site:
 
     version: str = ""
     queues: Mapping[str, Queue] = field(default_factory=dict)
+    accounts: Mapping[str, frozenset[str]] | None = None
+    """Accounts that this user may name, with the QOS that each may. None: not known, or any."""
 
 
 class BatchSystem(Protocol):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from provisioner.providers.batch.base import Site
 from provisioner.providers.batch.pbs import arguments as pbs
 from provisioner.providers.batch.slurm import arguments as slurm
+from provisioner.providers.batch.slurm.accounts import account_problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +23,10 @@ class Dialect:
     problems: Callable[[Sequence[str]], list[str]]
     """Why arguments are not taken."""
     wanted_walltime_s: Callable[[Sequence[str]], float | None]
+    account_problems: Callable[[Sequence[str], Site], Iterable[str]]
+    """Why the site would refuse the account of a job."""
+    joins_labels: str
+    """Between labels that become one project."""
 
 
 DIALECTS = {
@@ -32,6 +38,8 @@ DIALECTS = {
         time_option="--time",
         problems=slurm.problems,
         wanted_walltime_s=slurm.wanted_walltime_s,
+        account_problems=account_problems,
+        joins_labels=",",
     ),
     "pbs": Dialect(
         name="PBS",
@@ -41,5 +49,7 @@ DIALECTS = {
         time_option="-l walltime",
         problems=pbs.problems,
         wanted_walltime_s=pbs.wanted_walltime_s,
+        account_problems=lambda arguments, site: (),
+        joins_labels="_",
     ),
 }

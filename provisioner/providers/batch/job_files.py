@@ -43,6 +43,7 @@ class Shape:
     cpus_per_node: int | None = None
     memory_mib_per_node: int | None = None
     walltime_s: float | None = None
+    nice: int = 0
     arguments: tuple[str, ...] = ()
 
 
@@ -116,6 +117,7 @@ class JobFiles:
             cpus_per_node=shape.cpus_per_node,
             memory_mib_per_node=shape.memory_mib_per_node,
             walltime_s=shape.walltime_s,
+            nice=shape.nice,
             arguments=shape.arguments,
             directory=directory,
             script=script,

@@ -627,3 +627,30 @@ def test_the_log_of_any_task_is_shown_by_its_id(cluster: ScriptedMaster) -> None
     line = {"result": {"id": "1", "message": "Deleted checkpoint 1\n"}}
     cluster.on("GET", f"/api/v1/tasks/{task}/logs", line)
     assert det(cluster, "task", "logs", task).stdout == "Deleted checkpoint 1\n"
+
+
+def test_batch_jobs_of_a_task(cluster: ScriptedMaster) -> None:
+    job = {
+        "allocationId": "1.a.2",
+        "name": "wl-1",
+        "id": "71",
+        "system": "slurm",
+        "queue": "gpu",
+        "account": "research",
+        "state": "RUNNING",
+        "nodes": ["n1", "n2"],
+        "gpus": 8,
+        "startTime": "2026-01-02T03:04:05Z",
+        "endTime": None,
+        "gpuHours": None,
+        "end": "",
+    }
+    cluster.on("GET", "/api/v1/tasks/1.a", {"task": {"taskId": "1.a", "batchJobs": [job]}})
+    shown = det(cluster, "task", "batch-jobs", "1.a").stdout
+    head, row = shown.splitlines()
+    assert head.split()[:3] == ["Run", "Job", "Queue"]
+    assert [
+        word for word in row.split() if word in ("2", "71", "gpu", "research", "n1,n2", "8")
+    ] == [*("2", "71", "gpu", "research", "n1,n2", "8")]
+    assert row.rstrip().endswith("running")
+    assert json.loads(det(cluster, "task", "batch-jobs", "1.a", "--json").stdout) == [job]

@@ -53,6 +53,7 @@ PUBLISHED: dict[str, Any] = {
     "launcher_jvm_args": "-Xmx1g",
     "tres_supported": True,
     "gres_supported": False,
+    "job_project_source": "label:pay:",
     "default_aux_resource_pool": "cpu",
     "default_compute_resource_pool": "GPU",
     "partition_overrides": {
@@ -109,8 +110,8 @@ def test_every_published_key_is_accepted(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        ("slurm", SlurmSection(type="slurm", partition="cpu")),
-        ("pbs", PbsSection(type="pbs", queue="cpu")),
+        ("slurm", SlurmSection(type="slurm", partition="cpu", job_project_source="project")),
+        ("pbs", PbsSection(type="pbs", queue="cpu", job_project_source="project")),
     ],
 )
 def test_a_pool_is_a_provider_of_its_partition(
@@ -143,6 +144,10 @@ def test_a_pool_is_a_provider_of_its_partition(
         ({"walltime": "4h"}, "walltime", timedelta(hours=4)),
         ({"account": "team"}, "account", "team"),
         ({"visible_gpus": "all"}, "visible_gpus", "all"),
+        ({}, "job_project_source", "project"),
+        ({"job_project_source": "workspace"}, "job_project_source", "workspace"),
+        ({"job_project_source": "label"}, "job_project_source", "label"),
+        ({"job_project_source": "label:pay:"}, "job_project_source", "label:pay:"),
     ],
 )
 def test_what_is_said_once_holds_for_every_pool(
@@ -223,6 +228,7 @@ def test_work_that_names_no_pool(
             "singularity_image_root and apptainer_image_root are the same: give one of them",
         ),
         ({"apptainer_image_root": "images"}, '"images" is not an absolute path'),
+        ({"job_project_source": "user"}, '"user" is none of project, workspace, label'),
         ({"master_port": 9}, "master_port needs master_host"),
         ({"job_storage_root": "jobs"}, '"jobs" is not an absolute path'),
         ({"slot_type": "tpu"}, "slot_type: value must be one of"),

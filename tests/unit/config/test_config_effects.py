@@ -83,6 +83,7 @@ PROVIDER = ELASTIC | {
         "master/config/batch.py:*",
         "partition queue account project group qos constraint reservation sbatch_args pbsbatch_args mode",
     ),
+    **read_by("master/batch_projects.py:*", "job_project_source"),
     **read_by("master/pilot_pools.py:*", "walltimes queue_deadline usd_per_slot_hour"),
 }
 PROVIDER |= below(
@@ -97,6 +98,7 @@ SITE = read_by(
     "rendezvous_network_interface container_runtime image_root",
 )
 SITE |= read_by("master/config/batch.py:*", "account")
+SITE |= read_by("master/batch_projects.py:*", "job_project_source")
 SITE |= below(
     "ssh",
     read_by("master/batch_pools.py:*", "key_file jump known_hosts")

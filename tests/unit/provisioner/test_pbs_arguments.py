@@ -125,3 +125,12 @@ def test_the_walltime_that_arguments_ask_for() -> None:
     assert wanted_walltime_s(["-l Walltime=60"]) == 60
     assert wanted_walltime_s(["-A x"]) is None
     assert wanted_walltime_s(["-l walltime=1:00:00", "-lmem=1gb,walltime=30:00"]) == 1800
+
+
+def test_what_is_less_important_has_a_lower_priority() -> None:
+    """What a user says of that counts."""
+    line = qsub_line(replace(JOB, nice=8))
+    assert line[line.index("-p") + 1] == "-8"
+    assert "-p" not in qsub_line(JOB)
+    line = qsub_line(replace(JOB, nice=8, arguments=("-p 100",)))
+    assert [line[at + 1] for at, word in enumerate(line) if word == "-p"] == ["100"]

@@ -29,6 +29,7 @@ def test_what_a_job_is_made_of() -> None:
         walltime_s=5400.5,
         avoid=("n3",),
         project="team",
+        nice=8,
     )
     assert sbatch_line(job) == [
         "sbatch",
@@ -48,6 +49,7 @@ def test_what_a_job_is_made_of() -> None:
         "--time=1:30:01",
         "--exclude=n3",
         "--wckey=team",
+        "--nice=8",
     ]
 
 

@@ -326,6 +326,85 @@ def test_only_so_many_jobs_wait_at_the_site(play: Play) -> None:
     play(scenario, max_queued=2)
 
 
+def test_a_site_that_takes_no_more_jobs_is_asked_with_one_after_a_while(play: Play) -> None:
+    """The rest waits here with that reason; when one is taken, all are submitted."""
+
+    async def scenario(batch: BatchWorld) -> None:
+        text = "QOSMaxSubmitJobPerUserLimit"
+        batch.site.holds_back = True
+        batch.site.refusal = JobRefused(text, kind=ReasonKind.QUOTA, passing=True)
+        for number in range(1, 6):
+            await batch.world.backend.request(allocation(number, slots=4))
+        await batch.world.settle(9)
+        assert batch.site.refused == 1
+        for number in range(1, 6):
+            reason = batch.world.backend.explain(f"task-{number}.1")
+            assert reason is not None
+            assert reason.kind is ReasonKind.AT_LIMIT
+            assert "takes no more jobs of pool 'default' now: QOSMaxSubmit" in reason.text
+        await batch.world.settle(120)
+        assert batch.site.refused == 4
+        batch.site.refusal = None
+        await batch.world.settle(120)
+        assert len(batch.site.submissions) == 5
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("priority", "default", "nice"),
+    [(None, 42, 0), (42, 42, 0), (50, 42, 8), (1, 42, 0), (9, 5, 4)],
+)
+def test_what_is_less_important_is_so_at_the_site(
+    priority: int | None, default: int, nice: int
+) -> None:
+    request = allocation(1, slots=1)
+    request = replace(request, job=replace(request.job, priority=priority))
+    options = DispatchOptions(pool="p", default_priority=default)
+    assert shape_of(request, options, Queue(name="gpu", nodes=1, gpus_per_node=4)).nice == nice
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--account=other",), '"other" is no account that this user may name: research, teaching'),
+        (("-A other",), '"other" is no account'),
+        (("--qos=high", "-A teaching"), '"high" is no QOS of account teaching that this user may'),
+        (("-q urgent",), '"urgent" is no QOS that this user may name: high, normal'),
+        (("--account=Research", "--qos=high"), ""),
+        ((), ""),
+    ],
+)
+def test_accounts_that_the_site_would_refuse_are_refused_at_submission(
+    play: Play, arguments: tuple[str, ...], problem: str
+) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        batch.site.accounts = {
+            "research": frozenset({"normal", "high"}),
+            "teaching": frozenset({"normal"}),
+        }
+        await batch.world.settle(5)
+        asked = BatchOptions(slurm=JobOptions(arguments=arguments))
+        request = replace(allocation(1, slots=4), batch=asked)
+        if problem:
+            with pytest.raises(Unsatisfiable) as refused:
+                batch.world.backend.check(request)
+            assert problem in refused.value.message
+        else:
+            batch.world.backend.check(request)
+
+    play(scenario)
+
+
+def test_a_job_is_booked_on_its_project(play: Play) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        await batch.world.run_allocation(allocation(1, slots=8))
+        (job,) = batch.site.jobs.values()
+        assert job.spec.project == f"project of {ID}"
+
+    play(scenario)
+
+
 def test_a_job_that_nobody_asked_for_is_cancelled(play: Play) -> None:
     """One of ours by its name, but not in our books: they were restored from a backup."""
 

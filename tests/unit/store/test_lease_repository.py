@@ -22,6 +22,7 @@ def test_a_record_is_read_as_it_was_written() -> None:
         kind=ReasonKind.QUOTA,
         job_id="7",
         node_names=("n1", "n2"),
+        account="team",
         cause=EndCause.TIMEOUT,
     )
     assert lease_from_document(lease_document(lease)) == lease

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from provisioner.providers.batch.base import SCRIPT_NAME, JobSpec
 from provisioner.providers.batch.pbs.text import duration_s, walltime
 
+LEAST_IMPORTANT = 1024
+"""`-p` takes -1024 to 1023."""
+
 _OURS = frozenset("cCefGhIjJkNoqrRSuvVXz")
 """Letters that would contradict what we set, or keep qsub from submitting."""
 _OUR_ATTRIBUTES = frozenset(
@@ -103,6 +106,8 @@ def qsub_line(job: JobSpec) -> list[str]:
         line += ["-q", job.queue]
     if job.project and not any(one.letter == "P" for one in kept):
         line += ["-P", job.project]
+    if job.nice and not any(one.letter == "p" for one in kept):
+        line += ["-p", str(-min(job.nice, LEAST_IMPORTANT))]
     for option in kept:
         line += option.words
     return [*line, "--", "/bin/sh", str(job.directory / SCRIPT_NAME)]

@@ -83,6 +83,7 @@ def report(job_id: str, record: Record) -> JobReport:
         starts_at=seconds(record.get("estimated.start_time", "")) if waits else started,
         ends_at=_end(record, started, over=over),
         nodes=() if waits else hosts(record.get("exec_host", "")),
+        account=record.get("Account_Name", ""),
         cause=cause_of(status, substate, comment) if over else None,
         exit_code=_exit_code(status) if over else None,
     )

@@ -88,6 +88,12 @@ def wanted_walltime_s(arguments: Sequence[str]) -> float | None:
     return wanted
 
 
+def wanted(arguments: Sequence[str], name: str, letter: str) -> str:
+    """What an option asks for, by its name or letter; the last one counts. Empty: none of them does."""
+    found = (option.value for option in map(_parse, arguments) if option.name in (name, letter))
+    return next(iter(reversed(list(found))), "")
+
+
 def sbatch_line(job: JobSpec) -> list[str]:
     """Without the script, which goes to its standard input."""
     options = [_parse(argument) for argument in job.arguments]
@@ -124,6 +130,8 @@ def sbatch_line(job: JobSpec) -> list[str]:
         line.append(f"--exclude={','.join(avoid)}")
     if job.project:
         line.append(f"--wckey={job.project}")
+    if job.nice:
+        line.append(f"--nice={job.nice}")
     return line + [option.word for option in options if option.name not in merged]
 
 

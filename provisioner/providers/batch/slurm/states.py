@@ -99,6 +99,7 @@ def report(line: JobLine, *, ended_by: tuple[int, int] | None = None) -> JobRepo
         starts_at=line.start,
         ends_at=line.end,
         nodes=line.nodes,
+        account=line.account,
         cause=cause,
         exit_code=None if code is None or cause is None else _exit(code),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from provisioner.providers.batch.base import (
     SUBMIT_LIMIT_S,
@@ -16,6 +17,7 @@ from provisioner.providers.batch.base import (
     Site,
 )
 from provisioner.providers.batch.commands import Commands, Done
+from provisioner.providers.batch.slurm.accounts import FORMAT, accounts_of
 from provisioner.providers.batch.slurm.arguments import sbatch_line
 from provisioner.providers.batch.slurm.partitions import nodes_of, queues_of
 from provisioner.providers.batch.slurm.states import has_no_answer, phase_of, refusal_of, report
@@ -25,12 +27,15 @@ from provisioner.providers.batch.slurm.text import (
     JobLine,
     sacct_lines,
     scontrol_job,
+    settings,
     squeue_lines,
 )
 from windlass.base.errors import BatchSystemError
 
 HISTORY = "now-7days"
 """How far back accounting is asked. Its own default is midnight."""
+SETTINGS_EVERY = 60
+"""Looks at the site: about once an hour."""
 _AT_ONCE = 500
 """Names or ids on one command line."""
 _NO_ACCOUNTING = ("accounting storage is disabled", "not running a supported accounting_storage")
@@ -45,19 +50,41 @@ class SlurmSystem:
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
         self._has_accounting = True
+        self._settings: Mapping[str, str] = {}
+        self._accounts: Mapping[str, frozenset[str]] | None = None
+        self._looks = 0
 
     async def site(self) -> Site:
+        if self._looks % SETTINGS_EVERY == 0:
+            self._settings = settings(await self._ask("scontrol", "show", "config"))
+            self._accounts = await self._my_accounts()
         partitions, nodes, version = await asyncio.gather(
             self._ask("scontrol", "show", "partition", "-o"),
             self._ask("scontrol", "show", "node", "-o"),
             self._ask("sinfo", "--version"),
         )
+        self._looks += 1
         return Site(
             version=version.strip().rpartition(" ")[2],
             queues=queues_of(partitions, nodes_of(nodes)),
+            accounts=self._accounts,
         )
 
+    async def _my_accounts(self) -> Mapping[str, frozenset[str]] | None:
+        """Where only they are taken, and accounting tells."""
+        enforced = self._settings.get("AccountingStorageEnforce", "")
+        if "associations" not in enforced:
+            return None
+        me = await self._commands.run(["id", "-un"])
+        words = ("-nP", "show", "assoc", f"user={me.out.strip()}", f"format={FORMAT}")
+        said = await self._commands.run(["sacctmgr", *words])
+        if me.code or said.code:
+            return None
+        return accounts_of(said.out, qos_counts="qos" in enforced)
+
     async def submit(self, job: JobSpec) -> str:
+        if self._settings.get("TrackWCKey", "No") == "No":
+            job = replace(job, project="")
         done = await self._commands.run(sbatch_line(job), stdin=job.script, limit_s=SUBMIT_LIMIT_S)
         if done.code == 0 and (id_ := re.match(r"\d+", done.out.strip())):
             return id_.group()

@@ -32,6 +32,7 @@ class JobLine:
     start: float | None = None
     end: float | None = None
     nodes: tuple[str, ...] = ()
+    account: str = ""
     exit_code: tuple[int, int] | None = None
     """Code and signal, as Slurm prints them."""
 
@@ -85,6 +86,7 @@ def scontrol_job(text: str) -> JobLine | None:
                 start=seconds(record.get("StartTime", "")),
                 end=seconds(record.get("EndTime", "")),
                 nodes=hosts(record.get("NodeList", "")),
+                account="" if (given := record.get("Account", "")) in NOT_SET else given,
                 exit_code=exit_code(record.get("ExitCode", "")),
             )
     return None

@@ -1,0 +1,107 @@
+"""What a pool that dispatches is told of its jobs: why requests wait, when they start, what is free. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from master.core.reasons import Reason, ReasonKind
+from provisioner.providers.batch.base import JobPhase, Queue
+from provisioner.types import LaunchableNode, PoolAvailability
+from rm_backends.base import AllocationRequest
+from rm_backends.batch import leases as life
+from rm_backends.batch.leases import Lease, LeaseState
+from rm_backends.batch.shapes import DispatchOptions, shape_of
+from windlass.base.errors import Unsatisfiable
+
+START_S = 5.0
+"""What a job on free nodes probably takes until its agents have joined."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Full:
+    """The site has refused a job because there are so many."""
+
+    until: float
+    """When it is asked again, in seconds since the epoch."""
+    message: str
+    tries: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    """One pool, now."""
+
+    options: DispatchOptions
+    leases: Sequence[Lease]
+    """Those that serve its requests."""
+    queue: Queue | None
+    trouble: str
+    """Why the site does not answer."""
+    full: Full | None
+    joined: Callable[[Lease], int]
+    now: float
+
+    def availability(self, wanting: Sequence[AllocationRequest]) -> PoolAvailability:
+        """`wanting`: who waits for a job."""
+        return PoolAvailability(
+            pool=self.options.pool,
+            launchable=self._launchable(),
+            reasons=self._reasons(wanting),
+            ends_at={
+                agent: lease.ends_at
+                for lease in self.leases
+                if lease.ends_at is not None
+                for agent in lease.agents
+            },
+            leases={one.allocation_id: one.agents for one in self.leases if one.is_live},
+            starts_at={
+                one.allocation_id: one.starts_at
+                for one in self.leases
+                if one.starts_at is not None and one.phase is JobPhase.QUEUED
+            },
+        )
+
+    def _reasons(self, wanting: Sequence[AllocationRequest]) -> Mapping[str, Reason]:
+        told = {one.allocation_id: self._why(one) for one in self.leases if not one.granted}
+        if self.trouble:
+            doubt = f"; the batch system does not answer now ({self.trouble})"
+            told = {id_: replace(why, text=why.text + doubt) for id_, why in told.items()}
+        queued = len(told)
+        for request in wanting:
+            if request.allocation_id not in told:
+                told[request.allocation_id] = self._not_created(request, queued)
+        return told
+
+    def _why(self, lease: Lease) -> Reason:
+        full = self.full
+        waits_here = lease.state is LeaseState.INTENT and lease.called_at is None
+        if full is None or full.until <= self.now or not waits_here:
+            return life.explain(lease, self.joined(lease), self.now)
+        text = f"the site takes no more jobs of pool '{self.options.pool}' now: {full.message}"
+        return Reason(
+            kind=ReasonKind.AT_LIMIT,
+            text=f"{text}; tried again at {life.utc(full.until)}",
+            retry_at=full.until,
+        )
+
+    def _not_created(self, request: AllocationRequest, queued: int) -> Reason:
+        options = self.options
+        try:
+            shape_of(request, options, self.queue)
+        except Unsatisfiable as error:
+            return Reason(kind=ReasonKind.NO_SUCH_AGENT, text=error.message)
+        if queued >= options.max_queued:
+            text = f"{queued} jobs of pool '{options.pool}' wait at the site, its max_queued: the next follows then"
+            return Reason(kind=ReasonKind.AT_LIMIT, text=text)
+        return Reason(kind=ReasonKind.QUEUED, text="a batch job is to be submitted for it")
+
+    def _launchable(self) -> tuple[LaunchableNode, ...]:
+        """Free nodes, while no job of ours waits for some and the site answers."""
+        queue = self.queue
+        if self.trouble or queue is None or not queue.is_open:
+            return ()
+        if any(not one.granted for one in self.leases) or not queue.idle_nodes:
+            return ()
+        size = self.options.slots_per_node or queue.gpus_per_node or queue.cpus_per_node
+        return (LaunchableNode(slots=size, count=queue.idle_nodes, ready_in_s=START_S),)

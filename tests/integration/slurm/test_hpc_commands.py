@@ -128,6 +128,36 @@ def test_from_up_to_down_without_root(researcher: Researcher, slurm: Slurm) -> N
     assert not json.loads(researcher.run("hpc", "status", "--json", code=1))["isUp"]
 
 
+def test_jobs_outlive_their_master_unless_they_are_cancelled(
+    researcher: Researcher, slurm: Slurm
+) -> None:
+    url = up(researcher)
+    model = researcher.home / "model"
+    shutil.copytree(MODEL, model)
+    config = researcher.home / "config.yaml"
+    config.write_text(
+        "name: waits\nentrypoint: python3 train.py\nhyperparameters: {gate: /nowhere}\n"
+        "searcher: {name: single, metric: loss, max_length: 1}\nresources: {slots_per_trial: 1}\n"
+    )
+    researcher.run("experiment", "create", str(config), str(model), DET_MASTER=url)
+    eventually("its job runs", lambda: slurm.jobs("RUNNING"))
+    jobs = slurm.jobs()
+    assert "1 batch job of it" in researcher.run("hpc", "down")
+    assert slurm.jobs("RUNNING") == jobs
+    assert up(researcher) == url
+    (shown,) = json.loads(researcher.run("hpc", "status", "--json"))["jobs"]
+    assert [shown["name"]] == jobs
+    assert "Cancelled: " in researcher.run("hpc", "down", "--cancel")
+    assert not slurm.jobs()
+    eventually("its processes are gone", lambda: not researcher.processes())
+
+
+def up(researcher: Researcher) -> str:
+    """The URL of the master."""
+    researcher.run("hpc", "up")
+    return str(json.loads((researcher.home / "windlass" / "master.json").read_text())["url"])
+
+
 def test_a_master_that_is_a_job_comes_back_in_the_next_one(
     researcher: Researcher, slurm: Slurm
 ) -> None:

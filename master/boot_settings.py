@@ -62,8 +62,10 @@ def _settings(pool: ResolvedPool, section: CloudSection) -> BootSettings:
             **(section.agent_config_file_contents or {}),
             "task_metadata": pool.task_metadata,
         },
+        machine_script=section.machine_script,
         image=section.software_image,
-        registries=_registries(pool) if section.software_image else {},
+        bake_images=section.bake_images,
+        registries=_registries(pool) if section.software_image or section.bake_images else {},
     )
 
 

@@ -1,6 +1,10 @@
 # What the stub of user data runs once it has fetched it. Everything here may be repeated after a crash or a reboot.
-# What tests set: WINDLASS_PREFIX, WINDLASS_AGENT_CONFIG, WINDLASS_JOIN_OPTIONS.
+# What tests set: WINDLASS_PREFIX, WINDLASS_AGENT_CONFIG, WINDLASS_JOIN_OPTIONS, WINDLASS_ROOT.
 FILES=$DIR/files
+# The root of what a bake removes. Never that of the machine where tests run.
+ROOT=${WINDLASS_ROOT-${WINDLASS_BOOT_DIR:+$WINDLASS_BOOT_DIR.root}}
+# What an image says of how it was baked.
+BAKED=${DIR%/*}/baked
 PREFIX=${WINDLASS_PREFIX:-/opt/windlass}
 CONFIG=${WINDLASS_AGENT_CONFIG:-/etc/windlass/agent.yaml}
 VERSION=$(cat "$FILES/version")
@@ -11,14 +15,20 @@ stage() {
   printf '%s' "$2" | tell "$1"
 }
 
-# Once on each machine. Its output may hold secrets: it stays on the machine.
+# once SCRIPT WORDS: of the pool, once on each machine. Its output may hold secrets: it stays on the machine.
+once() {
+  [ -e "$FILES/$1" ] && [ ! -e "$DIR/$1.done" ] || return 0
+  stage "$2" "running the $1 of pool $POOL"
+  chmod 700 "$FILES/$1"
+  "$FILES/$1" >"$DIR/$1.log" 2>&1 </dev/null 9>&- ||
+    fail "the pool's $1 ended with exit code $?; its output is in $DIR/$1.log" "$(end_of "$DIR/$1.log")"
+  : >"$DIR/$1.done"
+}
+
+# What it did is on an image that was baked with the same script.
 startup_script() {
-  [ -e "$FILES/startup_script" ] && [ ! -e "$DIR/startup.done" ] || return 0
-  stage startup-script "running the startup_script of pool $POOL"
-  chmod 700 "$FILES/startup_script"
-  "$FILES/startup_script" >"$DIR/startup.log" 2>&1 </dev/null 9>&- ||
-    fail "the pool's startup_script ended with exit code $?; its output is in $DIR/startup.log" "$(end_of "$DIR/startup.log")"
-  : >"$DIR/startup.done"
+  [ -e "$FILES/startup_script" ] && (cd "$FILES" && sha256sum --check --status "$BAKED/startup_script") 2>/dev/null ||
+    once startup_script startup-script
 }
 
 # The program of this version: on the image, or of an earlier run. Prints its path.
@@ -107,6 +117,54 @@ join() {
   done
 }
 
+# The images that tasks start from, into the engine's own store.
+pull_images() {
+  [ -s "$FILES/pulled" ] || return 0
+  engine=$(command -v podman || command -v docker) ||
+    fail "the machine's image has neither podman nor docker, which bake_images needs: let startup_script install one"
+  while read -r IMAGE; do
+    stage images "pulling the image $IMAGE"
+    PAUSE=1
+    until in_engine pull -q "$IMAGE"; do
+      again "the image $IMAGE cannot be pulled: $(end_of "$DIR/image.log")"
+    done
+  done <"$FILES/pulled"
+}
+
+# What no other machine may have: who this one is, who may enter it, what was written on it.
+remove_identity() {
+  : >"$ROOT/etc/machine-id"
+  rm -f "$ROOT/var/lib/dbus/machine-id" "$ROOT/var/lib/systemd/random-seed" "$ROOT/var/lib/systemd/credential.secret"
+  rm -f "$ROOT"/etc/ssh/ssh_host_* "$ROOT"/root/.ssh/authorized_keys "$ROOT"/home/*/.ssh/authorized_keys
+  rm -f "$ROOT"/root/.*_history "$ROOT"/home/*/.*_history "$ROOT"/var/lib/dhcp/*.lease* "$ROOT"/var/lib/NetworkManager/*.lease
+  rm -rf "$ROOT"/var/lib/cloud/instance "$ROOT"/var/lib/cloud/instances "$ROOT"/var/lib/cloud/sem "$ROOT"/var/lib/cloud/data
+  rm -rf "$ROOT"/var/log/journal/* "$ROOT"/tmp/* "$ROOT"/var/tmp/*
+  find "$ROOT/var/log" -type f -exec truncate -s 0 {} +
+}
+
+# Ends with the machine: it has said that it has all, and stops, so that its disk can become an image.
+bake() {
+  pull_images
+  stage clean "removing what is of this machine only"
+  rm -rf "$BAKED"
+  mkdir -p "$BAKED"
+  echo "windlass $VERSION" >"$BAKED/software"
+  [ ! -e "$FILES/startup_script" ] || (cd "$FILES" && sha256sum startup_script) >"$BAKED/startup_script"
+  remove_identity >"$DIR/clean.log" 2>&1
+  BEGAN=$(cut -d. -f1 /proc/uptime)
+  PAUSE=1
+  # Nobody makes an image of a machine whose word was not written down.
+  until [ "$(printf 'everything is installed' | ask --max-time 60 --output "$DIR/said" --data-binary @- \
+    "$BOOT_URL/stage?instance=$INSTANCE&stage=baked")" = 200 ]; do
+    again "the master has not taken that everything is installed: $(end_of "$DIR/said")"
+  done
+  say "$INSTANCE has everything, and stops"
+  rm -rf "$DIR"
+  sync
+  ${WINDLASS_END_MACHINE:-shutdown -h now}
+  exit 0
+}
+
 DISTRIBUTION=$(cat "$FILES/distribution")
 startup_script
 WINDLASS=$(program)
@@ -119,6 +177,8 @@ elif [ -z "$WINDLASS" ]; then
   install_wheels
   WINDLASS=$PREFIX/current/bin/windlass
 fi
+[ ! -e "$FILES/bake" ] || bake
+once machine_script machine-script
 join
 echo "$INSTANCE" >"$DIR/joined"
 rm -f "$DIR/token" "$DIR/master.curl" "$FILES/config.json"

@@ -41,6 +41,7 @@ from master.api.session import routes as session
 from master.api.tasks import routes as tasks
 from master.api.trials import routes as trials
 from master.api.users import routes as users
+from master.api.windlass import bakes as windlass_bakes
 from master.api.windlass import costs as windlass_costs
 from master.api.windlass import offers as windlass_offers
 from master.api.windlass import plans as windlass_plans
@@ -78,6 +79,7 @@ ROUTES: Sequence[BaseRoute] = (
     *users.router.routes,
     *workspaces.router.routes,
     *windlass.router.routes,
+    *windlass_bakes.router.routes,
     *windlass_costs.router.routes,
     *windlass_offers.router.routes,
     *windlass_plans.router.routes,

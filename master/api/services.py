@@ -39,6 +39,7 @@ from master.tasks.interactive_queries import InteractiveQueries
 from master.tasks.queries import TaskQueries
 from master.tasks.service import InteractiveService
 from master.workspaces.queries import WorkspaceQueries
+from provisioner.bake_records import BakeRecord
 from provisioner.offer_views import OfferView
 from provisioner.preview import Preview
 from provisioner.tally import Tally
@@ -61,8 +62,21 @@ class ClusterInfo:
     windlass_version: str
 
 
+class Bakes(Protocol):
+    """Images of the machines of elastic pools."""
+
+    def all(self) -> Sequence[BakeRecord]: ...
+
+    async def begin(self, pool: str, instance_type: str = "", *, by: Actor) -> BakeRecord: ...
+
+    async def cancel(self, bake_id: str, *, by: Actor) -> BakeRecord: ...
+
+
 class Fleet(Protocol):
     """What screens see of the provisioner."""
+
+    @property
+    def bakery(self) -> Bakes: ...
 
     def instances(self) -> Sequence[InstanceView]: ...
 

@@ -12,6 +12,7 @@ import structlog
 from agent_bootstrap.scripts.boot_files import BootSettings, archive
 from master.boots.outputs import BootOutputs
 from master.boots.wheels import AgentWheels
+from provisioner.providers.images import is_bake
 from rm_backends.ports import JoinGrant
 from windlass.base.clock import Clock
 
@@ -21,10 +22,18 @@ MAX_STAGES = 10_000
 """Machines that are remembered at once; the oldest are forgotten."""
 FAILED = "failed"
 """The stage in which a machine gives up, and ends itself."""
+BAKED = "baked"
+"""The stage in which the machine of an image has everything. It stops once it was answered."""
 
 
 class NoteBoot(Protocol):
     def __call__(self, machine: str, words: str, /, *, failed: bool) -> None: ...
+
+
+class NoteInstalled(Protocol):
+    async def __call__(self, machine: str, /) -> None:
+        """Returns once it is committed."""
+        ...
 
 
 class SettingsOf(Protocol):
@@ -58,21 +67,23 @@ class BootService:
         outputs: BootOutputs,
         clock: Clock,
         note: NoteBoot | None = None,
+        note_installed: NoteInstalled | None = None,
     ) -> None:
-        """`note`: who else hears what machines say."""
+        """`note`, `note_installed`: who else hears what machines say."""
         self._joins = joins
         self._settings = settings
         self._wheels = wheels
         self._outputs = outputs
         self._clock = clock
         self._note = note
+        self._note_installed = note_installed
         self._stages: dict[str, BootStage] = {}
 
     async def files(self, machine: str, token: str) -> bytes:
         """All raise PermissionDenied, and Conflict for what may pass."""
         grant = await self._joins.launch_of(machine, token)
         log.info("machine fetched its boot files", machine=machine, pool=grant.pool)
-        return archive(self._settings(grant.pool, grant.id))
+        return archive(self._settings(grant.pool, grant.id), bake=is_bake(grant.id))
 
     async def wheels(self, machine: str, token: str) -> str:
         """As `sha256sum --check` reads it."""
@@ -103,6 +114,8 @@ class BootService:
             words=words,
             output=await self._kept(machine, detail),
         )
+        if stage == BAKED and is_bake(grant.id) and self._note_installed is not None:
+            await self._note_installed(machine)
 
     async def _kept(self, machine: str, detail: str) -> str:
         """Where an operator finds it."""

@@ -40,7 +40,12 @@ class CloudSection(Section):
     """The name in the master's certificate, where it is another than that in the URL."""
     startup_script: str = Field(default="", repr=False)
     """Run on the machine as root, once, before the agent. Machines fetch it from the master: it is not in user data. If
-    it fails, the machine ends."""
+    it fails, the machine ends. It runs while an image is baked, and not again on machines of that image."""
+    machine_script: str = Field(default="", repr=False)
+    """Our own key: run on the machine as root, once, after `startup_script`: what an image cannot hold, such as
+    mounts. Never while an image is baked."""
+    bake_images: tuple[Annotated[str, Field(pattern=r"^\S+$")], ...] = ()
+    """Our own key: container images that `det fleet bake` pulls into the machine's image with podman or docker."""
     container_startup_script: Annotated[
         str, NoEffect("the agent runs on the machine, not in a container: use startup_script")
     ] = Field(default="", repr=False)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agent_bootstrap.protocol import Hello, Refused
+from provisioner.providers.images import is_bake
 from rm_backends.ports import AgentRecord, JoinGrant, JoinKind, JoinUse, LaunchedMachines
 
 
@@ -52,6 +53,8 @@ def join_refusal(
 
     `uses`: who has spent its join token. `launched`: a provider has a machine of that name.
     """
+    if proof.grant is not None and is_bake(proof.grant.id):
+        return f"'{hello.agent_id}' is the machine of an image: it runs no agent"
     known_as = known.instance_id if known is not None else None
     if hello.instance_id not in (None, hello.agent_id, known_as):
         return (

@@ -5,7 +5,7 @@ And whatever such a call makes says whose it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +15,10 @@ from provisioner.providers.aws import permissions as of_aws
 from provisioner.providers.aws.options import PoolOptions
 from provisioner.providers.gcp import permissions as of_gcp
 from provisioner.providers.gcp.options import MachineOptions
+from provisioner.providers.images import BAKE, ImageOrder, ImageState, MakesImages, image_name
 from provisioner.types import Market
 from tests.contract.providers.aws import OPTIONS, AwsCase, aws
-from tests.contract.providers.base import POOL, a_token
+from tests.contract.providers.base import POOL, ProviderCase, a_token
 from tests.contract.providers.gcp import GcpCase, gcp_case
 from tests.fakes.ec2_server import UBUNTU_GPU
 from tests.fakes.fleet_world import CLUSTER, an_intent
@@ -147,10 +148,49 @@ async def test_a_feature_of_gce_needs_what_its_key_adds(
         assert case.fake.cloud.permissions == actions(of_gcp.PERMISSIONS, feature)
 
 
+async def every_call_of_a_bake(case: ProviderCase, stop: Callable[[str], object]) -> None:
+    """An image that is made, and then removed as one that failed."""
+    provider = case.provider
+    assert isinstance(provider, MakesImages)
+    offer, bake_id = provider.bake_offers(POOL)[0], f"{BAKE}{a_token()}"
+    call = an_intent(offer, 1, token=a_token(), intent_id=bake_id)
+    made = await case.launch(replace(call, request=provider.freeze(call)))
+    order = ImageOrder(
+        bake_id=bake_id,
+        cluster_id=CLUSTER,
+        pool=POOL,
+        name=image_name(POOL, bake_id),
+        instance_id=made.instance_ids[0],
+        key=offer.key,
+    )
+    stop(order.instance_id)
+    while (await provider.make_image(order)).state is not ImageState.READY:
+        pass
+    while not await provider.remove_image(order):
+        pass
+
+
+async def test_a_bake_on_ec2_needs_what_its_feature_adds(tmp_path: Path) -> None:
+    async with aws(tmp_path) as case:
+        case.server.reset()
+        options = replace(DEPLOYED_ON_AWS, instance_profile=a_profile(case))
+        await every_call_of_ec2(case, options)
+        client = case.server.client()
+        await every_call_of_a_bake(case, lambda id_: client.stop_instances(InstanceIds=[id_]))
+        assert case.server.permissions() == actions(of_aws.PERMISSIONS, "bake")
+
+
+async def test_a_bake_on_gce_needs_what_its_feature_adds(tmp_path: Path) -> None:
+    async with gcp_case(tmp_path) as case:
+        await every_call_of_gce(case, DEPLOYED_ON_GCP)
+        await every_call_of_a_bake(case, case.fake.cloud.stop)
+        assert case.fake.cloud.permissions == actions(of_gcp.PERMISSIONS, "bake")
+
+
 @pytest.mark.parametrize("table", [of_aws.PERMISSIONS, of_gcp.PERMISSIONS])
 def test_every_feature_is_tried_here(table: Sequence[Permission]) -> None:
     tried = {"reservations", "placement_group", "interruption_queue", "assume_role"}
-    tried |= {"placement_policy", "network_interface.external_ip"}
+    tried |= {"placement_policy", "network_interface.external_ip", "bake"}
     assert {each.feature for each in table} - {""} <= tried
 
 

@@ -74,6 +74,7 @@ from tests.fakes.fake_agent import FakeAgent
 from tests.fakes.first_fit import first_fit
 from tests.fakes.inline_deleter import InlineDeleter
 from tests.fakes.memory_channel import memory_channel
+from tests.fakes.one_bake import OneBake
 from windlass.base.clock import ManualClock
 from windlass.base.ids import Ids
 from windlass.install.wheels import Wheel
@@ -121,6 +122,7 @@ class OneInstance:
         self._clock = clock
         self._refuses = True
         self.tally = Tally()
+        self.bakery = OneBake(clock)
 
     def instances(self) -> list[InstanceView]:
         now = self._clock.now().timestamp()

@@ -26,6 +26,12 @@ class BootMaster:
     stages: list[tuple[str, str, str]] = field(default_factory=list)
     """Machine, stage, details."""
     fetched: int = 0
+    bake: bool = False
+    """Its machines become images."""
+    asked: list[str] = field(default_factory=list)
+    """Paths."""
+    refusals: list[int] = field(default_factory=list)
+    """Answers to the next words that everything is installed."""
 
 
 @contextmanager
@@ -34,6 +40,7 @@ def boot_master(certificate: Issued, token: str) -> Iterator[BootMaster]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            master.asked.append(self.path)
             if self.headers.get("Authorization") != f"Bearer {master.token}":
                 self._answer(403, json.dumps({"message": "not the token of a launch"}).encode())
             elif master.answers:
@@ -41,7 +48,7 @@ def boot_master(certificate: Issued, token: str) -> Iterator[BootMaster]:
                 self._answer(status, json.dumps({"message": message}).encode())
             else:
                 master.fetched += 1
-                self._answer(200, archive(master.settings))
+                self._answer(200, archive(master.settings, bake=master.bake))
 
         def do_POST(self) -> None:
             said = self.rfile.read(int(self.headers["Content-Length"])).decode()
@@ -49,7 +56,10 @@ def boot_master(certificate: Issued, token: str) -> Iterator[BootMaster]:
             asked = parse_qs(where.query)
             assert where.path == f"{BOOT_PATH}/stage"
             master.stages.append((asked["instance"][0], asked["stage"][0], said))
-            self._answer(200, b"{}")
+            refused = (
+                master.refusals.pop(0) if asked["stage"] == ["baked"] and master.refusals else 0
+            )
+            self._answer(refused or 200, b"{}")
 
         def _answer(self, status: int, content: bytes) -> None:
             self.send_response(status)

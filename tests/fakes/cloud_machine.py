@@ -65,8 +65,10 @@ class CloudMachine:
         self.home = AgentHome(folder / "home")
         self.state = folder / "boot"
         self.prefix = folder / "prefix"
+        self.root = folder / "root"
+        """What a bake takes for the machine's own root."""
+        self.metadata = metadata
         self._ended = folder / "ended"
-        self._metadata = metadata
 
     def boot(self, user_data: str, *, path: str = "", limit_s: float = 110) -> str:
         """Run the script to its end; what its console shows. `path`: where its programs are."""
@@ -75,7 +77,8 @@ class CloudMachine:
         script.chmod(0o700)
         environ = self.home.environ | {
             "WINDLASS_BOOT_DIR": str(self.state),
-            "WINDLASS_METADATA": self._metadata,
+            "WINDLASS_METADATA": self.metadata,
+            "WINDLASS_ROOT": str(self.root),
             "WINDLASS_END_MACHINE": f"touch {self._ended}",
             "WINDLASS_PREFIX": str(self.prefix),
             "WINDLASS_AGENT_CONFIG": str(self.home.config),
@@ -95,6 +98,11 @@ class CloudMachine:
         )
         self.exit_code = done.returncode
         return done.stdout.decode()
+
+    def wake(self, metadata: str) -> None:
+        """As another machine with the same disk."""
+        self._ended.unlink()
+        self.metadata = metadata
 
     @property
     def has_ended_itself(self) -> bool:

@@ -11,6 +11,7 @@ POST /__reservation {...}             a capacity reservation that exists, as Des
 POST /__console {"id": ..., "text"}   what a machine wrote to its console
 POST /__quota {"code": ..., "value"}  what GetServiceQuota answers instead of 64
 POST /__shut_down {"id": ...}         a machine ends itself
+POST /__images {"state": "pending"}   of those that exist, and of those that are made from now on
 GET  /__calls                         every call since the start: action and its parameters
 GET  /__permissions                   what IAM asks for the calls of Windlass among them
 POST /__reset                         all of it forgotten, and all machines
@@ -35,6 +36,14 @@ from xml.sax.saxutils import escape
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 from moto.iam.models import iam_backends
+
+from tests.fakes.ec2_images import (
+    IN_USE,
+    made_images,
+    remove_made_images,
+    uses,
+    without_snapshot_tags,
+)
 
 ACCOUNT = "123456789012"
 NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15"
@@ -114,6 +123,12 @@ class Ec2Faults:
             answer = self._run_instances(environ, form)
         elif action == "TerminateInstances":
             answer = self._terminate_instances(environ, form)
+        elif action == "CreateImage":
+            answer = self._create_image(environ, form)
+        elif action == "DeleteSnapshot":
+            if uses(ec2_backends[ACCOUNT][form["Region"]], form["SnapshotId"]):
+                raise Refused(IN_USE, "The snapshot is in use by an image")
+            answer = self._forward(environ)
         elif action == "GetServiceQuota":
             answer = self._quota(body_of(environ))
         elif action in _OWN:
@@ -216,6 +231,22 @@ class Ec2Faults:
                 "InvalidPlacementGroup.Unknown", f"The Placement Group '{group}' is unknown."
             )
 
+    def _create_image(self, environ: dict[str, Any], form: Form) -> tuple[str, list[Any], bytes]:
+        """moto can neither tag snapshots nor refuse names."""
+        backend = ec2_backends[ACCOUNT][form["Region"]]
+        if any(each.name == form["Name"] for each in backend.amis.values()):
+            raise Refused("InvalidAMIName.Duplicate", f"AMI name {form['Name']} is already in use")
+        kept, tags = without_snapshot_tags(form)
+        del kept["Region"]
+        body = urlencode(kept).encode()
+        environ |= {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+        answer = self._forward(environ)
+        for image in made_images(backend):
+            if image.name == form["Name"]:
+                image.state = self._images_are
+                image.ebs_snapshot.add_tags(tags)
+        return answer
+
     def _terminate_instances(
         self, environ: dict[str, Any], form: Form
     ) -> tuple[str, list[Any], bytes]:
@@ -271,6 +302,11 @@ class Ec2Faults:
                     self._consoles[body["id"]] = body["text"]
                 case "shut_down":
                     self._shut_down(body["id"])
+                case "images":
+                    self._images_are = body["state"]
+                    for backend in ec2_backends[ACCOUNT].values():
+                        for image in made_images(backend):
+                            image.state = self._images_are
                 case "calls":
                     return self._calls
                 case "permissions":
@@ -281,6 +317,7 @@ class Ec2Faults:
                     self._mend()
                     self._clear()
                     for backend in ec2_backends[ACCOUNT].values():
+                        remove_made_images(backend)
                         backend.reservations.clear()
                 case _:
                     raise ValueError(verb)
@@ -311,6 +348,7 @@ class Ec2Faults:
         self._quotas: dict[str, float] = {}
         self._reservations: dict[str, dict[str, str]] = {}
         self._hide_s = 0.0
+        self._images_are = "available"
 
     def _describe_reservations(self, form: Form) -> bytes:
         wanted = {v for k, v in form.items() if k.startswith("Filter.1.Value")}
@@ -375,7 +413,9 @@ def permissions_of(service: str, form: Form) -> set[str]:
             found.add("ec2:CreateTags")
         if any(key.startswith("IamInstanceProfile.") for key in form):
             found.add("iam:PassRole")
-    if action == "CreatePlacementGroup" and any(key.startswith("TagSpec") for key in form):
+    if action in ("CreatePlacementGroup", "CreateImage") and any(
+        key.startswith("TagSpec") for key in form
+    ):
         found.add("ec2:CreateTags")
     return found
 

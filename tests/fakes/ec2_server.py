@@ -48,6 +48,10 @@ class Ec2Server:
         """The machine ends itself, as by `shutdown -h now`."""
         self._post("shut_down", {"id": instance_id})
 
+    def images_are(self, state: str) -> None:
+        """Those that exist, and those that are made from now on."""
+        self._post("images", {"state": state})
+
     def mend(self) -> None:
         self._post("mend")
 

@@ -49,6 +49,7 @@ class Populated:
             "task_id": self.run.task_id,
             "agent_id": "node-1",
             "token_id": "none",
+            "bake_id": "none",
             "slot_id": 0,
             "job_id": self.job,
             "user_id": 2,

@@ -17,6 +17,10 @@ class Reach(StrEnum):
     """Tags, together with a launch only."""
     OWN_MACHINES = "own_machines"
     """Changes or ends machines: only those with the cluster's tag."""
+    MAKE_IMAGE = "make_image"
+    """Makes images of machines with the cluster's tag, which carry it, too."""
+    OWN_IMAGES = "own_images"
+    """Removes images and snapshots: only those with the cluster's tag."""
     AGENT_ROLE = "agent_role"
     """Gives machines their role: only that of the cluster."""
 
@@ -29,4 +33,4 @@ class Permission:
     """Completes "is needed to "."""
     reach: Reach = Reach.ALL
     feature: str = ""
-    """Only where a provider section asks for it, by the name of its key."""
+    """Only where a provider section asks for it, by the name of its key; `bake`: `det fleet bake`."""

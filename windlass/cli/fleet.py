@@ -12,6 +12,7 @@ import typer
 from windlass.base.durations import format_duration
 from windlass.base.errors import NotFound
 from windlass.cli.connect import client_for
+from windlass.cli.fleet_bake import bake
 from windlass.cli.fleet_plan import plan
 from windlass.cli.groups import AliasedGroup
 from windlass.cli.output import (
@@ -95,6 +96,7 @@ def list_instances(
 
 
 app.command()(plan)
+app.command()(bake)
 
 
 @app.command()

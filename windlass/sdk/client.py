@@ -83,6 +83,20 @@ class Client:
         body = {"offer": offer}
         return list(self.session.post("/api/v1/windlass/fleet/offers/retry", body)["offers"])
 
+    def bakes(self) -> list[Json]:
+        """Images of machines that are being made, and the newest that were; the newest first."""
+        return list(self.session.get("/api/v1/windlass/fleet/bakes")["bakes"])
+
+    def begin_bake(self, pool: str, instance_type: str = "") -> Json:
+        """Make an image of a machine of that pool. For administrators."""
+        body = {"pool": pool, "instanceType": instance_type}
+        return dict(self.session.post("/api/v1/windlass/fleet/bakes", body)["bake"])
+
+    def cancel_bake(self, bake_id: str) -> Json:
+        """End it, and remove what was made. For administrators."""
+        path = f"/api/v1/windlass/fleet/bakes/{quote(bake_id, safe='')}"
+        return dict(self.session.request("DELETE", path)["bake"])
+
     def fleet_costs(self, by: str, month: str | None = None) -> Json:
         """What elastic machines cost by pool, user, experiment, job, instance or month."""
         return self.session.get("/api/v1/windlass/fleet/costs", {"by": by, "month": month})

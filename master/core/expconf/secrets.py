@@ -30,6 +30,7 @@ SECRET_KEYS = frozenset(
         "registrytoken",
         "token",
         "startup_script",
+        "machine_script",
         "container_startup_script",
     }
 )

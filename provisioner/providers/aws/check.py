@@ -6,7 +6,7 @@ What a dry run cannot say (ending a machine, reading its console) is left out wh
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
@@ -27,7 +27,11 @@ from windlass.base.errors import WindlassError
 
 _ALLOWED = "DryRunOperation"
 _MISSING = ("UnauthorizedOperation", "AccessDenied")
-_NEEDS_A_MACHINE = ("ec2:TerminateInstances", "ec2:GetConsoleOutput")
+_NEEDS_A_MACHINE = (
+    *("ec2:TerminateInstances", "ec2:GetConsoleOutput"),
+    *("ec2:CreateImage", "ec2:DeregisterImage", "ec2:DeleteSnapshot"),
+)
+_BAKE = "bake"
 _BY_LAUNCH = ("ec2:RunInstances", "ec2:CreateTags", "iam:PassRole")
 _LEARNT = ("ssm:GetParameters", "servicequotas:GetServiceQuota")
 
@@ -65,10 +69,12 @@ async def _findings(
         yield CloudFinding(what=f"{account.name}: credentials", problems=(_text(error),))
         return
     yield CloudFinding(what=f"{account.name}: credentials ({who.get('Arn', '')})")
+    used = {"", *_features(account, pools)}
     yield CloudFinding(
         what=f"{account.name}: permissions",
-        problems=tuple([problem async for problem in _missing(client, account, pools)]),
+        problems=tuple([problem async for problem in _missing(client, account, used)]),
     )
+    yield await _bakes(client, account)
     try:
         catalogue = await learn(client, [wanted.options for wanted in pools], now)
     except (AwsError, WindlassError, OSError) as error:
@@ -85,11 +91,19 @@ async def _findings(
             yield await _quota(client, account, wanted, market, catalogue, prices)
 
 
-async def _missing(client: Client, account: Account, pools: Sequence[Wanted]) -> AsyncIterator[str]:
-    used = _features(account, pools)
+async def _bakes(client: Client, account: Account) -> CloudFinding:
+    """Not every operator makes images: it is no problem, but said."""
+    what = f"{account.name}: images of machines (det fleet bake)"
+    problems = [problem async for problem in _missing(client, account, {_BAKE})]
+    return CloudFinding(what=f"{what}: not allowed, {problems[0]}" if problems else what)
+
+
+async def _missing(
+    client: Client, account: Account, features: Collection[str]
+) -> AsyncIterator[str]:
     for permission in PERMISSIONS:
         action = permission.action
-        if permission.feature and permission.feature not in used:
+        if permission.feature not in features:
             continue
         if action in (*_NEEDS_A_MACHINE, *_BY_LAUNCH, *_LEARNT):
             continue

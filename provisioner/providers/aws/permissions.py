@@ -36,4 +36,23 @@ PERMISSIONS = (
         action="sqs:DeleteMessage", why="forget heard interruptions", feature="interruption_queue"
     ),
     Permission(action="sts:AssumeRole", why="act in another account", feature="assume_role"),
+    Permission(
+        action="ec2:CreateImage",
+        why="make images of machines (det fleet bake)",
+        reach=Reach.MAKE_IMAGE,
+        feature="bake",
+    ),
+    Permission(action="ec2:DescribeSnapshots", why="find what images left", feature="bake"),
+    Permission(
+        action="ec2:DeregisterImage",
+        why="remove images that failed",
+        reach=Reach.OWN_IMAGES,
+        feature="bake",
+    ),
+    Permission(
+        action="ec2:DeleteSnapshot",
+        why="remove images that failed",
+        reach=Reach.OWN_IMAGES,
+        feature="bake",
+    ),
 )

@@ -6,11 +6,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from provisioner.price_book import PriceBook
 from provisioner.providers.aws.catalogue import Catalogue, learn
 from provisioner.providers.aws.client import AwsError, Client
 from provisioner.providers.aws.errors import refused_call, refused_launch
+from provisioner.providers.aws.images import image_tags, make_image, remove_image
 from provisioner.providers.aws.instances import (
     Instance,
     end_of_console,
@@ -37,8 +39,9 @@ from provisioner.providers.base import (
     Rate,
 )
 from provisioner.providers.errors import Refusal
+from provisioner.providers.images import ImageAnswer, ImageOrder, is_bake
 from provisioner.refusals import BlockKind
-from provisioner.types import Offer
+from provisioner.types import Market, Offer
 from windlass.base.clock import Clock
 from windlass.base.errors import ProviderError
 from windlass.base.json_types import JsonMapping
@@ -140,10 +143,36 @@ class AwsProvider(CannotStop, AnswersAtOnce):
         if self._catalogue is not None:
             self._offer(self._catalogue)
 
+    image_key = "image_id"
+
+    def bake_offers(self, pool: str) -> Sequence[Offer]:
+        if self._catalogue is None:
+            return ()
+        now = self._clock.now().timestamp()
+        return [
+            offer
+            for options in self._pools
+            if options.pool == pool
+            for offer in offers_of(
+                self._account, _for_image(options), self._catalogue, self._prices, now
+            )
+        ]
+
+    async def make_image(self, order: ImageOrder) -> ImageAnswer:
+        own = next((x.tags for x in self._pools if x.pool == order.pool), ())
+        async with self._asking():
+            return await make_image(self._client, order, image_tags(order, own))
+
+    async def remove_image(self, order: ImageOrder) -> bool:
+        async with self._asking():
+            return await remove_image(self._client, order)
+
     def freeze(self, intent: LaunchIntent) -> JsonMapping:
         options = self._options(intent)
         if options is None or self._catalogue is None:
             raise ProviderError(f"pool {intent.pool} buys no {intent.offer.key.instance_type} here")
+        if is_bake(intent.intent_id):
+            options = _for_image(options)
         facts = facts_of(options, self._catalogue, self._prices)
         call = run_instances(intent, options, facts, self._catalogue)
         return {"run_instances": call, "boot": dict(options.boot)}
@@ -297,3 +326,10 @@ class AwsProvider(CannotStop, AnswersAtOnce):
             yield
         except AwsError as error:
             raise refused_call(error) from None
+
+
+def _for_image(options: PoolOptions) -> PoolOptions:
+    """One machine that nobody takes back, and that needs no other near it."""
+    return replace(
+        options, markets=(Market.ON_DEMAND,), reservations=(), placement_group="", efa=False
+    )

@@ -8,6 +8,7 @@ from provisioner.providers.aws.options import PoolOptions
 from provisioner.providers.aws.tags import tags_of
 from provisioner.providers.base import LaunchIntent
 from provisioner.providers.errors import Refusal
+from provisioner.providers.images import is_bake
 from provisioner.refusals import BlockKind
 from provisioner.types import Market, Scope
 from windlass.base.json_types import JsonMapping, JsonObject
@@ -40,7 +41,8 @@ def run_instances(
             "HttpTokens": "required",
             "HttpPutResponseHopLimit": HOPS_TO_BRIDGES if options.open_metadata else HOPS,
         },
-        "InstanceInitiatedShutdownBehavior": "terminate",
+        # The disk of a machine that becomes an image stays until that exists.
+        "InstanceInitiatedShutdownBehavior": "stop" if is_bake(intent.intent_id) else "terminate",
         "TagSpecifications": [
             {
                 "ResourceType": resource,

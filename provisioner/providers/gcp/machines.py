@@ -11,6 +11,7 @@ from provisioner.providers.base import Accepted, FoundGroup, FoundInstance, Foun
 from provisioner.providers.gcp import labels
 from provisioner.providers.gcp.handles import LOOK_AGAIN_S, Handle
 from provisioner.providers.gcp.names import kind_name, last, region_of
+from provisioner.providers.images import is_bake
 from provisioner.types import OfferKey
 
 WAITING = ("PENDING", "PROVISIONING")
@@ -40,8 +41,9 @@ class Machine:
         return self.status in WAITING
 
     @property
-    def is_stopped(self) -> bool:
-        return self.status in STOPPED
+    def is_over(self) -> bool:
+        """It stopped, and that is its end, but for a machine that becomes an image."""
+        return self.status in STOPPED and not is_bake(labels.value_of(self.labels, labels.INTENT))
 
 
 class Page(NamedTuple):
@@ -103,7 +105,7 @@ def found_of(machine: Machine) -> FoundInstance:
     slots = labels.number_of(named, labels.SLOTS)
     return FoundInstance(
         instance_id=machine.name,
-        state=FoundState.ENDED if machine.is_stopped else FoundState.RUNNING,
+        state=FoundState.ENDED if machine.is_over else FoundState.RUNNING,
         cluster_id=labels.value_of(named, labels.CLUSTER),
         pool=labels.value_of(named, labels.POOL),
         intent_id=labels.value_of(named, labels.INTENT),
@@ -113,9 +115,9 @@ def found_of(machine: Machine) -> FoundInstance:
         slots=None if slots is None else int(slots),
         usd_per_hour=labels.number_of(named, labels.USD_PER_HOUR),
         started_at=machine.started_at,
-        leaves_at=None if machine.is_stopped else machine.leaves_at,
+        leaves_at=None if machine.is_over else machine.leaves_at,
         leaves_because="" if machine.leaves_at is None else "Google maintains its host",
-        detail=_why_ended(machine) if machine.is_stopped else "",
+        detail=_why_ended(machine) if machine.is_over else "",
     )
 
 

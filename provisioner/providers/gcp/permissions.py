@@ -59,4 +59,13 @@ PERMISSIONS = (
     Permission(
         action="compute.reservations.list", why="see what is reserved", feature="reservations"
     ),
+    Permission(
+        action="compute.images.create",
+        why="make images of machines (det fleet bake)",
+        feature="bake",
+    ),
+    Permission(action="compute.images.setLabels", why="label images", feature="bake"),
+    Permission(action="compute.images.get", why="see how far an image is", feature="bake"),
+    Permission(action="compute.images.delete", why="remove images that failed", feature="bake"),
+    Permission(action="compute.disks.useReadOnly", why="read the disks of images", feature="bake"),
 )

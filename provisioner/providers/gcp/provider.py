@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from provisioner.price_book import PriceBook
 from provisioner.providers.base import (
@@ -21,6 +22,7 @@ from provisioner.providers.gcp.catalogue import Catalogue, learn
 from provisioner.providers.gcp.client import Client, GceError
 from provisioner.providers.gcp.errors import refused_call
 from provisioner.providers.gcp.handles import Handle
+from provisioner.providers.gcp.images import make_image, remove_image
 from provisioner.providers.gcp.labels import CLUSTER, filter_of
 from provisioner.providers.gcp.launches import Launches
 from provisioner.providers.gcp.machines import (
@@ -34,8 +36,9 @@ from provisioner.providers.gcp.names import region_of
 from provisioner.providers.gcp.offers import expected_offers, facts_of, kind_of, offers_of
 from provisioner.providers.gcp.options import MachineOptions, Site
 from provisioner.providers.gcp.request import properties
+from provisioner.providers.images import ImageAnswer, ImageOrder, is_bake
 from provisioner.refusals import BlockKind
-from provisioner.types import Offer, Scope
+from provisioner.types import Market, Offer, Scope
 from windlass.base.clock import Clock
 from windlass.base.errors import ProviderError
 from windlass.base.json_types import JsonMapping
@@ -127,10 +130,32 @@ class GcpProvider(CannotStop):
     async def close(self) -> None:
         self._client.close()
 
+    image_key = "boot_disk_source_image"
+
+    def bake_offers(self, pool: str) -> Sequence[Offer]:
+        if self._catalogue is None:
+            return ()
+        return [
+            offer
+            for options in self._pools
+            if options.pool == pool
+            for offer in offers_of(self._site, _for_image(options), self._catalogue, self._prices)
+        ]
+
+    async def make_image(self, order: ImageOrder) -> ImageAnswer:
+        async with _asking():
+            return await make_image(self._client, order, order.key.zone)
+
+    async def remove_image(self, order: ImageOrder) -> bool:
+        async with _asking():
+            return await remove_image(self._client, order)
+
     def freeze(self, intent: LaunchIntent) -> JsonMapping:
         options = self._options(intent)
         if options is None or self._catalogue is None:
             raise ProviderError(f"pool {intent.pool} buys no {intent.offer.key.instance_type} here")
+        if is_bake(intent.intent_id):
+            options = _for_image(options)
         facts = facts_of(options, self._catalogue, self._prices)
         made = properties(intent.offer.key, options, facts, self._client.project)
         return {
@@ -160,7 +185,7 @@ class GcpProvider(CannotStop):
     async def list(self) -> Inventory:
         machines, found, unseen = await self._listed()
         self._zones = {machine.name: machine.zone for machine in machines}
-        await self._clear_away([machine for machine in machines if machine.is_stopped])
+        await self._clear_away([machine for machine in machines if machine.is_over])
         return Inventory(
             instances=tuple(
                 with_last_words(each, self._stopped.get(each.instance_id, "")) for each in found
@@ -273,6 +298,11 @@ class GcpProvider(CannotStop):
     def _options(self, intent: LaunchIntent) -> MachineOptions | None:
         kind = (intent.pool, intent.offer.key.instance_type)
         return next((x for x in self._pools if (x.pool, kind_of(x)) == kind), None)
+
+
+def _for_image(options: MachineOptions) -> MachineOptions:
+    """One machine that nobody takes back, and that needs no other near it."""
+    return replace(options, markets=(Market.ON_DEMAND,), reservations=(), placement="")
 
 
 @asynccontextmanager

@@ -78,6 +78,10 @@ class Cloud:
         """Of those quotas."""
         """Of every region: metric -> limit."""
         self.policies: dict[tuple[str, str], dict[str, Any]] = {}
+        self.images: dict[str, dict[str, Any]] = {}
+        """Made by calls: name -> as it was asked for, with its status."""
+        self.images_are = "READY"
+        """Those that are made."""
         self.calls: list[str] = []
         """What was asked, in order, as `METHOD collection[.method]`."""
         self.heard: list[str] = []
@@ -233,6 +237,10 @@ def machine_view(machine: Machine, url: str) -> dict[str, Any]:
             for each in machine.body.get("guestAccelerators", ())
         ],
     }
+    view["disks"] = [
+        {**disk, "source": f"{here}/disks/{machine.name}"} if disk.get("boot") else disk
+        for disk in body.get("disks", ())
+    ]
     if machine.status == "RUNNING":
         view["lastStartTimestamp"] = time_of(machine.made_at)
     if machine.maintenance_at is not None:

@@ -46,6 +46,8 @@ class Faults:
     """So many launches are carried out, and not answered."""
     lost_terminates: int = 0
     """So many deletions are carried out, and not answered."""
+    lost_images: int = 0
+    """So many images are made, and their calls not answered."""
     dropped: int = 0
     """So many launches are not carried out, and not answered."""
     failing: dict[str, list[Fault | None]] = field(default_factory=dict)

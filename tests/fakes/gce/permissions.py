@@ -15,6 +15,7 @@ _READS = {
     ("zones", "*", "operations", "*"): "compute.zoneOperations.get",
     ("zones", "*", "instances", "*"): "compute.instances.get",
     ("zones", "*", "instances", "*", "serialPort"): "compute.instances.getSerialPortOutput",
+    ("global", "images", "*"): "compute.images.get",
     ("aggregated", "instances"): "compute.instances.list",
 }
 
@@ -22,6 +23,13 @@ _READS = {
 def asked_for(method: str, parts: Sequence[str], body: Any) -> set[str]:
     """Permissions; a call that is not here is named as itself, so that no test takes it for allowed."""
     match method, *parts:
+        case "POST", "global", "images":
+            return {
+                *("compute.images.create", "compute.disks.useReadOnly"),
+                *(["compute.images.setLabels"] if body.get("labels") else []),
+            }
+        case "DELETE", "global", "images", _:
+            return {"compute.images.delete"}
         case "DELETE", "zones", _, "instances", _:
             return {"compute.instances.delete"}
         case "POST", "regions", _, "resourcePolicies":

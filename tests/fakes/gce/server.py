@@ -161,6 +161,16 @@ class _Handler(BaseHTTPRequestHandler):
                 return {"contents": self._machine(project, zone, name).console, "next": "0"}
             case "DELETE", "zones", zone, "instances", name:
                 return self._deleted(project, self._machine(project, zone, name))
+            case "POST", "global", "images":
+                return self._image(project, body)
+            case "GET", "global", "images", name:
+                if name not in self.cloud.images:
+                    raise _not_found(f"projects/{project}/global/images/{name}")
+                return self.cloud.images[name]
+            case "DELETE", "global", "images", name:
+                if self.cloud.images.pop(name, None) is None:
+                    raise _not_found(f"projects/{project}/global/images/{name}")
+                return self._done(project, "delete", name)
             case "GET", "aggregated", "instances":
                 return self._aggregated(query)
             case "GET", "regions", region:
@@ -259,6 +269,28 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refused(409, "alreadyExists", f"The resource '{where}' already exists")
         self.cloud.policies[region, body["name"]] = body
         operation = self.cloud.operation(project, region, "insert", body["name"])
+        operation.done = True
+        return operation_view(operation, self._url())
+
+    def _image(self, project: str, body: Any) -> Any:
+        name, disk = body["name"], body["sourceDisk"]
+        if name in self.cloud.images:
+            where = f"projects/{project}/global/images/{name}"
+            raise Refused(409, "alreadyExists", f"The resource '{where}' already exists")
+        machine = next((x for x in self.cloud.machines.values() if disk.endswith(x.name)), None)
+        if machine is None:
+            raise _not_found(disk)
+        if machine.status == "RUNNING":
+            message = f"The disk resource '{disk}' is already being used by '{machine.name}'"
+            raise Refused(400, "resourceInUseByAnotherResource", message)
+        self.cloud.images[name] = {**body, "status": self.cloud.images_are}
+        if self.cloud.faults.lost_images > 0:
+            self.cloud.faults.lost_images -= 1
+            raise _Hung
+        return self._done(project, "insert", name)
+
+    def _done(self, project: str, kind: str, target: str) -> Any:
+        operation = self.cloud.operation(project, "global", kind, target)
         operation.done = True
         return operation_view(operation, self._url())
 

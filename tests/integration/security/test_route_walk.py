@@ -150,6 +150,9 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/windlass/fleet": READ,
     "GET /api/v1/windlass/fleet/offers": READ,
     "POST /api/v1/windlass/fleet/offers/retry": ADMINS,
+    "GET /api/v1/windlass/fleet/bakes": READ,
+    "POST /api/v1/windlass/fleet/bakes": ADMINS,
+    "DELETE /api/v1/windlass/fleet/bakes/{bake_id}": ADMINS,
     "GET /api/v1/windlass/fleet/plan": READ,
     "GET /prom/det-state-metrics": READ,
     "GET /prom/det-http-sd-config": READ,
@@ -182,6 +185,7 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
         for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive")
     },
     "POST /api/v1/windlass/fleet/offers/retry": lambda there: {"offer": "none"},
+    "POST /api/v1/windlass/fleet/bakes": lambda there: {"pool": "none"},
     "POST /api/v1/windlass/fleet/plan": lambda there: {"experiment": SINGLE},
     "POST /api/v1/commands": lambda there: {"config": COMMAND, "preview": True},
     "POST /api/v1/commands/{command_id}/set_priority": lambda there: {"priority": 1},

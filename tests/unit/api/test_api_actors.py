@@ -25,10 +25,11 @@ from master.jobs.service import JobService
 from master.tasks.service import InteractiveService
 from rm_backends.router import Router
 from tests.fakes.api_world import SINGLE, SPOT, ApiWorld, OneInstance, api_world
+from tests.fakes.one_bake import OneBake
 
 SERVICES = (
     *(AuthService, ExperimentMetadata, ExperimentService, InteractiveService),
-    *(JobService, ReportService, Router, CheckpointService, IssuedTokens, OneInstance),
+    *(JobService, ReportService, Router, CheckpointService, IssuedTokens, OneInstance, OneBake),
 )
 _BULK = "POST /api/v1/projects/{project_id}/experiments/"
 
@@ -55,6 +56,7 @@ class Here:
             "slot_id": 0,
             "label": "new",
             "token_id": "none",
+            "bake_id": "bake-1",
             "checkpoint_uuid": "c",
         }
         return path.format(**ids)
@@ -75,6 +77,7 @@ BODIES: Bodies = {
     "POST /api/v1/commands/{command_id}/set_priority": lambda here: {"priority": 7},
     "POST /api/v1/job-queues": lambda here: {"updates": [{"jobId": here.job, "weight": 2.0}]},
     "POST /api/v1/windlass/fleet/offers/retry": lambda here: {"offer": SPOT},
+    "POST /api/v1/windlass/fleet/bakes": lambda here: {"pool": "default"},
     "POST /api/v1/windlass/fleet/plan": lambda here: {"experiment": SINGLE},
     "POST /api/v1/users": lambda here: {"user": {"username": "eve"}},
     "PATCH /api/v1/users/{user_id}": lambda here: {

@@ -143,7 +143,8 @@ GCP |= below("service_account", read_by("master/gcp_pools.py:*", "email scopes")
 GCP |= below("instance_type", {"machine_type": "master/gcp_pools.py:machine_type"})
 GCP |= below("instance_type", read_by("master/config/gcp.py:*", "gpu_type gpu_num preemptible"))
 CLOUDS = read_by("master/cloud_boot.py:*", "master_url master_cert_name") | read_by(
-    "master/boot_settings.py:*", "startup_script agent_config_file_contents"
+    "master/boot_settings.py:*",
+    "startup_script machine_script bake_images agent_config_file_contents",
 )
 CLOUDS |= read_by("master/config/cloud_keys.py:*", "agent_docker_image")
 PROVIDER |= AWS | GCP | CLOUDS

@@ -75,6 +75,22 @@ def test_what_is_made_may_be_tagged_by_the_call_that_makes_it() -> None:
     assert calls("placement_group") == ["RunInstances", "CreatePlacementGroup"]
 
 
+def test_only_images_of_own_machines_are_made_and_removed() -> None:
+    permissions = needed(declared("aws"), ["bake"])
+    policy = aws_policy(permissions, cluster_id="lab", region="us-west-2", tag=TAG)
+    statements = {each["Sid"]: each for each in policy["Statement"]}
+    images = [f"arn:aws:ec2:us-west-2:*:{kind}/*" for kind in ("image", "snapshot")]
+    made, of_machines = statements["MakeImage"], statements["ImagesOfOwnMachines"]
+    assert made["Resource"] == statements["OwnImages"]["Resource"] == images
+    assert made["Condition"] == {"StringEquals": {"aws:RequestTag/det-lab": "det-agent-lab"}}
+    assert of_machines["Resource"] == "arn:aws:ec2:us-west-2:*:instance/*"
+    assert of_machines["Condition"] == {
+        "StringEquals": {"aws:ResourceTag/det-lab": "det-agent-lab"}
+    }
+    assert statements["OwnImages"]["Condition"] == of_machines["Condition"]
+    assert statements["OwnImages"]["Action"] == ["ec2:DeleteSnapshot", "ec2:DeregisterImage"]
+
+
 def test_the_role_of_gcp_leaves_the_account_to_its_own_grant() -> None:
     role = gcp_role(needed(declared("gcp")), cluster_id="lab")
     assert "iam.serviceAccounts.actAs" not in role["includedPermissions"]

@@ -13,15 +13,16 @@ from windlass.deploy.cloud.aws_options import AwsOptions
 from windlass.deploy.cloud.field_types import as_mapping
 from windlass.deploy.cloud.master_boot import master_boot
 from windlass.deploy.cloud.plan import Plan
-from windlass.deploy.cloud.policy import aws_policy, needed
+from windlass.deploy.cloud.policy import ALWAYS, aws_policy, needed
 from windlass.deploy.cloud.rendering import (
     CERT,
     KEY,
-    SHARED_FILES,
+    NFS_CLIENT,
     common_secrets,
     common_values,
     given_secrets,
     master_yaml,
+    mount,
     nfs_mount,
     readable,
 )
@@ -54,7 +55,7 @@ def aws_plan(options: AwsOptions, permissions: Iterable[Permission]) -> Plan:
 
 def aws_iam_policy(options: AwsOptions, permissions: Iterable[Permission]) -> JsonObject:
     return aws_policy(
-        needed(permissions),
+        needed(permissions, ALWAYS),
         cluster_id=options.cluster_id,
         region=options.region,
         tag=machine_tag(options.cluster_id),
@@ -123,6 +124,7 @@ def _values(options: AwsOptions) -> dict[str, Any]:
         "spot": options.spot,
         "spot_max_price": options.spot_max_price,
         "startup_script": _startup_script(options) or None,
+        "machine_script": _machine_script(options) or None,
         "agent_config": hooks if options.shut_down_agents_on_connection_loss else None,
     }
 
@@ -132,16 +134,21 @@ def _has_files(options: AwsOptions) -> bool:
 
 
 def _startup_script(options: AwsOptions) -> str:
+    return {"efs": NFS_CLIENT, "fsx": _lustre_client()}.get(options.deployment_type, "")
+
+
+def _machine_script(options: AwsOptions) -> str:
     host = from_terraform("files_host")
     if options.deployment_type == "efs":
         return nfs_mount(f"{host}:/")
     if options.deployment_type == "fsx":
-        return _lustre_mount(f"{host}@tcp:/{from_terraform('files_mount_name')}")
+        name = from_terraform("files_mount_name")
+        return mount(f"-t lustre -o relatime,flock {host}@tcp:/{name}")
     return ""
 
 
-def _lustre_mount(address: str) -> str:
-    """The client of Lustre is on no image of Ubuntu; Amazon has a repository for it."""
+def _lustre_client() -> str:
+    """It is on no image of Ubuntu; Amazon has a repository for it."""
     repository = "https://fsx-lustre-client-repo.s3.amazonaws.com/ubuntu"
     public_key = (
         "https://fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc"
@@ -150,17 +157,13 @@ def _lustre_mount(address: str) -> str:
     return "\n".join(
         [
             "set -e",
-            f"mountpoint -q {SHARED_FILES} && exit 0",
-            "if ! command -v mount.lustre >/dev/null; then",
-            f"  curl -fsS {public_key} | gpg --dearmor >{keyring}",
-            "  . /etc/os-release",
-            f'  echo "deb [signed-by={keyring}] {repository} $VERSION_CODENAME main" \\',
-            "    >/etc/apt/sources.list.d/fsxlustre.list",
-            "  apt-get update -q",
-            "  apt-get install -qy lustre-client-modules-$(uname -r)",
-            "fi",
-            f"mkdir -p {SHARED_FILES}",
-            f"mount -t lustre -o relatime,flock {address} {SHARED_FILES}",
+            "command -v mount.lustre >/dev/null && exit 0",
+            f"curl -fsS {public_key} | gpg --dearmor >{keyring}",
+            ". /etc/os-release",
+            f'echo "deb [signed-by={keyring}] {repository} $VERSION_CODENAME main" \\',
+            "  >/etc/apt/sources.list.d/fsxlustre.list",
+            "apt-get update -q",
+            "apt-get install -qy lustre-client-modules-$(uname -r)",
             "",
         ]
     )

@@ -12,8 +12,9 @@ from windlass.deploy.cloud.field_types import as_mapping
 from windlass.deploy.cloud.gcp_options import GcpOptions
 from windlass.deploy.cloud.master_boot import master_boot
 from windlass.deploy.cloud.plan import Plan
-from windlass.deploy.cloud.policy import gcp_role, needed
+from windlass.deploy.cloud.policy import ALWAYS, gcp_role, needed
 from windlass.deploy.cloud.rendering import (
+    NFS_CLIENT,
     common_secrets,
     common_values,
     given_secrets,
@@ -50,7 +51,7 @@ def gcp_plan(options: GcpOptions, permissions: Iterable[Permission]) -> Plan:
 
 
 def gcp_iam_role(options: GcpOptions, permissions: Iterable[Permission]) -> JsonObject:
-    return gcp_role(needed(permissions), cluster_id=options.cluster_id)
+    return gcp_role(needed(permissions, ALWAYS), cluster_id=options.cluster_id)
 
 
 def machine_label(cluster_id: str) -> tuple[str, str]:
@@ -105,5 +106,6 @@ def _values(options: GcpOptions) -> dict[str, Any]:
         "gpu_type": options.gpu_type,
         "gpu_num": options.gpu_num,
         "preemptible": options.preemptible,
-        "startup_script": nfs_mount(address) if mounts else None,
+        "startup_script": NFS_CLIENT if mounts else None,
+        "machine_script": nfs_mount(address) if mounts else None,
     }

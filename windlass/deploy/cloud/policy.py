@@ -8,7 +8,9 @@ from windlass.base.json_types import JsonObject
 from windlass.base.permissions import Permission, Reach
 from windlass.deploy.cloud.server_tables import loaded
 
-_TAGGING_CALLS = ("RunInstances", "CreatePlacementGroup")
+ALWAYS = ("bake", "price_refresh")
+"""What no key of a section asks for, and clusters that are deployed may do."""
+_TAGGING_CALLS = ("RunInstances", "CreatePlacementGroup", "CreateImage")
 
 
 def declared(cloud: str) -> tuple[Permission, ...]:
@@ -32,6 +34,7 @@ def aws_policy(
     for each in permissions:
         groups.setdefault(each.reach, []).append(each.action)
     machines = f"arn:{partition}:ec2:{region}:*:instance/*"
+    images = [f"arn:{partition}:ec2:{region}:*:{kind}/*" for kind in ("image", "snapshot")]
     in_region = {"StringEquals": {"aws:RequestedRegion": region}}
     statements: list[JsonObject] = []
     for reach, actions in groups.items():
@@ -65,6 +68,21 @@ def aws_policy(
                 }
             case Reach.OWN_MACHINES:
                 statement["Resource"] = machines
+                statement["Condition"] = {"StringEquals": {f"aws:ResourceTag/{key}": value}}
+            case Reach.MAKE_IMAGE:
+                statement["Resource"] = images
+                statement["Condition"] = {"StringEquals": {f"aws:RequestTag/{key}": value}}
+                statements.append(
+                    {
+                        "Sid": "ImagesOfOwnMachines",
+                        "Effect": "Allow",
+                        "Action": sorted(actions),
+                        "Resource": machines,
+                        "Condition": {"StringEquals": {f"aws:ResourceTag/{key}": value}},
+                    }
+                )
+            case Reach.OWN_IMAGES:
+                statement["Resource"] = images
                 statement["Condition"] = {"StringEquals": {f"aws:ResourceTag/{key}": value}}
             case Reach.AGENT_ROLE:
                 statement["Resource"] = f"arn:{partition}:iam::*:role/det-{cluster_id}-agent"

@@ -76,15 +76,25 @@ def given_secrets(options: CommonOptions) -> dict[str, str]:
     return {name: text for name in names if (text := getattr(options, name, ""))}
 
 
+NFS_CLIENT = """set -e
+command -v mount.nfs4 >/dev/null || { apt-get update -q; apt-get install -qy nfs-common; }
+"""
+"""A start-up script for the machines of pools."""
+
+
 def nfs_mount(address: str) -> str:
-    """A start-up script for the machines of pools: `address` is HOST:/PATH."""
+    """A script for each machine: `address` is HOST:/PATH."""
+    return mount(f"-t nfs4 -o nfsvers=4.1,hard,timeo=600,retrans=2,noresvport {address}")
+
+
+def mount(what: str) -> str:
+    """`what`: as the arguments of mount have it."""
     return "\n".join(
         [
             "set -e",
             f"mountpoint -q {SHARED_FILES} && exit 0",
-            "command -v mount.nfs4 >/dev/null || { apt-get update -q; apt-get install -qy nfs-common; }",
             f"mkdir -p {SHARED_FILES}",
-            f"mount -t nfs4 -o nfsvers=4.1,hard,timeo=600,retrans=2,noresvport {address} {SHARED_FILES}",
+            f"mount {what} {SHARED_FILES}",
             "",
         ]
     )

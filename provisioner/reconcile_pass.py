@@ -420,7 +420,8 @@ def _observed(look: Looked, found: FoundInstance | None) -> Observation:
     listing = {
         FoundState.PENDING: Listing.PENDING,
         FoundState.RUNNING: Listing.RUNNING,
-        FoundState.STOPPED: Listing.STOPPED,
+        # The machine of an image stops by itself: whoever makes the image waits for that.
+        FoundState.STOPPED: Listing.RUNNING if is_bake(found.intent_id) else Listing.STOPPED,
         FoundState.ENDED: Listing.ENDED,
     }[found.state]
     return Observation(

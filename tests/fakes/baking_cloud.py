@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from provisioner.providers.base import FoundInstance, FoundState
 from provisioner.providers.images import ImageAnswer, ImageOrder, ImageState, is_bake
 from provisioner.providers.simulated import SimulatedInstance, SimulatedProvider
 from provisioner.types import Market, Offer
@@ -47,6 +48,12 @@ class BakingCloud(SimulatedProvider):
         self.stopped: set[str] = set()
         self._world = world
         self._machines: set[asyncio.Task[None]] = set()
+
+    def list_now(self) -> Sequence[FoundInstance]:
+        return [
+            replace(x, state=FoundState.STOPPED) if x.instance_id in self.stopped else x
+            for x in super().list_now()
+        ]
 
     def bake_offers(self, pool: str) -> Sequence[Offer]:
         sold = self.offers(pool) or ()

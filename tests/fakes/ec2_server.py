@@ -25,9 +25,14 @@ class Ec2Server:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._clients: dict[tuple[str, str], Any] = {}
 
     def client(self, service: str = "ec2", region: str = REGION) -> Any:
-        return boto3.client(service, endpoint_url=self.url, region_name=region, **KEYS)
+        """Kept: one that is dropped leaves an open connection to the garbage collector, which tells some later test."""
+        if (service, region) not in self._clients:
+            made = boto3.client(service, endpoint_url=self.url, region_name=region, **KEYS)
+            self._clients[service, region] = made
+        return self._clients[service, region]
 
     def rule(self, action: str, **rule: Any) -> None:
         self._post("rule", {"action": action, **rule})

@@ -38,7 +38,6 @@ OFFERS = (
     an_offer(4, 2.0, zone="b", boot_s=90.0),
     an_offer(8, 8.0, zone="b", boot_s=60.0),
 )
-MOST = 12
 SLOTS = st.sampled_from([0, 1, 1, 2, 3, 4, 8, 16])
 
 
@@ -80,21 +79,24 @@ class FleetLife(RuleBasedStateMachine):
         self.runner.run(work)
 
     @initialize(
-        budget=st.sampled_from([None, 20.0]),
+        most=st.sampled_from([2, 12]),
+        budget=st.sampled_from([None, 6.0]),
         least=st.sampled_from([0, 0, 1]),
         moves=st.booleans(),
         idle_auto=st.booleans(),
     )
-    def begin(self, budget: float | None, least: int, moves: bool, idle_auto: bool) -> None:
+    def begin(
+        self, most: int, budget: float | None, least: int, moves: bool, idle_auto: bool
+    ) -> None:
         async def start() -> None:
             self.clock = LoopClock()
-            self.budget = budget
+            self.most, self.budget = most, budget
             self.world = FleetWorld(
                 self.clock,
                 OFFERS,
                 settings=PoolSettings(
                     pool="gpu",
-                    max_instances=MOST,
+                    max_instances=most,
                     min_instances=least,
                     max_idle_s=90.0,
                     budget=Budget(usd_per_hour=budget),
@@ -214,7 +216,7 @@ class FleetLife(RuleBasedStateMachine):
     @invariant()
     def never_above_the_maximum(self) -> None:
         if hasattr(self, "world"):
-            assert len(self.world.living()) <= MOST
+            assert len(self.world.living()) <= self.most
 
     @invariant()
     def never_above_the_budget(self) -> None:
@@ -248,6 +250,7 @@ class FleetLife(RuleBasedStateMachine):
                 self.wait(self.mend_and_end())
         finally:
             self.runner.close()
+            self.loop.close()  # the runner has none, if nothing ran: Hypothesis gave this life up at its start
             logging.getLogger().removeHandler(self.failures)
         self.no_turn_fails()
 

@@ -33,6 +33,7 @@ from master.batch_pools import (
     site_of,
 )
 from master.batch_projects import JobProjects
+from master.batch_ways import relay_keepers
 from master.boot_settings import SettingsOfLaunches, boot_settings
 from master.boots.outputs import BootOutputs
 from master.boots.service import BootService
@@ -253,6 +254,10 @@ class Master:
                 may_be_away=dispatcher.may_be_away,
             )
             group.create_task(dispatcher.run())
+        for keeper in relay_keepers(
+            options.config, options.data_dir, options.master_url, own_tls=options.tls is not None
+        ):
+            group.create_task(keeper.run())
         group.create_task(allocations.rm.run())
         group.create_task(allocations.run())
         group.create_task(Loop("deadlines", plane.experiments.roots.tick, interval_s=TICK_S).run())

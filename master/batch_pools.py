@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from master.auth.join_tokens import JoinTokenSigner
+from master.batch_keys import jobs_root, keys_of_ways
 from master.config import ResolvedPool
 from master.config.batch import BatchSection, SlurmSection, SshSection
 from master.data_folder import TLS
@@ -18,6 +19,7 @@ from provisioner.providers.batch.commands import Commands, LocalCommands
 from provisioner.providers.batch.disks import Disk, LocalDisk
 from provisioner.providers.batch.job_files import JobFiles, Leased
 from provisioner.providers.batch.pbs.system import PbsSystem
+from provisioner.providers.batch.pipes import LocalPipes, Pipes
 from provisioner.providers.batch.slurm.system import SlurmSystem
 from rm_backends.batch.shapes import DispatchOptions
 from rm_backends.ports import JoinGrant, JoinKind, JoinTokens
@@ -58,6 +60,7 @@ class Site:
 
     system: BatchSystem
     disk: Disk
+    pipes: Pipes
     close: Callable[[], None] = lambda: None
     """Connections to it; they are made again when they are needed."""
 
@@ -69,7 +72,8 @@ def site_of(sections: Sequence[BatchSection]) -> Site:
     kind = _the_same("type", (section.type for section in sections))
     ssh = _the_same("ssh", (section.ssh for section in sections))
     if ssh is None:
-        return Site(_system(kind, LocalCommands(path=path, libraries=libraries)), LocalDisk())
+        system = _system(kind, LocalCommands(path=path, libraries=libraries))
+        return Site(system, LocalDisk(), LocalPipes(path=path, libraries=libraries))
     return _over_ssh(kind, ssh, path, libraries)
 
 
@@ -80,6 +84,7 @@ def _system(kind: str, commands: Commands) -> BatchSystem:
 def _over_ssh(kind: str, ssh: SshSection, path: str, libraries: str) -> Site:
     try:  # paramiko is an extra
         from provisioner.providers.batch.ssh import LoginNode, SftpDisk, SshCommands
+        from provisioner.providers.batch.ssh_pipes import SshPipes
         from windlass.install.ssh import Access
     except ModuleNotFoundError as error:
         problem = f"resource_pools: ssh needs {error.name}: pip install 'windlass-cluster[ssh]'"
@@ -92,7 +97,8 @@ def _over_ssh(kind: str, ssh: SshSection, path: str, libraries: str) -> Site:
     )
     login = LoginNode(parse_host(ssh.spec), access)
     commands = SshCommands(login, path=path, libraries=libraries)
-    return Site(_system(kind, commands), SftpDisk(login), login.close)
+    pipes = SshPipes(login, path=path, libraries=libraries)
+    return Site(_system(kind, commands), SftpDisk(login), pipes, login.close)
 
 
 def _the_same(key: str, given: Iterable[T]) -> T:
@@ -131,7 +137,7 @@ def files_of(
     section: BatchSection, *, disk: Disk, data_dir: Path, master_url: str, master_cert: Path | None
 ) -> JobFiles:
     return JobFiles(
-        root=Path(section.job_storage_root or data_dir.absolute() / "jobs"),
+        root=jobs_root(section, data_dir),
         python=section.python or sys.executable,
         path=section.path,
         libraries=section.ld_library_path,
@@ -152,6 +158,7 @@ def _trust(section: BatchSection, data_dir: Path, master_cert: Path | None) -> d
 
 
 def _agent(section: BatchSection, master_url: str, trust: dict[str, str]) -> dict[str, Any]:
+    url = section.master_url or master_url
     given = {
         "visible_gpus": section.visible_gpus,
         "network_interface": section.rendezvous_network_interface,
@@ -159,7 +166,8 @@ def _agent(section: BatchSection, master_url: str, trust: dict[str, str]) -> dic
         "image_root": section.image_root,
     }
     return {
-        "master_url": section.master_url or master_url,
+        "master_url": url,
+        **keys_of_ways(section, url),
         "security": {"tls": trust},
         "prologue": list(section.prologue),
         "alone_ttl": ALONE_TTL,

@@ -93,6 +93,23 @@ class RealCluster:
         self._agents: dict[str, subprocess.Popen[bytes]] = {}
         self._client: Client | None = None
 
+    @classmethod
+    def self_signed(cls, folder: Path, config: Mapping[str, Any]) -> RealCluster:
+        """One whose master signs its certificate itself, as `config` says; agents have the fingerprint."""
+        trust = folder / "master.pem"
+        cluster = cls(folder, config, trust=trust)
+        # It is made before the master runs, so that whoever starts it knows what to trust.
+        cluster._certificate("--make")
+        trust.write_bytes(cluster._certificate("--pem"))
+        fingerprint = cluster._certificate().decode().strip()
+        cluster.agent_options = ("--cert-fingerprint", fingerprint)
+        return cluster
+
+    def _certificate(self, *words: str) -> bytes:
+        files = ("-c", str(self.config_file), "--data-dir", str(self.data_dir))
+        command = [WINDLASS, "master", "certificate", *files, *words]
+        return subprocess.run(command, check=True, capture_output=True).stdout
+
     def __enter__(self) -> RealCluster:
         self.start_master()
         return self

@@ -230,12 +230,17 @@ PartitionName=urgent Nodes={nodes} MaxTime=60 State=UP PriorityTier=100
 def running_slurm(
     folder: Path, *, nodes: int = 2, gpus: int = 2, user: str = ""
 ) -> Iterator[Slurm]:
-    slurm = Slurm(folder=folder, nodes=nodes, gpus=gpus, port=_free_ports(nodes + 1), user=user)
+    slurm = free_slurm(folder, nodes=nodes, gpus=gpus, user=user)
     try:
         slurm.start()
         yield slurm
     finally:
         slurm.stop()
+
+
+def free_slurm(folder: Path, *, nodes: int = 2, gpus: int = 2, user: str = "") -> Slurm:
+    """At ports that are free here."""
+    return Slurm(folder=folder, nodes=nodes, gpus=gpus, port=_free_ports(nodes + 1), user=user)
 
 
 def environment_of(slurm: Slurm) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,9 +48,14 @@ class Sshd:
     """One machine that can be logged in to. `home` is what its user has there."""
 
     def __init__(
-        self, folder: Path, login_key: Path, environment: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        login_key: Path,
+        environment: Mapping[str, str] | None = None,
+        address: str = "127.0.0.1",
     ) -> None:
         folder.mkdir(parents=True)
+        self.address = address
         self.folder = folder
         self.home = AgentHome(folder / "home")
         self.port = free_port()
@@ -61,7 +66,7 @@ class Sshd:
         variables = {"HOME": str(self.home.home), "PATH": path, **(environment or {})}
         given = " ".join(f"{name}={value}" for name, value in variables.items())
         (folder / "sshd_config").write_text(
-            f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {self.host_key}\nPidFile none\n"
+            f"Port {self.port}\nListenAddress {address}\nHostKey {self.host_key}\nPidFile none\n"
             f"AuthorizedKeysFile {self.authorized}\nStrictModes no\nUsePAM no\n"
             "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n"
             f"AllowTcpForwarding yes\nSetEnv {given}\nMaxStartups 100\n"
@@ -71,7 +76,7 @@ class Sshd:
 
     @property
     def spec(self) -> str:
-        return f"{getpass.getuser()}@127.0.0.1:{self.port}"
+        return f"{getpass.getuser()}@{self.address}:{self.port}"
 
     def cut(self) -> None:
         """End the connections that are open."""
@@ -99,7 +104,7 @@ class Sshd:
     def known_host(self) -> str:
         """Its line of known_hosts."""
         kind, key, *_ = self.host_key.with_suffix(".pub").read_text().split()
-        return f"[127.0.0.1]:{self.port} {kind} {key}\n"
+        return f"[{self.address}]:{self.port} {kind} {key}\n"
 
     def authorize(self, key: Path | None) -> None:
         """Let only this key log in."""
@@ -138,7 +143,7 @@ class Sshd:
 
     def _listens(self) -> bool:
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+            return probe.connect_ex((self.address, self.port)) == 0
 
 
 @dataclass
@@ -159,15 +164,21 @@ class Login:
 
 
 @contextmanager
-def login_node(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[Login]:
-    """`environment`: of those who log in."""
+def login_node(
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    *,
+    address: str = "127.0.0.1",
+    started: Callable[[Callable[[], None]], None] = lambda start: start(),
+) -> Iterator[Login]:
+    """`environment`: of those who log in. `started`: starts it where it shall be."""
     folder.mkdir(parents=True, exist_ok=True)
     key = make_key(folder / "key")
-    sshd = Sshd(folder / "login", key, environment)
+    sshd = Sshd(folder / "login", key, environment, address)
     known_hosts = folder / "known_hosts"
     known_hosts.write_text(sshd.known_host)
     try:
-        sshd.start()
+        started(sshd.start)
         yield Login(sshd, key, known_hosts)
     finally:
         sshd.end()

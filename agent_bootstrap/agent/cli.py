@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,7 +22,7 @@ from agent_bootstrap.agent.option_layers import load_options
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.own_job import named_after, own_job
 from agent_bootstrap.agent.trust_options import NO_TRUST, TrustOptions
-from agent_bootstrap.agent.websocket import connect
+from agent_bootstrap.agent.ways import MasterWays, ways_of
 from agent_bootstrap.images import recipe
 from agent_bootstrap.log_setup import set_up_logging
 from agent_bootstrap.protocol import Leaving
@@ -210,7 +209,14 @@ def run_agent(options: AgentOptions) -> AgentEnd:
 
 
 async def _until_signal(options: AgentOptions, lifeline_fd: int | None) -> AgentEnd:
-    agent = Agent(options, connect=partial(connect, options), lifeline_fd=lifeline_fd)
+    ways = MasterWays(options, ways_of(options, os.environ))
+    agent = Agent(
+        options,
+        connect=ways.connect,
+        reached=ways.reached,
+        notes=ways.notes,
+        lifeline_fd=lifeline_fd,
+    )
     task = asyncio.create_task(agent.run())
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
@@ -219,3 +225,5 @@ async def _until_signal(options: AgentOptions, lifeline_fd: int | None) -> Agent
         return await task
     except asyncio.CancelledError:
         return AgentEnd(reason="stopped by a signal; tasks go on")
+    finally:
+        await ways.close()

@@ -84,13 +84,18 @@ class Agent:
         lifeline_fd: int | None = None,
         open_runtime: OpenRuntime = open_runtime,
         find_hardware: Callable[..., Hardware] = find_hardware,
+        reached: Callable[[], AgentOptions] | None = None,
+        notes: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
+        """`reached`: the options, with the master where `connect` found it. `notes`: of the way there."""
         self._options = options
         self._connect = connect
         self._clock = clock or SystemClock()
         self._lifeline_fd = lifeline_fd
         self._open_runtime = open_runtime
         self._find_hardware = find_hardware
+        self._reached = reached
+        self._notes_of_way = notes
         self._job = own_job(options, os.environ)
         self._dirs = ContainerDirs(options.work_dir)
         self._link = Link()
@@ -218,7 +223,9 @@ class Agent:
             clock=self._clock,
             proxies=options.proxies,
         )
-        self._machine = Machine(options, hardware, runtime, passing_notes=self._metadata.notes)
+        self._machine = Machine(
+            options, hardware, runtime, passing_notes=self._passing_notes, reached=self._reached
+        )
         await asyncio.to_thread(self._machine.remember)
         if self._job is not None and options.ends_at is None:
             self._machine.ends_at = await end_of(self._job)
@@ -227,6 +234,9 @@ class Agent:
         for note in self._machine.standing_notes:
             log.warning("%s", note)
         return runtime
+
+    def _passing_notes(self) -> tuple[str, ...]:
+        return (*self._notes_of_way(), *self._metadata.notes())
 
     def _finish(self, reason: str, code: int = 0) -> None:
         """With a code, whoever runs the agent says the reason."""

@@ -67,6 +67,12 @@ class Machine:
     """As its batch system says, where its operator does not."""
     passing_notes: Callable[[], tuple[str, ...]] = tuple
     """What an operator should know now."""
+    reached: Callable[[], AgentOptions] | None = None
+    """The options, with the master where it is reached now."""
+
+    @property
+    def _now(self) -> AgentOptions:
+        return self.options if self.reached is None else self.reached()
 
     def hello(self, containers: tuple[ContainerReport, ...], highest_epoch: int) -> Hello:
         options = self.options
@@ -76,7 +82,7 @@ class Machine:
             pool=options.resource_pool,
             boot_id=boot_id(),
             hostname=socket.gethostname(),
-            address=options.address,
+            address=options.address or self._now.address,
             instance_id=options.instance_id,
             slots=self.hardware.slots,
             containers=containers,
@@ -117,7 +123,7 @@ class Machine:
 
     def node(self, welcome: Welcome) -> Node:
         """What tasks are told of this machine and of the cluster that has welcomed it."""
-        options = self.options
+        options = self._now
         return Node(
             master_url=options.container_url,
             agent_id=options.agent_id,

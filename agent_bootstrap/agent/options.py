@@ -135,6 +135,14 @@ class DefaultLimits(BaseModel):
     """Processes and threads."""
 
 
+ChannelName = Literal["direct", "relay", "ssh"]
+_OF_JOBS = ("relay",)
+
+
+def _each_once(names: tuple[ChannelName, ...]) -> tuple[ChannelName, ...]:
+    return tuple(dict.fromkeys(names))
+
+
 def default_work_dir() -> Path:
     if os.geteuid() == 0:
         return Path("/var/lib/windlass/agent")
@@ -172,6 +180,17 @@ class AgentOptions(BaseModel):
     """The master's host, instead of `master_url`."""
     master_port: int | None = Field(default=None, ge=1, le=65535)
     """The master's port. None: 443 with TLS, else 80."""
+    channels: Annotated[
+        tuple[ChannelName, ...], BeforeValidator(_comma_list), AfterValidator(_each_once)
+    ] = Field(default=("direct",), min_length=1)
+    """Ways to the master, tried in this order: direct (the network), relay (one of the master's on the login node), ssh
+    (from this node to the login node). All but direct need a master with TLS."""
+    ssh_login: Annotated[
+        str, Field(pattern=r"^([A-Za-z0-9_.-]+@)?[A-Za-z0-9_.-]+(:\d{1,5})?$|^$")
+    ] = ""
+    """user@host:port of the login node, for the way `ssh`. Empty: where the batch job of this node was submitted."""
+    job_folder: Path | None = None
+    """In a batch job of the master: the folder of this node in the directory of the job."""
     agent_id: str = Field(default_factory=socket.gethostname, pattern=r"^[A-Za-z0-9._-]{1,200}$")
     """Unique in the cluster. Without one: the host name."""
     resource_pool: Id = "default"
@@ -300,6 +319,7 @@ class AgentOptions(BaseModel):
             raise ValueError(f"security.tls: skip_verify and {other} exclude each other")
         if tls.master_cert and tls.cert_fingerprint:
             raise ValueError("security.tls: give either master_cert or cert_fingerprint")
+        self._require_usable_channels()
         if self.metadata_service and self.task_metadata is not TaskMetadata.DIRECT:
             try:
                 IPv4Address(urlsplit(self.metadata_service).hostname or "")
@@ -313,6 +333,18 @@ class AgentOptions(BaseModel):
                 f'master_url is "{self.master_url}", and security.tls asks for TLS: write https://'
             )
         return self
+
+    def _require_usable_channels(self) -> None:
+        indirect = [name for name in self.channels if name != "direct"]
+        if indirect and not self.url.startswith("https:"):
+            raise ValueError(
+                f"channels: {indirect[0]} needs a master with TLS, for others share the way: write https://"
+            )
+        for name in indirect:
+            if name in _OF_JOBS and self.job_folder is None:
+                raise ValueError(
+                    f"channels: {name} is for agents of batch jobs, which have a job_folder"
+                )
 
     @property
     def url(self) -> str:

@@ -127,6 +127,17 @@ class SiteKeys(Section):
     """Lines of shell before every task, such as `module load cuda`."""
     master_url: str = ""
     """Where nodes reach the master, if not where agents of other pools do."""
+    channels: Items[Literal["direct", "relay", "ssh"]] | None = None
+    """How nodes reach the master, tried in this order: direct (the network), relay (the master keeps one on the login
+    node, which lets in the nodes of its jobs alone), ssh (from the node to the login node). None: all of them if the
+    master has TLS, else direct, which is the only one without."""
+    login_host: Annotated[
+        str, Field(pattern=r"^([A-Za-z0-9_.-]+@)?[A-Za-z0-9_.-]+(:\d{1,5})?$|^$")
+    ] = ""
+    """The login node as nodes call it (`user@host:port`), for relay and ssh. Empty: all of its addresses; where
+    the job was submitted."""
+    relay_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """Where the relay listens on the login node. 0: at a port that is free."""
     path: Annotated[str, AfterValidator(_absolutes)] = ""
     """Folders where the batch system's commands are, with colons, before the usual ones; jobs have them in their PATH,
     too. The same in all pools."""

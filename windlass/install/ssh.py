@@ -151,6 +151,21 @@ class Machine:
         except (OSError, EOFError, paramiko.SSHException) as error:
             raise HostError(f"no SFTP there: {_text(error)}") from None
 
+    def program(self, command: str) -> paramiko.Channel:
+        """A command of the shell that runs, with its input and output. Raises HostError."""
+        try:
+            transport = self._client.get_transport()
+            if transport is None:
+                raise EOFError("not connected")
+            with self._answers_within(CONNECT_S):
+                channel = transport.open_session(timeout=CONNECT_S)
+                channel.exec_command(command)
+                return channel
+        except TimeoutError:
+            raise HostError(f"no answer for {CONNECT_S:g} s") from None
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            raise HostError(f"the connection was lost: {_text(error)}") from None
+
     def keep_alive(self, every_s: int) -> None:
         """Notice within some of them that nobody answers any more."""
         if (transport := self._client.get_transport()) is not None:

@@ -50,6 +50,19 @@ class Commands(Protocol):
         ...
 
 
+def command_environment(
+    path: str, libraries: str, environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The whole of it. `path`: folders to look for commands in, before the usual ones; `libraries`: LD_LIBRARY_PATH."""
+    given = os.environ if environ is None else environ
+    return {
+        **{key: given[key] for key in KEPT if key in given},
+        **({"LD_LIBRARY_PATH": libraries} if libraries else {}),
+        **SET,
+        "PATH": ":".join(filter(None, (path, given.get("PATH", ""), PLACES))),
+    }
+
+
 class LocalCommands:
     """Implements `Commands`: on this machine, as this user."""
 
@@ -57,13 +70,7 @@ class LocalCommands:
         self, *, path: str = "", libraries: str = "", environ: Mapping[str, str] | None = None
     ) -> None:
         """`path`: folders to look for commands in, before the usual ones; `libraries`: LD_LIBRARY_PATH."""
-        given = os.environ if environ is None else environ
-        self._environment = {
-            **{key: given[key] for key in KEPT if key in given},
-            **({"LD_LIBRARY_PATH": libraries} if libraries else {}),
-            **SET,
-            "PATH": ":".join(filter(None, (path, given.get("PATH", ""), PLACES))),
-        }
+        self._environment = command_environment(path, libraries, environ)
 
     async def run(
         self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S

@@ -91,6 +91,7 @@ class JobFiles:
                 "resource_pool": job.pool,
                 **_slots(job),
                 **self.agent,
+                **({"job_folder": str(node)} if "channels" in self.agent else {}),
                 "agent_id": agent_id,
                 "instance_id": agent_id,
                 "join_token": token,

@@ -31,11 +31,12 @@ _LOST = -1
 """The exit status of a command whose connection was lost."""
 _KEPT = " ".join(f'${{{name}+"{name}=${name}"}}' for name in KEPT)
 _SET = " ".join(f"{key}={value}" for key, value in SET.items())
-_SCRIPT = (
-    f'path=$1 libraries=$2 limit=$3; shift 3; exec env -i {_KEPT} {_SET} PATH="${{path:+$path:}}$PATH:{PLACES}" '
-    '${libraries:+LD_LIBRARY_PATH="$libraries"} '
-    'timeout -k 5 "$limit" "$@"'
+ENVIRONMENT = (
+    f'exec env -i {_KEPT} {_SET} PATH="${{path:+$path:}}$PATH:{PLACES}" '
+    '${libraries:+LD_LIBRARY_PATH="$libraries"}'
 )
+"""For a script of the shell there: runs what follows in a small, known environment."""
+_SCRIPT = f'path=$1 libraries=$2 limit=$3; shift 3; {ENVIRONMENT} timeout -k 5 "$limit" "$@"'
 """Nothing else ends a command there when nobody waits for it any more."""
 _TOO_LONG = (124, 137)
 _GRACE_S = 10.0

@@ -66,15 +66,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     """A cluster whose master signs its certificate itself; the agent has the fingerprint."""
     folder = tmp_path_factory.mktemp("own")
     tls = {"self_signed": True}
-    trust = folder / "master.pem"
-    cluster = RealCluster(folder / "cluster", {"security": {"tls": tls}}, trust=trust)
-    # It is made before the master runs, so that whoever starts it knows what to trust.
-    make = [*_windlass(cluster, "certificate"), "--make"]
-    subprocess.run(make, check=True, capture_output=True)
-    trust.write_bytes(_printed(cluster, "certificate", "--pem"))
-    fingerprint = _printed(cluster, "certificate").decode().strip()
-    cluster.agent_options = ("--cert-fingerprint", fingerprint)
-    with cluster:
+    with RealCluster.self_signed(folder / "cluster", {"security": {"tls": tls}}) as cluster:
         cluster.start_agent("node", slots=2, options=PUBLISHED_PYTHON)
         yield cluster
 

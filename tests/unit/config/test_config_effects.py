@@ -76,7 +76,7 @@ PROVIDER = ELASTIC | {
     **read_by(
         "master/batch_pools.py:*",
         "slot_type slots_per_node gpu_type cpus_per_slot memory_per_slot walltime max_queued "
-        "job_storage_root python prologue master_url visible_gpus path ld_library_path "
+        "python prologue master_url visible_gpus path ld_library_path "
         "gres_supported rendezvous_network_interface container_runtime image_root",
     ),
     **read_by(
@@ -84,6 +84,8 @@ PROVIDER = ELASTIC | {
         "partition queue account project group qos constraint reservation sbatch_args pbsbatch_args mode",
     ),
     **read_by("master/batch_projects.py:*", "job_project_source"),
+    **read_by("master/batch_keys.py:*", "channels login_host job_storage_root"),
+    **read_by("master/batch_ways.py:*", "relay_port"),
     **read_by("master/pilot_pools.py:*", "walltimes queue_deadline usd_per_slot_hour"),
 }
 PROVIDER |= below(
@@ -93,10 +95,12 @@ PROVIDER |= below(
 )
 SITE = read_by(
     "master/batch_pools.py:*",
-    "slot_type slots_per_node cpus_per_slot memory_per_slot walltime max_queued job_storage_root "
+    "slot_type slots_per_node cpus_per_slot memory_per_slot walltime max_queued "
     "python prologue master_url visible_gpus path ld_library_path gres_supported "
     "rendezvous_network_interface container_runtime image_root",
 )
+SITE |= read_by("master/batch_keys.py:*", "channels login_host job_storage_root")
+SITE |= read_by("master/batch_ways.py:*", "relay_port")
 SITE |= read_by("master/config/batch.py:*", "account")
 SITE |= read_by("master/batch_projects.py:*", "job_project_source")
 SITE |= below(

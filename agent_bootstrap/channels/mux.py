@@ -1,0 +1,280 @@
+"""Many streams over one pipe: the output and input of a process, a pair of folders.
+
+Each frame is a stream's number, a kind and a length, then so many bytes. One end opens streams, the other accepts them
+and says so by its first credit; a stream carries no more than its reader has given credit for, so that one that nobody
+reads holds up no other.
+
+    OPEN    opener to acceptor                            CREDIT   so many more bytes may come
+    DATA    bytes                                         RESET    the stream is over at once; the bytes say why
+    END     no more bytes in this direction               PING     (stream 0) somebody is there
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from enum import IntEnum
+
+from agent_bootstrap.channels.streams import CHUNK_BYTES, OPEN_LIMIT_S, Stream, join
+
+HEAD = struct.Struct("!IBI")
+CREDIT = struct.Struct("!I")
+WINDOW_BYTES = 512 * 1024
+MAX_STREAMS = 4096
+PING_S = 15.0
+SILENCE_S = 45.0
+"""A pipe that says nothing for so long is over."""
+
+log = logging.getLogger(__name__)
+
+Dial = Callable[[], Awaitable[Stream]]
+
+
+class Kind(IntEnum):
+    OPEN = 1
+    DATA = 2
+    END = 3
+    CREDIT = 4
+    RESET = 5
+    PING = 6
+
+
+class Mux:
+    """`run` carries, `open` opens. Over when the pipe is: all of its streams break then."""
+
+    def __init__(
+        self,
+        pipe: Stream,
+        *,
+        dial: Dial | None = None,
+        ping_s: float = PING_S,
+        silence_s: float = SILENCE_S,
+    ) -> None:
+        """`dial`: of an end that accepts; where each stream goes on."""
+        self._pipe = pipe
+        self._dial = dial
+        self._ping_s = ping_s
+        self._silence_s = silence_s
+        self._streams: dict[int, MuxStream] = {}
+        self._last = 0
+        self._writing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._over = ""
+        self.heard = asyncio.Event()
+        """The other end has said something."""
+
+    async def run(self) -> str:
+        """Until the pipe is over; why it is."""
+        pinging = asyncio.create_task(self._ping())
+        try:
+            await self._listen()
+            self._over = "the pipe to the master was closed"
+        except TimeoutError:
+            self._over = f"the pipe to the master was silent for {self._silence_s:g} s"
+        except (OSError, ValueError) as error:
+            self._over = f"the pipe to the master broke: {error}"
+        finally:
+            self._over = self._over or "the pipe to the master was closed"
+            pinging.cancel()
+            for stream in list(self._streams.values()):
+                stream.fail(self._over)
+            self._streams.clear()
+            tasks = list(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(pinging, *tasks, return_exceptions=True)
+            self._pipe.close()
+        return self._over
+
+    async def open(self) -> Stream:
+        """Raises OSError with words: the other end's, if it refused."""
+        if self._over or len(self._streams) >= MAX_STREAMS:
+            raise ConnectionError(self._over or f"{MAX_STREAMS} connections are open already")
+        self._last += 1
+        stream = MuxStream(self, self._last, credit=0)
+        self._streams[stream.number] = stream
+        try:
+            await self.send(stream.number, Kind.OPEN)
+            async with asyncio.timeout(2 * OPEN_LIMIT_S):
+                await stream.accepted()
+        except TimeoutError:
+            stream.close()
+            raise ConnectionError("the other end of the pipe does not answer") from None
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
+    async def send(self, number: int, kind: Kind, data: bytes = b"") -> None:
+        async with self._writing:
+            await self._pipe.write(HEAD.pack(number, kind, len(data)) + data)
+
+    def closed(self, number: int, *, told: bool) -> None:
+        """By its owner. `told`: the other end knows."""
+        if self._streams.pop(number, None) is not None and not told and not self._over:
+            self._start(self._tell(number))
+
+    async def _tell(self, number: int, why: str = "") -> None:
+        with suppress(OSError):
+            await self.send(number, Kind.RESET, why.encode()[:1000])
+
+    async def _ping(self) -> None:
+        with suppress(OSError):
+            while True:
+                await self.send(0, Kind.PING)
+                await asyncio.sleep(self._ping_s)
+
+    async def _listen(self) -> None:
+        unread = bytearray()
+        while True:
+            while (frame := _first(unread)) is not None:
+                self._take(*frame)
+            async with asyncio.timeout(self._silence_s):
+                data = await self._pipe.read()
+            if not data:
+                return
+            self.heard.set()
+            unread += data
+
+    def _take(self, number: int, kind: Kind, data: bytes) -> None:
+        if kind is Kind.OPEN and self._dial is not None and number not in self._streams:
+            if len(self._streams) >= MAX_STREAMS:
+                self._start(self._tell(number, "too many connections"))
+                return
+            stream = self._streams[number] = MuxStream(self, number, credit=WINDOW_BYTES)
+            self._start(self._serve(stream, self._dial))
+        elif (stream_ := self._streams.get(number)) is not None:
+            stream_.take(kind, data)
+
+    async def _serve(self, stream: MuxStream, dial: Dial) -> None:
+        try:
+            onward = await dial()
+        except OSError as error:
+            await self._tell(stream.number, str(error))
+            self.closed(stream.number, told=True)
+            return
+        try:
+            await self.send(stream.number, Kind.CREDIT, CREDIT.pack(WINDOW_BYTES))
+        except OSError:
+            onward.close()
+            return
+        await join(stream, onward)
+
+    def _start(self, work: Awaitable[None]) -> None:
+        async def run() -> None:
+            await work
+
+        task = asyncio.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class MuxStream:
+    """Implements `Stream`."""
+
+    def __init__(self, mux: Mux, number: int, *, credit: int) -> None:
+        self.number = number
+        self._mux = mux
+        self._credit = credit
+        self._came: deque[bytes] = deque()
+        self._unread = 0
+        self._read = 0
+        """Since credit was last given."""
+        self._ended = False
+        self._has_ended = False
+        self._failure = ""
+        self._is_closed = False
+        self._change = asyncio.Event()
+
+    async def accepted(self) -> None:
+        while not self._credit:
+            await self._changed()
+
+    async def read(self) -> bytes:
+        while not self._came:
+            if self._ended:
+                return b""
+            await self._changed()
+        data = self._came.popleft()
+        self._unread -= len(data)
+        self._read += len(data)
+        if self._read >= WINDOW_BYTES // 2 and not self._ended:
+            given, self._read = self._read, 0
+            await self._mux.send(self.number, Kind.CREDIT, CREDIT.pack(given))
+        return data
+
+    async def write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            while not self._credit:
+                await self._changed()
+            self._check()
+            count = min(self._credit, CHUNK_BYTES, len(left))
+            self._credit -= count
+            await self._mux.send(self.number, Kind.DATA, bytes(left[:count]))
+            left = left[count:]
+
+    async def end(self) -> None:
+        if not self._has_ended and not self._failure:
+            self._has_ended = True
+            await self._mux.send(self.number, Kind.END)
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            is_over = bool(self._failure) or (self._ended and self._has_ended)
+            self.fail("closed")
+            self._mux.closed(self.number, told=is_over)
+
+    def take(self, kind: Kind, data: bytes) -> None:
+        """From the other end. Raises ValueError for what it may not send."""
+        match kind:
+            case Kind.DATA:
+                self._came.append(data)
+                self._unread += len(data)
+                if self._unread > WINDOW_BYTES:
+                    raise ValueError("more bytes than there was credit for")
+            case Kind.CREDIT:
+                self._credit += _amount(data)
+            case Kind.END:
+                self._ended = True
+            case Kind.RESET:
+                self.fail(data.decode(errors="replace") or "closed by the other end")
+        self._change.set()
+
+    def fail(self, why: str) -> None:
+        self._failure = self._failure or why
+        self._change.set()
+
+    def _check(self) -> None:
+        if self._failure:
+            raise ConnectionError(self._failure)
+
+    async def _changed(self) -> None:
+        self._check()
+        self._change.clear()
+        await self._change.wait()
+
+
+def _amount(data: bytes) -> int:
+    if len(data) != CREDIT.size:
+        raise ValueError("a credit that is none")
+    return int(CREDIT.unpack(data)[0])
+
+
+def _first(unread: bytearray) -> tuple[int, Kind, bytes] | None:
+    """The first frame, taken out. None: it is not whole yet. Raises ValueError."""
+    if len(unread) < HEAD.size:
+        return None
+    number, kind, length = HEAD.unpack_from(unread)
+    if length > CHUNK_BYTES:
+        raise ValueError(f"a frame of {length} bytes")
+    if len(unread) < HEAD.size + length:
+        return None
+    data = bytes(unread[HEAD.size : HEAD.size + length])
+    del unread[: HEAD.size + length]
+    return number, Kind(kind), data

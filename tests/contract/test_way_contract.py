@@ -18,7 +18,7 @@ from tests.fakes import ways_world
 from tests.fakes.ways_world import World, eventually, job_folder, until
 from tests.sshd import MISSING, SSHD
 
-needs_sshd = pytest.mark.skipif(SSHD is None, reason=MISSING)
+needs_sshd = [pytest.mark.slow, pytest.mark.skipif(SSHD is None, reason=MISSING)]
 LIMIT_S = 60.0
 WAYS = [
     "direct",

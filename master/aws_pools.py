@@ -162,6 +162,7 @@ def options_of(
         launch_template=LaunchTemplate(name=template, version=version or "$Default")
         if template
         else None,
+        may_stop=pool.stopped.is_on,
         boot_s=section.boot_time.total_seconds(),
         usd_per_hour=section.usd_per_hour,
         boot=boot or {},

@@ -158,6 +158,7 @@ def options_of(
         max_run_s=None if longest is None else longest.total_seconds(),
         operation_timeout_s=section.operation_timeout_period.total_seconds(),
         queue_deadline_s=section.queue_for.total_seconds(),
+        may_stop=pool.stopped.is_on,
         boot_s=section.boot_time.total_seconds(),
         usd_per_hour=section.usd_per_hour,
         boot=boot or {},

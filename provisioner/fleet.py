@@ -420,10 +420,10 @@ def _lost_since(record: InstanceRecord) -> float | None:
 def _step_booting(record: InstanceRecord, seen: Observation, now: float, rules: Rules) -> Step:
     if seen.connected:
         return Step(record=ready(record, now))
-    if _was_stopped(record, seen, rules):
-        return _wish(record, EndKind.BOOT, seen.detail or STOPPED_BY_OTHERS)
     if seen.boot_failure:
         return _wish(record, EndKind.BOOT, seen.boot_failure)
+    if _was_stopped(record, seen, rules):
+        return _wish(record, EndKind.BOOT, seen.detail or STOPPED_BY_OTHERS)
     if record.state is _S.PENDING and seen.listing is Listing.RUNNING:
         record = move(record, _S.BOOTING)
     age = now - max(record.boot_since, rules.watching_since)

@@ -27,7 +27,7 @@ from windlass.base.permissions import Permission
 
 PARAMETER = "/images/{arch}/gpu"
 PROFILE = "agents"
-DEPLOYED_ON_AWS = replace(OPTIONS, image="", image_parameter=PARAMETER)
+DEPLOYED_ON_AWS = replace(OPTIONS, image="", image_parameter=PARAMETER, may_stop=False)
 """A pool of EC2 as `det deploy` writes it; its instance profile is that of the test."""
 DEPLOYED_ON_GCP = MachineOptions(
     pool=POOL,
@@ -64,6 +64,10 @@ async def every_call_of_ec2(
     if queue:
         case.take_back(instance_id, 60.0)
     await made.list()
+    if options.may_stop:
+        await made.stop(instance_id)
+        await case.off(instance_id)
+        await made.start(instance_id, case.offer)
     case.server.shut_down(instance_id)
     await made.list()
     await made.list()
@@ -95,6 +99,7 @@ async def test_a_pool_of_ec2_needs_what_its_policy_allows_and_no_more(tmp_path: 
         ("placement_group", replace(DEPLOYED_ON_AWS, placement_group="near")),
         ("interruption_queue", DEPLOYED_ON_AWS),
         ("assume_role", DEPLOYED_ON_AWS),
+        ("stopped_agents", replace(DEPLOYED_ON_AWS, may_stop=True)),
     ],
 )
 async def test_a_feature_of_ec2_needs_what_its_key_adds(
@@ -122,7 +127,14 @@ async def every_call_of_gce(case: GcpCase, options: MachineOptions) -> None:
     cloud.operations.clear()  # Google forgets them after an hour
     await case.provider.answer(accepted.handle)
     (machine,) = cloud.living()
-    cloud.stop(machine.name)
+    if options.may_stop:
+        await case.provider.list()
+        await case.provider.stop(machine.name)
+        await case.provider.start(machine.name, case.offer)
+        await case.provider.console(machine.name)
+        await case.provider.terminate([machine.name])
+    else:
+        cloud.stop(machine.name)
     await case.provider.list()
 
 
@@ -138,6 +150,7 @@ async def test_a_pool_of_gce_needs_what_its_role_allows_and_no_more(tmp_path: Pa
         ("reservations", replace(DEPLOYED_ON_GCP, reservations=("ours",), markets=(Market.SPOT,))),
         ("placement_policy", replace(DEPLOYED_ON_GCP, placement="near")),
         ("network_interface.external_ip", replace(DEPLOYED_ON_GCP, external_address=True)),
+        ("stopped_agents", replace(DEPLOYED_ON_GCP, may_stop=True)),
     ],
 )
 async def test_a_feature_of_gce_needs_what_its_key_adds(
@@ -190,7 +203,7 @@ async def test_a_bake_on_gce_needs_what_its_feature_adds(tmp_path: Path) -> None
 @pytest.mark.parametrize("table", [of_aws.PERMISSIONS, of_gcp.PERMISSIONS])
 def test_every_feature_is_tried_here(table: Sequence[Permission]) -> None:
     tried = {"reservations", "placement_group", "interruption_queue", "assume_role"}
-    tried |= {"placement_policy", "network_interface.external_ip", "bake"}
+    tried |= {"placement_policy", "network_interface.external_ip", "bake", "stopped_agents"}
     assert {each.feature for each in table} - {""} <= tried
 
 

@@ -129,6 +129,9 @@ class Ec2Faults:
             if uses(ec2_backends[ACCOUNT][form["Region"]], form["SnapshotId"]):
                 raise Refused(IN_USE, "The snapshot is in use by an image")
             answer = self._forward(environ)
+        elif action in ("StartInstances", "StopInstances") and form["InstanceId.1"] in self._dead:
+            # moto carries these out.
+            raise Refused("IncorrectInstanceState", "The instance has been terminated", 400)
         elif action == "GetServiceQuota":
             answer = self._quota(body_of(environ))
         elif action in _OWN:

@@ -28,7 +28,8 @@ from windlass.base.errors import WindlassError
 _ALLOWED = "DryRunOperation"
 _MISSING = ("UnauthorizedOperation", "AccessDenied")
 _NEEDS_A_MACHINE = (
-    *("ec2:TerminateInstances", "ec2:GetConsoleOutput"),
+    *("ec2:TerminateInstances", "ec2:StopInstances", "ec2:StartInstances"),
+    "ec2:GetConsoleOutput",
     *("ec2:CreateImage", "ec2:DeregisterImage", "ec2:DeleteSnapshot"),
 )
 _BAKE = "bake"
@@ -123,6 +124,7 @@ def _features(account: Account, pools: Sequence[Wanted]) -> set[str]:
     for wanted in pools:
         used |= {"reservations"} if wanted.options.reservations else set()
         used |= {"placement_group"} if wanted.options.placement_group else set()
+        used |= {"stopped_agents"} if wanted.options.may_stop else set()
     return used
 
 

@@ -207,6 +207,21 @@ def refused_launch(error: AwsError, offer: Offer) -> ProviderError:
     return Refusal(kind, f"{said}{hint}", scope=scope)
 
 
+def refused_start(error: AwsError, offer: Offer) -> ProviderError:
+    """What to raise for a StartInstances that was answered so. One that is still stopping can be started later."""
+    if error.code == "IncorrectInstanceState":
+        return Refusal(BlockKind.TRANSIENT, said_by(error))
+    return refused_launch(error, offer)
+
+
+def refused_stop(error: AwsError) -> ProviderError:
+    """What to raise for a StopInstances that was answered so; what is no refusal is asked again."""
+    rule = _rule_of(error)
+    if (rule is None and error.status >= 500) or (rule and rule.kind is BlockKind.TRANSIENT):
+        return Refusal(BlockKind.TRANSIENT, said_by(error))
+    return refused_call(error)
+
+
 def refused_call(error: AwsError) -> ProviderError:
     """What to raise for any other call that was answered so."""
     rule = _rule_of(error)

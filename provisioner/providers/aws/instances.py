@@ -10,10 +10,15 @@ from pydantic import BaseModel
 from provisioner.providers.aws import tags
 from provisioner.providers.aws.notices import Notice
 from provisioner.providers.base import FoundInstance, FoundState
+from provisioner.providers.images import is_bake
 from windlass.base.json_types import JsonMapping
 
-_STATES = {"pending": FoundState.PENDING, "terminated": FoundState.ENDED}
-"""Any other exists: one that is being ended may still be billed, and one that was stopped has a disk."""
+_STATES = {
+    "pending": FoundState.PENDING,
+    "stopped": FoundState.STOPPED,
+    "terminated": FoundState.ENDED,
+}
+"""Any other exists: one that is being ended or stopped may still be billed."""
 CONSOLE_CHARS = 400
 _BY_ITSELF = "Client.InstanceInitiatedShutdown"
 
@@ -74,7 +79,7 @@ def found(
     usd = tags.number(ours, tags.USD_PER_HOUR, -1.0)
     return FoundInstance(
         instance_id=machine.InstanceId,
-        state=_STATES.get(machine.State.Name, FoundState.RUNNING),
+        state=_state_of(machine),
         cluster_id=ours.get(tags.CLUSTER, ""),
         pool=ours.get(tags.POOL, ""),
         intent_id=ours.get(tags.INTENT, ""),
@@ -93,6 +98,13 @@ def found(
         leaves_because="" if notice is None else notice.why,
         detail=_why_ended(machine, console),
     )
+
+
+def _state_of(machine: Instance) -> FoundState:
+    """A machine that becomes an image stops for that, and is never started again."""
+    found = _STATES.get(machine.State.Name, FoundState.RUNNING)
+    bakes = found is FoundState.STOPPED and is_bake(machine.tags.get(tags.INTENT, ""))
+    return FoundState.RUNNING if bakes else found
 
 
 def shut_itself_down(machine: Instance) -> bool:

@@ -17,6 +17,9 @@ SPOT_INTERRUPTIONS_PER_HOUR = 0.01
 """AWS publishes shares of a month's machines: 5 to 20 % are 1e-4 to 3e-4; machines with several GPUs fare worse."""
 LEAST_BILLED_S = 60.0
 """Machines of Linux are billed by the second, from the second minute on."""
+DISK_USD_PER_GIB_MONTH = 0.10
+"""Of gp3, which every machine's root disk is: 0.08 in Virginia, more in some regions (list prices of 2025)."""
+HOURS_PER_MONTH = 730.0
 CLOUD = "aws"
 
 
@@ -108,6 +111,8 @@ def offers_of(
             ends_at=more.get("ends_at"),
             quota=quota_of(facts, key.market, catalogue),
             least_billed_s=LEAST_BILLED_S,
+            can_stop=options.may_stop and key.market is Market.ON_DEMAND,
+            disk_usd_per_hour=options.root_gib * DISK_USD_PER_GIB_MONTH / HOURS_PER_MONTH,
         )
 
     def key(zone: str, market: Market, reservation: str = "") -> OfferKey:

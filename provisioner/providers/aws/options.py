@@ -75,6 +75,8 @@ class PoolOptions:
     placement_group: str = ""
     efa: bool = False
     launch_template: LaunchTemplate | None = None
+    may_stop: bool = False
+    """Its pool stops on-demand machines instead of ending them."""
     boot_s: float = DEFAULT_BOOT_S
     usd_per_hour: float | None = None
     """None: as the price book says."""

@@ -22,6 +22,18 @@ PERMISSIONS = (
         action="ec2:GetConsoleOutput", why="show why a boot failed", reach=Reach.OWN_MACHINES
     ),
     Permission(
+        action="ec2:StopInstances",
+        why="stop idle machines",
+        reach=Reach.OWN_MACHINES,
+        feature="stopped_agents",
+    ),
+    Permission(
+        action="ec2:StartInstances",
+        why="start stopped machines",
+        reach=Reach.OWN_MACHINES,
+        feature="stopped_agents",
+    ),
+    Permission(
         action="ec2:DescribeCapacityReservations",
         why="see what reservations have left",
         feature="reservations",

@@ -11,7 +11,12 @@ from dataclasses import replace
 from provisioner.price_book import PriceBook
 from provisioner.providers.aws.catalogue import Catalogue, learn
 from provisioner.providers.aws.client import AwsError, Client
-from provisioner.providers.aws.errors import refused_call, refused_launch
+from provisioner.providers.aws.errors import (
+    refused_call,
+    refused_launch,
+    refused_start,
+    refused_stop,
+)
 from provisioner.providers.aws.images import image_tags, make_image, remove_image
 from provisioner.providers.aws.instances import (
     Instance,
@@ -29,7 +34,6 @@ from provisioner.providers.aws.tags import CLUSTER
 from provisioner.providers.base import (
     AnswersAtOnce,
     Api,
-    CannotStop,
     FoundInstance,
     FoundState,
     Inventory,
@@ -65,7 +69,7 @@ UserData = Callable[[LaunchIntent], str]
 """What the machines of a launch run first. Made of the intent and its `request["boot"]` alone."""
 
 
-class AwsProvider(CannotStop, AnswersAtOnce):
+class AwsProvider(AnswersAtOnce):
     """Calls go to threads; what is for sale is asked every few minutes, and remembered in between."""
 
     list_every_s = 10.0
@@ -244,6 +248,18 @@ class AwsProvider(CannotStop, AnswersAtOnce):
                 failures += await self._terminate_each(batch)
         if failures:
             raise ProviderError("; ".join(failures))
+
+    async def stop(self, instance_id: str) -> None:
+        try:
+            await self._client.call("ec2", "stop_instances", InstanceIds=[instance_id])
+        except AwsError as error:
+            raise refused_stop(error) from None
+
+    async def start(self, instance_id: str, offer: Offer) -> None:
+        try:
+            await self._client.call("ec2", "start_instances", InstanceIds=[instance_id])
+        except AwsError as error:
+            raise refused_start(error, offer) from None
 
     async def console(self, instance_id: str) -> str:
         """Of one that runs, what it has written until now, where its type can tell that."""

@@ -190,6 +190,14 @@ def refused_launch(error: GceError, offer: Offer) -> ProviderError:
     return Refusal(rule.kind, f"{said}{hint}", scope=rule.scope(offer))
 
 
+def refused_stop(error: GceError) -> ProviderError:
+    """What to raise for a stop that was answered so; what is no refusal is asked again."""
+    rule = _rule_of(error)
+    if (rule is None and error.status >= 500) or (rule and rule.kind is BlockKind.TRANSIENT):
+        return Refusal(BlockKind.TRANSIENT, said_by(error))
+    return refused_call(error)
+
+
 def refused_call(error: GceError) -> ProviderError:
     """What to raise for any other call that was answered so."""
     rule = _rule_of(error)

@@ -9,7 +9,7 @@ from typing import Any
 from provisioner.providers.base import Accepted, LaunchAnswer, LaunchIntent, LaunchResult
 from provisioner.providers.errors import Refusal
 from provisioner.providers.gcp.client import Client, GceError, Message
-from provisioner.providers.gcp.errors import refused_call, refused_launch
+from provisioner.providers.gcp.errors import refused_call, refused_launch, refused_stop
 from provisioner.providers.gcp.handles import LOOK_AGAIN_S, Handle
 from provisioner.providers.gcp.labels import launch_labels
 from provisioner.providers.gcp.machines import WAITING
@@ -78,6 +78,29 @@ class Launches:
         operation = await self._found(handle)
         if operation is not None and not _is_done(operation):
             raise ProviderError(f"launch {handle.text} is still being made")
+
+    async def stop(self, name: str, zone: str) -> None:
+        """The list says when it has stopped."""
+        try:
+            await self._client.call("Instances", "stop", zone=zone, instance=name)
+        except GceError as error:
+            raise refused_stop(error) from None
+
+    async def start(self, name: str, zone: str, offer: Offer) -> None:
+        """A stock-out arrives inside the operation. What takes longer is asked for again."""
+        try:
+            operation = await self._client.call("Instances", "start", zone=zone, instance=name)
+        except GceError as error:
+            raise refused_launch(error, offer) from None
+        for pause_s in POLLS_S:
+            if _is_done(operation):
+                break
+            await asyncio.sleep(pause_s)
+            operation = await self._operation(zone, operation.name)
+        if not _is_done(operation):
+            raise TimeoutError(f"{name} is still being started")
+        if errors := list(operation.error.errors):
+            raise refused_launch(_first(errors), offer)
 
     async def delete(self, zones: dict[str, str]) -> Sequence[str]:
         """By name -> zone. What could not be deleted, and why; unknown ones are gone."""

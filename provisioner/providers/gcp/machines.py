@@ -35,10 +35,12 @@ class Machine:
     started_at: float | None
     leaves_at: float | None
     is_spot: bool
+    was_stopped: bool = False
+    """It was there before: it is being started."""
 
     @property
     def is_waiting(self) -> bool:
-        return self.status in WAITING
+        return self.status in WAITING and not self.was_stopped
 
     @property
     def is_over(self) -> bool:
@@ -97,6 +99,7 @@ def machine_of(item: Any) -> Machine:
         started_at=_timestamp(item.last_start_timestamp),
         leaves_at=_timestamp(item.resource_status.upcoming_maintenance.window_start_time),
         is_spot=item.scheduling.provisioning_model == "SPOT",
+        was_stopped=bool(item.last_stop_timestamp),
     )
 
 
@@ -105,7 +108,7 @@ def found_of(machine: Machine) -> FoundInstance:
     slots = labels.number_of(named, labels.SLOTS)
     return FoundInstance(
         instance_id=machine.name,
-        state=FoundState.ENDED if machine.is_over else FoundState.RUNNING,
+        state=_state_of(machine),
         cluster_id=labels.value_of(named, labels.CLUSTER),
         pool=labels.value_of(named, labels.POOL),
         intent_id=labels.value_of(named, labels.INTENT),
@@ -119,6 +122,12 @@ def found_of(machine: Machine) -> FoundInstance:
         leaves_because="" if machine.leaves_at is None else "Google maintains its host",
         detail=_why_ended(machine) if machine.is_over else "",
     )
+
+
+def _state_of(machine: Machine) -> FoundState:
+    if machine.is_over:
+        return FoundState.ENDED
+    return FoundState.PENDING if machine.status in WAITING else FoundState.RUNNING
 
 
 def with_last_words(found: FoundInstance, console: str) -> FoundInstance:

@@ -63,6 +63,8 @@ class MachineOptions:
     operation_timeout_s: float = 300.0
     queue_deadline_s: float = 7200.0
     """How long a queued launch is waited for."""
+    may_stop: bool = False
+    """Its pool stops on-demand machines instead of ending them."""
     boot_s: float = DEFAULT_BOOT_S
     usd_per_hour: float | None = None
     """None: as the price book says."""

@@ -46,6 +46,18 @@ PERMISSIONS = (
         reach=Reach.OWN_MACHINES,
     ),
     Permission(
+        action="compute.instances.stop",
+        why="stop idle machines",
+        reach=Reach.OWN_MACHINES,
+        feature="stopped_agents",
+    ),
+    Permission(
+        action="compute.instances.start",
+        why="start stopped machines",
+        reach=Reach.OWN_MACHINES,
+        feature="stopped_agents",
+    ),
+    Permission(
         action="compute.resourcePolicies.create",
         why="make the placement policy",
         feature="placement_policy",

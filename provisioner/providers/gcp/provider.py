@@ -11,7 +11,8 @@ from dataclasses import replace
 from provisioner.price_book import PriceBook
 from provisioner.providers.base import (
     Api,
-    CannotStop,
+    FoundInstance,
+    FoundState,
     Inventory,
     LaunchAnswer,
     LaunchIntent,
@@ -23,7 +24,7 @@ from provisioner.providers.gcp.client import Client, GceError
 from provisioner.providers.gcp.errors import refused_call
 from provisioner.providers.gcp.handles import Handle
 from provisioner.providers.gcp.images import make_image, remove_image
-from provisioner.providers.gcp.labels import CLUSTER, filter_of
+from provisioner.providers.gcp.labels import CLUSTER, POOL, filter_of, value_of
 from provisioner.providers.gcp.launches import Launches
 from provisioner.providers.gcp.machines import (
     Machine,
@@ -55,7 +56,7 @@ UserData = Callable[[LaunchIntent, Sequence[str]], str]
 """What the machines of a launch run first, and their names. Made of the intent and its `request["boot"]` alone."""
 
 
-class GcpProvider(CannotStop):
+class GcpProvider:
     """Calls go to threads; what is for sale is asked every few minutes, and remembered in between."""
 
     list_every_s = 10.0
@@ -185,7 +186,8 @@ class GcpProvider(CannotStop):
     async def list(self) -> Inventory:
         machines, found, unseen = await self._listed()
         self._zones = {machine.name: machine.zone for machine in machines}
-        await self._clear_away([machine for machine in machines if machine.is_over])
+        ended = [x for x in machines if x.is_over and not self._may_start(x)]
+        await self._clear_away(ended)
         return Inventory(
             instances=tuple(
                 with_last_words(each, self._stopped.get(each.instance_id, "")) for each in found
@@ -207,6 +209,28 @@ class GcpProvider(CannotStop):
         left = await self._launches.delete(known)
         if left:
             raise ProviderError("; ".join(left))
+
+    async def stop(self, instance_id: str) -> None:
+        await self._launches.stop(instance_id, await self._zone_of(instance_id))
+
+    async def start(self, instance_id: str, offer: Offer) -> None:
+        await self._launches.start(instance_id, await self._zone_of(instance_id), offer)
+
+    async def _zone_of(self, instance_id: str) -> str:
+        if instance_id not in self._zones:
+            machines, _, unseen = await self._listed()
+            self._zones |= {machine.name: machine.zone for machine in machines}
+            if instance_id not in self._zones and unseen:
+                raise TimeoutError(f"{instance_id} may be in a zone that cannot be listed")
+        if instance_id not in self._zones:
+            raise ProviderError(f"{instance_id} does not exist")
+        return self._zones[instance_id]
+
+    def _may_start(self, machine: Machine) -> bool:
+        """Its pool stops machines: others that do not run any more are deleted."""
+        pool = value_of(machine.labels, POOL)
+        may = any(x.pool == pool and x.may_stop for x in self._pools)
+        return may and machine.key.market is Market.ON_DEMAND and not machine.is_spot
 
     async def console(self, instance_id: str) -> str:
         """What a machine wrote to its serial port last, in one line; empty: nothing, or it is unknown."""
@@ -234,9 +258,17 @@ class GcpProvider(CannotStop):
         unseen = {zone: why for page in pages for zone, why in page.unseen.items()}
         return Page(
             machines=[machine for page in pages for machine in page.machines],
-            found=[each for page in pages for each in page.found],
+            found=self._with_stopped(pages),
             unseen={z: why for z, why in unseen.items() if region_of(z) == self._site.region},
         )
+
+    def _with_stopped(self, pages: Sequence[Page]) -> Sequence[FoundInstance]:
+        off = {m.name for page in pages for m in page.machines if m.is_over and self._may_start(m)}
+        return [
+            replace(each, state=FoundState.STOPPED) if each.instance_id in off else each
+            for page in pages
+            for each in page.found
+        ]
 
     async def _clear_away(self, stopped: Sequence[Machine]) -> None:
         """Machines that ended by themselves still have a disk: their last words are kept, and they are deleted."""

@@ -33,6 +33,7 @@ OPTIONS = PoolOptions(
     zones=("us-east-1a",),
     image=UBUNTU_GPU,
     usd_per_hour=3.0,
+    may_stop=True,
     boot={"master_url": "http://127.0.0.1:1"},
 )
 ACTIONS = {
@@ -164,6 +165,10 @@ class AwsCase(ProviderCase):
 
     def hang(self, api: Api) -> None:
         self.server.rule(ACTIONS[api], hang=True, times=-1)
+
+    def no_starts(self, offer: Offer) -> None:
+        code, status, message = SAID[BlockKind.CAPACITY]
+        self.server.rule("StartInstances", code=code, status=status, message=message, times=-1)
 
     def write_console(self, instance_id: str, text: str) -> None:
         self.server.console(instance_id, text)

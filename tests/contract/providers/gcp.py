@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from provisioner.price_book import open_book
@@ -89,7 +90,19 @@ class GcpCase(ProviderCase):
     def __init__(self, fake: FakeGce, tokens: list[str]) -> None:
         self.fake = fake
         self.tokens = tokens
+        self.kinds = KINDS
         self.provider = self.made(KINDS)
+
+    def stoppable(self) -> Offer:
+        """As with `stopped_agents`: without it machines that stop are deleted."""
+        self.kinds = tuple(replace(kind, may_stop=True) for kind in KINDS)
+        self.provider._pools = self.kinds
+        assert self.provider._catalogue is not None
+        self.provider._sell(self.provider._catalogue)
+        return super().stoppable()
+
+    def no_starts(self, offer: Offer) -> None:
+        self.fake.faults.no_starts = REFUSALS[BlockKind.CAPACITY]
 
     def made(self, kinds: Sequence[MachineOptions]) -> GcpProvider:
         provider = GcpProvider(
@@ -107,7 +120,7 @@ class GcpCase(ProviderCase):
 
     async def restart(self) -> None:
         await self.provider.close()
-        self.provider = self.made(KINDS)
+        self.provider = self.made(self.kinds)
         await self.provider.open()
 
     def reconfigure(self) -> None:

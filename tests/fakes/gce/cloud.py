@@ -45,6 +45,7 @@ class Machine:
     console: str = ""
     maintenance_at: float | None = None
     ended_at: float | None = None
+    stopped_at: float | None = None
 
     @property
     def which(self) -> Which:
@@ -188,7 +189,19 @@ class Cloud:
     def stop(self, name: str) -> None:
         """The machine shut itself down: it stays, with its disk."""
         with self.lock:
-            self.named(name).status = "TERMINATED"
+            machine = self.named(name)
+            machine.status, machine.stopped_at = "TERMINATED", time.time()
+
+    def switch(self, machine: Machine, verb: str) -> Operation:
+        """`stop` or `start`, by a call."""
+        operation = self.operation(machine.project, machine.zone, verb, machine.name)
+        if verb == "stop":
+            self.stop(machine.name)
+        elif machine.status == "TERMINATED":
+            operation.fault = self.faults.no_starts
+            machine.status = "TERMINATED" if operation.fault is not None else "RUNNING"
+        operation.done = True
+        return operation
 
     def living(self) -> Sequence[Machine]:
         with self.lock:
@@ -241,6 +254,8 @@ def machine_view(machine: Machine, url: str) -> dict[str, Any]:
         {**disk, "source": f"{here}/disks/{machine.name}"} if disk.get("boot") else disk
         for disk in body.get("disks", ())
     ]
+    if machine.stopped_at is not None:
+        view["lastStopTimestamp"] = time_of(machine.stopped_at)
     if machine.status == "RUNNING":
         view["lastStartTimestamp"] = time_of(machine.made_at)
     if machine.maintenance_at is not None:

@@ -48,6 +48,8 @@ class Faults:
     """So many deletions are carried out, and not answered."""
     lost_images: int = 0
     """So many images are made, and their calls not answered."""
+    no_starts: Fault | None = None
+    """How starts of stopped machines end."""
     dropped: int = 0
     """So many launches are not carried out, and not answered."""
     failing: dict[str, list[Fault | None]] = field(default_factory=dict)

@@ -32,6 +32,8 @@ def asked_for(method: str, parts: Sequence[str], body: Any) -> set[str]:
             return {"compute.images.delete"}
         case "DELETE", "zones", _, "instances", _:
             return {"compute.instances.delete"}
+        case "POST", "zones", _, "instances", _, ("start" | "stop") as verb:
+            return {f"compute.instances.{verb}"}
         case "POST", "regions", _, "resourcePolicies":
             return {"compute.resourcePolicies.create"}
         case "POST", "zones", _, "instances", "bulkInsert":

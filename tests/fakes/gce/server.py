@@ -159,6 +159,9 @@ class _Handler(BaseHTTPRequestHandler):
                 return machine_view(self._machine(project, zone, name), self._url())
             case "GET", "zones", zone, "instances", name, "serialPort":
                 return {"contents": self._machine(project, zone, name).console, "next": "0"}
+            case "POST", "zones", zone, "instances", name, ("start" | "stop") as verb:
+                operation = self.cloud.switch(self._machine(project, zone, name), verb)
+                return operation_view(operation, self._url())
             case "DELETE", "zones", zone, "instances", name:
                 return self._deleted(project, self._machine(project, zone, name))
             case "POST", "global", "images":
@@ -308,6 +311,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _action(method: str, parts: list[str]) -> str:
     """What faults call it."""
+    if method == "POST" and parts[-1] in ("start", "stop"):
+        return parts[-1]
     if method == "POST" and "instances" in parts:
         return "launch"
     if method == "DELETE":
@@ -324,7 +329,7 @@ def _collection(parts: list[str]) -> str:
     if parts[0] == "aggregated":
         return ".".join(parts)
     below = parts[2:] if len(parts) > 2 else parts
-    verbs = {"bulkInsert", "serialPort"}
+    verbs = {"start", "stop", "bulkInsert", "serialPort"}
     return ".".join(part for i, part in enumerate(below) if i == 0 or part in verbs)
 
 

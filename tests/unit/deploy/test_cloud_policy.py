@@ -123,3 +123,14 @@ def test_a_region_is_found_as_the_tools_of_aws_find_it(
     shared.write_text("no sections")
     result = CliRunner().invoke(app, command)
     assert "--region: is missing" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("cloud", "action"), [("aws", "ec2:StopInstances"), ("gcp", "compute.instances.start")]
+)
+def test_a_deployed_master_may_stop_its_machines(cloud: str, action: str) -> None:
+    given = {
+        "aws": ["deploy", "aws", "iam-policy", "--cluster-id", "lab", "--region", "us-west-2"],
+        "gcp": ["deploy", "gcp", "iam-policy", "--cluster-id", "lab", "--project-id", "my-project"],
+    }
+    assert f'"{action}"' in CliRunner().invoke(app, given[cloud]).stdout

@@ -8,8 +8,8 @@ from windlass.base.json_types import JsonObject
 from windlass.base.permissions import Permission, Reach
 from windlass.deploy.cloud.server_tables import loaded
 
-ALWAYS = ("bake", "price_refresh")
-"""What no key of a section asks for, and clusters that are deployed may do."""
+ALWAYS = ("bake", "price_refresh", "stopped_agents")
+"""What no key of a section asks for (stopping is less than ending), and clusters that are deployed may do."""
 _TAGGING_CALLS = ("RunInstances", "CreatePlacementGroup", "CreateImage")
 
 

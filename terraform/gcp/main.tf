@@ -105,6 +105,7 @@ module "master" {
   boot             = module.boot.script
   disk             = module.disk.id
   address          = module.address.ip
+  labels           = var.labels
 
   depends_on = [module.database, module.files, module.accounts]
 }

@@ -31,6 +31,7 @@ from windlass.deploy.cloud.aws_plan import CLOUD, aws_iam_policy, aws_plan
 from windlass.deploy.cloud.aws_preflight import aws_problems
 from windlass.deploy.cloud.aws_region import region_of
 from windlass.deploy.cloud.aws_tagged import aws_tagged
+from windlass.deploy.cloud.aws_types import checked_types
 from windlass.deploy.cloud.cluster import CloudCluster
 from windlass.deploy.cloud.listing import Tagged
 from windlass.deploy.cloud.machines import Machines, end_all
@@ -58,7 +59,7 @@ DeleteDataOption = Annotated[
 
 
 def _up(ctx: typer.Context, given: dict[str, Any]) -> None:
-    options = with_mount_name(_options(given, "up"))
+    options = with_mount_name(checked_types(_options(given, "up")))
     preflight(ctx, partial(aws_problems, options))
     records = _records_of(options)
     options = with_password(options, records)
@@ -80,7 +81,7 @@ def _ends_machines(options: AwsOptions) -> Callable[[], None] | None:
 
 
 def _plan(_ctx: typer.Context, given: dict[str, Any]) -> None:
-    options = with_mount_name(_options(given, "plan"))
+    options = with_mount_name(checked_types(_options(given, "plan")))
     plan = aws_plan(options, declared(CLOUD))
     show_plan(plan, cluster_of(plan, _records_of(options)))
 

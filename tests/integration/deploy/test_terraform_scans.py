@@ -20,6 +20,7 @@ import hcl2
 import pytest
 from hcl2.utils import SerializationOptions
 
+from tests.unit.deploy.test_terraform_files import TAGGED, TAGGED_INSIDE, UNTAGGABLE
 from windlass.deploy.cloud.terraform_files import modules_of
 
 pytestmark = pytest.mark.slow
@@ -61,7 +62,7 @@ class Schemas:
                 self.of[(found[1], found[2])] = f"{name}Config"
 
     def problems(self, where: str, body: Mapping[str, Any], name: str) -> Iterator[str]:
-        arguments = self._arguments(name)
+        arguments = self.arguments(name)
         for key, value in body.items():
             if key in META or key.startswith("__"):
                 continue
@@ -77,7 +78,7 @@ class Schemas:
             if key in body and "deprecated" in argument.get("docs", {}):
                 yield f"{where}: {key} is deprecated"
 
-    def _arguments(self, name: str) -> dict[str, Any]:
+    def arguments(self, name: str) -> dict[str, Any]:
         found = {}
         for argument in self.types[name].get("properties", ()):
             if link := re.search(r"#(\w+) \w+#\w+\}", _docs(argument)):
@@ -112,12 +113,16 @@ def _assembly(wheel: Path) -> dict[str, Any]:
     return redirect
 
 
-@pytest.mark.parametrize("cloud", CLOUDS)
-def test_resources_have_the_arguments_that_their_plug_ins_know(cloud: str) -> None:
+def _schemas(cloud: str) -> Schemas:
     wheels = list(SCANS.glob(f"schemas/cdktf_cdktf_provider_{CLOUDS[cloud]}-*.whl"))
     if not wheels:
         pytest.skip("the schemas of the plug-ins are not there (make test-slow)")
-    schemas = Schemas(wheels[0])
+    return Schemas(wheels[0])
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_resources_have_the_arguments_that_their_plug_ins_know(cloud: str) -> None:
+    schemas = _schemas(cloud)
     problems, looked_at = [], 0
     for path in sorted(modules_of(cloud).rglob("*.tf")):
         with path.open() as file:
@@ -132,6 +137,18 @@ def test_resources_have_the_arguments_that_their_plug_ins_know(cloud: str) -> No
                 problems += schemas.problems(f"{path.parent.name}: {where}", body, config)
     assert problems == []
     assert looked_at > 20
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_what_could_carry_a_tag_is_known(cloud: str) -> None:
+    schemas = _schemas(cloud)
+    can = {
+        kind
+        for kind in TAGGED | TAGGED_INSIDE | UNTAGGABLE
+        if (config := schemas.of.get(("resources", kind)))
+        and schemas.arguments(config).keys() & {"tags", "labels"}
+    }
+    assert can == {kind for kind in TAGGED if kind.startswith(f"{CLOUDS[cloud]}_")}
 
 
 def _declared(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str, Mapping[str, Any]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from windlass.base.no_effect import mark_of
 from windlass.cli.model_options import command_of
 from windlass.deploy.cloud.aws_options import AwsOptions
 from windlass.deploy.cloud.aws_plan import aws_plan
+from windlass.deploy.cloud.aws_types import checked_types
 from windlass.deploy.cloud.gcp_options import GcpOptions
 from windlass.deploy.cloud.gcp_plan import gcp_plan
 from windlass.deploy.cloud.options import CommonOptions
@@ -56,6 +58,7 @@ AWS_EFFECTS: list[tuple[str, Any, Mapping[str, Any]]] = [
     ("master_instance_type", "m5.large", {}),
     ("aux_agent_instance_type", "m5.large", {}),
     ("compute_agent_instance_type", "p3.2xlarge", {}),
+    ("compute_agent_slots", "2", {}),
     ("inbound_cidr", "203.0.113.0/24", {}),
     ("agent_subnet_id", "subnet-0a1b", {}),
     ("db_password", "longer-password", {}),
@@ -216,6 +219,101 @@ def test_every_published_option_is_known(model: type[CommonOptions], published: 
     assert {f"--{name}" for name in published.split()} - names == set()
 
 
+AWS_DEFAULTS: Mapping[str, Any] = {
+    "deployment_type": "simple-rds",
+    "master_instance_type": "m6i.large",
+    "aux_agent_instance_type": "m5.xlarge",
+    "compute_agent_instance_type": "g4dn.metal",
+    "inbound_cidr": "0.0.0.0/0",
+    "agent_subnet_id": "",
+    "db_instance_type": "db.m7g.large",
+    "db_size": 20,
+    "db_snapshot": "",
+    "max_agent_starting_period": timedelta(minutes=20),
+    "min_dynamic_agents": 0,
+    "max_dynamic_agents": 5,
+    "max_aux_containers_per_agent": 16,
+    "spot": False,
+    "spot_max_price": "",
+    "scheduler_type": "fair_share",
+    "preemption_enabled": False,
+    "cpu_env_image": "",
+    "gpu_env_image": "",
+    "master_tls_cert": None,
+    "master_tls_key": None,
+    "master_cert_name": "",
+    "master_config_template_path": None,
+    "efs_id": "",
+    "fsx_id": "",
+    "log_group_prefix": "determined",
+    "retain_log_group": False,
+    "agent_reattach_enabled": False,
+    "agent_reconnect_attempts": 5,
+    "agent_reconnect_backoff": 5,
+    "shut_down_agents_on_connection_loss": True,
+    "add_tag": (),
+    "initial_user_password": "",
+    "notebook_timeout": None,
+    "enable_cors": False,
+    "docker_user": "",
+    "docker_pass": "",
+    "yes": False,
+}
+GCP_DEFAULTS: Mapping[str, Any] = {
+    "dry_run": False,
+    "keypath": None,
+    "network": "det-default",
+    "filestore_address": "",
+    "no_filestore": False,
+    "region": "us-west1",
+    "effective_zone": "us-west1-b",
+    "disk_size": 200,
+    "disk_type": "pd-standard",
+    "preemptible": False,
+    "operation_timeout_period": timedelta(minutes=5),
+    "master_instance_type": "n1-standard-2",
+    "aux_agent_instance_type": "n1-standard-4",
+    "compute_agent_instance_type": "n1-standard-32",
+    "gpu_type": "nvidia-tesla-t4",
+    "gpu_num": 4,
+    "min_dynamic_agents": 0,
+    "max_dynamic_agents": 5,
+    "max_agent_starting_period": timedelta(minutes=20),
+    "max_aux_containers_per_agent": 16,
+    "min_cpu_platform_master": "Intel Skylake",
+    "min_cpu_platform_agent": "Intel Broadwell",
+    "scheduler_type": "fair_share",
+    "preemption_enabled": False,
+    "add_label": (),
+}
+OTHER_THAN_PUBLISHED: Mapping[str, tuple[Any, str]] = {
+    "max_idle_agent_period": (timedelta(minutes=5), "the mission says 5 minutes, not 10"),
+    "update_terminate_agents": (False, "machines and their work go on; published: true"),
+    "db_password": ("", "a random one; published: postgres"),
+    "port": (None, "8443 with TLS, which is on; published: 8080"),
+    "tf_state_gcs_bucket_name": (
+        "",
+        "a folder; published: PROJECT-determined-deploy, made unasked",
+    ),
+    "local_state_path": (None, "a folder of the user; published: the current folder"),
+    "keypair": ("", "nobody logs in by SSH; published: required"),
+}
+"""Weak, or needed by nobody: with why."""
+
+
+@pytest.mark.parametrize(
+    ("options", "defaults"),
+    [(parse(AwsOptions, AWS, "o"), AWS_DEFAULTS), (parse(GcpOptions, GCP, "o"), GCP_DEFAULTS)],
+)
+def test_defaults_are_the_published_ones_unless_those_are_weak(
+    options: CommonOptions, defaults: Mapping[str, Any]
+) -> None:
+    assert {name: getattr(options, name) for name in defaults} == dict(defaults)
+    others = {k: v for k, (v, _) in OTHER_THAN_PUBLISHED.items() if k in type(options).model_fields}
+    fields = type(options).model_fields
+    assert {name: fields[name].default for name in others} == others
+
+
 @pytest.mark.parametrize(
     ("name", "value", "way_out"),
     [
@@ -313,6 +411,20 @@ def test_ten_mistakes_are_told_at_once() -> None:
     }
     found = problems(AwsOptions, **wrong)
     assert len(found) == len(wrong)
+
+
+def test_types_that_the_master_would_refuse_are_refused_before_it_is_made() -> None:
+    assert checked_types(aws()) is not None
+    with pytest.raises(InvalidConfig) as error:
+        checked_types(
+            aws(aux_agent_instance_type="m5.9xlarge", compute_agent_instance_type="g5g.xlarge")
+        )
+    first, second = error.value.problems
+    assert first.startswith(
+        "--aux-agent-instance-type: the master does not know m5.9xlarge: did you"
+    )
+    assert second.endswith("if AWS has it, give its GPUs with --compute-agent-slots")
+    checked_types(aws(compute_agent_instance_type="g5g.xlarge", compute_agent_slots="1"))
 
 
 def test_missing_ones_are_named() -> None:

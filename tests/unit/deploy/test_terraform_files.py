@@ -103,12 +103,63 @@ def test_what_a_later_down_needs_is_in_the_state(cloud: str) -> None:
     assert inputs | NOT_KEPT == set(named(blocks, "variable"))
 
 
+TAGGED = {
+    *("aws_db_instance", "aws_db_subnet_group", "aws_default_security_group", "aws_ebs_volume"),
+    *("aws_efs_file_system", "aws_eip", "aws_fsx_lustre_file_system", "aws_iam_instance_profile"),
+    *("aws_iam_role", "aws_instance", "aws_internet_gateway", "aws_nat_gateway", "aws_route_table"),
+    *("aws_s3_bucket", "aws_secretsmanager_secret", "aws_security_group", "aws_subnet", "aws_vpc"),
+    *("aws_vpc_endpoint", "aws_vpc_security_group_egress_rule"),
+    "aws_vpc_security_group_ingress_rule",
+    *("google_compute_address", "google_compute_disk", "google_compute_global_address"),
+    *("google_compute_instance", "google_filestore_instance", "google_secret_manager_secret"),
+    "google_storage_bucket",
+}
+"""Those with an argument for tags, which the provider fills with the cluster's."""
+TAGGED_INSIDE = {"google_sql_database_instance"}
+"""By labels of a part."""
+UNTAGGABLE = {
+    # Parts and attachments of other resources.
+    *("aws_efs_mount_target", "aws_eip_association", "aws_iam_role_policy", "aws_route"),
+    *("aws_route_table_association", "aws_s3_bucket_lifecycle_configuration"),
+    *("aws_s3_bucket_policy", "aws_s3_bucket_public_access_block"),
+    *("aws_s3_bucket_server_side_encryption_configuration", "aws_secretsmanager_secret_version"),
+    "aws_volume_attachment",
+    *(
+        "google_compute_router_nat",
+        "google_project_iam_member",
+        "google_secret_manager_secret_iam_member",
+    ),
+    *("google_secret_manager_secret_version", "google_service_account_iam_member"),
+    *("google_service_networking_connection", "google_sql_database", "google_sql_user"),
+    "google_storage_bucket_iam_member",
+    # Google has no labels for these; the cluster's name is in theirs.
+    *("google_compute_firewall", "google_compute_network", "google_compute_router"),
+    *("google_compute_subnetwork", "google_project_iam_custom_role", "google_service_account"),
+    # Of Terraform itself.
+    "terraform_data",
+}
+"""Without an argument for tags: `test_terraform_scans` holds all three against the plug-ins' schemas."""
+
+
+def test_every_kind_of_resource_carries_the_tags_or_has_none() -> None:
+    kinds = {
+        kind
+        for folder in FOLDERS
+        for block in read(folder).get("resource", [])
+        for kind in block
+        if not kind.startswith("__")
+    }
+    assert kinds == TAGGED | TAGGED_INSIDE | UNTAGGABLE
+
+
 def test_everything_carries_the_tags_of_the_cluster() -> None:
     aws, gcp = (named(read(ROOTS[cloud]), "provider") for cloud in CLOUDS)
     assert aws["aws"]["default_tags"][0]["tags"] == "${var.tags}"
     assert gcp["google"]["default_labels"] == "${var.labels}"
     for instance in resources("aws_instance", "aws"):
         assert "var.tags" in instance["root_block_device"][0]["tags"]
+    for machine in resources("google_compute_instance", "gcp"):
+        assert machine["boot_disk"][0]["initialize_params"][0]["labels"] == "${var.labels}"
     for database in resources("google_sql_database_instance", "gcp"):
         assert database["settings"][0]["user_labels"] == "${var.labels}"
 

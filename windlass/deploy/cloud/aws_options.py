@@ -117,6 +117,12 @@ class AwsOptions(CommonOptions):
         Cli(names=("--gpu-agent-instance-type",)),
         Field(description="Machines of compute-pool."),
     ] = "g4dn.metal"
+    compute_agent_slots: Annotated[
+        int | None,
+        Field(
+            ge=0, le=128, description="GPUs of such a machine, if its type is not in our tables."
+        ),
+    ] = None
     agent_subnet_id: Annotated[
         str,
         shaped(r"subnet-[0-9a-f]+", "the id of a subnet, such as subnet-0a1b2c3d"),

@@ -121,6 +121,7 @@ def _values(options: AwsOptions) -> dict[str, Any]:
         "tag_value": value,
         "custom_tags": [{"key": k, "value": v} for k, v in tags_of(options).items()],
         "keypair": options.keypair,
+        "compute_agent_slots": options.compute_agent_slots,
         "spot": options.spot,
         "spot_max_price": options.spot_max_price,
         "startup_script": _startup_script(options) or None,

@@ -38,6 +38,11 @@ variable "disk" {
   type        = string
 }
 
+variable "labels" {
+  description = "Of its disk, which the provider's default labels do not reach"
+  type        = map(string)
+}
+
 variable "address" {
   description = "Its public address"
   type        = string
@@ -61,8 +66,9 @@ resource "google_compute_instance" "master" {
 
   boot_disk {
     initialize_params {
-      image = "ubuntu-os-cloud/ubuntu-2404-lts-amd64"
-      size  = 50
+      image  = "ubuntu-os-cloud/ubuntu-2404-lts-amd64"
+      size   = 50
+      labels = var.labels
     }
   }
 

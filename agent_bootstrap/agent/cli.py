@@ -90,10 +90,11 @@ def run(
     variables, variables over the file.
 
     Inside a job of Slurm it offers what the job was given, and gets no work that would neither end nor save itself
-    before the job ends. Start one on each node: srun --ntasks-per-node=1 windlass agent run --master URL.
+    before the job ends. Start one on each node: srun --ntasks-per-node=1 windlass agent run --master URL. On SIGTERM
+    trials make a checkpoint and leave, and the agent ends when nothing runs any more; a second one ends it at once.
 
-    SIGTERM and Ctrl-C stop the agent only: running tasks go on under their supervisors, and the next agent with the
-    same --work-dir takes them over. A systemd unit needs KillMode=process for that.
+    Elsewhere SIGTERM and Ctrl-C stop the agent only: running tasks go on under their supervisors, and the next agent
+    with the same --work-dir takes them over. A systemd unit needs KillMode=process for that.
     """
     flags = {
         "master_url": master,
@@ -221,6 +222,17 @@ async def _until_signal(options: AgentOptions, lifeline_fd: int | None) -> Agent
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, task.cancel)
+    if agent.is_in_own_job:
+        ending: list[asyncio.Task[None]] = []
+
+        def end_with_job() -> None:
+            """The second time at once."""
+            if ending:
+                task.cancel()
+            else:
+                ending.append(loop.create_task(agent.end_with_job()))
+
+        loop.add_signal_handler(signal.SIGTERM, end_with_job)
     try:
         return await task
     except asyncio.CancelledError:

@@ -30,7 +30,7 @@ from agent_bootstrap.agent.machine import Machine
 from agent_bootstrap.agent.metadata.tasks import MetadataOfTasks
 from agent_bootstrap.agent.metadata.watch import watch
 from agent_bootstrap.agent.options import AgentOptions
-from agent_bootstrap.agent.own_job import end_of, follow_end, own_job
+from agent_bootstrap.agent.own_job import end_of, follow_end, last_moment, own_job
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
 from agent_bootstrap.agent.session import RefusedForGood, Session
@@ -105,6 +105,7 @@ class Agent:
         self._credential = ""
         self._complaint = ""
         self._is_connected = False
+        self._ends_with_job = False
         self._tasks: asyncio.TaskGroup
         self._epoch: EpochMemory
         self._machine: Machine
@@ -162,6 +163,18 @@ class Agent:
         with suppress(ChannelClosed):  # then the next Hello tells it
             await self._link.send(leaving)
 
+    @property
+    def is_in_own_job(self) -> bool:
+        """A user has started it in a job of theirs."""
+        return self._job is not None
+
+    async def end_with_job(self) -> None:
+        """The job got SIGTERM, perhaps its only warning: work makes a checkpoint and leaves, then the agent ends."""
+        end = None if self._job is None else await end_of(self._job)
+        at = last_moment(end, self._clock.now())
+        await self.leave(at, "its Slurm job was told to end (SIGTERM)")
+        self._ends_with_job = True
+
     async def _watch_cloud(self) -> None:
         options = self._options
         has_gpus = bool(self._machine.hardware.gpus)
@@ -172,6 +185,8 @@ class Agent:
         while True:
             await asyncio.sleep(LOOK_S)
             self._end_if_alone()
+            if self._ends_with_job and not self._containers.has_work:
+                self._finish("its Slurm job was told to end, and nothing runs any more")
             leaving = await asyncio.to_thread(announced, self._options.work_dir)
             if leaving is not None:
                 await self.leave(leaving.at, leaving.reason)

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 60.0
 COMMAND_LIMIT_S = 30.0
+KILL_WAIT = timedelta(seconds=30)
+"""Slurm's default, between SIGTERM and SIGKILL; what is left where the end of the job has passed or nobody knows it."""
 DIFFERS = timedelta(seconds=30)
 """An end that is so much earlier than it was has been moved; the rest is rounding."""
 _COMMANDS = ("PATH", "HOME", "USER", "SLURM_CONF", "LD_LIBRARY_PATH")
@@ -61,6 +63,11 @@ async def end_of(job: OwnJob, environ: Mapping[str, str] = os.environ) -> dateti
     """By the scheduler, which may have moved it; else as it was at the start of the job. None: nobody says."""
     said = await _squeue(job, environ) or environ.get("SLURM_JOB_END_TIME", "")
     return datetime.fromtimestamp(int(said), UTC) if re.fullmatch(r"\d{9,11}", said) else None
+
+
+def last_moment(end: datetime | None, now: datetime) -> datetime:
+    """Until when work may take that is asked to leave because the job got SIGTERM."""
+    return end if end is not None and end > now else now + KILL_WAIT
 
 
 async def follow_end(

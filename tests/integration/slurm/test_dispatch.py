@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.real_cluster import RealCluster, eventually
+from tests.real_cluster import WINDLASS, RealCluster, eventually
 from tests.slurm import Slurm
 
 MODEL = Path(__file__).parent / "model"
@@ -281,6 +282,52 @@ def test_an_agent_in_a_users_own_job_joins_and_knows_its_end(
     eventually("it has joined", lambda: "own-agent" in cluster.agents())
     assert "ends at" in json.dumps(cluster.get("/api/v1/agents/own-agent"))
     slurm.run("scancel", "--me")
+
+
+@pytest.mark.slow
+def test_sigterm_in_a_users_own_job_means_a_checkpoint_now(
+    cluster: RealCluster, slurm: Slurm, gates: Gates
+) -> None:
+    """As of `#SBATCH --signal=B:TERM@120`: nothing is lost, and the job ends by itself."""
+    token = cluster.folder / "own.token"
+    if not token.exists():
+        words = ("master", "pool-token", "own", "-c", str(cluster.config_file))
+        said = subprocess.run(
+            [WINDLASS, *words, "--data-dir", str(cluster.data_dir)], check=True, capture_output=True
+        )
+        token.touch(mode=0o600)
+        token.write_bytes(said.stdout)
+
+    def submit() -> str:
+        agent = f"exec {WINDLASS} agent run --master {cluster.url} --pool own --slot-type cuda"
+        agent += f" --join-token-file {token} --work-dir {cluster.folder / 'of-jobs'}/$SLURM_JOB_ID"
+        script = cluster.folder / "own.sh"
+        script.write_text(f"#!/bin/sh\n{agent}\n")
+        words = ("-p", "gpu", "-N1", "--gres=gpu:1", "--time=90", f"--output={script}.log")
+        return slurm.run("sbatch", "--parsable", *words, str(script)).strip()
+
+    def state(job: str) -> str:
+        return slurm.run("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").strip()
+
+    settings = {
+        "resources": {"slots_per_trial": 1, "resource_pool": "own"},
+        "hyperparameters": {"gate": "/gates/open", "steps": 40},
+    }
+    first = submit()
+    eventually("it has joined", lambda: f"slurm-{first}-0" in cluster.agents())
+    experiment = cluster.submit(config(gates, **settings), MODEL)
+    eventually("it works", lambda: "run 1, from" in all_logs(cluster, experiment))
+    slurm.run("scancel", "--batch", "--signal=TERM", first)
+    eventually("the job ends by itself", lambda: state(first) == "COMPLETED")
+    gates.open()
+    second = submit()
+    assert cluster.wait(experiment)["state"] == "STATE_COMPLETED", all_logs(cluster, experiment)
+    assert "run 2, from step " in all_logs(cluster, experiment)
+    assert "run 2, from step 0" not in all_logs(cluster, experiment)
+    (trial,) = cluster.trials(experiment)
+    assert trial["restarts"] == 0
+    slurm.run("scancel", "--batch", "--signal=TERM", second)
+    eventually("the job ends by itself", lambda: state(second) == "COMPLETED")
 
 
 @pytest.mark.slow

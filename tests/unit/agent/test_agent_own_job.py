@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from agent_bootstrap.agent.options import AgentOptions
-from agent_bootstrap.agent.own_job import OwnJob, end_of, follow_end, named_after, own_job
+from agent_bootstrap.agent.own_job import (
+    KILL_WAIT,
+    OwnJob,
+    end_of,
+    follow_end,
+    last_moment,
+    named_after,
+    own_job,
+)
 from tests.fakes.virtual_time import run
 
 END = datetime(2026, 5, 1, 12, 0, 0, tzinfo=UTC)
@@ -85,3 +93,10 @@ def test_an_end_that_moves_nearer_is_told_and_one_that_moves_away_is_not() -> No
 
     run(main(), limit_s=3600)
     assert told == [END - timedelta(hours=1)]
+
+
+def test_work_may_take_until_the_end_of_the_job_or_what_slurm_leaves_it() -> None:
+    before = END - timedelta(minutes=2)
+    assert last_moment(END, before) == END
+    assert last_moment(END, END + timedelta(seconds=5)) == END + timedelta(seconds=5) + KILL_WAIT
+    assert last_moment(None, before) == before + KILL_WAIT

@@ -105,8 +105,8 @@ def _way(name: str, report: NodeReport) -> Check:
         return _bad(
             f"{name}: way to the master",
             f"{report.node} cannot connect to it: {report.way_problem}",
-            "give another address of this machine with --host (ip addr), or ask the site which ports of login nodes "
-            "compute nodes may reach; `up --as-job` runs the master on a compute node",
+            "give another address of this machine with --host (ip addr), name another way in `channels` of the pool "
+            "(docs/hpc/networks.md), or run the master on a compute node with `up --as-job`",
         )
     return Check(name=f"{name}: way to the master", found="nodes reach it")
 

@@ -29,6 +29,8 @@ LOST_SPOT_AFTER_S = 120.0
 ORPHAN_GRACE_S = 60.0
 """From the first look at an unknown machine of ours until it is ended; a second look must confirm it."""
 LOOKS_UNTIL_GONE = 2
+START_CALL_S = 45.0
+"""A call that starts a machine has ended so long after the decision: what is seen earlier may be older than it."""
 STOPPED_BY_OTHERS = "it was stopped, by itself or by somebody"
 CONSOLE_SAYS = "its console ends with"
 """In the reason of an end: what the machine wrote last follows."""
@@ -456,7 +458,7 @@ def _was_stopped(record: InstanceRecord, seen: Observation, rules: Rules) -> boo
     """Not by us. Lists may be late: right after its start one may show it as it was."""
     return (
         seen.listing is Listing.STOPPED
-        and seen.looked_at - record.boot_since >= rules.list_grace_s
+        and seen.looked_at - record.boot_since > rules.list_grace_s + START_CALL_S
         and not seen.connected
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -222,8 +222,14 @@ class Provisioner:
         return instance_views(self._state, self._now(), self._kept, self._boots)
 
     def idle_ends(self) -> Sequence[float]:
-        """When machines without work are to be ended, as the last plan says."""
-        return [kept.until for kept in self._kept.values() if kept.until is not None]
+        """When machines without work are to be ended, as the last plan says, and stopped ones."""
+        idle = [kept.until for kept in self._kept.values() if kept.until is not None]
+        return [*idle, *(self._stopped_ends())]
+
+    def _stopped_ends(self) -> Iterator[float]:
+        for record in self._state.instances.values():
+            if record.state is InstanceState.STOPPED and record.pool in self._pools:
+                yield record.stops[-1].since + self._pools[record.pool].stopped.max_age_s
 
     def blocked_offers(self) -> Sequence[BlockedOffer]:
         offers = (offer for setup in self._catalogue().pools.values() for offer in setup.offers)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from provisioner.providers.base import (
     AnswersAtOnce,
-    CannotStop,
     FoundInstance,
     FoundState,
     Inventory,
     LaunchIntent,
     LaunchResult,
 )
+from provisioner.stop_worth import START_SHARE
 from provisioner.types import Offer, OfferKey
 from windlass.base.clock import Clock
 from windlass.base.errors import CapacityError
@@ -68,6 +68,14 @@ class Machine:
     """The provider took it back."""
     busy_s: float = 0.0
     """How long anything ran on it."""
+    offs: list[tuple[float, float]] = field(default_factory=list)
+    """From when until when it was stopped."""
+    stopped_s: float | None = None
+    """Since when it is stopped."""
+    starting_s: float | None = None
+    """Since when it boots again."""
+    rebooted_s: float = 0.0
+    """How long it has booted again, all in all."""
     listed: FoundInstance | None = None
     """As in the last list; None: something has changed since."""
 
@@ -75,8 +83,21 @@ class Machine:
     def offer(self) -> Offer:
         return self.intent.offer
 
+    def boots_s(self, end_s: float) -> float:
+        """How long it has booted by then."""
+        first = (end_s if self.ready_s is None else self.ready_s) - self.created_s
+        return (
+            first + self.rebooted_s + (0.0 if self.starting_s is None else end_s - self.starting_s)
+        )
 
-class SimulatedMachines(CannotStop, AnswersAtOnce):
+    def runs(self, end_s: float) -> list[tuple[float, float]]:
+        """From when until when it was not stopped, until then."""
+        edges = [self.created_s, *(at for off in self.offs for at in off)]
+        edges.append(end_s if self.stopped_s is None else self.stopped_s)
+        return list(zip(edges[::2], edges[1::2], strict=True))
+
+
+class SimulatedMachines(AnswersAtOnce):
     """A `Provider`. Times are seconds since the beginning of the trace; `schedule(at_s, what)` is for what is due."""
 
     list_every_s = 0.0
@@ -95,6 +116,7 @@ class SimulatedMachines(CannotStop, AnswersAtOnce):
         booted: Callable[[Machine], None],
         told: Callable[[], None],
         ended: Callable[[Machine], None],
+        stopped: Callable[[Machine], None],
     ) -> None:
         self.name = name
         self.living: dict[str, Machine] = {}
@@ -110,6 +132,8 @@ class SimulatedMachines(CannotStop, AnswersAtOnce):
         self._booted = booted
         self._told = told
         self._ended = ended
+        self._stopped = stopped
+        self.starts = 0
         self._gone: deque[Machine] = deque()
         self._tokens: dict[str, LaunchResult] = {}
 
@@ -121,11 +145,7 @@ class SimulatedMachines(CannotStop, AnswersAtOnce):
         if known is not None:
             return known
         key, now = intent.offer.key, self._now_s()
-        having = sum(machine.offer.key == key for machine in self.living.values())
-        out = any(outage.covers(key, now) for outage in self._supply.outages)
-        if out or having + intent.count > self._supply.stock.get(key, having + intent.count):
-            self.refused += 1
-            raise CapacityError(f"no {key.instance_type or 'machine'} left in {key.zone or 'here'}")
+        self._take(key, intent.count)
         self.launches += 1
         result = LaunchResult(
             instance_ids=tuple(f"{intent.intent_id[:13]}-{n}" for n in range(intent.count))
@@ -136,6 +156,33 @@ class SimulatedMachines(CannotStop, AnswersAtOnce):
             self.living[instance_id] = machine
             self._schedule(now + intent.offer.boot_s, lambda machine=machine: self._boot(machine))  # type: ignore[misc]
         return result
+
+    async def stop(self, instance_id: str) -> None:
+        self.terminations += 1
+        machine = self.living[instance_id]
+        if machine.stopped_s is None:
+            machine.stopped_s, machine.listed = self._now_s(), None
+            self._stopped(machine)
+
+    async def start(self, instance_id: str, offer: Offer) -> None:
+        machine = self.living[instance_id]
+        if machine.stopped_s is None:
+            return
+        self._take(machine.offer.key, 1)
+        self.starts += 1
+        now = self._now_s()
+        machine.offs.append((machine.stopped_s, now))
+        machine.stopped_s, machine.starting_s, machine.listed = None, now, None
+        self._schedule(now + START_SHARE * machine.offer.boot_s, lambda: self._boot(machine))
+
+    def _take(self, key: OfferKey, count: int) -> None:
+        """Raises CapacityError."""
+        running = [m for m in self.living.values() if m.stopped_s is None and m.offer.key == key]
+        most = self._supply.stock.get(key)
+        out = any(outage.covers(key, self._now_s()) for outage in self._supply.outages)
+        if out or (most is not None and len(running) + count > most):
+            self.refused += 1
+            raise CapacityError(f"no {key.instance_type or 'machine'} left in {key.zone or 'here'}")
 
     async def list(self) -> Inventory:
         oldest = self._now_s() - LISTED_AFTER_END_S
@@ -153,7 +200,12 @@ class SimulatedMachines(CannotStop, AnswersAtOnce):
             self._end(instance_id)
 
     def _boot(self, machine: Machine) -> None:
-        if machine.ended_s is not None:
+        if machine.ended_s is not None or machine.stopped_s is not None:
+            return
+        if machine.starting_s is not None:
+            machine.rebooted_s += self._now_s() - machine.starting_s
+            machine.starting_s = None
+            self._booted(machine)
             return
         machine.ready_s = self._now_s()
         rate = machine.offer.interruptions_per_hour
@@ -187,7 +239,7 @@ class SimulatedMachines(CannotStop, AnswersAtOnce):
         intent = machine.intent
         machine.listed = FoundInstance(
             instance_id=machine.id,
-            state=FoundState.RUNNING if machine.ended_s is None else FoundState.ENDED,
+            state=_state_of(machine),
             cluster_id=intent.cluster_id,
             pool=intent.pool,
             intent_id=intent.intent_id,
@@ -202,3 +254,9 @@ class SimulatedMachines(CannotStop, AnswersAtOnce):
 
     def _now_s(self) -> float:
         return self._clock.now().timestamp() - self._start
+
+
+def _state_of(machine: Machine) -> FoundState:
+    if machine.ended_s is not None:
+        return FoundState.ENDED
+    return FoundState.RUNNING if machine.stopped_s is None else FoundState.STOPPED

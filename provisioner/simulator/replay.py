@@ -100,6 +100,8 @@ class Played:
     machines: Sequence[Machine]
     samples: Sequence[Sample]
     launches: int
+    starts: int
+    """Of stopped machines."""
     refused_calls: int
     ended_s: float
 
@@ -216,6 +218,7 @@ class _Replay:
                 booted=self._booted,
                 told=self._told,
                 ended=self._ended,
+                stopped=self._stopped,
             )
             for name in sorted({o.key.provider for pool in plan.pools for o in pool.offers})
         }
@@ -253,6 +256,7 @@ class _Replay:
             ],
             samples=self._samples,
             launches=sum(provider.launches for provider in self._providers.values()),
+            starts=sum(provider.starts for provider in self._providers.values()),
             refused_calls=sum(provider.refused for provider in self._providers.values()),
             ended_s=self._clock.monotonic(),
         )
@@ -306,6 +310,11 @@ class _Replay:
         self._provisioner.note_agent(machine.id, False)
         self._cluster.ended(machine)
 
+    def _stopped(self, machine: Machine) -> None:
+        """As if it were gone, for whoever only sees its agent."""
+        self._provisioner.note_agent(machine.id, False)
+        self._cluster.ended(machine)
+
     async def _settle(self) -> None:
         """Until neither the scheduler nor the provisioner has anything more to do at this instant."""
         moved = False
@@ -346,7 +355,7 @@ class _Replay:
         """Launches, terminations, and machines that the cluster was told are gone, so far."""
         providers = self._providers.values()
         return (
-            sum(provider.launches + provider.refused for provider in providers),
+            sum(each.launches + each.starts + each.refused for each in providers),
             sum(provider.terminations for provider in providers),
             self._cluster.told_gone,
         )
@@ -378,7 +387,9 @@ class _Replay:
             return
         pools = self._cluster.pools.values()
         nodes = [node for pool in pools for node in pool.nodes.values()]
-        living = [m for provider in self._providers.values() for m in provider.living.values()]
+        every = [m for provider in self._providers.values() for m in provider.living.values()]
+        living = [machine for machine in every if machine.stopped_s is None]
+        disks = sum(m.offer.disk_usd_per_hour for m in every if m.stopped_s is not None)
         self._samples.append(
             Sample(
                 at_s=now_s,
@@ -386,7 +397,7 @@ class _Replay:
                 busy_slots=sum(node.agent.slots - node.free for node in nodes),
                 up_slots=sum(node.agent.slots for node in nodes),
                 booting=len(living) - sum(node.machine is not None for node in nodes),
-                usd_per_hour=sum(machine.offer.usd_per_hour for machine in living),
+                usd_per_hour=disks + sum(machine.offer.usd_per_hour for machine in living),
             )
         )
 

@@ -40,6 +40,8 @@ class Summary:
     """From a launch to the first agent."""
     idle_usd: float
     """Machines without any work."""
+    stopped_usd: float
+    """Disks of stopped machines."""
     unused_usd: float
     """Free slots of machines that have work."""
     redone_usd: float
@@ -56,6 +58,8 @@ class Summary:
     fell_back: int
     """Jobs that ran in a pool that their own falls back to."""
     interruptions: int
+    starts: int
+    """Of stopped machines."""
     refused_launches: int
     makespan_s: float
     """From the first arrival to the end of the last job."""
@@ -79,20 +83,22 @@ class Summary:
 def summary(played: Played) -> Summary:
     machines = played.machines
     end = played.ended_s
-    usd = boot = idle = 0.0
+    usd = boot = idle = disks = 0.0
     boot_s = idle_s = busy_s = 0.0
+    runs: list[tuple[float, float]] = []
     for machine in machines:
-        rate, ended = (
-            machine.offer.usd_per_hour,
-            end if machine.ended_s is None else machine.ended_s,
-        )
-        ready = ended if machine.ready_s is None else machine.ready_s
-        usd += usd_for(rate, ended - machine.created_s)
-        boot += usd_for(rate, ready - machine.created_s)
-        idle += usd_for(rate, ended - ready - machine.busy_s)
-        boot_s += ready - machine.created_s
+        rate, ended = machine.offer.usd_per_hour, machine.ended_s or end
+        ran = machine.runs(ended)
+        ran_s, boots_s = sum(until - since for since, until in ran), machine.boots_s(ended)
+        runs += ran
+        usd += usd_for(rate, ran_s)
+        boot += usd_for(rate, boots_s)
+        idle += usd_for(rate, ran_s - boots_s - machine.busy_s)
+        disks += usd_for(machine.offer.disk_usd_per_hour, ended - machine.created_s - ran_s)
+        boot_s += boots_s
         busy_s += machine.busy_s
-        idle_s += ended - ready - machine.busy_s
+        idle_s += ran_s - boots_s - machine.busy_s
+    usd += disks
     busy = sum(job.usd for job in played.jobs)
     first = min((job.job.arrival_s for job in played.jobs), default=0.0)
     last = max((job.ended_s or 0.0 for job in played.jobs), default=0.0)
@@ -106,19 +112,19 @@ def summary(played: Played) -> Summary:
         busy_usd=busy,
         boot_usd=boot,
         idle_usd=idle,
-        unused_usd=max(0.0, usd - boot - idle - busy),
+        stopped_usd=disks,
+        unused_usd=max(0.0, usd - disks - boot - idle - busy),
         redone_usd=sum(job.lost_usd for job in played.jobs),
         waits=_waits([job.waited_s for job in played.jobs]),
         boot_wait_s=least_wait_s(played.plan, [job.job for job in played.jobs]),
         machines=len(machines),
-        most_machines=_most(
-            [(m.created_s, end if m.ended_s is None else m.ended_s) for m in machines]
-        ),
+        most_machines=_most(runs),
         busy_hours=busy_s / HOUR_S,
         idle_hours=idle_s / HOUR_S,
         boot_hours=boot_s / HOUR_S,
         fell_back=sum(job.away_runs > 0 for job in played.jobs),
         interruptions=sum(machine.interrupted for machine in machines),
+        starts=played.starts,
         refused_launches=played.refused_calls,
         makespan_s=max(0.0, last - first),
     )

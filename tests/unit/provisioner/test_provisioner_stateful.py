@@ -27,14 +27,15 @@ from provisioner.disruption import Disruption
 from provisioner.fleet import instance_from_document
 from provisioner.providers.base import Api
 from provisioner.providers.simulated import Faults
+from provisioner.stopped_agents import StoppedAgents
 from provisioner.types import PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.virtual_time import LoopClock, VirtualTimeLoop
-from windlass.base.errors import QuotaError, StoreUnavailable
+from windlass.base.errors import CapacityError, QuotaError, StoreUnavailable
 
 OFFERS = (
-    an_offer(1, 1.0, boot_s=30.0),
-    an_offer(4, 3.0, boot_s=60.0),
+    an_offer(1, 1.0, boot_s=30.0, can_stop=True, disk_usd_per_hour=0.001),
+    an_offer(4, 3.0, boot_s=60.0, can_stop=True, disk_usd_per_hour=0.001),
     an_offer(4, 2.0, zone="b", boot_s=90.0),
     an_offer(8, 8.0, zone="b", boot_s=60.0),
 )
@@ -84,9 +85,16 @@ class FleetLife(RuleBasedStateMachine):
         least=st.sampled_from([0, 0, 1]),
         moves=st.booleans(),
         idle_auto=st.booleans(),
+        stops=st.booleans(),
     )
     def begin(
-        self, most: int, budget: float | None, least: int, moves: bool, idle_auto: bool
+        self,
+        most: int,
+        budget: float | None,
+        least: int,
+        moves: bool,
+        idle_auto: bool,
+        stops: bool,
     ) -> None:
         async def start() -> None:
             self.clock = LoopClock()
@@ -101,6 +109,7 @@ class FleetLife(RuleBasedStateMachine):
                     max_idle_s=90.0,
                     budget=Budget(usd_per_hour=budget),
                     idle_auto=idle_auto,
+                    stopped=StoppedAgents(max=2 * stops, expected_gap_s=600.0, max_age_s=1800.0),
                     disruption=Disruption(packing=moves, replacement=moves, drift=moves, share=0.5),
                 ),
             )
@@ -174,6 +183,9 @@ class FleetLife(RuleBasedStateMachine):
         self.world.cloud.faults = Faults(
             stock_out=stock_out,
             lost_replies=lost,
+            lost_starts=lost,
+            stop_failures=unanswered,
+            no_start=dict.fromkeys(stock_out, CapacityError("none left")),
             unanswered=unanswered,
             hang=hang,
             list_fails=list_fails,
@@ -216,14 +228,17 @@ class FleetLife(RuleBasedStateMachine):
     @invariant()
     def never_above_the_maximum(self) -> None:
         if hasattr(self, "world"):
-            assert len(self.world.living()) <= self.most
+            clouds = [self.world.cloud, *self.world.others]
+            running = [x for cloud in clouds for x in cloud.living() if not x.is_stopped]
+            assert len(running) <= self.most
+            assert len(self.world.living()) <= self.most + 2
 
     @invariant()
     def never_above_the_budget(self) -> None:
         """Of one hour: machines that are taken back or lost cost nothing any more."""
         if hasattr(self, "world") and self.budget is not None:
             clouds = [self.world.cloud, *self.world.others]
-            living = [machine for cloud in clouds for machine in cloud.living()]
+            living = [x for cloud in clouds for x in cloud.living() if not x.is_stopped]
             assert sum(x.intent.offer.usd_per_hour for x in living) <= self.budget
 
     @invariant()

@@ -259,7 +259,7 @@ def test_any_trace(
     assert all(job.waited_s >= 0 for job in result.jobs)
     assert told.most_machines <= max_instances
     assert all(machine.ended_s is not None for machine in result.machines)
-    parts = told.busy_usd + told.boot_usd + told.idle_usd + told.unused_usd
+    parts = told.busy_usd + told.boot_usd + told.idle_usd + told.unused_usd + told.stopped_usd
     assert parts == pytest.approx(told.usd)
     assert told.busy_usd - told.redone_usd >= told.least_usd - 1e-6
     assert summary(asyncio.run(play(plan, jobs))) == told  # the same seed, the same outcome

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from master.core.reasons import ReasonKind
+from master.core.scheduler.types import SchedulerSettings
 from provisioner.budgets import Budget
 from provisioner.capacity import CapacityMemory
 from provisioner.offer_views import OfferState
@@ -20,6 +21,9 @@ from provisioner.preview import preview
 from provisioner.providers.base import Api
 from provisioner.providers.errors import Refusal
 from provisioner.refusals import BlockKind
+from provisioner.simulator.replay import ClusterPlan, PoolPlan, play
+from provisioner.simulator.report import Summary, summary
+from provisioner.simulator.trace import TraceJob
 from provisioner.snapshot import cost_view
 from provisioner.stop_worth import expected_gap_s, pays, start_of, start_offers
 from provisioner.stopped_agents import StoppedAgents
@@ -481,3 +485,29 @@ def test_its_disk_is_all_that_it_costs() -> None:
         assert view.usd_per_hour == FOUR.disk_usd_per_hour
 
     in_world(story)
+
+
+def test_simulated_work_starts_stopped_machines() -> None:
+    def played(most: int) -> Summary:
+        settings = PoolSettings(
+            pool="gpu",
+            max_instances=10,
+            max_idle_s=300.0,
+            stopped=StoppedAgents(max=most, expected_gap_s=3600.0),
+        )
+        pool = PoolPlan(settings=settings, scheduler=SchedulerSettings(), offers=(FOUR,))
+        jobs = [
+            TraceJob(job_id=str(n), arrival_s=1000.0 + 4000.0 * n, slots=4, duration_s=1000.0)
+            for n in range(5)
+        ]
+        return summary(asyncio.run(play(ClusterPlan(pools=[pool], default_pool="gpu"), jobs)))
+
+    cold, warm = played(0), played(1)
+    assert (cold.machines, warm.machines) == (5, 1)
+    assert (cold.starts, warm.starts) == (0, 4)
+    assert warm.waits.longest_s == cold.waits.longest_s == 180.0, "the first is launched"
+    assert warm.waits.mean_s == pytest.approx((180.0 + 4 * 126.0) / 5)
+    assert warm.boot_usd == pytest.approx(4.0 * (180.0 + 4 * 126.0) / 3600.0)
+    assert warm.most_machines == 1
+    assert 0 < warm.stopped_usd < 0.01
+    assert warm.usd < cold.usd

@@ -49,7 +49,7 @@ def test_keys_of_the_tables_are_keys_of_the_sections(name: str, tmp_path: Path) 
 
 
 def test_the_permissions_of_the_page_are_those_of_the_policy() -> None:
-    (said,) = re.findall(r"Its permissions: (.*?)\n\n", page("aws"), re.S)
+    (said,) = re.findall(r"Its permissions: (.*?)\n\n`det deploy", page("aws"), re.S)
     service, named = "", set()
     for found in re.findall(r"`(?:([a-z0-9]+):)?([A-Z]\w+)`", said):
         service = found[0] or service

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from provisioner.prices import usd_for
 from provisioner.providers.base import (
@@ -144,7 +145,8 @@ class SimulatedProvider:
         self._calls_by_token: dict[str, LaunchIntent] = {}
         self.queue: dict[str, tuple[LaunchIntent, float]] = {}
         """Handle -> what was accepted, and when it is delivered."""
-        self._timers: set[asyncio.TimerHandle] = set()
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._numbers = count()
 
     @property
     def name(self) -> str:
@@ -257,7 +259,7 @@ class SimulatedProvider:
 
     def drop_timers(self) -> None:
         """Nothing boots any more."""
-        for timer in self._timers:
+        for timer in self._timers.values():
             timer.cancel()
 
     def launch_now(self, intent: LaunchIntent) -> LaunchAnswer:
@@ -417,8 +419,12 @@ class SimulatedProvider:
 
     def _boot_later(self, boot_s: float) -> None:
         loop = asyncio.get_running_loop()
-        self._timers = {timer for timer in self._timers if timer.when() > loop.time()}
-        self._timers.add(loop.call_later(boot_s, self.boot_due))
+        number = next(self._numbers)
+        self._timers[number] = loop.call_later(boot_s, self._boot_now, number)
+
+    def _boot_now(self, number: int) -> None:
+        del self._timers[number]
+        self.boot_due()
 
     def _all_offers(self) -> Iterable[Offer]:
         by_pool = self.sold.values() if isinstance(self.sold, Mapping) else [self.sold]

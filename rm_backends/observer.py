@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from master.core.actor import Actor
+from master.core.reasons import ReasonKind
 from master.core.scheduler.types import SchedulerSettings
 from rm_backends.views import AgentKey, AgentView, JobInPool, PoolView, QueueEntry, SlotView
 
@@ -27,6 +28,10 @@ class Observer(Protocol):
 
     def queue(self, pool: str, job_id: str | None = None) -> Sequence[QueueEntry]:
         """What waits and what holds slots, in the order of jobs; of one job, or of all."""
+        ...
+
+    def waiting_by_kind(self, pool: str) -> Mapping[ReasonKind, int]:
+        """How many requests wait, by why: of tens of thousands, what `queue` says of each is far too much work."""
         ...
 
     def agents(self) -> Sequence[AgentView]:

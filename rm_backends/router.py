@@ -229,6 +229,9 @@ class Router:
     def queue(self, pool: str, job_id: str | None = None) -> Sequence[QueueEntry]:
         return self._backend(pool).queue(pool, job_id)
 
+    def waiting_by_kind(self, pool: str) -> Mapping[ReasonKind, int]:
+        return self._backend(pool).waiting_by_kind(pool)
+
     def away(self, job_id: str) -> Sequence[str]:
         """The pools that work of a job has fallen back to, and waits or runs in."""
         return self._moves.away(job_id)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from agent_bootstrap.protocol import Channel, Leaving, Welcome
 from master.core.actor import Actor
 from master.core.fall_back import Prospect
-from master.core.reasons import Reason
+from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.dispatch import decide_dispatch
 from master.core.scheduler.types import Running, SchedulerSettings
 from master.core.unmet import unmet
@@ -419,6 +419,9 @@ class AgentsBackend:
     def queue(self, pool: str, job_id: str | None = None) -> Sequence[QueueEntry]:
         """What waits and what holds slots, in the order of jobs; of one job, or of all."""
         return queue_view(self._pool(pool), job_id)
+
+    def waiting_by_kind(self, pool: str) -> Mapping[ReasonKind, int]:
+        return self._pool(pool).waiting_by_kind()
 
     async def enable_agent(self, agent_id: str, *, by: Actor) -> AgentView:
         """Raises NotFound, as the next two."""

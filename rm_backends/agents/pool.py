@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -185,6 +186,25 @@ class Pool:
             planned = self._availability.reasons.get(allocation_id) if self._availability else None
             return planned or not_planned(waiting.reason)
         return self._static_reason(entry, waiting)
+
+    def waiting_by_kind(self) -> Mapping[ReasonKind, int]:
+        """How many wait for what: the kinds of `explain`, without its words."""
+        fits: dict[Hashable, bool] = {}
+        planned = self._availability.reasons if self._availability else {}
+        counts: Counter[ReasonKind] = Counter()
+        for id_, entry in self.waiting.items():
+            waiting = self._standing.waiting.get(id_)
+            kind = UNDECIDED.kind if waiting is None else waiting.reason.kind
+            if waiting is not None and waiting.needs_capacity:
+                if not self.options.dynamic:
+                    shape = entry.request.shape
+                    if shape not in fits:
+                        fits[shape] = self._fits_open_agents(entry.request)
+                    kind = kind if fits[shape] else ReasonKind.NO_SUCH_AGENT
+                else:
+                    kind = (planned.get(id_) or not_planned(waiting.reason)).kind
+            counts[kind] += 1
+        return counts
 
     async def expected_start(self, allocation_id: str) -> datetime | None:
         """When a request that waits here will probably start; None if nobody can know."""

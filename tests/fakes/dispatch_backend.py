@@ -7,6 +7,7 @@ site's, can be cancelled there, and the request is granted when all of its nodes
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -328,6 +329,10 @@ class DispatchBackend:
         self._known(pool)
         leases = self._leases.values()
         return [self._entry(one) for one in leases if job_id in (None, one.request.job.job_id)]
+
+    def waiting_by_kind(self, pool: str) -> Mapping[ReasonKind, int]:
+        waiting = (e for e in self.queue(pool) if e.state is QueueState.QUEUED)
+        return Counter(e.reason.kind if e.reason else ReasonKind.QUEUED for e in waiting)
 
     def _entry(self, lease: Lease) -> QueueEntry:
         request = lease.request

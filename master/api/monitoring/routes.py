@@ -22,7 +22,6 @@ from master.api.windlass.wire import GONE
 from master.auth.permissions import Action
 from master.core.reasons import ReasonKind
 from master.core.visibility import Visibility
-from rm_backends.views import QueueState
 from windlass.base.errors import NotFound
 
 router = APIRouter(route_class=ApiRoute, tags=["monitoring"])
@@ -70,10 +69,8 @@ async def _picture(api: Api, visible: Visibility) -> Picture:
     waiting: Counter[tuple[str, ReasonKind]] = Counter()
     pools = services.cluster.pools_view()
     for pool in pools:
-        for entry in services.cluster.queue(pool.name):
-            if entry.state is QueueState.QUEUED:
-                kind = ReasonKind.QUEUED if entry.reason is None else entry.reason.kind
-                waiting[pool.name, kind] += 1
+        for kind, count in services.cluster.waiting_by_kind(pool.name).items():
+            waiting[pool.name, kind] += count
         await asyncio.sleep(0)
     fleet = services.provisioner
     live = [e.state for e in services.experiments.all_live()]

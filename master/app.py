@@ -20,7 +20,7 @@ from sqlalchemy import select
 from master.agent_pools import fall_back_rules, pool_options
 from master.allocations.service import AllocationService
 from master.allocations.unique_ports import UniquePorts
-from master.api.services import ClusterInfo, Services
+from master.api.services import ClusterInfo, Services, no_others
 from master.auth.first_password import first_password
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.join_tokens import JoinTokenSigner
@@ -313,6 +313,7 @@ class Master:
             ),
             provisioner=provisioner,
             books=books,
+            jobs_of_others=no_others if dispatcher is None else dispatcher.others,
             clock=options.clock,
             certificate_names=options.tls.names if options.tls is not None else tuple,
             certificate_fingerprint=self._fingerprint,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Protocol, TypeAlias, cast
@@ -42,12 +42,18 @@ from master.workspaces.queries import WorkspaceQueries
 from provisioner.bake_records import BakeRecord
 from provisioner.offer_views import OfferView
 from provisioner.preview import Preview
+from provisioner.providers.batch.base import ForeignJob
 from provisioner.tally import Tally
 from provisioner.types import BlockedOffer, CostView, Gang, InstanceView, OfferKey
 from rm_backends.base import AllocationRequest
 from rm_backends.observer import AgentOperator, Observer
 from rm_backends.views import Foreseen, JoinRequest, RefusalView, Standing
 from windlass.base.clock import Clock
+
+
+async def no_others(pool: str) -> Sequence[ForeignJob]:
+    """Nobody else has jobs there."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +187,8 @@ class Services:
     provisioner: Fleet | None
     books: Books
     clock: Clock
+    jobs_of_others: Callable[[str], Awaitable[Sequence[ForeignJob]]] = no_others
+    """By pool: those that its batch system has beside ours."""
     database_is_damaged: Callable[[], bool] = lambda: False
     """Whether a page was found that is not what was written."""
     certificate_names: Callable[[], Sequence[str]] = tuple

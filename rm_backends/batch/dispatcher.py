@@ -16,6 +16,7 @@ from master.core.reasons import ReasonKind
 from provisioner.providers.batch.base import (
     DISPATCHED,
     BatchSystem,
+    ForeignJob,
     JobPhase,
     JobRefused,
     JobReport,
@@ -30,6 +31,7 @@ from provisioner.types import PoolAvailability
 from rm_backends.base import AllocationRequest
 from rm_backends.batch import leases as life
 from rm_backends.batch.leases import Lease, LeaseState
+from rm_backends.batch.others import OtherJobs
 from rm_backends.batch.ports import LeaseHost, LeaseStore
 from rm_backends.batch.shapes import DispatchOptions, shape_of
 from rm_backends.batch.telling import Full, Telling
@@ -84,6 +86,7 @@ class Dispatcher:
         self._site = site
         self._on_site = on_site
         self._project_of = project_of
+        self._others = OtherJobs(system, clock)
         self._full: dict[str, Full] = {}
         """Pools of which the site takes no more jobs for now."""
         self._site_at = float("-inf")
@@ -146,6 +149,15 @@ class Dispatcher:
         if self._site is not None:
             for problem in options.dialect.account_problems(shape.arguments, self._site):
                 raise Unsatisfiable(problem)
+
+    async def others(self, pool: str) -> Sequence[ForeignJob]:
+        """Jobs of others where this pool submits its own; as of the last minute, or of the last answer."""
+        options = self._pools.get(pool)
+        if options is None:
+            return ()
+        names = (self._prefix, self._prefix.replace("wl-", "wp-", 1))
+        found = await self._others.of(options.queue)
+        return [one for one in found if not one.name.startswith(names)]
 
     def leases(self) -> Sequence[Lease]:
         """Those that are not settled."""

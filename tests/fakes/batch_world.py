@@ -11,6 +11,7 @@ from pathlib import Path
 from master.core.reasons import ReasonKind
 from provisioner.providers.batch.base import (
     EndCause,
+    ForeignJob,
     JobPhase,
     JobReport,
     JobSpec,
@@ -66,6 +67,8 @@ class FakeBatch:
         """Of jobs that run."""
         self.submissions: list[str] = []
         self.refused = 0
+        self.foreign: list[ForeignJob] = []
+        self.listings = 0
         self.accounts: Mapping[str, frozenset[str]] | None = None
 
     @property
@@ -121,6 +124,15 @@ class FakeBatch:
     async def named_like(self, prefix: str) -> Sequence[JobReport]:
         await self._answer()
         return [self._report(j) for j in self.jobs.values() if j.spec.name.startswith(prefix)]
+
+    async def in_queue(self, queue: str) -> Sequence[ForeignJob]:
+        self.listings += 1
+        await self._answer()
+        ours = [
+            ForeignJob(system="slurm", job_id=j.id, name=j.spec.name, user="me", waits=not j.nodes)
+            for j in self.jobs.values()
+        ]
+        return [*ours, *self.foreign]
 
     async def ended(self, job_id: str) -> JobReport | None:
         await self._answer()

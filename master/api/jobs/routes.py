@@ -14,6 +14,7 @@ from master.api.jobs.replies import (
     ExplanationReply,
     FullJob,
     FullJobsReply,
+    Job,
     JobReply,
     JobsReply,
     QueueStatisticsReply,
@@ -29,6 +30,7 @@ from master.core.visibility import Visibility
 from master.jobs.changes import JobUpdate
 from master.jobs.queue import QueuedJob
 from master.store.paging import Paged, cut
+from provisioner.providers.batch.base import ForeignJob
 from windlass.base.errors import InvalidArgument
 
 router = APIRouter(route_class=ApiRoute, tags=["job queue"])
@@ -78,9 +80,8 @@ class UpdateJobQueue(Body):
 async def list_jobs(
     query: Annotated[ListJobs, Query()], visible: Visible, api: TheApi
 ) -> Reply[JobsReply]:
-    page = _page(query, visible, api)
-    jobs = [wire.job(job, api.services.jobs.waiting_reason(job)) for job in page.rows]
-    return reply({"jobs": jobs, "pagination": pagination(page)})
+    page = await _page(query, visible, api)
+    return reply({"jobs": list(page.rows), "pagination": pagination(page)})
 
 
 @router.get("/api/v1/job-queues-v2")
@@ -89,10 +90,8 @@ async def list_jobs_v2(
     query: Annotated[ListJobs, Query()], visible: Visible, api: TheApi
 ) -> Reply[FullJobsReply]:
     """Everybody may see everything, so that no job is a `limited` one."""
-    page = _page(query, visible, api)
-    jobs: list[FullJob] = [
-        {"full": wire.job(job, api.services.jobs.waiting_reason(job))} for job in page.rows
-    ]
+    page = await _page(query, visible, api)
+    jobs: list[FullJob] = [{"full": job} for job in page.rows]
     return reply({"jobs": jobs, "pagination": pagination(page)})
 
 
@@ -132,13 +131,29 @@ async def explain(job_id: str, visible: Visible, api: TheApi) -> Reply[Explanati
     return reply(wire.explanation(explained, jobs.waiting_reason(explained.queued)))
 
 
-def _page(query: ListJobs, visible: Visibility, api: Api) -> Paged[QueuedJob]:
+async def _page(query: ListJobs, visible: Visibility, api: Api) -> Paged[Job]:
+    """Ours in the order of the queue, then those that others have where the pool submits to a batch system."""
     wanted = {state for state in query.states if state}
     pool = query.resource_pool or api.services.config.default_compute_pool
     if pool is None:
         raise InvalidArgument("resourcePool: must be given: this cluster has no default pool")
-    queue = api.services.jobs.queue(pool, visible)
-    jobs = [job for job in queue if not wanted or job.state.name in wanted]
+    jobs = api.services.jobs
+    entries: list[QueuedJob | ForeignJob] = [*jobs.queue(pool, visible)]
+    entries += await api.services.jobs_of_others(pool)
+    entries = [one for one in entries if not wanted or _state(one) in wanted]
     if query.order_by == "DESC":
-        jobs.reverse()
-    return cut(jobs, query.page(default_limit=DEFAULT_LIMIT))
+        entries.reverse()
+    page = cut(entries, query.page(default_limit=DEFAULT_LIMIT))
+    shown = [
+        wire.job_of_others(one, pool)
+        if isinstance(one, ForeignJob)
+        else wire.job(one, jobs.waiting_reason(one))
+        for one in page.rows
+    ]
+    return Paged(rows=shown, total=page.total, offset=page.offset, limit=page.limit)
+
+
+def _state(entry: QueuedJob | ForeignJob) -> str:
+    if isinstance(entry, QueuedJob):
+        return entry.state.name
+    return "QUEUED" if entry.waits else "SCHEDULED"

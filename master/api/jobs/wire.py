@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from master.api.enums import JobState, JobType
 from master.api.jobs.replies import (
     ExplanationReply,
@@ -15,8 +17,9 @@ from master.api.values import finite, reason, time
 from master.core.reasons import Reason
 from master.jobs.explain import Explanation, HoldingRun, WaitingRun
 from master.jobs.ports import JobFacts
-from master.jobs.queue import QueuedJob
+from master.jobs.queue import UNKNOWN_AHEAD, QueuedJob
 from master.jobs.statistics import QueueStatistics
+from provisioner.providers.batch.base import ForeignJob
 from rm_backends.base import FellBack
 
 
@@ -36,6 +39,32 @@ def job(queued: QueuedJob, why: Reason | None) -> Job:
         "summary": summary(queued),
         "position": queued.position,
         "waitingReason": why.text if why is not None else None,
+    }
+
+
+def job_of_others(foreign: ForeignJob, pool: str) -> Job:
+    """One that somebody submitted to the batch system himself."""
+    state = JobState.QUEUED if foreign.waits else JobState.SCHEDULED
+    submitted = datetime.fromtimestamp(foreign.submitted or 0, UTC)
+    return {
+        "jobId": f"{foreign.system}-{foreign.job_id}",
+        "type": JobType.EXTERNAL,
+        "name": foreign.name,
+        "entityId": foreign.job_id,
+        "username": foreign.user,
+        "userId": 0,
+        "resourcePool": pool,
+        "submissionTime": time(submitted),
+        "priority": None,
+        "weight": 0,
+        "maxSlots": None,
+        "progress": None,
+        "workspaceId": 0,
+        "summary": {"state": state, "jobsAhead": UNKNOWN_AHEAD},
+        "isPreemptible": False,
+        "requestedSlots": 0,
+        "allocatedSlots": 0,
+        "waitingReason": None,
     }
 
 

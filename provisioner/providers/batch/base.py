@@ -134,6 +134,21 @@ class JobReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignJob:
+    """A job of somebody else, as far as everybody may know it."""
+
+    system: str
+    """slurm or pbs."""
+    job_id: str
+    name: str
+    user: str
+    waits: bool
+    nodes: int = 0
+    submitted: float | None = None
+    """Seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """A job to be submitted."""
 
@@ -218,6 +233,10 @@ class BatchSystem(Protocol):
 
     async def ended(self, job_id: str) -> JobReport | None:
         """How a job ended that the scheduler forgot, or tells little of. None: nobody remembers, or it did not end."""
+        ...
+
+    async def in_queue(self, queue: str) -> Sequence[ForeignJob]:
+        """All jobs there that are not over, as the site lists them; an array is one until its tasks start."""
         ...
 
     async def cancel(self, job_ids: Collection[str]) -> None:

@@ -66,6 +66,12 @@ def test_what_waits_says_why_and_can_be_cancelled(site: BatchSite, tmp_path: Pat
         assert waits.words
         assert {j.name for j in await system.named_like("wl-test-")} >= {first.name, second.name}
         assert not await system.named_like("wl-other-")
+        listed = {one.job_id: one for one in await system.in_queue(site.queue)}
+        assert [listed[id_].waits for id_ in ids] == [False, True]
+        assert listed[ids[0]].name == first.name
+        assert listed[ids[0]].user
+        assert listed[ids[0]].submitted is not None
+        assert not await system.in_queue("short")
         await system.cancel([*ids, "999999"])
         for name in (first.name, second.name):
             gone = await until(system, name, is_over)

@@ -26,6 +26,7 @@ POOLS = [
     },
     {"pool_name": "minutes", "provider": {**SITE, "walltime": "1m"}},
     {"pool_name": "scavenger", "provider": {**SITE, "partition": "scavenger"}},
+    {"pool_name": "impatient", "provider": SITE, "agent_reconnect_wait": "1s"},
     {"pool_name": "own"},
     {"pool_name": "local", "provider": {"type": "embedded", "slots_per_instance": 2}},
 ]
@@ -106,6 +107,10 @@ def test_a_gang_on_two_nodes_from_request_to_end(
     assert ended["state"] == "STATE_COMPLETED", log
     assert "rank 0 of 2: gpus 0,1" in log
     assert "rank 1 of 2: gpus 0,1" in log
+    (job,) = batch_jobs(cluster, experiment)
+    assert (job["queue"], job["nodes"], job["gpus"]) == ("gpu", ["n1", "n2"], 4)
+    eventually("its end is known", lambda: batch_jobs(cluster, experiment)[0]["endTime"])
+    assert batch_jobs(cluster, experiment)[0]["gpuHours"] > 0
 
 
 def why_it_waits(cluster: RealCluster, experiment: int) -> str:
@@ -351,6 +356,76 @@ def test_a_job_that_its_site_preempts_makes_a_checkpoint_and_goes_on_in_another(
     assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
     (trial,) = cluster.trials(experiment)
     assert trial["restarts"] == 0
+
+
+@pytest.mark.slow
+def test_a_suspended_job_goes_on_where_it_was(
+    cluster: RealCluster, slurm: Slurm, gates: Gates
+) -> None:
+    """Its agents are silent for longer than others may be, and are not lost."""
+    resources = {"slots_per_trial": 2, "resource_pool": "impatient"}
+    experiment = cluster.submit(config(gates, resources=resources), MODEL)
+    eventually("it works", lambda: "run 1, from" in all_logs(cluster, experiment))
+    (job,) = batch_jobs(cluster, experiment)
+    slurm.run("scontrol", "suspend", job["id"])
+    (agent,) = jobs_agents(cluster)
+    eventually("it is seen", lambda: batch_jobs(cluster, experiment)[0]["state"] == "SUSPENDED")
+    for process in jobs_processes(
+        cluster
+    ):  # slurmd of a test stops steps, and not what they started
+        process.suspend()
+    eventually(
+        "its agent is away",
+        lambda: (
+            not cluster.get(f"/api/v1/agents/{agent}")["agent"]["enabled"]
+            or cluster.get(f"/api/v1/agents/{agent}")["agent"]["draining"]
+        ),
+    )
+    for process in jobs_processes(cluster):
+        process.resume()
+    slurm.run("scontrol", "resume", job["id"])
+    gates.open()
+    assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
+    assert "run 2, from" not in all_logs(cluster, experiment)
+    assert len(batch_jobs(cluster, experiment)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["agent", "host", "script"])
+def test_what_runs_a_job_is_killed(
+    cluster: RealCluster, slurm: Slurm, gates: Gates, what: str
+) -> None:
+    """The trial goes on, in this job or in another; nothing is submitted twice, and nothing is left."""
+    experiment = cluster.submit(config(gates), MODEL)
+    eventually("it works", lambda: "run 1, from" in all_logs(cluster, experiment))
+    (job,) = batch_jobs(cluster, experiment)
+    if what == "script":  # which has become srun
+        victim = next(one for one in psutil.process_iter() if is_srun_of(one, job["id"]))
+    else:
+        name = f"agent_bootstrap.{what}"
+        victim = next(one for one in jobs_processes(cluster) if name in one.cmdline())
+    victim.kill()
+    victim.wait(10)
+    gates.open()
+    assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
+    jobs = batch_jobs(cluster, experiment)
+    assert len(jobs) == len({one["id"] for one in jobs}) <= 2
+
+
+def is_srun_of(process: psutil.Process, job_id: str) -> bool:
+    try:
+        return process.name() == "srun" and process.environ().get("SLURM_JOB_ID") == job_id
+    except psutil.Error:
+        return False
+
+
+def batch_jobs(cluster: RealCluster, experiment: int) -> list[dict[str, Any]]:
+    """As `det task batch-jobs` shows them."""
+    (trial,) = cluster.trials(experiment)
+    found: list[dict[str, Any]] = cluster.get(f"/api/v1/tasks/{trial['taskId']}")["task"][
+        "batchJobs"
+    ]
+    return found
 
 
 def all_logs(cluster: RealCluster, experiment: int) -> str:

@@ -10,7 +10,7 @@ from master.batch_projects import JobProjects
 from master.config import ResolvedPool
 from master.config.batch import SlurmSection
 from master.store.lease_repository import LeaseRepository
-from provisioner.providers.batch.base import EndCause, JobPhase
+from provisioner.providers.batch.base import EndCause, ForeignJob, JobPhase
 from provisioner.providers.batch.job_files import Shape
 from rm_backends.batch.leases import Lease, LeaseState
 from tests.fakes.api_world import SINGLE, ApiWorld
@@ -75,3 +75,30 @@ async def test_a_job_is_booked_on_what_its_experiment_says(
     projects = JobProjects(world.services.store, [ResolvedPool(name="default", batch=section)])
     assert await projects.of(replace(DONE, allocation_id=run.id)) == project
     assert await projects.of(replace(DONE, allocation_id="nobody.1")) == ""
+
+
+async def test_jobs_of_others_stand_in_the_queue_behind_ours(world: ApiWorld) -> None:
+    """As external ones, in both listings; states and pages count them."""
+    await world.create(SINGLE)
+
+    async def others(pool: str) -> list[ForeignJob]:
+        assert pool == "default"
+        known = {"system": "slurm", "user": "eve", "submitted": 1_800_000_000.0}
+        return [
+            ForeignJob(job_id="71", name="vasp", waits=False, nodes=4, **known),
+            ForeignJob(job_id="72_[1-9]", name="md", waits=True, **known),
+        ]
+
+    object.__setattr__(world.services, "jobs_of_others", others)
+    url = "/api/v1/job-queues?resourcePool=default"
+    listed = await world.ok("GET", url)
+    assert [job["type"] for job in listed["jobs"]] == ["TYPE_EXPERIMENT", *["TYPE_EXTERNAL"] * 2]
+    assert listed["pagination"]["total"] == 3
+    first, second = listed["jobs"][1:]
+    assert (first["jobId"], first["username"], first["name"]) == ("slurm-71", "eve", "vasp")
+    assert first["summary"] == {"state": "STATE_SCHEDULED", "jobsAhead": -1}
+    assert second["summary"]["state"] == "STATE_QUEUED"
+    again = await world.ok("GET", url.replace("queues", "queues-v2") + "&limit=1&offset=1")
+    assert [job["full"]["jobId"] for job in again["jobs"]] == ["slurm-71"]
+    waiting = await world.ok("GET", f"{url}&states=STATE_SCHEDULED")
+    assert [job["jobId"] for job in waiting["jobs"]] == ["slurm-71"]

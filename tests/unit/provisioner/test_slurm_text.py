@@ -31,6 +31,7 @@ from provisioner.providers.batch.slurm.text import (
     hosts,
     limit_s,
     node_state,
+    queue_lines,
     records,
     sacct_lines,
     scontrol_job,
@@ -292,3 +293,16 @@ def test_a_controller_that_is_down_is_no_refusal() -> None:
     ]
     assert len(down) >= 3
     assert all(has_no_answer(recorded["stderr"]) for recorded in down)
+
+
+def test_jobs_of_everybody_in_a_queue() -> None:
+    """Names may hold anything; a line that says no state is left out."""
+    text = (
+        "71|eve|RUNNING|1800000000|4|a|b\n"
+        "72_[1-9%2]|mallory|PENDING|N/A|1|md\n"
+        "73|eve||1800000000|1|x\n"
+    )
+    first, second = queue_lines(text)
+    assert (first.job_id, first.user, first.waits, first.nodes) == ("71", "eve", False, 4)
+    assert (first.name, first.submitted) == ("a|b", 1_800_000_000)
+    assert (second.job_id, second.waits, second.submitted) == ("72_[1-9%2]", True, None)

@@ -16,6 +16,7 @@ from provisioner.providers.batch.base import (
     PROOF_S,
     SUBMIT_LIMIT_S,
     EndCause,
+    ForeignJob,
     JobPhase,
     JobRefused,
     JobReport,
@@ -392,6 +393,27 @@ def test_accounts_that_the_site_would_refuse_are_refused_at_submission(
             assert problem in refused.value.message
         else:
             batch.world.backend.check(request)
+
+    play(scenario)
+
+
+def test_jobs_of_others_are_listed_without_ours(play: Play) -> None:
+    """The site is asked once a minute, however many look; while it is silent, what was there last is shown."""
+
+    async def scenario(batch: BatchWorld) -> None:
+        await batch.world.run_allocation(allocation(1, slots=4))
+        strange = ForeignJob(system="slurm", job_id="9", name="vasp", user="eve", waits=True)
+        batch.site.foreign = [strange]
+        assert [await batch.dispatcher.others("default") for _ in range(3)] == [[strange]] * 3
+        assert batch.site.listings == 1
+        assert await batch.dispatcher.others("elsewhere") == ()
+        await batch.world.settle(61)
+        batch.site.down = True
+        assert await batch.dispatcher.others("default") == [strange]
+        await batch.world.settle(61)
+        batch.site.down = False
+        batch.site.foreign = []
+        assert await batch.dispatcher.others("default") == []
 
     play(scenario)
 

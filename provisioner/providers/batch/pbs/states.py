@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from master.core.reasons import ReasonKind
-from provisioner.providers.batch.base import EndCause, JobPhase, JobReport
+from provisioner.providers.batch.base import EndCause, ForeignJob, JobPhase, JobReport
 from provisioner.providers.batch.pbs.text import Record, duration_s, hosts, number, seconds
 
 _PHASES = {
@@ -86,6 +86,18 @@ def report(job_id: str, record: Record) -> JobReport:
         account=record.get("Account_Name", ""),
         cause=cause_of(status, substate, comment) if over else None,
         exit_code=_exit_code(status) if over else None,
+    )
+
+
+def foreign(job_id: str, record: Record) -> ForeignJob:
+    return ForeignJob(
+        system="pbs",
+        job_id=job_id,
+        name=record.get("Job_Name", ""),
+        user=record.get("Job_Owner", "").partition("@")[0],
+        waits=phase_of(record.get("job_state", "")) is JobPhase.QUEUED,
+        nodes=number(record.get("Resource_List.nodect", "")) or 0,
+        submitted=seconds(record.get("ctime", "")),
     )
 
 

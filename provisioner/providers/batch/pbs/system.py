@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from provisioner.providers.batch.base import (
     SUBMIT_LIMIT_S,
+    ForeignJob,
     JobPhase,
     JobRefused,
     JobReport,
@@ -17,7 +18,13 @@ from provisioner.providers.batch.base import (
 from provisioner.providers.batch.commands import Commands, Done
 from provisioner.providers.batch.pbs.arguments import qsub_line
 from provisioner.providers.batch.pbs.queues import nodes_of, queues_of
-from provisioner.providers.batch.pbs.states import GAVE_UP, has_no_answer, refusal_of, report
+from provisioner.providers.batch.pbs.states import (
+    GAVE_UP,
+    foreign,
+    has_no_answer,
+    refusal_of,
+    report,
+)
 from provisioner.providers.batch.pbs.text import (
     JOBS,
     NODES,
@@ -89,6 +96,14 @@ class PbsSystem:
     async def named_like(self, prefix: str) -> Sequence[JobReport]:
         mine = await self._ours(await self._jobs())
         return tuple(one for one in mine if one.name.startswith(prefix))
+
+    async def in_queue(self, queue: str) -> Sequence[ForeignJob]:
+        found = await self._jobs()
+        return tuple(
+            foreign(id_, record)
+            for id_, record in found.items()
+            if queue in ("", record.get("queue", ""))
+        )
 
     async def ended(self, job_id: str) -> JobReport | None:
         found = (await self._jobs(job_id)).get(job_id)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from provisioner.providers.batch.base import (
     SUBMIT_LIMIT_S,
+    ForeignJob,
     JobPhase,
     JobRefused,
     JobReport,
@@ -22,9 +23,11 @@ from provisioner.providers.batch.slurm.arguments import sbatch_line
 from provisioner.providers.batch.slurm.partitions import nodes_of, queues_of
 from provisioner.providers.batch.slurm.states import has_no_answer, phase_of, refusal_of, report
 from provisioner.providers.batch.slurm.text import (
+    QUEUE_FORMAT,
     SACCT_FORMAT,
     SQUEUE_FORMAT,
     JobLine,
+    queue_lines,
     sacct_lines,
     scontrol_job,
     settings,
@@ -109,6 +112,10 @@ class SlurmSystem:
         text = await self._ask("squeue", "-h", "-t", "all", "--me", "-o", SQUEUE_FORMAT)
         mine = [line for line in squeue_lines(text) if line.name.startswith(prefix)]
         return tuple(_by_name(mine).values())
+
+    async def in_queue(self, queue: str) -> Sequence[ForeignJob]:
+        where = (f"--partition={queue}",) if queue else ()
+        return tuple(queue_lines(await self._ask("squeue", "-h", *where, "-o", QUEUE_FORMAT)))
 
     async def ended(self, job_id: str) -> JobReport | None:
         """The controller keeps the exit code as it was; accounting folds it to seven bits."""

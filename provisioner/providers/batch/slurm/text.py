@@ -6,8 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from provisioner.providers.batch.base import ForeignJob
+
 SQUEUE_FORMAT = "%i|%T|%S|%e|%N|%D|%r|%j"
 """Id, state, start, end, nodes, number of nodes, reason, name. Names of others may contain anything: last."""
+QUEUE_FORMAT = "%i|%u|%T|%V|%D|%j"
+"""Id, user, state, submission, number of nodes, name."""
 SACCT_FORMAT = "JobIDRaw,State,ExitCode,Start,End,NodeList,JobName"
 NOT_SET = frozenset(
     {"", "N/A", "n/a", "(null)", "None", "NONE", "Unknown", "None assigned", "INVALID"}
@@ -50,6 +54,22 @@ def squeue_lines(text: str) -> Iterator[JobLine]:
                 nodes=hosts(words[4]),
                 reason=words[6].strip(),
                 name=words[7].strip(),
+            )
+
+
+def queue_lines(text: str) -> Iterator[ForeignJob]:
+    """Of `squeue -h -o QUEUE_FORMAT`, with SLURM_TIME_FORMAT=%s."""
+    for line in text.splitlines():
+        words = line.split("|", 5)
+        if len(words) == 6 and (state := _state(words[2])):
+            yield ForeignJob(
+                system="slurm",
+                job_id=words[0].strip(),
+                user=words[1].strip(),
+                waits=state == "PENDING",
+                submitted=seconds(words[3]),
+                nodes=int(words[4]) if words[4].strip().isdigit() else 0,
+                name=words[5].strip(),
             )
 
 

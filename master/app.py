@@ -59,6 +59,7 @@ from master.live_prices import LivePrices
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
 from master.pilot_pools import PilotProviders, batch_sections
+from master.price_refresh import PriceRefresh
 from master.recovery.background_check import BackgroundCheck
 from master.recovery.decision import Lost
 from master.recovery.identity import CLUSTER_ID, SECRET_MARK
@@ -271,7 +272,8 @@ class Master:
         group.create_task(self._housekeeping(auth, join_tokens, plane.parts.blobs).run())
         group.create_task(Loop("books", books.book, interval_s=BOOK_EVERY_S).run())
         if not options.inline_store:  # its scheduler knows only the machine's clock
-            group.create_task(timed_work(books, prices).run())
+            vendors = PriceRefresh(prices, options.config.prices.refresh, options.clock)
+            group.create_task(timed_work(books, prices, vendors).run())
         group.create_task(self._check.run())
         group.create_task(plane.experiments.storage_checks.warn_of_cluster_storage())
         await plane.resume()
@@ -280,6 +282,7 @@ class Master:
             info=info,
             config=options.config,
             store=self._store,
+            price_troubles=lambda: prices.troubles,
             database_is_damaged=lambda: bool(self._check.damaged) or self._store.is_damaged,
             blobs=plane.parts.blobs,
             auth=auth,

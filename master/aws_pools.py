@@ -52,6 +52,7 @@ class AwsProviders:
                 provider.use(self.prices.book)
 
         self.prices.changed.append(reprice)
+        self.prices.sources += made
         return made
 
 

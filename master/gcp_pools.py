@@ -58,6 +58,7 @@ class GcpProviders:
                 provider.use(self.prices.book)
 
         self.prices.changed.append(reprice)
+        self.prices.sources += made
         return made
 
 

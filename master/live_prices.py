@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
+from provisioner import fresh_prices
+from provisioner.fresh_prices import FreshPrice, Key, KnowsPrices
 from provisioner.price_book import FILE_NAME, Override, PriceBook, open_book
 from windlass.base.errors import InvalidConfig
 
@@ -22,7 +25,12 @@ class LivePrices:
         self._data_dir = data_dir
         self._overrides = tuple(overrides)
         self._seen = self._mark()
-        self.book: PriceBook = open_book(data_dir, self._overrides)
+        self._fresh = _kept(data_dir)
+        self.book: PriceBook = replace(open_book(data_dir, self._overrides), fresh=self._fresh)
+        self.sources: list[KnowsPrices] = []
+        """Providers that can ask their vendors."""
+        self.troubles: Mapping[str, str] = {}
+        """By provider: why its vendor could not be asked last."""
         self.changed: list[Callable[[], None]] = []
         """Told when there are other prices."""
 
@@ -40,6 +48,20 @@ class LivePrices:
         if book.table == self.book.table:
             return
         log.info("other prices", of=str(book.table.as_of), file=str(book.file))
+        self._change(replace(book, fresh=self._fresh))
+
+    def keep(self, found: Sequence[FreshPrice]) -> None:
+        """Write prices of a vendor down. Blocking. Raises OSError."""
+        fresh_prices.write(self._data_dir, {**self._fresh, **fresh_prices.keyed(found)})
+
+    def use(self, found: Sequence[FreshPrice]) -> None:
+        """From now on."""
+        fresh = {**self._fresh, **fresh_prices.keyed(found)}
+        if fresh != self._fresh:
+            self._fresh = fresh
+            self._change(replace(self.book, fresh=fresh))
+
+    def _change(self, book: PriceBook) -> None:
         self.book = book
         for tell in self.changed:
             tell()
@@ -51,3 +73,12 @@ class LivePrices:
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _kept(data_dir: Path) -> Mapping[Key, FreshPrice]:
+    """A file that is malformed costs only what can be asked again."""
+    try:
+        return fresh_prices.read(data_dir)
+    except ValueError as error:
+        log.error("prices of vendors are not used", why=str(error))
+        return {}

@@ -14,10 +14,13 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from master.costs.books import Books
 from master.live_prices import LivePrices
+from master.price_refresh import PriceRefresh
 
 log = structlog.get_logger(__name__)
 
 PRICES_EVERY_S = 10
+VENDORS_EVERY_S = 60
+"""How often it is looked whether some vendor is to be asked."""
 
 
 class TimedWork:
@@ -52,7 +55,7 @@ class TimedWork:
             self._scheduler.shutdown(wait=False)
 
 
-def timed_work(books: Books, prices: LivePrices) -> TimedWork:
+def timed_work(books: Books, prices: LivePrices, vendors: PriceRefresh) -> TimedWork:
     """All of a master."""
 
     async def refresh() -> None:
@@ -60,5 +63,6 @@ def timed_work(books: Books, prices: LivePrices) -> TimedWork:
 
     work = TimedWork()
     work.add("look for other prices", refresh, IntervalTrigger(seconds=PRICES_EVERY_S))
+    work.add("ask vendors for prices", vendors.refresh, IntervalTrigger(seconds=VENDORS_EVERY_S))
     work.add("sum up costs of past months", books.roll_up, CronTrigger(hour=3, timezone=UTC))
     return work

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from provisioner.fresh_prices import FreshPrice, Key
 from provisioner.types import Market
 from windlass.base.errors import InvalidConfig
 from windlass.base.files import write_atomic
@@ -25,6 +26,8 @@ FILE_NAME = "prices.json"
 """In the data folder: a newer table than the bundled one."""
 MAX_FILE_BYTES = 16 * 1024 * 1024
 STALE_AFTER = timedelta(days=180)
+OVERRIDDEN = "override"
+LIST = "price book"
 
 _Usd = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -68,12 +71,6 @@ class PriceTable(_Part):
     clouds: Mapping[str, _Cloud]
 
 
-class PriceSource(Protocol):
-    """Who knows today's prices: the price API of a cloud."""
-
-    async def table(self) -> PriceTable: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
     """What the operator knows better: the price of some offers, or the share that is taken off. Empty: any."""
@@ -101,6 +98,15 @@ class Price:
     as_of: date
     note: str = ""
     """What is uncertain about it; empty: as the list says."""
+    source: str = ""
+    """Of which list it is."""
+
+    @property
+    def origin(self) -> str:
+        """Where it is from, and of when, for people."""
+        if self.note == OVERRIDDEN:
+            return "prices.overrides"
+        return f"{self.source} of {self.as_of}" + (f": {self.note}" if self.note else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +117,8 @@ class PriceBook:
     overrides: Sequence[Override] = ()
     """The first that covers an offer counts."""
     file: Path = BUNDLED
+    fresh: Mapping[Key, FreshPrice] = field(default_factory=dict, repr=False)
+    """What vendors said since; used where the table is not newer."""
     _dearest: dict[tuple[str, int], float] = field(default_factory=dict, repr=False, compare=False)
 
     def machine(self, cloud: str, instance_type: str) -> MachineType | None:
@@ -150,16 +158,26 @@ class PriceBook:
             (x for x in self.overrides if x.covers(cloud, region, instance_type, market)), None
         )
         if rule is not None and rule.usd_per_hour is not None:
-            return Price(usd_per_hour=rule.usd_per_hour, as_of=self.table.as_of, note="override")
-        usd, notes = self._listed(cloud, region, instance_type, market, gpus=gpus)
+            return Price(usd_per_hour=rule.usd_per_hour, as_of=self.table.as_of, note=OVERRIDDEN)
+        as_of, source = self.table.as_of, LIST
+        notes: list[str] = []
+        fresh = self._fresh(cloud, region, instance_type, market)
+        if fresh is not None:
+            usd, as_of, source = fresh.usd_per_hour, fresh.as_of, fresh.source
+        else:
+            usd, notes = self._listed(cloud, region, instance_type, market, gpus=gpus)
         if accelerator:
-            more, why = self._accelerators(cloud, region, accelerator, gpus)
+            more, why = self._accelerators(cloud, region, accelerator, gpus, market)
             usd, notes = usd + more, [*notes, *why]
         if rule is not None and rule.discount is not None:
             usd *= 1.0 - rule.discount
             notes.append(f"discount of {rule.discount:.0%}")
         note = "; ".join(dict.fromkeys(notes))
-        return Price(usd_per_hour=usd, as_of=self.table.as_of, note=note)
+        return Price(usd_per_hour=usd, as_of=as_of, note=note, source=source)
+
+    def _fresh(self, cloud: str, region: str, name: str, market: Market) -> FreshPrice | None:
+        found = self.fresh.get((cloud, region, name, market))
+        return None if found is None or found.as_of < self.table.as_of else found
 
     def age(self, today: date) -> timedelta:
         return today - self.table.as_of
@@ -186,14 +204,20 @@ class PriceBook:
             return usd * factor, [note]
         if market is Market.SPOT and (usd := machine.spot_usd_per_hour.get(region, 0.0)):
             return usd, []
+        fresh = self._fresh(cloud, region, instance_type, Market.ON_DEMAND)
         usd, notes = self._in_region(cloud, region, machine)
+        if fresh is not None:
+            usd, notes = fresh.usd_per_hour, []
         if market is Market.SPOT:
             notes.append("no spot price is known: counted at the on-demand price")
         return usd, notes
 
     def _accelerators(
-        self, cloud: str, region: str, accelerator: str, gpus: int
+        self, cloud: str, region: str, accelerator: str, gpus: int, market: Market
     ) -> tuple[float, list[str]]:
+        fresh = self._fresh(cloud, region, accelerator, market)
+        if fresh is not None:
+            return gpus * fresh.usd_per_hour, []
         section = self.table.clouds.get(cloud)
         known = section.accelerators if section is not None else {}
         if accelerator in known and known[accelerator].usd_per_hour:

@@ -138,6 +138,8 @@ class Offer:
     """None: unknown."""
     image: str = ""
     """What its machines boot."""
+    price_origin: str = ""
+    """Where its price is from, and of when."""
     quota: Quota | None = None
     """None: the provider does not tell it beforehand."""
     least_billed_s: float = 0.0

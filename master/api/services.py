@@ -189,6 +189,8 @@ class Services:
     clock: Clock
     jobs_of_others: Callable[[str], Awaitable[Sequence[ForeignJob]]] = no_others
     """By pool: those that its batch system has beside ours."""
+    price_troubles: Callable[[], Mapping[str, str]] = dict
+    """By provider: why its vendor could not be asked for prices last."""
     database_is_damaged: Callable[[], bool] = lambda: False
     """Whether a page was found that is not what was written."""
     certificate_names: Callable[[], Sequence[str]] = tuple

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from master.config.durations import PositiveDuration
+from master.config.durations import NonNegativeDuration, PositiveDuration
 from master.core.expconf.schema import Items, Number, Section
 from provisioner.budgets import Budget, Budgets, WhenSpent
 from provisioner.price_book import STALE_AFTER, Override
@@ -85,6 +86,8 @@ class Prices(Section):
     """The share taken off every list price that no override covers."""
     overrides: Items[PriceOverride] = ()
     """The first that covers an offer counts."""
+    refresh: NonNegativeDuration = timedelta(days=1)
+    """Our own key: how often the price APIs of AWS and Google Cloud are asked for what pools buy there. 0: never."""
     stale_after: PositiveDuration = STALE_AFTER
     """A price book older than this is warned about."""
 

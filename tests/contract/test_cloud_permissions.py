@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,15 @@ async def test_a_bake_on_ec2_needs_what_its_feature_adds(tmp_path: Path) -> None
         assert case.server.permissions() == actions(of_aws.PERMISSIONS, "bake")
 
 
+async def test_prices_of_aws_need_what_their_feature_adds(tmp_path: Path) -> None:
+    async with aws(tmp_path) as case:
+        case.server.reset()
+        options = replace(DEPLOYED_ON_AWS, instance_profile=a_profile(case))
+        await every_call_of_ec2(case, options)
+        await case.provider.list_prices(date(2026, 11, 22))
+        assert case.server.permissions() == actions(of_aws.PERMISSIONS, "price_refresh")
+
+
 async def test_a_bake_on_gce_needs_what_its_feature_adds(tmp_path: Path) -> None:
     async with gcp_case(tmp_path) as case:
         await every_call_of_gce(case, DEPLOYED_ON_GCP)
@@ -203,7 +213,8 @@ async def test_a_bake_on_gce_needs_what_its_feature_adds(tmp_path: Path) -> None
 @pytest.mark.parametrize("table", [of_aws.PERMISSIONS, of_gcp.PERMISSIONS])
 def test_every_feature_is_tried_here(table: Sequence[Permission]) -> None:
     tried = {"reservations", "placement_group", "interruption_queue", "assume_role"}
-    tried |= {"placement_policy", "network_interface.external_ip", "bake", "stopped_agents"}
+    tried |= {"placement_policy", "network_interface.external_ip", "stopped_agents"}
+    tried |= {"bake", "price_refresh"}
     assert {each.feature for each in table} - {""} <= tried
 
 

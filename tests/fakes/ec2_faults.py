@@ -10,6 +10,7 @@ POST /__hide {"seconds": 2}           lists miss machines younger than that
 POST /__reservation {...}             a capacity reservation that exists, as DescribeCapacityReservations answers it
 POST /__console {"id": ..., "text"}   what a machine wrote to its console
 POST /__quota {"code": ..., "value"}  what GetServiceQuota answers instead of 64
+POST /__price {"type", "region", "usd"} of the price list
 POST /__shut_down {"id": ...}         a machine ends itself
 POST /__images {"state": "pending"}   of those that exist, and of those that are made from now on
 GET  /__calls                         every call since the start: action and its parameters
@@ -37,6 +38,7 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 from moto.iam.models import iam_backends
 
+from tests.fakes.aws_prices import products
 from tests.fakes.ec2_images import (
     IN_USE,
     made_images,
@@ -132,6 +134,8 @@ class Ec2Faults:
         elif action in ("StartInstances", "StopInstances") and form["InstanceId.1"] in self._dead:
             # moto carries these out.
             raise Refused("IncorrectInstanceState", "The instance has been terminated", 400)
+        elif action == "GetProducts":
+            answer = products(self._prices, body_of(environ))
         elif action == "GetServiceQuota":
             answer = self._quota(body_of(environ))
         elif action in _OWN:
@@ -301,6 +305,8 @@ class Ec2Faults:
                     self._reservations[body["capacityReservationId"]] = body
                 case "quota":
                     self._quotas[body["code"]] = float(body["value"])
+                case "price":
+                    self._prices[body["type"], body["region"]] = body["usd"]
                 case "console":
                     self._consoles[body["id"]] = body["text"]
                 case "shut_down":
@@ -349,6 +355,7 @@ class Ec2Faults:
         self._groups: set[str] = set()
         self._consoles: dict[str, str] = {}
         self._quotas: dict[str, float] = {}
+        self._prices: dict[tuple[str, str], str] = {}
         self._reservations: dict[str, dict[str, str]] = {}
         self._hide_s = 0.0
         self._images_are = "available"

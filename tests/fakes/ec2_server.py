@@ -53,6 +53,10 @@ class Ec2Server:
         """The machine ends itself, as by `shutdown -h now`."""
         self._post("shut_down", {"id": instance_id})
 
+    def price(self, type_: str, region: str, usd: str) -> None:
+        """In the price list."""
+        self._post("price", {"type": type_, "region": region, "usd": usd})
+
     def images_are(self, state: str) -> None:
         """Those that exist, and those that are made from now on."""
         self._post("images", {"state": state})

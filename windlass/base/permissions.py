@@ -11,6 +11,8 @@ class Reach(StrEnum):
 
     ALL = "all"
     """Reads that clouds allow on everything or on nothing."""
+    EVERYWHERE = "everywhere"
+    """Reads of what is in no region, or in another than the machines."""
     LAUNCH = "launch"
     """Makes machines: only such as carry the cluster's tag."""
     TAG_AT_LAUNCH = "tag_at_launch"

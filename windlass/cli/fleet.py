@@ -153,7 +153,8 @@ def offers(
     utc: UtcOption = False,
 ) -> None:
     """List what elastic pools may buy: price, time to boot, and what was refused until when."""
-    found = client_for(ctx).fleet_offers()[:limit]
+    answer = client_for(ctx).fleet_offers()
+    found = answer["offers"][:limit]
     if as_json:
         print_json(found)
         return
@@ -163,6 +164,7 @@ def offers(
         "Slots",
         "GPU",
         "USD/h",
+        "Price from",
         "Boot",
         STATE,
         "Next try",
@@ -170,6 +172,8 @@ def offers(
         REFUSED,
     ]
     print_rows(headers, [_offer_row(offer) for offer in found], as_csv=as_csv)
+    for warning in answer.get("warnings") or []:
+        notice(warning)
 
 
 @app.command()
@@ -285,6 +289,7 @@ def _offer_row(offer: dict[str, Any]) -> list[Any]:
         offer["slots"],
         gpu,
         "unknown" if price is None else f"{price:.2f}",
+        offer.get("priceOrigin", ""),
         f"{_length(offer['bootS'])}{learned}",
         offer["state"],
         local_time(offer["nextTryAt"]),

@@ -67,9 +67,9 @@ class Client:
         """The instances of elastic pools, and what they have cost."""
         return self.session.get("/api/v1/windlass/fleet")
 
-    def fleet_offers(self) -> list[Json]:
-        """What elastic pools may buy, at which price, and what refuses."""
-        return list(self.session.get("/api/v1/windlass/fleet/offers")["offers"])
+    def fleet_offers(self) -> Json:
+        """`offers`: what elastic pools may buy, at which price, and what refuses; `warnings` of prices."""
+        return self.session.get("/api/v1/windlass/fleet/offers")
 
     def fleet_plan(self, experiment: str = "", command: Json | None = None) -> Json:
         """What would be launched now, with one of these configurations if it were submitted, too. Nothing is."""

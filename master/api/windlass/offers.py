@@ -55,6 +55,8 @@ class FleetOffer(TypedDict):
     memoryMib: int | None
     usdPerHour: float | None
     """Null: unknown."""
+    priceOrigin: str
+    """Where the price is from, and of when; empty: it is as configured."""
     state: OfferState
     reason: str
     """What the provider said when it refused, verbatim."""
@@ -69,6 +71,8 @@ class FleetOffer(TypedDict):
 
 class OffersReply(TypedDict):
     offers: list[FleetOffer]
+    warnings: list[str]
+    """Of vendors who could not be asked for prices."""
 
 
 class RetryOffer(Body):
@@ -80,7 +84,7 @@ class RetryOffer(Body):
 @permit(Action.VIEW_CLUSTER, CLUSTER)
 async def offers(api: TheApi) -> Reply[OffersReply]:
     """Every offer of every pool."""
-    return reply({"offers": [_offer(view) for view in _views(api.services)]})
+    return reply(_reply(api.services, _views(api.services)))
 
 
 @router.post("/retry")
@@ -93,7 +97,12 @@ async def retry(body: RetryOffer, principal: Caller, api: TheApi) -> Reply[Offer
         raise NotFound("offer", body.offer, _nearest(body.offer, _views(services)))
     await services.provisioner.retry(found.offer.key, by=principal)
     after = [view for view in _views(services) if view.name == body.offer]
-    return reply({"offers": [_offer(view) for view in after]})
+    return reply(_reply(services, after))
+
+
+def _reply(services: Services, views: Sequence[OfferView]) -> OffersReply:
+    warnings = sorted(services.price_troubles().values())
+    return {"offers": [_offer(view) for view in views], "warnings": warnings}
 
 
 def _views(services: Services) -> Sequence[OfferView]:
@@ -125,6 +134,7 @@ def _offer(view: OfferView) -> FleetOffer:
         "cpus": offer.cpus,
         "memoryMib": offer.memory_mib,
         "usdPerHour": offer.usd_per_hour if isfinite(offer.usd_per_hour) else None,
+        "priceOrigin": offer.price_origin,
         "state": view.state,
         "reason": view.reason,
         "scope": None if view.scope is None else _scope(view.scope),

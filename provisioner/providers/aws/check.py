@@ -32,7 +32,11 @@ _NEEDS_A_MACHINE = (
     "ec2:GetConsoleOutput",
     *("ec2:CreateImage", "ec2:DeregisterImage", "ec2:DeleteSnapshot"),
 )
-_BAKE = "bake"
+_OPTIONAL = {
+    "bake": "images of machines (det fleet bake)",
+    "price_refresh": "today's prices (prices.refresh)",
+}
+"""By the feature of their permissions."""
 _BY_LAUNCH = ("ec2:RunInstances", "ec2:CreateTags", "iam:PassRole")
 _LEARNT = ("ssm:GetParameters", "servicequotas:GetServiceQuota")
 
@@ -75,7 +79,8 @@ async def _findings(
         what=f"{account.name}: permissions",
         problems=tuple([problem async for problem in _missing(client, account, used)]),
     )
-    yield await _bakes(client, account)
+    for feature in _OPTIONAL:
+        yield await _optional(client, account, feature)
     try:
         catalogue = await learn(client, [wanted.options for wanted in pools], now)
     except (AwsError, WindlassError, OSError) as error:
@@ -92,10 +97,10 @@ async def _findings(
             yield await _quota(client, account, wanted, market, catalogue, prices)
 
 
-async def _bakes(client: Client, account: Account) -> CloudFinding:
-    """Not every operator makes images: it is no problem, but said."""
-    what = f"{account.name}: images of machines (det fleet bake)"
-    problems = [problem async for problem in _missing(client, account, {_BAKE})]
+async def _optional(client: Client, account: Account, feature: str) -> CloudFinding:
+    """Not every operator wants it: without it, it is no problem, but said."""
+    what = f"{account.name}: {_OPTIONAL[feature]}"
+    problems = [problem async for problem in _missing(client, account, {feature})]
     return CloudFinding(what=f"{what}: not allowed, {problems[0]}" if problems else what)
 
 
@@ -137,6 +142,9 @@ async def _try(client: Client, account: Account, action: str) -> None:
             await client.call(
                 "sqs", "receive_message", QueueUrl=account.queue_url, VisibilityTimeout=0
             )
+        return
+    if service == "pricing":
+        await client.call("pricing", "get_products", ServiceCode="AmazonEC2", MaxResults=1)
         return
     operation = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
     more: Mapping[str, object] = {}

@@ -25,6 +25,8 @@ CONNECT_TIMEOUT_S = 5
 READ_TIMEOUT_S = 25
 """Below the deadline of a call, so that its thread is free again when that has passed."""
 MAX_PAGES = 1_000
+PRICES_IN = "us-east-1"
+"""The region that has the price list of all."""
 SESSION_NAME = "windlass"
 
 _R = TypeVar("_R")
@@ -97,7 +99,10 @@ class Client:
         if self._session is None:
             self._session = _session(self._account)
         return self._session.client(
-            service, endpoint_url=self._account.endpoint_url or None, config=_config()
+            service,
+            region_name=PRICES_IN if service == "pricing" else None,
+            endpoint_url=self._account.endpoint_url or None,
+            config=_config(),
         )
 
 

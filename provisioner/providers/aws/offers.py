@@ -91,8 +91,9 @@ def offers_of(
     facts = facts_of(options, catalogue, prices)
     image = image_of(options, facts, catalogue)
 
-    def offer(key: OfferKey, usd: float, **more: float | None) -> Offer:
+    def offer(key: OfferKey, usd: float, origin: str = "", **more: float | None) -> Offer:
         return Offer(
+            price_origin=origin,
             key=key,
             slots=slots_of(options, facts),
             usd_per_hour=usd,
@@ -142,8 +143,8 @@ def offers_of(
     def open_to_all() -> Iterator[Offer]:
         for zone in zones_of(options, catalogue):
             for market in options.markets:
-                usd = price_of(account, options, facts, zone, market, catalogue, prices)
-                yield offer(key(zone, market), usd)
+                usd, origin = price_of(account, options, facts, zone, market, catalogue, prices)
+                yield offer(key(zone, market), usd, origin)
 
     return (*reserved(), *open_to_all())
 
@@ -165,13 +166,16 @@ def price_of(
     market: Market,
     catalogue: Catalogue,
     prices: PriceBook,
-) -> float:
-    """On demand as configured, else as the price book says; spot as EC2 says, unless the operator overrides it."""
+) -> tuple[float, str]:
+    """And where it is from.
+
+    On demand as configured, else as the price book says; spot as EC2 says, unless the operator overrides it.
+    """
     name = options.instance_type
     if market is Market.ON_DEMAND and options.usd_per_hour is not None:
-        return options.usd_per_hour
+        return options.usd_per_hour, "usd_per_hour of the pool"
     listed = prices.price(CLOUD, account.region, name, market, gpus=facts.gpus)
     spot = catalogue.spot_usd.get((name, zone))
     if market is not Market.SPOT or listed.note == "override" or not spot:
-        return listed.usd_per_hour
-    return spot
+        return listed.usd_per_hour, listed.origin
+    return spot, "EC2's spot prices"

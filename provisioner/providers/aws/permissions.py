@@ -67,4 +67,10 @@ PERMISSIONS = (
         reach=Reach.OWN_IMAGES,
         feature="bake",
     ),
+    Permission(
+        action="pricing:GetProducts",
+        why="learn what machines cost today (prices.refresh)",
+        reach=Reach.EVERYWHERE,
+        feature="price_refresh",
+    ),
 )

@@ -7,7 +7,9 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import date
 
+from provisioner.fresh_prices import FreshPrice
 from provisioner.price_book import PriceBook
 from provisioner.providers.aws.catalogue import Catalogue, learn
 from provisioner.providers.aws.client import AwsError, Client
@@ -29,6 +31,7 @@ from provisioner.providers.aws.instances import (
 from provisioner.providers.aws.notices import Notice, Notices
 from provisioner.providers.aws.offers import expected_offers, facts_of, offers_of
 from provisioner.providers.aws.options import Account, PoolOptions
+from provisioner.providers.aws.prices import list_prices
 from provisioner.providers.aws.request import run_instances
 from provisioner.providers.aws.tags import CLUSTER
 from provisioner.providers.base import (
@@ -161,6 +164,11 @@ class AwsProvider(AnswersAtOnce):
                 self._account, _for_image(options), self._catalogue, self._prices, now
             )
         ]
+
+    async def list_prices(self, today: date) -> Sequence[FreshPrice]:
+        names = [options.instance_type for options in self._pools]
+        async with self._asking():
+            return await list_prices(self._client, self._account.region, names, today)
 
     async def make_image(self, order: ImageOrder) -> ImageAnswer:
         own = next((x.tags for x in self._pools if x.pool == order.pool), ())

@@ -87,10 +87,12 @@ def _offer(
     spot, queued = key.market is Market.SPOT, key.market is Market.QUEUED
     model, memory_mib = _gpu(options, facts, prices)
     family = quota_family(options.machine_type, facts.gpu)
+    usd, origin = _price(key, options, facts, prices)
     return Offer(
         key=key,
         slots=facts.gpus or int(options.cpu_slot),
-        usd_per_hour=_usd_per_hour(key, options, facts, prices),
+        usd_per_hour=usd,
+        price_origin=origin,
         boot_s=options.boot_s,
         boot_deadline_s=max(BOOT_DEADLINE_S, BOOT_DEADLINE_FACTOR * options.boot_s),
         lifetime_s=options.lifetime_s(key.market),
@@ -158,16 +160,17 @@ def _gpu(options: MachineOptions, facts: TypeFacts, prices: PriceBook) -> tuple[
     return short(facts.gpu), None
 
 
-def _usd_per_hour(
+def _price(
     key: OfferKey, options: MachineOptions, facts: TypeFacts, prices: PriceBook
-) -> float:
-    """Reservations are paid for anyway; else as configured, else as the price book says."""
+) -> tuple[float, str]:
+    """And where it is from. Reservations are paid for anyway; else as configured, else as the price book says."""
     if key.market is Market.RESERVED:
-        return 0.0
+        return 0.0, ""
     if options.usd_per_hour is not None and key.market is not Market.SPOT:
-        return options.usd_per_hour
+        return options.usd_per_hour, "usd_per_hour of the pool"
     added = options.gpu if options.gpu in ATTACHED else ""
     market = Market.SPOT if key.market is Market.QUEUED else key.market
-    return prices.price(
+    price = prices.price(
         CLOUD, key.region, options.machine_type, market, gpus=facts.gpus, accelerator=added
-    ).usd_per_hour
+    )
+    return price.usd_per_hour, price.origin

@@ -7,7 +7,9 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import date
 
+from provisioner.fresh_prices import FreshPrice
 from provisioner.price_book import PriceBook
 from provisioner.providers.base import (
     Api,
@@ -36,6 +38,7 @@ from provisioner.providers.gcp.machines import (
 from provisioner.providers.gcp.names import region_of
 from provisioner.providers.gcp.offers import expected_offers, facts_of, kind_of, offers_of
 from provisioner.providers.gcp.options import MachineOptions, Site
+from provisioner.providers.gcp.prices import list_prices
 from provisioner.providers.gcp.request import properties
 from provisioner.providers.images import ImageAnswer, ImageOrder, is_bake
 from provisioner.refusals import BlockKind
@@ -142,6 +145,14 @@ class GcpProvider:
             if options.pool == pool
             for offer in offers_of(self._site, _for_image(options), self._catalogue, self._prices)
         ]
+
+    async def list_prices(self, today: date) -> Sequence[FreshPrice]:
+        known = self._catalogue
+        if known is None:
+            raise ProviderError(f"it is not known yet what {self.name} sells")
+        bought = [(x, facts_of(x, known, self._prices)) for x in self._pools]
+        async with _asking():
+            return await list_prices(self._client, self._site.region, bought, today)
 
     async def make_image(self, order: ImageOrder) -> ImageAnswer:
         async with _asking():

@@ -79,6 +79,9 @@ class Cloud:
         """Of those quotas."""
         """Of every region: metric -> limit."""
         self.policies: dict[tuple[str, str], dict[str, Any]] = {}
+        self.skus: list[dict[str, Any]] = []
+        """Of the billing catalogue."""
+        self.billing_refuses = ""
         self.images: dict[str, dict[str, Any]] = {}
         """Made by calls: name -> as it was asked for, with its status."""
         self.images_are = "READY"

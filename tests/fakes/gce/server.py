@@ -91,6 +91,9 @@ class _Handler(BaseHTTPRequestHandler):
         query = {key: values[0] for key, values in parse_qs(split.query).items()}
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length) or b"{}") if length else {}
+        if split.path.startswith("/v1/services/"):
+            self._billing(query)
+            return
         if not split.path.startswith(ROOT):
             self._send(404, _error(Fault(code="notFound", message=split.path, status=404)))
             return
@@ -121,6 +124,18 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         else:
             self._send(200, answer)
+
+    def _billing(self, query: dict[str, str]) -> None:
+        """A page has two rows."""
+        refused = self.cloud.billing_refuses
+        if refused:
+            error = {"code": 403, "message": refused, "status": "PERMISSION_DENIED"}
+            self._send(403, {"error": error})
+            return
+        at = int(query.get("pageToken") or 0)
+        skus = self.cloud.skus
+        more = str(at + 2) if at + 2 < len(skus) else ""
+        self._send(200, {"skus": skus[at : at + 2], "nextPageToken": more})
 
     def _answer(
         self, method: str, project: str, parts: list[str], query: dict[str, str], body: Any

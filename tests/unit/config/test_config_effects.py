@@ -193,6 +193,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "feature_switches": "master/api:feature_switches",
         "reserved_ports": "master:reserved_ports",
         "prices.discount": "provisioner:discount",
+        "prices.refresh": "master/app.py:refresh",
         "prices.stale_after": "master:stale_after",
         **below(
             "prices.overrides",

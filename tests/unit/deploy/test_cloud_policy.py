@@ -91,6 +91,13 @@ def test_only_images_of_own_machines_are_made_and_removed() -> None:
     assert statements["OwnImages"]["Action"] == ["ec2:DeleteSnapshot", "ec2:DeregisterImage"]
 
 
+def test_the_price_list_is_in_one_region_for_all() -> None:
+    permissions = needed(declared("aws"), ["price_refresh"])
+    policy = aws_policy(permissions, cluster_id="lab", region="us-west-2", tag=TAG)
+    (found,) = [x for x in policy["Statement"] if x["Action"] == ["pricing:GetProducts"]]
+    assert "Condition" not in found
+
+
 def test_the_role_of_gcp_leaves_the_account_to_its_own_grant() -> None:
     role = gcp_role(needed(declared("gcp")), cluster_id="lab")
     assert "iam.serviceAccounts.actAs" not in role["includedPermissions"]

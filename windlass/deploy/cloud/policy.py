@@ -47,6 +47,8 @@ def aws_policy(
         match reach:
             case Reach.ALL:
                 statement["Condition"] = in_region
+            case Reach.EVERYWHERE:
+                pass
             case Reach.LAUNCH:
                 # What a launch uses (image, subnet, group, ...) is not the cluster's; the machine has to be.
                 del statement["Resource"]

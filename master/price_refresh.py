@@ -1,0 +1,73 @@
+"""Prices of the vendors themselves, asked now and then: what cannot be asked keeps what is known, and says why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+
+from master.live_prices import LivePrices
+from provisioner.fresh_prices import KnowsPrices
+from windlass.base.clock import Clock
+from windlass.base.errors import WindlassError
+
+log = structlog.get_logger(__name__)
+
+AGAIN_AFTER = timedelta(hours=1)
+"""One that could not be asked."""
+DEADLINE_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    at: datetime
+    error: str = ""
+
+
+class PriceRefresh:
+    def __init__(self, prices: LivePrices, every: timedelta, clock: Clock) -> None:
+        """`every`: zero asks nobody."""
+        self._prices = prices
+        self._every = every
+        self._clock = clock
+        self._asked: dict[str, _Asked] = {}
+
+    async def refresh(self) -> None:
+        """Ask those that are due."""
+        if not self._every:
+            return
+        for source in self._prices.sources:
+            last = self._asked.get(source.name)
+            pause = self._every if last is None or not last.error else AGAIN_AFTER
+            if last is None or self._clock.now() - last.at >= min(pause, self._every):
+                await self._ask(source, last)
+
+    async def _ask(self, source: KnowsPrices, last: _Asked | None) -> None:
+        now, error = self._clock.now(), ""
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                found = await source.list_prices(now.date())
+            if found:
+                await asyncio.to_thread(self._prices.keep, found)
+                self._prices.use(found)
+            log.info("prices refreshed", provider=source.name, prices=len(found))
+        except (WindlassError, OSError, ValueError) as failure:
+            error = " ".join(str(failure).split()) or "no answer"
+            if last is None or last.error != error:
+                log.warning(
+                    "prices cannot be refreshed: those that are known stay; allow it, or set prices.refresh: 0",
+                    provider=source.name,
+                    why=error,
+                )
+        self._asked[source.name] = _Asked(now, error)
+        self._prices.troubles = self._troubles()
+
+    def _troubles(self) -> Mapping[str, str]:
+        return {
+            name: f"prices of {name} could not be refreshed since {asked.at:%Y-%m-%d %H:%M} UTC: {asked.error}"
+            for name, asked in self._asked.items()
+            if asked.error
+        }

@@ -38,6 +38,7 @@ from provisioner.simulator.replay import (
 )
 from provisioner.simulator.report import Summary, summary
 from provisioner.simulator.trace import TraceJob, read_trace
+from provisioner.stopped_agents import StoppedAgents
 from provisioner.types import Offer, OfferKey, PoolSettings
 from windlass.base.clock import Clock
 
@@ -49,13 +50,23 @@ SIZES = (1, 2, 4, 8)
 PACKING = Disruption(packing=True)
 REPLACEMENT = Disruption(packing=True, replacement=True)
 FALL_BACK_AFTER_S = (0.0, 300.0, 1800.0)
+STOPPED = StoppedAgents(max=64, expected_gap_s=3600.0, max_age_s=86_400.0)
+DISK_USD = 0.011
+"""Of a disk of 100 GB, as an hour of a slot costs 1."""
 UP_S, DOWN_S = 3 * 3600.0, 111 * 60.0
 """Mean times that a zone has capacity and has none; the latter as measured for spot machines."""
 
 
 def an_offer(slots: int, zone: str = "a") -> Offer:
     key = OfferKey(provider="gpu", zone=zone, instance_type=f"gpu-{slots}")
-    return Offer(key=key, slots=slots, usd_per_hour=float(slots), boot_s=BOOT_S)
+    return Offer(
+        key=key,
+        slots=slots,
+        usd_per_hour=float(slots),
+        boot_s=BOOT_S,
+        can_stop=True,
+        disk_usd_per_hour=DISK_USD,
+    )
 
 
 def a_plan(
@@ -113,6 +124,8 @@ def compare(name: str) -> None:
         ("ours, idle one boot", a_plan(every, BOOT_S), provisioner_of),
         ("ours, packing", a_plan(every, 300.0, disruption=PACKING), provisioner_of),
         ("ours, replacement", a_plan(every, 300.0, disruption=REPLACEMENT), provisioner_of),
+        ("ours, stopped", a_plan(every, 300.0, stopped=STOPPED), provisioner_of),
+        ("ours, one boot, stopped", a_plan(every, BOOT_S, stopped=STOPPED), provisioner_of),
         ("ours, idle auto", a_plan(every, 1800.0, idle_auto=True), provisioner_of),
     ]
     for label, plan, buyer in cases:

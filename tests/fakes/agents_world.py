@@ -370,12 +370,13 @@ class Machines:
     """What providers made: launch id -> names; a launch that is not in it has not been answered."""
 
     made: dict[str, frozenset[str]] = field(default_factory=dict)
+    stopped: set[str] = field(default_factory=set)
 
     def is_instance(self, name: str) -> bool:
         return any(name in names for names in self.made.values())
 
     def is_stopped(self, name: str) -> bool:
-        return False
+        return name in self.stopped
 
     def launched_by(self, launch_id: str) -> frozenset[str] | None:
         return self.made.get(launch_id)

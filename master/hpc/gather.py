@@ -29,7 +29,7 @@ from provisioner.providers.batch.slurm.system import SlurmSystem
 from provisioner.providers.batch.slurm.text import records
 
 SYSTEMS = {"slurm": "sbatch", "pbs": "qsub"}
-"""By the command that submits. Slurm may have a qsub of its own: it comes first."""
+"""By the command that submits. Slurm may have a qsub beside its own: it comes first."""
 FOLDER_NAME = "windlass"
 SHARED_VARIABLES = ("WORK", "PROJECT", "SCRATCH")
 LINGER = Path("/var/lib/systemd/linger")
@@ -66,10 +66,13 @@ class _SiteFacts:
 
 
 def system_of(path: str) -> str:
-    """slurm or pbs; empty: neither is on PATH."""
-    places = ":".join(filter(None, (path, os.environ.get("PATH", ""), PLACES)))
-    found = (name for name, command in SYSTEMS.items() if shutil.which(command, path=places))
-    return next(found, "")
+    """slurm or pbs, whichever comes first on PATH; empty: neither is there."""
+    places = ":".join(filter(None, (path, os.environ.get("PATH", ""), PLACES))).split(":")
+    for place in places:
+        for name, command in SYSTEMS.items():
+            if shutil.which(command, path=place):
+                return name
+    return ""
 
 
 def batch_system(name: str, commands: Commands) -> BatchSystem:

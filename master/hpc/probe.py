@@ -102,11 +102,11 @@ def _gpus(name: str, report: NodeReport) -> Check:
 
 def _way(name: str, report: NodeReport) -> Check:
     if report.way_problem:
-        return _bad(
+        return _warning(
             f"{name}: way to the master",
-            f"{report.node} cannot connect to it: {report.way_problem}",
-            "give another address of this machine with --host (ip addr), name another way in `channels` of the pool "
-            "(docs/hpc/networks.md), or run the master on a compute node with `up --as-job`",
+            f"{report.node} cannot connect to it directly: {report.way_problem}",
+            "agents will try a relay and ssh (docs/hpc/networks.md); else give another address of this machine with "
+            "--host (ip addr), or run the master on a compute node with `up --as-job`",
         )
     return Check(name=f"{name}: way to the master", found="nodes reach it")
 

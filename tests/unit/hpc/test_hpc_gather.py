@@ -13,6 +13,7 @@ import pytest
 from master.hpc.access import accounts_of, closed_partitions, closed_queues
 from master.hpc.facts import Account
 from master.hpc.file_systems import look_at, mount_of
+from master.hpc.gather import system_of
 from provisioner.providers.batch.pbs.text import QUEUES, documents
 from tests.fakes.slurm_commands import PARTITION
 
@@ -150,3 +151,24 @@ def test_queues_that_do_not_take_our_jobs() -> None:
     }
     closed = closed_queues(own, user="alice", groups=["biology"])
     assert closed.keys() == {"not_me", "groups", "routed"}
+
+
+@pytest.mark.parametrize(
+    ("programs", "system"),
+    [
+        ({"a": ["sbatch", "qsub"]}, "slurm"),
+        ({"a": ["qsub"], "b": ["sbatch", "qsub"]}, "pbs"),
+        ({"a": ["squeue"]}, ""),
+    ],
+)
+def test_the_batch_system_that_comes_first_on_path_counts(
+    programs: dict[str, list[str]], system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm may have a qsub of its own."""
+    for folder, names in programs.items():
+        (tmp_path / folder).mkdir()
+        for name in names:
+            (tmp_path / folder / name).touch(mode=0o755)
+    monkeypatch.setattr("master.hpc.gather.PLACES", "")
+    monkeypatch.setenv("PATH", ":".join(str(tmp_path / folder) for folder in programs))
+    assert system_of("") == system

@@ -49,8 +49,8 @@ def test_a_good_node() -> None:
         ({"gpus": ()}, "failed", "asked for 1 GPU sees none on n1", "nvidia-smi"),
         (
             {"way_problem": "No route to host"},
-            "failed",
-            "n1 cannot connect to it: No route to host",
+            "warning",
+            "n1 cannot connect to it directly: No route to host",
             "--host",
         ),
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -34,11 +35,15 @@ def while_making(site: Site, module: str, act: Callable[[], None]) -> Path:
     """`act` once that module is being made; it does not end while the returned file is there."""
     hold = site.events.with_name(f"hold-{module}")
     hold.parent.mkdir(parents=True, exist_ok=True)
+    holding = site.events.with_name(f"holding-{module}")
     hold.touch()
 
     def say(line: str) -> None:
         site.said.append(line)
         if hold.exists() and line.startswith(f"Making module.{module}"):
+            # Said before Terraform has begun with it: an interrupt then would leave nothing half made.
+            while not holding.exists():
+                time.sleep(0.01)
             act()
 
     site.cluster = replace(site.cluster, say=say)
@@ -50,6 +55,7 @@ def to_ourselves(kind: signal.Signals) -> Callable[[], None]:
 
 
 def kill_terraform() -> None:
+    """While it makes the last thing: one that is killed while it writes its state may lose that."""
     for child in psutil.Process().children():
         if child.name() == "terraform":
             child.kill()
@@ -77,7 +83,7 @@ def test_an_interrupt_lets_terraform_end_and_up_goes_on(site: Site, kind: signal
 
 
 def test_a_killed_terraform_is_said_and_up_goes_on(site: Site) -> None:
-    hold = while_making(site, "roles", kill_terraform)
+    hold = while_making(site, "master", kill_terraform)
     with pytest.raises(ProviderError) as error:
         site.up()
     hold.unlink()
@@ -97,7 +103,7 @@ def test_a_killed_terraform_leaves_its_lock_in_the_bucket_and_the_sentence_that_
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
         records = SharedRecords(AwsBucket("states", region="us-west-2"), CLOUD)
         site.cluster = replace(site.cluster, records=records)
-        hold = while_making(site, "roles", kill_terraform)
+        hold = while_making(site, "master", kill_terraform)
         with pytest.raises(ProviderError, match="signal 9"):
             site.up()
         hold.unlink()

@@ -21,7 +21,7 @@ resource "terraform_data" "it" {
 
   # Files beside say what fails, and what waits.
   provisioner "local-exec" {
-    command = "while test -e ../hold-$NAME; do sleep 0.1; done; test ! -e ../fail-$NAME || { echo 'no stock' >&2; exit 1; }; echo \"make $NAME $MORE\" >>../events"
+    command = "while test -e ../hold-$NAME; do touch ../holding-$NAME; sleep 0.1; done; test ! -e ../fail-$NAME || { echo 'no stock' >&2; exit 1; }; echo \"make $NAME $MORE\" >>../events"
 
     environment = {
       NAME = var.name

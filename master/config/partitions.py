@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from master.config.batch import HpcSection
+from master.config.batch import BatchSection, HpcSection, PbsSection, SiteKeys, SlurmSection
 from master.config.batch_manager import BatchResourceManager
 from master.config.pools import PoolSection
 from master.core.expconf.container_defaults import merge_container_defaults
@@ -46,7 +46,13 @@ def _completed(
 ) -> PoolSection:
     hpc = section.hpc
     if hpc is None:
-        return section
+        own = tuple(
+            _with_keys_of(manager.provider(one.where, scheme=scheme, port=port), one)
+            if isinstance(one, SlurmSection | PbsSection) and one.type == manager.type
+            else one
+            for one in section.all_providers
+        )
+        return section.model_copy(update={"provider": None, "providers": own})
     other = manager.override(hpc.partition)
     return section.model_copy(
         update={
@@ -58,6 +64,14 @@ def _completed(
             ),
         }
     )
+
+
+def _with_keys_of(manager: BatchSection, section: BatchSection) -> BatchSection:
+    """What a section of the same batch system does not say is as the resource manager says."""
+    theirs = SiteKeys.model_fields.keys() - section.model_fields_set
+    if section.is_pilot:
+        theirs -= {"walltime"}
+    return section.model_copy(update={key: getattr(manager, key) for key in theirs})
 
 
 def default_partition(partitions: Sequence[Partition], *, aux: bool) -> str | None:

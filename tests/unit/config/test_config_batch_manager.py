@@ -201,6 +201,36 @@ def test_pools_beside_partitions(tmp_path: Path) -> None:
     assert long.containers().startup_hook == "false"
 
 
+def test_a_provider_of_the_same_system_takes_what_it_does_not_say(tmp_path: Path) -> None:
+    """Pilots have walltimes of their own."""
+    written = [
+        {
+            "pool_name": "long",
+            "provider": {"type": "slurm", "partition": "GPU", "qos": "long", "account": "mine"},
+        },
+        {
+            "pool_name": "search",
+            "providers": [
+                {"type": "slurm", "mode": "pilot", "partition": "GPU", "walltimes": ["1h"]},
+                {"type": "embedded"},
+            ],
+        },
+    ]
+    config = loaded(tmp_path, PUBLISHED | {"walltime": "4h"}, resource_pools=written)
+    long, pilot = section(config, "long"), pool(config, "search").providers[0]
+    assert isinstance(long, SlurmSection)
+    assert isinstance(pilot, SlurmSection)
+    assert (long.qos, long.account, long.walltime) == ("long", "mine", timedelta(hours=4))
+    assert pilot.walltime is None
+    for one in (long, pilot):
+        assert (one.path, one.image_root, one.container_runtime) == (
+            "/opt/slurm/bin:/opt/tools",
+            "/shared/images",
+            "podman",
+        )
+    assert len(pool(config, "search").providers) == 2
+
+
 @pytest.mark.parametrize(
     ("partitions", "compute", "aux"),
     [

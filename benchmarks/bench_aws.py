@@ -84,6 +84,9 @@ def serve(machines: int, ready: Connection) -> None:
 
         def do_POST(self) -> None:
             form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            if "Action" not in form:  # quotas are asked for in JSON
+                self.send_error(400)
+                return
             action = form["Action"][0]
             body = f'<{action}Response xmlns="{NAMESPACE}"></{action}Response>'.encode()
             if action == "DescribeInstances":

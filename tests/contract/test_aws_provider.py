@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import base64
+import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from provisioner.providers.aws.client import Client
-from provisioner.providers.aws.options import Account, PoolOptions
+from provisioner.providers.aws.options import Account, LaunchTemplate, PoolOptions
 from provisioner.providers.aws.provider import AwsProvider
 from provisioner.providers.base import FoundState
 from provisioner.providers.errors import Refusal, TokenSpent
@@ -198,6 +200,62 @@ async def test_reservations_are_bought_first(case: AwsCase) -> None:
     assert (first.key.market, first.key.reservation) == (Market.RESERVED, "cr-0a")
     await case.launch(case.intent(offer=first))
     assert {x.offer_key for x in (await case.living()).values()} == {first.key}
+
+
+async def test_machines_of_a_capacity_block_are_bought_until_it_ends(case: AwsCase) -> None:
+    end = datetime.now(UTC) + timedelta(hours=8)
+    case.server.reservation(
+        capacityReservationId="cr-0c",
+        instanceType="g4dn.xlarge",
+        availabilityZone="us-east-1a",
+        state="active",
+        reservationType="capacity-block",
+        endDate=end.strftime("%Y-%m-%dT%H:%M:%S.000Z"),
+    )
+    provider = await with_options(case, replace(OPTIONS, reservations=("cr-0c",), markets=()))
+    (offer,) = provider.offers(POOL) or ()
+    assert offer.key.market is Market.CAPACITY_BLOCK
+    assert offer.ends_at is not None
+    assert offer.ends_at <= end.timestamp()
+    await case.launch(case.intent(offer=offer))
+    call = case.server.calls("RunInstances")[-1]
+    assert call["InstanceMarketOptions.MarketType"] == "capacity-block"
+    target = "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId"
+    assert call[target] == "cr-0c"
+    assert {x.offer_key for x in (await case.living()).values()} == {offer.key}
+
+
+async def test_efa_has_an_interface_for_each_card_in_one_placement_group(case: AwsCase) -> None:
+    options = replace(
+        OPTIONS,
+        instance_type="p4d.24xlarge",
+        slots=None,
+        efa=True,
+        placement_group="near",
+        markets=(Market.ON_DEMAND,),
+    )
+    await with_options(case, options)
+    await case.launch(case.intent(2))
+    call = case.server.calls("RunInstances")[-1]
+    kinds = {k: v for k, v in call.items() if k.endswith(".InterfaceType")}
+    assert list(kinds.values()) == ["efa"] * 4
+    cards = {v for k, v in call.items() if k.endswith(".NetworkCardIndex")}
+    assert cards == {"0", "1", "2", "3"}
+    assert (call["Placement.GroupName"], call["MinCount"], call["MaxCount"]) == ("near", "2", "2")
+
+
+async def test_a_launch_template_is_the_base_of_machines(case: AwsCase) -> None:
+    name = f"base-{uuid.uuid4().hex[:8]}"
+    case.server.client().create_launch_template(
+        LaunchTemplateName=name, LaunchTemplateData={"ImageId": UBUNTU_GPU, "EbsOptimized": True}
+    )
+    template = LaunchTemplate(name=name, version="1")
+    await with_options(case, replace(OPTIONS, launch_template=template))
+    await case.launch(case.intent())
+    call = case.server.calls("RunInstances")[-1]
+    assert call["LaunchTemplate.LaunchTemplateName"] == name
+    assert call["LaunchTemplate.Version"] == "1"
+    assert len(await case.living()) == 1
 
 
 async def test_an_image_may_be_named_by_a_parameter(case: AwsCase) -> None:

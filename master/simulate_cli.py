@@ -139,8 +139,22 @@ def _play(name: str, plan: ClusterPlan, trace: Trace) -> Played:
 
     from provisioner.simulator.replay import play
 
-    with _progress(f"simulating {name}", len(trace.jobs)) as progress:
+    with _quiet(), _progress(f"simulating {name}", len(trace.jobs)) as progress:
         return asyncio.run(play(plan, trace.jobs, progress=progress))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what a master's log says of each refused launch: the table counts them."""
+    import logging
+
+    provisioner = logging.getLogger("provisioner")
+    before = provisioner.level
+    provisioner.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        provisioner.setLevel(before)
 
 
 @contextmanager

@@ -105,12 +105,13 @@ def test_bad_outages(files: Path, text: str, told: str) -> None:
     assert told in result.stderr
 
 
-def test_an_outage_makes_jobs_wait(files: Path) -> None:
+def test_an_outage_makes_jobs_wait(files: Path, caplog: pytest.LogCaptureFixture) -> None:
     (files / "outages.csv").write_text("from_s,until_s\n0,600\n")
     result = run(files, "--outages", str(files / "outages.csv"), "--json")
     (told,) = json.loads(result.stdout).values()
     assert told["waits"]["p50_s"] >= 600.0
     assert told["refused_launches"] > 0
+    assert not caplog.records, "each refusal would be a line"
 
 
 def test_a_file_without_an_elastic_pool(files: Path) -> None:

@@ -181,7 +181,7 @@ def test_an_existing_fsx_is_asked_for_its_mount_name(ec2: Any) -> None:
     given = {"cluster_id": "lab", "region": "us-west-2", "deployment_type": "fsx"}
     options = parse(AwsOptions, {**given, "fsx_id": system["FileSystemId"]}, "options")
     # moto gives none.
-    kept = fsx_backends["123456789012"]["us-west-2"].file_systems[system["FileSystemId"]]
+    kept: Any = fsx_backends["123456789012"]["us-west-2"].file_systems[system["FileSystemId"]]
     kept.lustre_configuration["MountName"] = "fsx12"
     assert with_mount_name(options).fsx_mount_name == "fsx12"
     told = with_mount_name(options.model_copy(update={"fsx_mount_name": "told"}))

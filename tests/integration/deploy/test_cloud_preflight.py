@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -107,7 +107,7 @@ def test_what_cannot_be_asked_is_a_warning(aws: Ec2Server, monkeypatch: pytest.M
     assert "Terraform is not on PATH" in went_on.stderr
 
 
-def google(cpus: int, limits: dict[str, tuple[float, float]]) -> dict[str, Any]:
+def google(cpus: int, limits: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
     quotas = [SimpleNamespace(metric=k, limit=v[0], usage=v[1]) for k, v in limits.items()]
     return {
         "regions": SimpleNamespace(get=lambda **_: SimpleNamespace(quotas=quotas)),

@@ -142,6 +142,7 @@ def test_what_is_in_a_bucket_goes_on_from_another_machine(s3: Any, tmp_path: Pat
     assert not other.folder.path.exists()
 
 
+@pytest.mark.slow
 @needs_terraform
 def test_two_at_once_are_kept_apart_by_the_lock_in_the_bucket(s3: Any, tmp_path: Path) -> None:
     waits = threading.Event()
@@ -172,6 +173,7 @@ def test_two_at_once_are_kept_apart_by_the_lock_in_the_bucket(s3: Any, tmp_path:
     assert other.up() is not None
 
 
+@pytest.mark.slow
 @needs_terraform
 def test_a_state_does_not_change_its_place_unseen(s3: Any, tmp_path: Path) -> None:
     here = Machine(tmp_path, bucket="")

@@ -61,7 +61,9 @@ def kill_terraform() -> None:
             child.kill()
 
 
-@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "kind", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_an_interrupt_lets_terraform_end_and_up_goes_on(site: Site, kind: signal.Signals) -> None:
     before = signal.getsignal(kind)
     hold = while_making(site, "bucket", to_ourselves(kind))
@@ -82,6 +84,7 @@ def test_an_interrupt_lets_terraform_end_and_up_goes_on(site: Site, kind: signal
     assert PASSWORD not in whole_text(site.folder.path)
 
 
+@pytest.mark.slow
 def test_a_killed_terraform_is_said_and_up_goes_on(site: Site) -> None:
     hold = while_making(site, "master", kill_terraform)
     with pytest.raises(ProviderError) as error:

@@ -121,7 +121,8 @@ def test_any_cluster_on_google_cloud(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cloud", "choices"), [("aws", {**COMMON, **AWS}), ("gcp", {**COMMON, **GCP})]
+    ("cloud", "choices"),
+    [("aws", {**COMMON, **AWS}), ("gcp", {**COMMON, **GCP})] @ pytest.mark.slow,
 )
 def test_each_choice_by_itself(cloud: str, choices: dict[str, list[Any]]) -> None:
     for name, values in choices.items():

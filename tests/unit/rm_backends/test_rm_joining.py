@@ -8,6 +8,7 @@ import pytest
 
 from rm_backends.agents.joining import credential_hash
 from rm_backends.agents.options import PoolOptions
+from rm_backends.agents.registry import FORGET_AWAY_S
 from rm_backends.base import RestoreRecord
 from rm_backends.ports import JoinGrant, JoinKind
 from tests.fakes.agents_world import AgentsWorld, Machines, agents_world, allocation
@@ -293,5 +294,20 @@ def test_the_token_of_a_launch_is_for_the_machines_that_it_made() -> None:
                 assert "is no machine of launch launch-0" in await refused(world, thief)
                 assert thief.refused is not None
                 assert not thief.refused.retry
+
+    run(main())
+
+
+def test_the_agent_of_a_stopped_machine_is_remembered_and_joins_again_by_its_credential() -> None:
+    async def main() -> None:
+        async with agents_world() as world:
+            token = launch(world, "i-1", "i-2")
+            machines = Machines({token: frozenset({"i-1", "i-2"})}, {"i-1"})
+            provide(world, machines)
+            for name in ("i-1", "i-2"):
+                assert await refused(world, machine(world, name, token)) == ""
+            await world.settle(2 * FORGET_AWAY_S)
+            assert set(world.store.records) == {"i-1"}, "the other did not come back"
+            assert await refused(world, machine(world, "i-1", "")) == ""
 
     run(main())

@@ -120,9 +120,9 @@ def test_any_cluster_on_google_cloud(options: dict[str, Any]) -> None:
     hold("gcp", options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("cloud", "choices"),
-    [("aws", {**COMMON, **AWS}), ("gcp", {**COMMON, **GCP})] @ pytest.mark.slow,
+    ("cloud", "choices"), [("aws", {**COMMON, **AWS}), ("gcp", {**COMMON, **GCP})]
 )
 def test_each_choice_by_itself(cloud: str, choices: dict[str, list[Any]]) -> None:
     for name, values in choices.items():

@@ -20,6 +20,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from agent_bootstrap.channels.desk import Desk
 from agent_bootstrap.channels.mux import Mux
 from agent_bootstrap.channels.standard_streams import standard_pipe
 from agent_bootstrap.channels.streams import SocketStream, join
@@ -56,9 +57,12 @@ class Relay:
         notice = json.dumps(told).encode()
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomic(self._root / NOTICE, notice)
+        desk = asyncio.create_task(Desk(self._root, self._mux.open).run())
         try:
             await self._mux.run()
         finally:
+            desk.cancel()
+            await asyncio.gather(desk, return_exceptions=True)
             server.close()
             with suppress(OSError):
                 if (self._root / NOTICE).read_bytes() == notice:

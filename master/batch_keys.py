@@ -9,13 +9,18 @@ from typing import Any
 from master.config.batch import BatchSection
 from windlass.base.errors import InvalidConfig
 
-ALL_CHANNELS = ("direct", "relay", "ssh")
+OF_RELAY = frozenset({"relay", "srun", "files"})
+"""These need one on the login node."""
+ALL_CHANNELS = {
+    "slurm": ("direct", "relay", "ssh", "srun", "files"),
+    "pbs": ("direct", "relay", "ssh", "files"),
+}
 
 
 def channels_of(section: BatchSection, url: str) -> Sequence[str]:
     """Ways to the master, in the order in which nodes try them. Raises InvalidConfig."""
     if section.channels is None:
-        return ALL_CHANNELS if url.startswith("https:") else ("direct",)
+        return ALL_CHANNELS[section.type] if url.startswith("https:") else ("direct",)
     for name in section.channels:
         if name != "direct" and not url.startswith("https:"):
             problem = (

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from agent_bootstrap.channels.streams import connected
-from master.batch_keys import channels_of, jobs_root
+from master.batch_keys import OF_RELAY, channels_of, jobs_root
 from master.batch_pools import site_of
 from master.config import MasterConfig
 from master.config.batch import BatchSection
@@ -24,7 +24,7 @@ def relay_keepers(
     wanted = {
         str(jobs_root(section, data_dir)): section
         for section in sections
-        if "relay" in channels_of(section, section.master_url or master_url)
+        if OF_RELAY.intersection(channels_of(section, section.master_url or master_url))
     }
     if not wanted:
         return []

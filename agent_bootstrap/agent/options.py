@@ -135,8 +135,8 @@ class DefaultLimits(BaseModel):
     """Processes and threads."""
 
 
-ChannelName = Literal["direct", "relay", "ssh"]
-_OF_JOBS = ("relay",)
+ChannelName = Literal["direct", "relay", "ssh", "srun", "files"]
+_OF_JOBS = ("relay", "srun", "files")
 
 
 def _each_once(names: tuple[ChannelName, ...]) -> tuple[ChannelName, ...]:
@@ -184,7 +184,8 @@ class AgentOptions(BaseModel):
         tuple[ChannelName, ...], BeforeValidator(_comma_list), AfterValidator(_each_once)
     ] = Field(default=("direct",), min_length=1)
     """Ways to the master, tried in this order: direct (the network), relay (one of the master's on the login node), ssh
-    (from this node to the login node). All but direct need a master with TLS."""
+    (from this node to the login node), srun (Slurm's own pipe into the job, by the relay), files (in the directory of
+    the job, read by the relay: slow). All but direct need a master with TLS."""
     ssh_login: Annotated[
         str, Field(pattern=r"^([A-Za-z0-9_.-]+@)?[A-Za-z0-9_.-]+(:\d{1,5})?$|^$")
     ] = ""

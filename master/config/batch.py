@@ -127,10 +127,11 @@ class SiteKeys(Section):
     """Lines of shell before every task, such as `module load cuda`."""
     master_url: str = ""
     """Where nodes reach the master, if not where agents of other pools do."""
-    channels: Items[Literal["direct", "relay", "ssh"]] | None = None
+    channels: Items[Literal["direct", "relay", "ssh", "srun", "files"]] | None = None
     """How nodes reach the master, tried in this order: direct (the network), relay (the master keeps one on the login
-    node, which lets in the nodes of its jobs alone), ssh (from the node to the login node). None: all of them if the
-    master has TLS, else direct, which is the only one without."""
+    node, which lets in the nodes of its jobs alone), ssh (from the node to the login node), srun (Slurm's own pipe into
+    the job), files (in the directory of the job: slow); the relay serves these two. None: all of them if the master has
+    TLS, else direct, which is the only one without."""
     login_host: Annotated[
         str, Field(pattern=r"^([A-Za-z0-9_.-]+@)?[A-Za-z0-9_.-]+(:\d{1,5})?$|^$")
     ] = ""

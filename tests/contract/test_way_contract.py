@@ -23,6 +23,8 @@ LIMIT_S = 60.0
 WAYS = [
     "direct",
     "relay",
+    pytest.param("srun", marks=pytest.mark.slow),
+    pytest.param("files", marks=pytest.mark.slow),
     pytest.param("relay_over_ssh", marks=needs_sshd),
     pytest.param("ssh", marks=needs_sshd),
     pytest.param("ssh_to_relay", marks=needs_sshd),

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from agent_bootstrap.channels.asked import Asked
 from agent_bootstrap.channels.streams import Direct, Way, connected
 from agent_bootstrap.channels.through_relay import Notice, ThroughRelay
 from agent_bootstrap.channels.through_ssh import ThroughSsh
@@ -175,6 +176,39 @@ async def relayed(root: Path, port: Port, pipes: Pipes) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def files(tmp: Path) -> AsyncIterator[World]:
+    async with _relay(tmp, LocalPipes()) as world:
+        assert world.folder is not None
+        way = Asked("files", world.folder, {})
+        yield replace(world, way=way)
+        await way.close()
+
+
+@asynccontextmanager
+async def srun(tmp: Path) -> AsyncIterator[World]:
+    """srun is played by a program that runs its command here, once it has seen what it must be given."""
+    program = tmp / "bin" / "srun"
+    program.parent.mkdir()
+    program.write_text(SRUN)
+    program.chmod(0o755)
+    async with _relay(tmp, LocalPipes(path=str(program.parent))) as world:
+        assert world.folder is not None
+        way = Asked("srun", world.folder, {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1"})
+        yield replace(world, way=way, between=lambda: _with_words("agent_bootstrap.pipe", str(tmp)))
+        await way.close()
+
+
+SRUN = """#!/bin/sh
+case " $* " in
+*" --jobid=7 --nodelist=n1 --nodes=1 --ntasks=1 --overlap --mem=0 "*" --unbuffered "*) ;;
+*) echo "srun: error: $*" >&2; exit 1 ;;
+esac
+while [ "${1#--}" != "$1" ]; do shift; done
+exec "$@"
+"""
 
 
 @asynccontextmanager

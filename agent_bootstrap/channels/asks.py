@@ -58,6 +58,8 @@ class Ask:
     def answer(self, root: Path, why: str) -> None:
         with suppress(OSError):
             write_atomic(self._why(root), why.encode())
+            if not self.stands(root):  # nobody waits for it, and nobody else removes it
+                self._why(root).unlink(missing_ok=True)
 
     def why(self, root: Path) -> str:
         with suppress(OSError):

@@ -18,7 +18,7 @@ MOST_BYTES = 1024 * 1024
 MOST_FILES = 8
 """That wait for their reader: then the writer waits."""
 QUICK_S = 0.05
-SLOW_S = 1.0
+SLOW_S = 0.3
 _END = "end"
 
 

@@ -24,6 +24,8 @@ def test_a_trial_by_it_and_nothing_is_left(
         monkeypatch.setitem(os.environ, name, value)
     jobs, gates = tmp_path / "jobs", tmp_path / "gates"
     gates.mkdir()
+    tmp_path.chmod(0o755)
+    gates.chmod(0o755)
     (gates / "open").touch()
     provider = {
         "type": "slurm",

@@ -133,7 +133,8 @@ pull_images() {
 
 # What no other machine may have: who this one is, who may enter it, what was written on it.
 remove_identity() {
-  : >"$ROOT/etc/machine-id"
+  # Not `:`, which ends a shell that cannot write.
+  [ ! -e "$ROOT/etc/machine-id" ] || truncate -s 0 "$ROOT/etc/machine-id"
   rm -f "$ROOT/var/lib/dbus/machine-id" "$ROOT/var/lib/systemd/random-seed" "$ROOT/var/lib/systemd/credential.secret"
   rm -f "$ROOT"/etc/ssh/ssh_host_* "$ROOT"/root/.ssh/authorized_keys "$ROOT"/home/*/.ssh/authorized_keys
   rm -f "$ROOT"/root/.*_history "$ROOT"/home/*/.*_history "$ROOT"/var/lib/dhcp/*.lease* "$ROOT"/var/lib/NetworkManager/*.lease

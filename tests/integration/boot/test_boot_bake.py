@@ -191,3 +191,12 @@ def test_the_machine_stops_only_when_its_word_was_written_down(
     assert machine.exit_code == 0, console
     assert stages(master).count("baked") == 3
     assert "waiting: the master has not taken that everything is installed" in console
+
+
+def test_a_machine_that_lacks_what_is_removed_is_baked_all_the_same(
+    master: BootMaster, machine: CloudMachine, inputs: UserDataInputs
+) -> None:
+    shutil.rmtree(machine.root)
+    console = machine.boot(user_data(inputs), path=SYSTEM)
+    assert "has everything, and stops" in console
+    assert stages(master)[-1] == "baked"

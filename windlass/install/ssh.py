@@ -8,6 +8,7 @@ import hashlib
 import shlex
 import socket
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from windlass.base.errors import WindlassError
 from windlass.install.hosts import Host, parse_host
 
 CONNECT_S = 15.0
+RETRY_S = 0.1
 SILENCE_S = 600.0
 """A command that says nothing for this long is given up; installing packages says little."""
 MAX_OUTPUT = 1024 * 1024
@@ -175,7 +177,7 @@ class Machine:
         transport = self._client.get_transport()
         if transport is None:
             raise EOFError("not connected")
-        with transport.open_session(timeout=CONNECT_S) as channel:
+        with _session_of(transport) as channel:
             channel.settimeout(silence_s)
             with self._answers_within(CONNECT_S):
                 channel.exec_command(command)
@@ -261,6 +263,18 @@ class Machine:
             raise HostError(
                 f"{jump.spec} does not connect to {target[0]}:{target[1]}: {_text(error)}"
             ) from None
+
+
+def _session_of(transport: paramiko.Transport) -> paramiko.Channel:
+    """sshd counts a session until it has seen its end: one more than it takes is refused, and taken a moment later."""
+    deadline = time.monotonic() + CONNECT_S
+    while True:
+        try:
+            return transport.open_session(timeout=CONNECT_S)
+        except paramiko.ChannelException:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(RETRY_S)
 
 
 def _all_of(stream: Any, most: int) -> bytes:

@@ -44,8 +44,8 @@ SEARCH: dict[str, Any] = {
     "max_restarts": 0,
 }
 BROKEN = "broken"
-SCRIPT_LOG = "startup.log"
-"""Of the machine; only its root reads it."""
+SCRIPT_LOGS = ("startup_script.log", "machine_script.log")
+"""Of the machine; only its root reads them."""
 
 
 def canary(what: str) -> str:
@@ -314,7 +314,7 @@ def in_files(folder: Path, secrets: Mapping[str, str], skip: Path) -> list[tuple
         (name, str(path.relative_to(folder)))
         for path in folder.rglob("*")
         if path != skip and path.is_file() and not path.is_symlink()
-        if others_may_read(path, folder) or (path.suffix == ".log" and path.name != SCRIPT_LOG)
+        if others_may_read(path, folder) or (path.suffix == ".log" and path.name not in SCRIPT_LOGS)
         for name in found_in(path.read_bytes().decode(errors="replace"), secrets)
     ]
 

@@ -104,9 +104,19 @@ class Bakes:
             is_unknown = is_bake(intent.id) and intent.id not in self.draft.bakes
             if is_unknown and not intent.is_finished:
                 self._launches.cancel_unwanted(intent.id, "its bake is not known")
+        self._end_left_over()
         over = sorted((x for x in self._all() if x.is_over), key=lambda x: -x.created_at)
         for bake in over[KEPT:]:
             del self.draft.bakes[bake.id]
+
+    def _end_left_over(self) -> None:
+        """A bake is given up while its provider is not configured: the machine ends once that is back."""
+        own_rule = (InstanceState.ORPHAN, InstanceState.TERMINATING, InstanceState.GONE)
+        for record in self.draft.instances.values():
+            if is_bake(record.intent_id) and record.state not in own_rule:
+                bake = self.draft.bakes.get(record.intent_id)
+                if bake is None or bake.is_over:
+                    self._end(record, "its bake is over", EndKind.BAKED)
 
     def _step(self, bake: BakeRecord, boots: Mapping[str, BootNote]) -> None:
         machine = self._machine(bake)
@@ -152,7 +162,11 @@ class Bakes:
     def _clean(self, bake: BakeRecord, machine: InstanceRecord | None) -> None:
         kind = EndKind.BOOT if bake.installed_at is None else EndKind.BAKED
         intent = self.draft.intents.get(bake.id)
-        if not self.draft.catalogue.knows(bake.offer.key.provider):
+        provider = bake.offer.key.provider
+        if not self.draft.catalogue.knows(provider):
+            if bake.installed_at is not None:
+                left = f"provider {provider} is not configured any more: image {bake.name} may be left there"
+                bake = self._put(bake, error=f"{bake.error}; {left}")
             self._over(bake, BakeState.FAILED)
         elif machine is not None and machine.is_alive:
             if bake.error in machine.reason:  # with what its console said last

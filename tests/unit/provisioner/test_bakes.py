@@ -10,6 +10,7 @@ import pytest
 from master.core.actor import Actor
 from provisioner.bake_records import BakeRecord, BakeState
 from provisioner.budgets import Budget
+from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import Market, Offer, PoolSettings
 from tests.fakes.baking_cloud import BakingCloud
 from tests.fakes.deadly_steps import DeadlySteps
@@ -244,6 +245,35 @@ def test_a_pool_that_is_not_configured_any_more_ends_it() -> None:
         bake = await over(world)
         assert bake.error == "pool gpu is not configured any more"
         assert nothing_left(world, cloud)
+        await world.stop()
+
+    run(scene())
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_its_machine_is_ended_when_its_provider_is_back(installed: bool) -> None:
+    async def scene() -> None:
+        world, cloud = await started()
+        cloud.is_silent = not installed
+        await world.provisioner.bakery.begin("gpu", by=ADMIN)
+        await world.until(lambda: cloud.images.made if installed else world.states() == ["baking"])
+        await world.crash()
+        world.cloud = SimulatedProvider(
+            offers=(replace(SPOT, key=replace(SPOT.key, provider="elsewhere")),),
+            clock=world.clock,
+            cluster_id="test-cluster",
+        )
+        world.settings = replace(world.settings, pool="cpu")
+        world.host.pool = "cpu"
+        await world.start()
+        bake = await over(world)
+        assert bake.state is BakeState.FAILED
+        assert ("may be left there" in bake.error) is installed
+        await world.crash()
+        world.cloud = cloud
+        await world.start()
+        await world.until(lambda: not cloud.living())
+        await world.until(lambda: not world.provisioner.instances())
         await world.stop()
 
     run(scene())

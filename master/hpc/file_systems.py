@@ -49,7 +49,7 @@ def look_at(path: Path, origin: str) -> Folder:
         problem=problem,
         has_locks=locks and not options & _NO_LOCKS,
         free_bytes=free,
-        other_owner=path.exists() and _is_open_to_others(path),
+        other_owner=is_open_to_others(path),
     )
 
 
@@ -77,9 +77,14 @@ def _locks(descriptor: int) -> bool:
     return True
 
 
-def _is_open_to_others(path: Path) -> bool:
-    """In /var/tmp anybody may have made a folder of that name."""
-    found = path.lstat()
+def is_open_to_others(path: Path) -> bool:
+    """It is there, and not the user's alone: in /var/tmp anybody may have made a folder of that name."""
+    try:
+        found = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
     if stat.S_ISLNK(found.st_mode) or found.st_uid != os.geteuid():
         return True
     return bool(found.st_mode & (stat.S_IWGRP | stat.S_IWOTH))

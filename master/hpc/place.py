@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from master.hpc.file_systems import is_open_to_others
 from windlass.base.errors import Conflict, InvalidArgument
 from windlass.base.files import write_atomic
 
@@ -78,8 +79,19 @@ class Place:
 
 
 def find_place(given: Path | None) -> tuple[Place, Running] | None:
-    """A master that was started before, which may have ended."""
+    """A master that was started before, which may have ended.
+
+    $PROJECT and $SCRATCH may be of many users. What others can write there is not read: it names programs that are run.
+    Raises Conflict if it is the folder that was given.
+    """
     for path in _places(given):
+        if is_open_to_others(path):
+            if given is None:
+                continue
+            raise Conflict(
+                f"{path} is a link, belongs to another user or may be written by others: give a folder of your own "
+                "with --dir, or chmod go-w it"
+            )
         place = Place(path)
         if (running := place.running()) is not None:
             return place, running

@@ -47,6 +47,33 @@ def test_a_damaged_record_is_no_new_master(tmp_path: Path) -> None:
         find_place(tmp_path)
 
 
+@pytest.mark.parametrize("how", ["group", "link", "owner"])
+def test_what_others_can_write_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """$PROJECT is often a team's: the record of another user names a folder of programs that would be run."""
+    project, home = tmp_path / "project", tmp_path / "home"
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PROJECT", str(project))
+    for name in ("WORK", "SCRATCH"):
+        monkeypatch.delenv(name, raising=False)
+    theirs = Place((tmp_path if how == "link" else project) / "windlass")
+    theirs.make()
+    theirs.note(RUNNING)
+    if how == "group":
+        theirs.path.chmod(0o770)
+    elif how == "link":
+        project.mkdir()
+        (project / "windlass").symlink_to(theirs.path)
+    else:
+        monkeypatch.setattr("os.geteuid", lambda: 4711)
+    assert find_place(None) is None
+    with pytest.raises(InvalidArgument, match="no master of yours"):
+        known_place(None)
+    with pytest.raises(Conflict, match=r"project/windlass is a link, belongs to another user"):
+        find_place(project / "windlass")
+
+
 def test_another_login_node_is_told_where_to_go() -> None:
     """They come in round robin."""
     require_here(RUNNING, "login2", "")

@@ -190,3 +190,17 @@ def test_a_look_makes_no_bucket(s3: Any, tmp_path: Path) -> None:
     assert ("create", "module.master.terraform_data.it") in changes
     assert s3.list_buckets()["Buckets"] == []
     assert machine.folder.record is None
+
+
+def test_a_cluster_that_a_bucket_does_not_have_keeps_its_state_here(
+    s3: Any, tmp_path: Path
+) -> None:
+    """Its record is lost, and somebody names a bucket that it never was in."""
+    AwsBucket("states", region=REGION).make()
+    machine = Machine(tmp_path)
+    machine.folder.path.mkdir(parents=True)
+    state = machine.folder.path / "terraform.tfstate"
+    state.touch()
+    with pytest.raises(NotFound):
+        machine.cluster.known()
+    assert state.exists()

@@ -119,6 +119,22 @@ def test_mistakes_are_told_without_terraform(monkeypatch: pytest.MonkeyPatch) ->
         assert option in wrong.stderr
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "../../aws"])
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+def test_down_of_what_is_no_name_touches_no_other_cluster(
+    cloud: str, name: str, tmp_path: Path
+) -> None:
+    """A script whose variable is not set: the folder of all clusters would be the one of this."""
+    state = tmp_path / cloud / "lab" / "terraform.tfstate"
+    state.parent.mkdir(parents=True)
+    state.touch()
+    given = ["--cluster-id", name, "--yes", "--delete-data", "--local-state-path", str(tmp_path)]
+    wrong = det(cloud, "down", *given)
+    assert wrong.exit_code == 1
+    assert "--cluster-id" in wrong.stderr
+    assert state.exists()
+
+
 TAGS = [
     {"ResourceType": "instance", "Tags": [{"Key": "det-lab", "Value": "det-agent-lab"}]},
 ]

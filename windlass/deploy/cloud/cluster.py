@@ -146,7 +146,8 @@ class CloudCluster:
                 found = self._adopted()
             if found is not None:
                 return self.folder.variables
-            shutil.rmtree(self.folder.path)
+            if not self.folder.has_state:
+                shutil.rmtree(self.folder.path)
             place, others = f"bucket {self.records.bucket.name}", self.records.clusters()
         else:
             if self.folder.record is not None:

@@ -22,9 +22,10 @@ from typing import Any
 
 from platformdirs import user_data_path
 
-from windlass.base.errors import Conflict
+from windlass.base.errors import Conflict, InvalidArgument
 from windlass.base.files import write_atomic
 from windlass.base.json_types import JsonMapping, JsonObject
+from windlass.deploy.cloud.field_types import CLUSTER_ID
 
 
 class Phase(StrEnum):
@@ -109,6 +110,11 @@ class StateFolder:
         (place,) = content["terraform"]["backend"].values()
         return str(place["bucket"])
 
+    @property
+    def has_state(self) -> bool:
+        """Terraform's, which nobody has but us."""
+        return (self.path / "terraform.tfstate").exists()
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One command at a time."""
@@ -126,6 +132,11 @@ class StateFolder:
 
 
 def folder_of(cloud: str, cluster_id: str, root: Path | None) -> StateFolder:
+    """Raises InvalidArgument for what is no name: an empty one would be the folder of all clusters."""
+    if not CLUSTER_ID.fullmatch(cluster_id):
+        raise InvalidArgument(
+            f'--cluster-id: "{cluster_id}" must begin with a letter and have only letters, digits and -'
+        )
     return StateFolder(cloud, cluster_id, root_of(cloud, root) / cluster_id)
 
 

@@ -17,6 +17,7 @@ from windlass.deploy.cloud.aws_plan import aws_plan
 from windlass.deploy.cloud.cluster import CloudCluster
 from windlass.deploy.cloud.parsing import parse
 from windlass.deploy.cloud.state_folder import Phase, folder_of
+from windlass.deploy.cloud.terraform import Terraform
 
 pytestmark = pytest.mark.skipif(
     shutil.which("terraform") is None, reason="terraform is not on PATH"
@@ -145,6 +146,17 @@ def test_a_cluster_from_its_first_day_to_its_last(site: Site) -> None:
     assert not site.folder.path.exists()
     with pytest.raises(NotFound, match="there are none"):
         site.cluster.known()
+
+
+def test_a_state_that_cannot_be_read_is_not_an_empty_one(site: Site) -> None:
+    """A removal that took it for that would say that nothing is left, and what there is would go on costing money."""
+    site.folder.path.mkdir(parents=True)
+    (site.folder.path / "terraform.tfstate").write_text("{torn")
+    terraform = Terraform(folder=site.folder.path, say=site.said.append)
+    with pytest.raises(ProviderError, match="could not be parsed"):
+        terraform.resources()
+    (site.folder.path / "terraform.tfstate").unlink()
+    assert terraform.resources() == []
 
 
 @pytest.mark.slow

@@ -250,7 +250,13 @@ class CloudCluster:
             )
 
     def _half_made(self, error: BaseException) -> ProviderError:
-        made = len(self._terraform(self.environment).resources())
+        try:
+            made = len(self._terraform(self.environment).resources())
+        except ProviderError:
+            there = "What was made is not known now"
+            return ProviderError(
+                f"{_said(error)}. {there}: run up again to go on, or down to remove it"
+            )
         there = f"{counted(made, 'thing')} {'is' if made == 1 else 'are'} there"
         again = f"{there}: run up again to go on, or down to remove it"
         return ProviderError(f"{_said(error)}. {again if made else 'Nothing was made'}")

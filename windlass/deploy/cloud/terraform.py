@@ -19,6 +19,7 @@ from windlass.base.json_types import JsonObject
 from windlass.deploy.cloud.progress import Progress, failure
 
 OLDEST = (1, 11)
+_NO_STATE = "No state file was found"
 Say = Callable[[str], None]
 
 
@@ -65,8 +66,10 @@ class Terraform:
         raise ProviderError(failure([" ".join(done.stderr.split())[:600]], str(self.folder)))
 
     def resources(self) -> list[str]:
-        """Addresses of what exists."""
-        done = self._run("state", "list")
+        """Addresses of what exists. Raises ProviderError where the state cannot be read: that is not an empty one."""
+        done = self._run("state", "list", "-no-color")
+        if done.returncode and _NO_STATE not in done.stderr:
+            raise ProviderError(failure([" ".join(done.stderr.split())[-600:]], str(self.folder)))
         return done.stdout.split() if done.returncode == 0 else []
 
     def _events(self, *words: str, total: int = 0) -> Progress:

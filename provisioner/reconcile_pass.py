@@ -89,6 +89,7 @@ class ReconcilePass:
         self.wishes: list[Wish] = []
         self.leaving: dict[str, tuple[float, str]] = {}
         """Machines that their provider takes back: when, and why."""
+        self._started: list[str] = []
 
     def result(self) -> FleetState:
         living = [record for record in self.draft.instances.values() if record.is_alive]
@@ -109,6 +110,11 @@ class ReconcilePass:
             frozen=self._frozen,
             retired=self._retired,
         )
+
+    @property
+    def started(self) -> list[str]:
+        """Stopped machines that get work again, whoever started them."""
+        return [name for name in self._started if self.draft.instances[name].state in BOOTS]
 
     def absorb(self, events: Sequence[Event], agents: Agents) -> None:
         """Take in what calls answered, then step every instance once."""
@@ -281,6 +287,8 @@ class ReconcilePass:
                 self._boot_offer(record), new.reason, now=now
             )
         self.draft.instances[record.id] = new
+        if record.state is InstanceState.STOPPED and new.state is InstanceState.BOOTING:
+            self._started.append(record.id)
         if never_started(new, seen):
             self.stops.give_up(new)
         self._retire(new)
@@ -339,6 +347,7 @@ class ReconcilePass:
         for launch in plan.launches:
             if launch.starts:
                 self.stops.start(launch)
+                self._started += launch.starts
             else:
                 self.launches.decide(launch, new_id(), freeze)
         for bake in self.bakes.asked:

@@ -325,9 +325,8 @@ class Provisioner:
         if jump_s:
             self._clocks.settle()
         self._kept = planned.kept
-        for launch in planned.launches:
-            for instance_id in launch.starts:
-                self._host.uncordon(instance_id)
+        for instance_id in reconcile_pass.started:
+            self._host.uncordon(instance_id)
         self._act(now)
         for instance_id in new.retired:
             self._host.drain(instance_id)
@@ -382,7 +381,8 @@ class Provisioner:
             await self._save(await computed(partial(unsaved, self._state, new), size))
         except BaseException:
             for agent_id in cordoned:
-                self._host.uncordon(agent_id)
+                if not self._is_off(agent_id):
+                    self._host.uncordon(agent_id)
             raise
         # `shutdown` may have been called while the commit was under way.
         self._state = replace(forget_finished(new), closing=self._state.closing)
@@ -390,6 +390,14 @@ class Provisioner:
         for event in events:
             if isinstance(event, Said):
                 event.committed.set()
+
+    def _is_off(self, agent_id: str) -> bool:
+        """It is stopped or being stopped, whatever a pass that was not committed wanted: it gets no work."""
+        record = self._state.instances.get(agent_id)
+        return record is not None and record.state in (
+            InstanceState.STOPPING,
+            InstanceState.STOPPED,
+        )
 
     async def _save(self, changes: Unsaved) -> None:
         if changes:

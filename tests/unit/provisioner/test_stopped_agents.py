@@ -381,6 +381,10 @@ def test_one_started_by_somebody_else_is_adopted() -> None:
         await asyncio.sleep(100)
         await world.cloud.start(name, FOUR)
         await world.until(lambda: world.states() == ["ready"])
+        await world.want(a_gang("second"))
+        await world.until(lambda: "second" in world.host.placed)
+        assert world.living() == [name]
+        world.host.finish("second")
         await world.until(lambda: world.states() == ["stopped"])
 
     in_world(story)
@@ -426,6 +430,29 @@ def test_a_stop_that_fails_for_now_is_asked_again(throttled: bool) -> None:
             world.cloud.faults.throttle = {Api.TERMINATE: 2}
         await asleep(world)
         assert not world.host.gone
+        await world.stop()
+
+    run(main(), limit_s=50_000)
+
+
+def test_one_that_is_being_stopped_gets_no_work_while_commits_fail() -> None:
+    async def main() -> None:
+        world = a_world()
+        await world.start()
+        world.cloud.faults.hang.add("stop")
+        await world.want(a_gang("first"))
+        await world.until(lambda: "first" in world.host.placed)
+        world.host.finish("first")
+        await world.until(lambda: world.states() == ["stopping"])
+        (name,) = world.living()
+        world.store.fails = True
+        await asyncio.sleep(1000)  # it should have stopped long ago, and cannot be ended
+        await world.want(a_gang("second"))
+        await asyncio.sleep(10)
+        assert "second" in world.host.waiting
+        world.store.fails = False
+        await world.until(lambda: name in world.host.gone)
+        await world.until(lambda: "second" in world.host.placed)
         await world.stop()
 
     run(main(), limit_s=50_000)

@@ -54,8 +54,9 @@ class PriceRefresh:
                 await asyncio.to_thread(self._prices.keep, found)
                 self._prices.use(found)
             log.info("prices refreshed", provider=source.name, prices=len(found))
-        except (WindlassError, OSError, ValueError) as failure:
-            error = " ".join(str(failure).split()) or "no answer"
+        except Exception as failure:  # noqa: BLE001 - an answer of another shape is one vendor's trouble
+            expected = isinstance(failure, (WindlassError, OSError, ValueError))
+            error = " ".join((str(failure) if expected else repr(failure)).split()) or "no answer"
             if last is None or last.error != error:
                 log.warning(
                     "prices cannot be refreshed: those that are known stay; allow it, or set prices.refresh: 0",

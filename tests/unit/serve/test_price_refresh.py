@@ -99,6 +99,20 @@ async def test_a_vendor_that_refuses_changes_nothing_and_is_said_once(tmp_path: 
     assert not prices.troubles
 
 
+async def test_an_answer_of_another_shape_keeps_nobody_else_from_being_asked(
+    tmp_path: Path,
+) -> None:
+    odd, good = Vendor("odd"), Vendor(usd=4.0)
+    odd.error = KeyError("unitPrice")
+    prices, clock = made(tmp_path, odd, good)
+    refresh = PriceRefresh(prices, DAY, clock)
+    await refresh.refresh()
+    await refresh.refresh()
+    assert (odd.calls, good.calls) == (1, 1)
+    assert price(prices)[0] == 4.0
+    assert "KeyError('unitPrice')" in prices.troubles["odd"]
+
+
 async def test_nobody_is_asked_where_that_is_off(tmp_path: Path) -> None:
     vendor = Vendor()
     prices, clock = made(tmp_path, vendor)

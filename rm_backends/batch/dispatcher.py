@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 from master.core.reasons import ReasonKind
 from provisioner.providers.batch.base import (
@@ -42,6 +43,7 @@ from windlass.base.loop import Loop
 
 log = logging.getLogger(__name__)
 
+Limited: TypeAlias = tuple[str, tuple[str, ...]]
 LOOK_EVERY_S = 1.0
 POLL_SOON_S = 1.0
 POLL_LATE_S = 10.0
@@ -87,8 +89,8 @@ class Dispatcher:
         self._on_site = on_site
         self._project_of = project_of
         self._others = OtherJobs(system, clock)
-        self._full: dict[str, Full] = {}
-        """Pools of which the site takes no more jobs for now."""
+        self._full: dict[Limited, Full] = {}
+        """Of what the site takes no more jobs for now."""
         self._site_at = float("-inf")
         self._leases: dict[str, Lease] = {}
         self._saved: dict[str, Lease] = {}
@@ -253,13 +255,13 @@ class Dispatcher:
         due = [
             lease
             for lease in self._leases.values()
-            if lease.is_due(now) and not self._is_full(lease.pool)
+            if lease.is_due(now) and not self._is_full(lease)
         ][:SUBMITS_AT_ONCE]
         for lease in due:
             self._put(life.called(lease, now))
         await self._save()
         for number, lease in enumerate(due):
-            if self._is_full(lease.pool):  # since one of these was refused
+            if self._is_full(lease):  # since one of these was refused
                 self._change(lease.tag, life.not_called)
                 continue
             try:
@@ -280,7 +282,7 @@ class Dispatcher:
             log.info("job %s refused: %s", lease.tag, error.message)
             self._change(lease.tag, partial(life.refused, why=error, now=self._now()))
             if error.passing and error.kind is ReasonKind.QUOTA:
-                self._note_full(lease.pool, error)
+                self._note_full(lease, error)
         except NoAnswer as error:
             if spec is None:  # its disk was not reached: nothing was submitted
                 self._change(lease.tag, life.not_called)
@@ -292,17 +294,19 @@ class Dispatcher:
             self._change(lease.tag, partial(life.refused, why=why, now=self._now()))
         else:
             log.info("job %s submitted as %s", lease.tag, job_id)
-            self._full.pop(lease.pool, None)
+            self._full.pop(_limited(lease), None)
             self._change(lease.tag, partial(life.submitted, job_id=job_id))
 
-    def _note_full(self, pool: str, why: JobRefused) -> None:
-        """One job of it is tried again after a while: the others would be refused, too."""
-        tries = self._full[pool].tries + 1 if pool in self._full else 0
-        until = self._now() + life.pause_s(tries)
-        self._full[pool] = Full(until=until, message=why.message, tries=tries)
+    def _note_full(self, lease: Lease, why: JobRefused) -> None:
+        """One job like it is tried again after a while: the others would be refused, too."""
+        now, kind = self._now(), _limited(lease)
+        tries = self._full[kind].tries + 1 if kind in self._full else 0
+        recent = {k: one for k, one in self._full.items() if one.until + life.LAST_RETRY_S > now}
+        full = Full(until=now + life.pause_s(tries), message=why.message, tries=tries)
+        self._full = {**recent, kind: full}
 
-    def _is_full(self, pool: str) -> bool:
-        full = self._full.get(pool)
+    def _is_full(self, lease: Lease) -> bool:
+        full = self._full.get(_limited(lease))
         return full is not None and full.until > self._now()
 
     async def _end_unwanted(self) -> None:
@@ -450,7 +454,7 @@ class Dispatcher:
                 leases=mine,
                 queue=self._queue(options),
                 trouble=self._trouble,
-                full=self._full.get(pool),
+                full=lambda lease: self._full.get(_limited(lease)),
                 joined=lambda lease: self._host.connected(lease.agents),
                 now=now,
             ).availability(self._host.wanting(pool))
@@ -481,6 +485,11 @@ class Dispatcher:
 
     def _now(self) -> float:
         return self._clock.now().timestamp()
+
+
+def _limited(lease: Lease) -> Limited:
+    """Limits are of accounts and QOS, which arguments name: one that is full holds up no other."""
+    return lease.pool, lease.shape.arguments
 
 
 def _serves(lease: Lease) -> bool:

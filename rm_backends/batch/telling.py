@@ -38,7 +38,7 @@ class Telling:
     queue: Queue | None
     trouble: str
     """Why the site does not answer."""
-    full: Full | None
+    full: Callable[[Lease], Full | None]
     joined: Callable[[Lease], int]
     now: float
 
@@ -74,7 +74,7 @@ class Telling:
         return told
 
     def _why(self, lease: Lease) -> Reason:
-        full = self.full
+        full = self.full(lease)
         waits_here = lease.state is LeaseState.INTENT and lease.called_at is None
         if full is None or full.until <= self.now or not waits_here:
             return life.explain(lease, self.joined(lease), self.now)

@@ -61,6 +61,8 @@ class FakeBatch:
         """So long after its command was given up it takes a job all the same."""
         self.cancels_nothing = False
         """It answers, and refuses to."""
+        self.refused_account = ""
+        """The one that `refusal` is for; empty: all."""
         self.holds_back = False
         """It starts nothing."""
         self.ends_at: float | None = None
@@ -92,7 +94,8 @@ class FakeBatch:
 
     async def submit(self, job: JobSpec) -> str:
         await self._answer()
-        if self.refusal is not None:
+        concerned = not self.refused_account or f"--account={self.refused_account}" in job.arguments
+        if self.refusal is not None and concerned:
             self.refused += 1
             raise self.refusal
         if self.arrives_after_s is not None:

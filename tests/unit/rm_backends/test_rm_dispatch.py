@@ -352,6 +352,28 @@ def test_a_site_that_takes_no_more_jobs_is_asked_with_one_after_a_while(play: Pl
     play(scenario)
 
 
+def test_a_full_account_does_not_hold_up_jobs_of_others(play: Play) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        text = "AssocMaxSubmitJobLimit"
+        batch.site.holds_back = True
+        batch.site.refused_account = "research"
+        batch.site.refusal = JobRefused(text, kind=ReasonKind.QUOTA, passing=True)
+        for number, account in enumerate(["research", "research", "teaching", "teaching"], 1):
+            asked = BatchOptions(slurm=JobOptions(arguments=(f"--account={account}",)))
+            await batch.world.backend.request(replace(allocation(number, slots=4), batch=asked))
+        await batch.world.settle(9)
+        assert len(batch.site.submissions) == 2
+        assert batch.site.refused == 1
+        full, taken = (batch.world.backend.explain(f"task-{number}.1") for number in (2, 3))
+        assert full is not None
+        assert full.kind is ReasonKind.AT_LIMIT
+        assert text in full.text
+        assert taken is not None
+        assert text not in taken.text
+
+    play(scenario)
+
+
 @pytest.mark.parametrize(
     ("priority", "default", "nice"),
     [(None, 42, 0), (42, 42, 0), (50, 42, 8), (1, 42, 0), (9, 5, 4)],

@@ -193,6 +193,7 @@ def next_attempt(intent: IntentRecord, cluster_id: str) -> IntentRecord:
         attempt=attempt,
         token=token,
         token_is_spent=False,
+        given_up=False,
         state=IntentState.INTENT,
         tries=0,
         doubts=0,

@@ -240,6 +240,20 @@ def test_r2_a_spent_token_is_replaced_after_a_list_that_shows_nothing() -> None:
     in_world(story, offers=(DEAR,))
 
 
+def test_r2_a_spent_token_that_nobody_waited_for_keeps_nobody_waiting() -> None:
+    async def story(world: FleetWorld) -> None:
+        world.cloud.faults.spent_tokens = 1
+        await world.want(a_gang("a"))
+        await asyncio.sleep(20)
+        world.host.finish("a")
+        await asyncio.sleep(10)
+        await world.want(a_gang("b"))
+        await world.until(lambda: "b" in world.host.placed)
+        assert len(world.cloud.instances) == 1
+
+    in_world(story, offers=(DEAR,), max_instances=1)
+
+
 def test_r2_machines_that_a_spent_token_made_are_taken_from_the_list() -> None:
     async def story(world: FleetWorld) -> None:
         world.cloud.faults.lost_replies = 1

@@ -109,7 +109,9 @@ def _read(file: Path) -> Ask | None:
     try:
         told: Any = json.loads(file.read_bytes())
         ask = Ask(**told)
-        if ask.way not in ("srun", "files") or not _SESSION.fullmatch(ask.session):
+        if ask.way not in ("srun", "files") or not isinstance(ask.node, str):
+            return None
+        if not _SESSION.fullmatch(ask.session):
             return None
         if ask.way == "srun" and not (_JOB.fullmatch(ask.job_id) and _HOST.fullmatch(ask.host)):
             return None

@@ -32,7 +32,7 @@ class Desk:
         await asyncio.to_thread(forget_taken, self._root)
         try:
             while True:
-                self._take(set(await asyncio.to_thread(lambda: list(asks_in(self._root)))))
+                self._take(await asyncio.to_thread(_standing, self._root))
                 await asyncio.sleep(LOOK_S)
         finally:
             for task in self._served.values():
@@ -50,7 +50,6 @@ class Desk:
         await asyncio.to_thread(ask.take, self._root)
         folder = await asyncio.to_thread(ask.folder, self._root)
         if folder is None:
-            await asyncio.to_thread(ask.take_back, self._root)
             return
         if sum(not task.done() for task in self._served.values()) > MAX_PIPES:
             why = f"{MAX_PIPES} nodes use it already"
@@ -94,3 +93,17 @@ class Desk:
                 why = next((line.strip() for line in reversed(said) if line.strip()), why)
         saying.cancel()
         return why
+
+
+def _standing(root: Path) -> set[Ask]:
+    """What nodes of jobs ask that are there. A node that was killed takes nothing back: that is removed. Blocks."""
+    standing = set()
+    for ask in asks_in(root):
+        is_over = False
+        with suppress(OSError):
+            is_over = ask.folder(root) is None
+        if is_over:
+            ask.take_back(root)
+        else:
+            standing.add(ask)
+    return standing

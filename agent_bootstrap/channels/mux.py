@@ -234,6 +234,8 @@ class MuxStream:
         """From the other end. Raises ValueError for what it may not send."""
         match kind:
             case Kind.DATA:
+                if not data:  # credit would bound no number of them
+                    raise ValueError("a frame without bytes")
                 self._came.append(data)
                 self._unread += len(data)
                 if self._unread > WINDOW_BYTES:

@@ -35,7 +35,7 @@ from windlass.base.errors import CapacityError, ProviderError
 FOUR = an_offer(4, 4.0, boot_s=180.0, can_stop=True, disk_usd_per_hour=0.001)
 EIGHT = an_offer(8, 8.0, boot_s=180.0)
 DEAR_DISK = an_offer(4, 4.0, boot_s=180.0, can_stop=True, disk_usd_per_hour=1.0)
-RULES = StoppedAgents(max=2, expected_gap_s=3600.0, max_age_s=36_000.0)
+RULES = StoppedAgents(max=2, expected_gap_s=3600.0, max_age_s=14_400.0)
 
 
 # Whether it pays

@@ -149,7 +149,7 @@ async def _relay(tmp: Path, pipes: Pipes) -> AsyncIterator[World]:
     async with relayed(root, port, pipes):
 
         async def cut() -> None:
-            before = Notice.read(root)
+            before = _notice(root)
             for process in relays(root):
                 process.kill()
             await until(lambda: _notice(root) not in (None, before))

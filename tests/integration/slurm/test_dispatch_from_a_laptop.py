@@ -22,6 +22,7 @@ from tests.sshd import MISSING, SSHD, Login, login_node
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(300),
     pytest.mark.skipif(SSHD is None, reason=MISSING),
     pytest.mark.skipif(not works(), reason="network namespaces cannot be made here"),
 ]
@@ -94,7 +95,7 @@ def test_a_trial_of_a_master_on_a_laptop_that_loses_the_login_node(tmp_path: Pat
                 agents = cluster.get("/api/v1/agents")["agents"]
                 return "; ".join(note for agent in agents for note in agent.get("notes", ()))
 
-            eventually("it runs", lambda: "run 1, from" in log())
+            eventually("it runs", lambda: "run 1, from" in log(), patience_s=180.0)
             assert "reaches the master by relay (direct: cannot reach https://127.0.0.1:" in notes()
             before = (jobs / "relay.json").read_bytes()
             login.sshd.cut()

@@ -12,7 +12,7 @@ import pytest
 from tests.real_cluster import RealCluster, eventually
 from tests.slurm import Slurm
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 MODEL = Path(__file__).parent / "model"
 
 

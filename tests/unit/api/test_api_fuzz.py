@@ -48,7 +48,6 @@ NEVER_GRANTED = {
     "agents_wheels": "no generated launch token is right",
     "agents_wheel": "no generated launch token is right",
     "agents_tell": "no generated launch token is right",
-    "windlass_begin_bake": "no generated name is that of a pool",
     "windlass_cancel_bake": "no generated id is that of a bake",
     "windlass_retry": "no generated name is that of an offer",
 }
@@ -64,6 +63,7 @@ KINDS = {
     "uuid": "checkpoint",
     "runId": "trial",
     "metrics_trialId": "trial",
+    "pool": "pool",
     "resourcePool": "pool",
     "resourcePools": "pool",
     "resources_id": "container",

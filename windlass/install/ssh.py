@@ -266,13 +266,16 @@ class Machine:
 
 
 def _session_of(transport: paramiko.Transport) -> paramiko.Channel:
-    """sshd counts a session until it has seen its end: one more than it takes is refused, and taken a moment later."""
+    """sshd counts a session until it has seen its end: one more than it takes is refused, and taken a moment later.
+
+    Of two threads that are refused at once, paramiko tells one by what, the other only that it failed.
+    """
     deadline = time.monotonic() + CONNECT_S
     while True:
         try:
             return transport.open_session(timeout=CONNECT_S)
-        except paramiko.ChannelException:
-            if time.monotonic() > deadline:
+        except paramiko.SSHException:
+            if not transport.is_active() or time.monotonic() > deadline:
                 raise
         time.sleep(RETRY_S)
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
+import paramiko
 import pytest
 
 from provisioner.providers.batch.base import NoAnswer
@@ -284,3 +285,24 @@ def test_sftp_that_does_not_answer_is_given_up(
         monkeypatch.setattr("windlass.install.ssh.CONNECT_S", 0.2)
         with login.sshd.frozen(), pytest.raises(HostError, match="no SFTP there"):
             machine.files()
+
+
+def test_a_session_is_asked_for_again_whatever_paramiko_says_of_the_refusal(
+    login: Login, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = [
+        paramiko.ChannelException(2, "Connect failed"),
+        paramiko.SSHException("Unable to open channel."),
+    ]
+    open_session = paramiko.Transport.open_session
+
+    def refuse(transport: paramiko.Transport, **more: float) -> paramiko.Channel:
+        if refusals:
+            raise refusals.pop()
+        return open_session(transport, timeout=more["timeout"])
+
+    monkeypatch.setattr(paramiko.Transport, "open_session", refuse)
+    node = login.node()
+    assert node.run("echo here").out == "here\n"
+    assert not refusals
+    node.close()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import shutil
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +18,17 @@ from agent_bootstrap.channels.through_relay import Notice, ThroughRelay
 from tests.fakes import ways_world
 from tests.fakes.ways_world import World, eventually, job_folder, until
 from tests.sshd import MISSING, SSHD
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""A process that is killed in mid-stream may leave the test's own end of a stream to the garbage collector."""
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    """Here, and not in a test of another file."""
+    yield
+    gc.collect()
+
 
 needs_sshd = [pytest.mark.slow, pytest.mark.skipif(SSHD is None, reason=MISSING)]
 LIMIT_S = 60.0

@@ -62,7 +62,7 @@ def config(folder: Path) -> dict[str, Any]:
     }
 
 
-def test_a_trial_of_a_master_on_a_laptop_that_loses_the_login_node(tmp_path: Path) -> None:
+def test_a_laptop_is_cut_off(tmp_path: Path) -> None:
     jobs, gates = tmp_path / "jobs", tmp_path / "gates"
     gates.mkdir()
     tmp_path.chmod(0o755)

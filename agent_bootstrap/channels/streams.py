@@ -27,7 +27,7 @@ class Stream(Protocol):
         ...
 
     async def write(self, data: bytes) -> None:
-        """Returns when there is room for more."""
+        """Returns when more may be written."""
         ...
 
     async def end(self) -> None:

@@ -12,7 +12,7 @@ from windlass.base.durations import format_duration
 from windlass.base.network import is_loopback
 
 LITTLE_BYTES = 5 * 1024**3
-"""Checkpoints need room."""
+"""Checkpoints need disk space."""
 _TITLES = {"slurm": "Slurm", "pbs": "PBS"}
 _INSTALL = "python3 -m venv {0}/venv && {0}/venv/bin/pip install 'windlass-cluster[hpc]'"
 
@@ -118,7 +118,7 @@ def _shared(facts: Facts, plan: Plan) -> Iterator[Check]:
         yield _warning(
             name,
             f"{where} has only {folder.free_bytes // 1024**2} MiB left",
-            "checkpoints need room: free some, or give another --dir",
+            "checkpoints need disk space: free some, or give another --dir",
         )
     else:
         yield Check(name=name, found=where)

@@ -1,4 +1,4 @@
-"""What a pool that dispatches is told of its jobs: why requests wait, when they start, what is free. Pure."""
+"""What a dispatching pool reports about its jobs: why requests wait, when they start, what is free. Pure."""
 
 from __future__ import annotations
 

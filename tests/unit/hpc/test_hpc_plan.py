@@ -154,7 +154,7 @@ def test_a_good_site_has_nothing_to_be_mended() -> None:
             {"shared": (replace(HOME, free_bytes=10**6),)},
             "warning",
             "has only 0 MiB left",
-            "checkpoints need room",
+            "checkpoints need disk space",
         ),
         (
             {"shared": (replace(HOME, origin="$SCRATCH"),)},

@@ -124,15 +124,30 @@ $(STAMPS)/engine: $(STAMPS)/uv
 	fi
 	touch $@
 
-# A batch system, for tests only: they start one of their own, and no service of the machine's.
-$(STAMPS)/slurm: $(STAMPS)/uv
-	@if command -v sbatch >/dev/null && PATH="$$PATH:/usr/sbin" command -v slurmctld >/dev/null && PATH="$$PATH:/usr/sbin" command -v munged >/dev/null; then
+# A batch system with its accounting and REST, and sudo, for tests only: they start what they need themselves. policy-rc.d
+# keeps the packages from starting services of the machine's; each that cannot be had costs only the tests with it.
+$(STAMPS)/slurm: $(STAMPS)/uv Makefile
+	@PATH="$$PATH:/usr/sbin:/sbin"
+	missing=""
+	for one in slurm-wlm:sbatch slurm-wlm:slurmctld munge:munged slurmdbd:slurmdbd slurmrestd:slurmrestd \
+	  mariadb-server-core:mariadbd mariadb-client-core:mariadb sudo:sudo; do
+	  command -v "$${one#*:}" >/dev/null || missing="$$missing $${one%:*}"
+	done
+	ls /usr/lib/*/slurm*/auth_jwt.so >/dev/null 2>&1 || missing="$$missing slurm-wlm-jwt-plugin"
+	if [ -z "$$missing" ]; then
 	  :
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-	  echo "installing slurm-wlm and munge"
-	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends slurm-wlm munge >/dev/null; } || echo "slurm-wlm cannot be installed: tests with it are skipped" >&2
+	  if [ ! -e /usr/sbin/policy-rc.d ]; then
+	    trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+	    printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d && chmod 755 /usr/sbin/policy-rc.d
+	  fi
+	  apt-get update -qq || true
+	  for package in $$missing; do
+	    echo "installing $$package"
+	    apt-get install -y -qq --no-install-recommends "$$package" >/dev/null || echo "$$package cannot be installed: tests with it are skipped" >&2
+	  done
 	else
-	  echo "slurm-wlm or munge is not installed: tests with them are skipped (as root: apt-get install slurm-wlm munge)" >&2
+	  echo "not installed:$$missing: tests with them are skipped (as root: apt-get install$$missing)" >&2
 	fi
 	touch $@
 

@@ -49,6 +49,8 @@ class Slurm:
     port: int
     user: str = ""
     """Whose daemons and jobs it has, where root starts it. Empty: root's."""
+    jwt: bool = False
+    """It takes JSON web tokens beside munge: what slurmrestd needs (tests/slurmrestd.py)."""
     _started: list[psutil.Process] = field(default_factory=list)
 
     @property
@@ -166,9 +168,10 @@ class Slurm:
     def _write_configuration(self) -> None:
         for name in ("etc", "state", "spool", "run", "log"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        key = self.folder / "etc" / "munge.key"
-        key.touch(mode=0o600)
-        key.write_bytes(secrets.token_bytes(128))
+        for name in ("munge.key", "jwt.key"):
+            key = self.folder / "etc" / name
+            key.touch(mode=0o600)
+            key.write_bytes(secrets.token_bytes(128))
         (self.folder / "etc" / "slurm.conf").write_text(self._slurm_conf())
         nodes = f"n[1-{self.nodes}]"
         (self.folder / "etc" / "gres.conf").write_text(
@@ -186,12 +189,13 @@ class Slurm:
         host, me = socket.gethostname().split(".")[0], self.user or getuser()
         folder = self.folder
         nodes = f"n[1-{self.nodes}]"
+        tokens = f"AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={folder}/etc/jwt.key\n"
         return f"""ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={self.port}
 AuthType=auth/munge
 AuthInfo=socket={folder}/run/munge.s
-SlurmUser={me}
+{tokens if self.jwt else ""}SlurmUser={me}
 SlurmdUser={me}
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool/%n
@@ -228,9 +232,10 @@ PartitionName=urgent Nodes={nodes} MaxTime=60 State=UP PriorityTier=100
 
 @contextmanager
 def running_slurm(
-    folder: Path, *, nodes: int = 2, gpus: int = 2, user: str = ""
+    folder: Path, *, nodes: int = 2, gpus: int = 2, user: str = "", jwt: bool = False
 ) -> Iterator[Slurm]:
     slurm = free_slurm(folder, nodes=nodes, gpus=gpus, user=user)
+    slurm.jwt = jwt
     try:
         slurm.start()
         yield slurm

@@ -43,6 +43,8 @@ class Bakes:
         self.asked: list[BakeRecord] = []
         """Whose launch is to be decided in this pass."""
         self.wishes: list[Wish] = []
+        self.stopped: set[str] = set()
+        """Bakes whose machine was listed as stopped."""
 
     def ask(self, bake: BakeRecord) -> None:
         """One at a time in each pool: of two that were asked for together the second is dropped."""
@@ -147,6 +149,9 @@ class Bakes:
             return (intent.message if intent is not None else "") or "its machine is gone"
         if machine is not None and machine.state in (InstanceState.TERMINATING, InstanceState.GONE):
             return machine.reason
+        if bake.state is BakeState.INSTALLING and bake.id in self.stopped:
+            # It stops only after its word was committed: a master that was down has not heard why.
+            return "its machine stopped before everything was installed"
         since, most = bake.created_at, INSTALL_WITHIN_S
         if bake.installed_at is not None:
             since, most = bake.installed_at, IMAGE_WITHIN_S

@@ -197,6 +197,11 @@ class ReconcilePass:
                 and instance.state != FoundState.ENDED
             ):
                 self._unknown(look, instance)
+        self.bakes.stopped |= {
+            instance.intent_id
+            for instance in found.values()
+            if instance.state is FoundState.STOPPED and is_bake(instance.intent_id)
+        }
         for instance in found.values():
             if instance.leaves_at is not None and instance.state != FoundState.ENDED:
                 self.leaving[instance.instance_id] = (instance.leaves_at, instance.leaves_because)
@@ -429,7 +434,7 @@ def _observed(look: Looked, found: FoundInstance | None) -> Observation:
     listing = {
         FoundState.PENDING: Listing.PENDING,
         FoundState.RUNNING: Listing.RUNNING,
-        # The machine of an image stops by itself: whoever makes the image waits for that.
+        # That of an image stops by itself: `Bakes` knows when it may.
         FoundState.STOPPED: Listing.RUNNING if is_bake(found.intent_id) else Listing.STOPPED,
         FoundState.ENDED: Listing.ENDED,
     }[found.state]

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 
+from botocore.exceptions import ClientError
+
+from provisioner.providers.images import is_bake
 from tests.fakes.cloud_machine import CloudMachine, metadata_service
+from tests.fakes.ec2_server import Ec2Server
+from tests.fakes.gce import FakeGce
 from tests.real_cluster import WINDLASS
 
 EVERY_S = 0.2
@@ -73,3 +79,46 @@ class BootingMachines:
         self.consoles[name] = machine.boot(self.user_data[name], path=SOFTWARE)
         if machine.has_ended_itself:
             self._ended(name, self.consoles[name])
+
+
+def both_clouds(
+    server: Ec2Server, gce: FakeGce
+) -> tuple[Callable[[], Mapping[str, str]], Callable[[str, str], None]]:
+    """How the machines that run are found, and what becomes of one that shut itself down."""
+    client = server.client()
+    scripts: dict[str, str] = {}
+    of_images: set[str] = set()
+    """They stop when they shut down."""
+
+    def running() -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        for group in client.describe_instances()["Reservations"]:
+            for machine in group["Instances"]:
+                id_ = machine["InstanceId"]
+                if machine["State"]["Name"] == "running":
+                    if id_ not in scripts:
+                        asked = {"InstanceId": id_, "Attribute": "userData"}
+                        value = client.describe_instance_attribute(**asked)["UserData"]["Value"]
+                        scripts[id_] = base64.b64decode(value).decode()
+                        tags = {tag["Key"]: tag["Value"] for tag in machine["Tags"]}
+                        if is_bake(tags["windlass:intent"]):
+                            of_images.add(id_)
+                    found[id_] = scripts[id_]
+        with gce.cloud.lock:
+            machines = gce.cloud.machines.values()
+            return found | {m.name: m.user_data for m in machines if m.status == "RUNNING"}
+
+    def ended(name: str, console: str) -> None:
+        if name.startswith("i-"):
+            server.console(name, console)
+            if name in of_images:
+                with suppress(ClientError):  # the master may have ended it
+                    client.stop_instances(InstanceIds=[name])
+            else:
+                server.shut_down(name)
+        else:
+            with suppress(StopIteration):  # the master may have ended it
+                gce.cloud.named(name).console = console
+                gce.cloud.stop(name)
+
+    return running, ended

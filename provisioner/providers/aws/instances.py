@@ -10,7 +10,6 @@ from pydantic import BaseModel
 from provisioner.providers.aws import tags
 from provisioner.providers.aws.notices import Notice
 from provisioner.providers.base import FoundInstance, FoundState
-from provisioner.providers.images import is_bake
 from windlass.base.json_types import JsonMapping
 
 _STATES = {
@@ -101,10 +100,7 @@ def found(
 
 
 def _state_of(machine: Instance) -> FoundState:
-    """A machine that becomes an image stops for that, and is never started again."""
-    found = _STATES.get(machine.State.Name, FoundState.RUNNING)
-    bakes = found is FoundState.STOPPED and is_bake(machine.tags.get(tags.INTENT, ""))
-    return FoundState.RUNNING if bakes else found
+    return _STATES.get(machine.State.Name, FoundState.RUNNING)
 
 
 def shut_itself_down(machine: Instance) -> bool:

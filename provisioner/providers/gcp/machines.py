@@ -127,6 +127,8 @@ def found_of(machine: Machine) -> FoundInstance:
 def _state_of(machine: Machine) -> FoundState:
     if machine.is_over:
         return FoundState.ENDED
+    if machine.status in STOPPED:
+        return FoundState.STOPPED
     return FoundState.PENDING if machine.status in WAITING else FoundState.RUNNING
 
 

@@ -3,13 +3,12 @@ logs, files that others may read, command lines and environments of every proces
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import stat
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,7 @@ from sqlalchemy.engine import make_url
 
 from master.auth.join_tokens import JoinTokenSigner, load_or_create
 from master.gcp_pools import ENDPOINT_VARIABLE
-from tests.fakes.booting_machines import BootingMachines
+from tests.fakes.booting_machines import BootingMachines, both_clouds
 from tests.fakes.ec2_server import REGION, UBUNTU_GPU, Ec2Server, ec2_server
 from tests.fakes.gce import FakeGce, fake_gce
 from tests.fakes.s3_server import s3_client, s3_server
@@ -188,39 +187,6 @@ def site_config(cluster: RealCluster, bucket_url: str, database: str) -> dict[st
             for name, section in sections.items()
         ],
     }
-
-
-def both_clouds(
-    server: Ec2Server, gce: FakeGce
-) -> tuple[Callable[[], Mapping[str, str]], Callable[[str, str], None]]:
-    """How the machines that run are found, and what becomes of one that shut itself down."""
-    client = server.client()
-    scripts: dict[str, str] = {}
-
-    def running() -> Mapping[str, str]:
-        found: dict[str, str] = {}
-        for group in client.describe_instances()["Reservations"]:
-            for machine in group["Instances"]:
-                id_ = machine["InstanceId"]
-                if machine["State"]["Name"] == "running":
-                    if id_ not in scripts:
-                        asked = {"InstanceId": id_, "Attribute": "userData"}
-                        value = client.describe_instance_attribute(**asked)["UserData"]["Value"]
-                        scripts[id_] = base64.b64decode(value).decode()
-                    found[id_] = scripts[id_]
-        with gce.cloud.lock:
-            machines = gce.cloud.machines.values()
-            return found | {m.name: m.user_data for m in machines if m.status == "RUNNING"}
-
-    def ended(name: str, console: str) -> None:
-        if name.startswith("i-"):
-            server.console(name, console)
-            server.shut_down(name)
-        else:
-            gce.cloud.named(name).console = console
-            gce.cloud.stop(name)
-
-    return running, ended
 
 
 def submitted(site: Site, folder: Path, pool: str) -> int:

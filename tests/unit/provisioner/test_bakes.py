@@ -190,6 +190,25 @@ def test_a_machine_that_never_says_anything_is_ended_at_the_deadline() -> None:
     run(scene())
 
 
+def test_a_machine_that_stopped_while_no_master_listened_is_given_up() -> None:
+    async def scene() -> None:
+        world, cloud = await started()
+        cloud.is_silent = True
+        await world.provisioner.bakery.begin("gpu", by=ADMIN)
+        await world.until(lambda: cloud.instances)
+        await world.crash()
+        cloud.stopped |= set(cloud.instances)
+        await world.start()
+        began = asyncio.get_running_loop().time()
+        bake = await over(world)
+        assert bake.error.startswith("its machine stopped before everything was installed")
+        assert asyncio.get_running_loop().time() - began < 600, "not at the deadline"
+        assert nothing_left(world, cloud)
+        await world.stop()
+
+    run(scene())
+
+
 def test_an_image_that_the_provider_refuses_leaves_nothing() -> None:
     async def scene() -> None:
         world, cloud = await started()

@@ -95,12 +95,13 @@ def both_clouds(
         for group in client.describe_instances()["Reservations"]:
             for machine in group["Instances"]:
                 id_ = machine["InstanceId"]
-                if machine["State"]["Name"] == "running":
+                tags = {tag["Key"]: tag["Value"] for tag in machine.get("Tags", ())}
+                # moto lists a machine before it has its tags.
+                if machine["State"]["Name"] == "running" and "windlass:intent" in tags:
                     if id_ not in scripts:
                         asked = {"InstanceId": id_, "Attribute": "userData"}
                         value = client.describe_instance_attribute(**asked)["UserData"]["Value"]
                         scripts[id_] = base64.b64decode(value).decode()
-                        tags = {tag["Key"]: tag["Value"] for tag in machine["Tags"]}
                         if is_bake(tags["windlass:intent"]):
                             of_images.add(id_)
                     found[id_] = scripts[id_]

@@ -77,7 +77,9 @@ class Ec2Faults:
     def __init__(self, app: App) -> None:
         self._app = app
         self._lock = threading.Lock()
-        self._launching = threading.Lock()
+        self._changing = threading.Lock()
+        """Machines are launched, stopped, started and ended one call after another: moto revives one that is stopped
+        while it is ended."""
         self._mended = threading.Event()
         self._clear()
 
@@ -121,19 +123,15 @@ class Ec2Faults:
         if action.startswith("Describe") and form.get("DryRun") == "true":
             # moto carries these out, all 1,400 types and 6,400 prices of them.
             raise Refused("DryRunOperation", "Request would have succeeded", 412)
-        if action == "RunInstances":
-            answer = self._run_instances(environ, form)
-        elif action == "TerminateInstances":
-            answer = self._terminate_instances(environ, form)
+        if action in _CHANGES:
+            with self._changing:
+                answer = _CHANGES[action](self, environ, form)
         elif action == "CreateImage":
             answer = self._create_image(environ, form)
         elif action == "DeleteSnapshot":
             if uses(ec2_backends[ACCOUNT][form["Region"]], form["SnapshotId"]):
                 raise Refused(IN_USE, "The snapshot is in use by an image")
             answer = self._forward(environ)
-        elif action in ("StartInstances", "StopInstances") and form["InstanceId.1"] in self._dead:
-            # moto carries these out.
-            raise Refused("IncorrectInstanceState", "The instance has been terminated", 400)
         elif action == "GetProducts":
             answer = products(self._prices, body_of(environ))
         elif action == "GetServiceQuota":
@@ -180,17 +178,16 @@ class Ec2Faults:
     def _run_instances(self, environ: dict[str, Any], form: Form) -> tuple[str, list[Any], bytes]:
         token = (form.get("ClientToken", ""), form["Region"])
         said = hashlib.sha256(json.dumps(sorted(form.items())).encode()).hexdigest()
-        with self._launching:
-            if token[0] and token in self._tokens:
-                return self._again(*self._tokens[token], said)
-            self._refuse_what_ec2_refuses(form)
-            answer = self._forward(environ)
-            if answer[0].startswith("200"):
-                for instance_id in _INSTANCE_ID.findall(answer[2].decode()):
-                    self._born[instance_id] = time.monotonic()
-                if token[0]:
-                    self._tokens[token] = (said, answer)
-            return answer
+        if token[0] and token in self._tokens:
+            return self._again(*self._tokens[token], said)
+        self._refuse_what_ec2_refuses(form)
+        answer = self._forward(environ)
+        if answer[0].startswith("200"):
+            for instance_id in _INSTANCE_ID.findall(answer[2].decode()):
+                self._born[instance_id] = time.monotonic()
+            if token[0]:
+                self._tokens[token] = (said, answer)
+        return answer
 
     def _again(
         self, said_before: str, answer: tuple[str, list[Any], bytes], said: str
@@ -271,6 +268,12 @@ class Ec2Faults:
             self._dead |= set(asked)
         return answer
 
+    def _switch(self, environ: dict[str, Any], form: Form) -> tuple[str, list[Any], bytes]:
+        """moto stops and starts what has ended."""
+        if form["InstanceId.1"] in self._dead:
+            raise Refused("IncorrectInstanceState", "The instance has been terminated", 400)
+        return self._forward(environ)
+
     def _forward(self, environ: dict[str, Any]) -> tuple[str, list[Any], bytes]:
         kept: list[Any] = []
 
@@ -333,12 +336,13 @@ class Ec2Faults:
         return {}
 
     def _shut_down(self, instance_id: str) -> None:
-        for backend in ec2_backends[ACCOUNT].values():
-            for instance in backend.all_instances():
-                if instance.id == instance_id and instance_id not in self._dead:
-                    backend.terminate_instances([instance_id])
-                    instance.state_reason.code = "Client.InstanceInitiatedShutdown"
-                    self._dead.add(instance_id)
+        with self._changing:
+            for backend in ec2_backends[ACCOUNT].values():
+                for instance in backend.all_instances():
+                    if instance.id == instance_id and instance_id not in self._dead:
+                        backend.terminate_instances([instance_id])
+                        instance.state_reason.code = "Client.InstanceInitiatedShutdown"
+                        self._dead.add(instance_id)
 
     def _mend(self) -> None:
         self._rules, self._hide_s = [], 0.0
@@ -389,6 +393,13 @@ class Ec2Faults:
         return _reply("GetConsoleOutput", inside)
 
 
+_CHANGES: dict[str, Callable[[Ec2Faults, dict[str, Any], Form], tuple[str, list[Any], bytes]]] = {
+    "RunInstances": Ec2Faults._run_instances,
+    "TerminateInstances": Ec2Faults._terminate_instances,
+    "StartInstances": Ec2Faults._switch,
+    "StopInstances": Ec2Faults._switch,
+}
+"""Of machines."""
 _OWN: dict[str, Callable[[Ec2Faults, Form], bytes]] = {
     "DescribeCapacityReservations": Ec2Faults._describe_reservations,
     "CreatePlacementGroup": Ec2Faults._create_group,

@@ -92,7 +92,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEYS["aws_secret_access_key"])
     with fake_gce() as gce:
         monkeypatch.setenv(ENDPOINT_VARIABLE, f"{gce.url}/compute/v1/")
-        common = {"max_instances": 2, "max_idle_agent_period": "2s"}
+        common = {"max_instances": 3, "max_idle_agent_period": "2s"}
         pools = [{"pool_name": n, **common, "provider": p} for n, p in POOLS.items()]
         folder = tmp_path / "machines"
         with (

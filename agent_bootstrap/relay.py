@@ -17,6 +17,7 @@ import os
 import socket
 import struct
 import sys
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,8 +30,8 @@ from windlass.base.files import write_atomic
 
 SHOW_S = 10.0
 """For a node to show that it may."""
-MAX_UNKNOWN = 256
-"""Connections that have not shown it yet."""
+MAX_UNKNOWN = 64
+"""Connections of one address that have not shown it yet: strangers elsewhere keep no node out."""
 MAX_CONNECTIONS = 4096
 _SIOCGIFADDR = 0x8915
 
@@ -41,7 +42,7 @@ class Relay:
     def __init__(self, root: Path, mux: Mux) -> None:
         self._root = root
         self._mux = mux
-        self._unknown = 0
+        self._unknown: Counter[str] = Counter()
         self._open = 0
 
     async def serve(self, port: int, hosts: list[str]) -> None:
@@ -69,19 +70,22 @@ class Relay:
                     (self._root / NOTICE).unlink()
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        address = str((writer.get_extra_info("peername") or ("",))[0])
         self._open += 1
         try:
-            if self._open <= MAX_CONNECTIONS and self._unknown < MAX_UNKNOWN:
-                await self._converse(reader, writer)
+            if self._open <= MAX_CONNECTIONS and self._unknown[address] < MAX_UNKNOWN:
+                await self._converse(reader, writer, address)
         except (OSError, ValueError, TimeoutError):
             pass  # the node's problem: it learns of it by the close
         finally:
             self._open -= 1
             writer.close()
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _converse(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str
+    ) -> None:
         stream = SocketStream(reader, writer)
-        self._unknown += 1
+        self._unknown[address] += 1
         try:
             async with asyncio.timeout(SHOW_S):
                 fresh = nonce()
@@ -89,7 +93,9 @@ class Relay:
                 line = (await reader.readline()).decode("ascii").strip()
                 may = await asyncio.to_thread(is_good, line, self._root, fresh)
         finally:
-            self._unknown -= 1
+            self._unknown[address] -= 1
+            if not self._unknown[address]:
+                del self._unknown[address]
         if not may:
             await stream.write(
                 b"no it does not know this job: its token is not good, or it is over\n"

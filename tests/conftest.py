@@ -51,7 +51,7 @@ def _is_this_machine(address: Any) -> bool:
     if not isinstance(address, tuple):
         return True
     with suppress(ValueError):
-        return ipaddress.ip_address(address[0]).is_loopback
+        return ipaddress.ip_address(address[0].removeprefix("::ffff:")).is_loopback
     return address[0] in ("localhost", "")
 
 

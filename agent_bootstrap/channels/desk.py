@@ -12,6 +12,7 @@ from agent_bootstrap.channels.asks import Ask, asks_in, forget_taken
 from agent_bootstrap.channels.boxes import Box
 from agent_bootstrap.channels.mux import Dial, Mux
 from agent_bootstrap.channels.standard_streams import PipeStream
+from agent_bootstrap.channels.streams import CHUNK_BYTES
 
 LOOK_S = 1.0
 MAX_PIPES = 64
@@ -78,21 +79,45 @@ class Desk:
         try:
             return await self._carry(process)
         finally:
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    process.terminate()
+            await _end(process)
 
     async def _carry(self, process: asyncio.subprocess.Process) -> str:
         if process.stdin is None or process.stdout is None or process.stderr is None:
             return "no pipes"
-        saying = asyncio.create_task(process.stderr.read(LAST_WORDS))
-        why = await Mux(PipeStream(process.stdout, process.stdin), dial=self._dial).run()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(END_S):
-                said = (await saying).decode(errors="replace").split("\n")
-                why = next((line.strip() for line in reversed(said) if line.strip()), why)
-        saying.cancel()
-        return why
+        saying = asyncio.create_task(_last_words(process.stderr))
+        try:
+            why = await Mux(PipeStream(process.stdout, process.stdin), dial=self._dial).run()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(END_S):
+                    why = await saying or why
+            return why
+        finally:
+            saying.cancel()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(END_S):
+            await process.wait()
+    except TimeoutError:
+        pass  # it stands still
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+
+
+async def _last_words(errors: asyncio.StreamReader) -> str:
+    """The last line, when it ends. All is read: a program whose words nobody takes stands still."""
+    said = b""
+    while more := await errors.read(CHUNK_BYTES):
+        said = (said + more)[-LAST_WORDS:]
+    lines = [line.strip() for line in said.decode(errors="replace").splitlines()]
+    return next((line for line in reversed(lines) if line), "")
 
 
 def _standing(root: Path) -> set[Ask]:

@@ -21,6 +21,9 @@ LOOPBACK = "127.0.0.1"
 PORT_FILE = "gate-port"
 MAX_CONNECTIONS = 2048
 _SOCKETS = Path("/proc/net/tcp")
+_SOCKETS_6 = Path("/proc/net/tcp6")
+"""Programs that speak IPv6 and IPv4 by one socket are here, also where they connect to 127.0.0.1."""
+_MAPPED = f"{0:016X}{int.from_bytes(bytes((0, 0, 255, 255)), 'little'):08X}"
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +79,7 @@ class Gate:
             self._conversations.add(task)
         stream = SocketStream(reader, writer)
         try:
-            if len(self._conversations) <= MAX_CONNECTIONS and _may_enter(writer):
+            if len(self._conversations) <= MAX_CONNECTIONS and await _may_enter(writer):
                 await join(stream, await self._onward())
         except OSError as error:
             log.info("a connection of this node did not reach the master: %s", error)
@@ -88,22 +91,23 @@ class Gate:
                 self._conversations.discard(task)
 
 
-def _may_enter(writer: asyncio.StreamWriter) -> bool:
+async def _may_enter(writer: asyncio.StreamWriter) -> bool:
     me = os.geteuid()
-    return (
-        me == 0
-        or owner_of(writer.get_extra_info("peername"), writer.get_extra_info("sockname")) == me
-    )
+    ends = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
+    return me == 0 or await asyncio.to_thread(owner_of, *ends) == me
 
 
 def owner_of(peer: tuple[str, int], own: tuple[str, int]) -> int | None:
-    """The user of the other end of a connection within this machine. None: it is not known."""
-    wanted = [_spelled(peer), _spelled(own)]
-    with suppress(OSError):
-        for line in _SOCKETS.read_text().splitlines()[1:]:
-            words = line.split()
-            if words[1:3] == wanted:
-                return int(words[7])
+    """The user of the other end of a connection within this machine. None: it is not known.
+
+    Blocks: a node with many connections has long tables.
+    """
+    for table, before in ((_SOCKETS, ""), (_SOCKETS_6, _MAPPED)):
+        wanted = f" {before}{_spelled(peer)} {before}{_spelled(own)} "
+        with suppress(OSError), table.open() as lines:
+            for line in lines:
+                if wanted in line:
+                    return int(line.split()[7])
     return None
 
 

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import struct
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from enum import IntEnum
 
@@ -27,7 +27,7 @@ WINDOW_BYTES = 512 * 1024
 MAX_STREAMS = 4096
 PING_S = 15.0
 SILENCE_S = 45.0
-"""A pipe that says nothing for so long is over."""
+"""A pipe that says nothing, or takes nothing, for so long is over."""
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +64,7 @@ class Mux:
         self._writing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._over = ""
+        self._patience: asyncio.Timeout | None = None
         self.heard = asyncio.Event()
         """The other end has said something."""
 
@@ -72,11 +73,11 @@ class Mux:
         pinging = asyncio.create_task(self._ping())
         try:
             await self._listen()
-            self._over = "the pipe to the master was closed"
         except TimeoutError:
-            self._over = f"the pipe to the master was silent for {self._silence_s:g} s"
+            silent = f"the pipe to the master was silent for {self._silence_s:g} s"
+            self._over = self._over or silent
         except (OSError, ValueError) as error:
-            self._over = f"the pipe to the master broke: {error}"
+            self._over = self._over or f"the pipe to the master broke: {error}"
         finally:
             self._over = self._over or "the pipe to the master was closed"
             pinging.cancel()
@@ -111,7 +112,15 @@ class Mux:
 
     async def send(self, number: int, kind: Kind, data: bytes = b"") -> None:
         async with self._writing:
-            await self._pipe.write(HEAD.pack(number, kind, len(data)) + data)
+            try:
+                async with asyncio.timeout(self._silence_s):
+                    await self._pipe.write(HEAD.pack(number, kind, len(data)) + data)
+            except TimeoutError:
+                # Half a frame may have gone: nothing that follows would be understood.
+                self._over = f"the pipe to the master took nothing for {self._silence_s:g} s"
+                if self._patience is not None:
+                    self._patience.reschedule(0)
+                raise ConnectionError(self._over) from None
 
     def closed(self, number: int, *, told: bool) -> None:
         """By its owner. `told`: the other end knows."""
@@ -130,10 +139,10 @@ class Mux:
 
     async def _listen(self) -> None:
         unread = bytearray()
-        while True:
+        while not self._over:
             while (frame := _first(unread)) is not None:
                 self._take(*frame)
-            async with asyncio.timeout(self._silence_s):
+            async with asyncio.timeout(self._silence_s) as self._patience:
                 data = await self._pipe.read()
             if not data:
                 return
@@ -143,6 +152,8 @@ class Mux:
     def _take(self, number: int, kind: Kind, data: bytes) -> None:
         if kind is Kind.OPEN and self._dial is not None and number not in self._streams:
             if len(self._streams) >= MAX_STREAMS:
+                if len(self._tasks) >= 2 * MAX_STREAMS:
+                    raise ValueError("it asks for more than it takes answers")
                 self._start(self._tell(number, "too many connections"))
                 return
             stream = self._streams[number] = MuxStream(self, number, credit=WINDOW_BYTES)
@@ -164,11 +175,8 @@ class Mux:
             return
         await join(stream, onward)
 
-    def _start(self, work: Awaitable[None]) -> None:
-        async def run() -> None:
-            await work
-
-        task = asyncio.create_task(run())
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

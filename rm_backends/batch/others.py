@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,11 +26,12 @@ class OtherJobs:
         self._system = system
         self._clock = clock
         self._known: dict[str, _Listing] = {}
-        self._asking = asyncio.Lock()
+        self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """By queue."""
 
     async def of(self, queue: str) -> Sequence[ForeignJob]:
         """What was known last, where the site does not answer."""
-        async with self._asking:
+        async with self._asking[queue]:
             known = self._known.get(queue, _Listing(float("-inf"), ()))
             if self._clock.monotonic() - known.at >= KEPT_S:
                 jobs = known.jobs

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import shutil
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from agent_bootstrap import relay
 from agent_bootstrap.channels import desk
 from agent_bootstrap.channels.asked import box_folders
 from agent_bootstrap.channels.asks import FOLDER, Ask
 from agent_bootstrap.channels.mux import HEAD, Kind, Mux
 from agent_bootstrap.channels.streams import Stream
-from tests.fakes.ways_world import job_folder, until
+from tests.fakes.ways_world import eventually, job_folder, until
 
 ASK = Ask(way="files", node="wl-1/0", session="0" * 16)
 
@@ -50,6 +54,87 @@ async def test_what_a_killed_node_asked_goes_with_its_job(root: Path) -> None:
 async def test_an_ask_that_is_none_stops_no_other(root: Path) -> None:
     (root / FOLDER / "7.json").write_text(f'{{"way": "files", "node": 7, "session": "{"0" * 16}"}}')
     await ask(root)
+
+
+SRUN_WITH_MUCH_TO_SAY = """#!/bin/sh
+head -c 1000000 /dev/zero | tr '\\0' 'x' >&2
+echo >&2
+echo "srun: error: Unable to create step for job 7: Job/step already completing" >&2
+exit 1
+"""
+
+
+async def test_an_srun_with_much_to_say_is_heard_to_its_end(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it says and nobody reads would keep it waiting for ever."""
+    program = tmp_path / "bin" / "srun"
+    program.parent.mkdir()
+    program.write_text(SRUN_WITH_MUCH_TO_SAY)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    job_folder(root)
+    ask_ = Ask(way="srun", node="wl-1/0", session="0" * 16, job_id="7", host="n1")
+    ask_.write(root)
+    await until(lambda: "already completing" in ask_.why(root))
+
+
+async def test_an_srun_that_stands_still_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk, "END_S", 0.05)
+    process = await asyncio.create_subprocess_exec(
+        "sh", "-c", "trap '' TERM; echo; exec sleep 600", stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    await process.stdout.readline()
+    await desk._end(process)
+    assert await process.wait() == -signal.SIGKILL
+
+
+async def test_connections_that_show_nothing_keep_out_their_own_address_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay, "MAX_UNKNOWN", 2)
+    here = relay.Relay(tmp_path, Mux(Silent()))
+    serving = asyncio.create_task(here.serve(0, []))
+    await until((tmp_path / "relay.json").exists)
+    port = json.loads((tmp_path / "relay.json").read_text())["port"]
+
+    async def greeting(of: str) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(of, 0))
+        opened.append(writer)
+        return await reader.readline()
+
+    opened: list[asyncio.StreamWriter] = []
+    said = [await greeting("127.0.0.2") for _ in range(3)]
+    assert [bool(one) for one in said] == [True, True, False]
+    assert await greeting("127.0.0.3")
+    opened[0].close()
+
+    async def again() -> bool:
+        return bool(await greeting("127.0.0.2"))
+
+    await eventually(again)
+    for writer in opened:
+        writer.close()
+        await writer.wait_closed()
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+
+
+class Silent:
+    """A pipe with nobody at its other end."""
+
+    async def read(self) -> bytes:
+        return await asyncio.get_running_loop().create_future()
+
+    async def write(self, data: bytes) -> None:
+        """Nobody reads."""
+
+    async def end(self) -> None:
+        """Never."""
+
+    def close(self) -> None:
+        """Never."""
 
 
 class Endless:

@@ -220,11 +220,15 @@ async def test_other_users_of_the_machine_are_not_let_in(
     await gate.close()
 
 
-async def test_the_user_of_a_connection_is_found() -> None:
-    with socket.socket() as server, socket.socket() as client:
+@pytest.mark.parametrize(
+    ("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::ffff:127.0.0.1")]
+)
+async def test_the_user_of_a_connection_is_found(family: int, host: str) -> None:
+    """Java and others connect to 127.0.0.1 by a socket of both families."""
+    with socket.socket() as server, socket.socket(family) as client:
         server.bind(("127.0.0.1", 0))
         server.listen()
-        client.connect(server.getsockname())
+        client.connect((host, server.getsockname()[1]))
         taken, peer = server.accept()
         with taken:
             assert owner_of(peer, taken.getsockname()) == os.geteuid()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -173,10 +174,11 @@ class PbsSystem:
         if _NO_HISTORY in done.err and "-x" in words:
             self._has_history = False
             return await self._ask(kind, *(w for w in words if w != "-x"), ids=ids)
-        found = documents(done.out, kind) if self._is_answer(done) else None
+        answered = self._is_answer(done)
+        found = await asyncio.to_thread(documents, done.out, kind) if answered else None
         if found is None and self._may_be_text(done):
             done = await self._commands.run([*command, *ids])
-            found = records(done.out, kind)
+            found = await asyncio.to_thread(records, done.out, kind)
         if found is None or not self._is_answer(done):
             raise NoAnswer(f"{words[0]}: {done.last}")
         return found

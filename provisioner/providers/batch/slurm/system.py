@@ -115,7 +115,8 @@ class SlurmSystem:
 
     async def in_queue(self, queue: str) -> Sequence[ForeignJob]:
         where = (f"--partition={queue}",) if queue else ()
-        return tuple(queue_lines(await self._ask("squeue", "-h", *where, "-o", QUEUE_FORMAT)))
+        text = await self._ask("squeue", "-h", *where, "-o", QUEUE_FORMAT)
+        return await asyncio.to_thread(lambda: tuple(queue_lines(text)))
 
     async def ended(self, job_id: str) -> JobReport | None:
         """The controller keeps the exit code as it was; accounting folds it to seven bits."""

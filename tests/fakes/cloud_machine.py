@@ -70,6 +70,14 @@ class CloudMachine:
         self.metadata = metadata
         self._ended = folder / "ended"
 
+    def put_in_image(self, version: str) -> None:
+        """What a stand-in for podman copies out of the image of the agent's software."""
+        programs = self.home.home / "image/current/bin"
+        programs.mkdir(parents=True, exist_ok=True)
+        program = programs / "windlass"
+        program.write_text(f'#!/bin/sh\n[ "$1" != --version ] || echo "windlass {version}"\n')
+        program.chmod(0o755)
+
     def boot(self, user_data: str, *, path: str = "", limit_s: float = 110) -> str:
         """Run the script to its end; what its console shows. `path`: where its programs are."""
         script = self.home.home / "user-data"

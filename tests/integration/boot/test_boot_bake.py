@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agent_bootstrap.scripts.boot_files import BootSettings
-from agent_bootstrap.scripts.user_data import Cloud, UserDataInputs, user_data
-from tests.certificates import Authority
-from tests.fakes.boot_master import BootMaster, boot_master
+from agent_bootstrap.scripts.user_data import UserDataInputs, user_data
+from tests.fakes.boot_master import BootMaster
 from tests.fakes.cloud_machine import CloudMachine, metadata_service
 from windlass.base.packages import VERSION
 
-TOKEN = "launch.e30.0123456789abcdef"
 SYSTEM = "/usr/bin:/bin"
 SECRET = "hunter2-of-the-registry"
 TASKS = ("registry.example/team/train:1", "registry.example/team/eval:2")
@@ -44,31 +41,15 @@ OF_ONE_MACHINE = (
 
 
 @pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path / "authority")
+def master(master: BootMaster) -> BootMaster:
+    master.settings, master.bake = SETTINGS, True
+    return master
 
 
 @pytest.fixture
-def master(authority: Authority) -> Iterator[BootMaster]:
-    with boot_master(authority.issue(), TOKEN) as master:
-        master.settings, master.bake = SETTINGS, True
-        yield master
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[CloudMachine]:
-    with metadata_service("i-0123456789") as metadata:
-        yield a_machine(tmp_path / "machine", metadata)
-
-
-def a_machine(folder: Path, metadata: str) -> CloudMachine:
-    machine = CloudMachine(folder, metadata)
+def machine(machine: CloudMachine) -> CloudMachine:
     machine.home.program("podman", PODMAN)
-    programs = machine.home.home / "image/current/bin"
-    programs.mkdir(parents=True)
-    program = programs / "windlass"
-    program.write_text(f'#!/bin/sh\n[ "$1" != --version ] || echo "windlass {VERSION}"\n')
-    program.chmod(0o755)
+    machine.put_in_image(VERSION)
     for name in (*OF_ONE_MACHINE, "etc/machine-id", "var/log/syslog", "etc/hosts"):
         path = machine.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,17 +58,8 @@ def a_machine(folder: Path, metadata: str) -> CloudMachine:
 
 
 @pytest.fixture
-def inputs(master: BootMaster, authority: Authority) -> UserDataInputs:
-    return UserDataInputs(
-        cloud=Cloud.AWS,
-        cluster_id="c1",
-        pool="gpu",
-        intent_id="bake-1",
-        master_url=master.url,
-        launch_token=TOKEN,
-        master_cert=authority.root.read_text(),
-        patience_s=30,
-    )
+def inputs(inputs: UserDataInputs) -> UserDataInputs:
+    return replace(inputs, intent_id="bake-1", patience_s=30)
 
 
 def lines(machine: CloudMachine, name: str) -> list[str]:
@@ -121,7 +93,7 @@ def test_a_bake_installs_all_and_leaves_nothing_of_its_machine(
     told = machine.home.home / "user-data"
     for path in kept:
         text = "" if path == told else path.read_text(errors="replace")
-        assert TOKEN not in text, path
+        assert inputs.launch_token not in text, path
         assert SECRET not in text, path
 
 

@@ -3,51 +3,16 @@ the machine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-
-import pytest
 
 from agent_bootstrap.scripts.boot_files import BootSettings
 from agent_bootstrap.scripts.user_data import Cloud, UserDataInputs, user_data
 from tests.certificates import Authority
-from tests.fakes.boot_master import BootMaster, boot_master
-from tests.fakes.cloud_machine import CloudMachine, metadata_service
+from tests.fakes.boot_master import BootMaster
+from tests.fakes.cloud_machine import CloudMachine
 
-TOKEN = "launch.e30.0123456789abcdef"
 SECRET = "hunter2-of-the-registry"
-
-
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path / "authority")
-
-
-@pytest.fixture
-def master(authority: Authority) -> Iterator[BootMaster]:
-    with boot_master(authority.issue(), TOKEN) as master:
-        yield master
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[CloudMachine]:
-    with metadata_service("i-0123456789") as metadata:
-        yield CloudMachine(tmp_path / "machine", metadata)
-
-
-@pytest.fixture
-def inputs(master: BootMaster, authority: Authority) -> UserDataInputs:
-    return UserDataInputs(
-        cloud=Cloud.AWS,
-        cluster_id="c1",
-        pool="gpu",
-        intent_id="launch-1",
-        master_url=master.url,
-        launch_token=TOKEN,
-        master_cert=authority.root.read_text(),
-        patience_s=3,
-    )
 
 
 def test_a_startup_script_that_fails_ends_the_machine(
@@ -60,7 +25,7 @@ def test_a_startup_script_that_fails_ends_the_machine(
     assert machine.has_ended_itself
     assert "the pool's startup_script ended with exit code 3" in console
     assert SECRET not in console, "consoles are read by many"
-    assert TOKEN not in console
+    assert inputs.launch_token not in console
     names = [stage for _, stage, _ in master.stages]
     assert names == ["stub", "startup-script", "failed"]
     machine_id, _, said = master.stages[-1]

@@ -7,22 +7,19 @@ import json
 import shlex
 import shutil
 import tarfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agent_bootstrap.scripts.boot_files import BootSettings
-from agent_bootstrap.scripts.user_data import Cloud, UserDataInputs, user_data
-from tests.certificates import Authority
-from tests.fakes.boot_master import BootMaster, boot_master
-from tests.fakes.cloud_machine import CloudMachine, metadata_service
+from agent_bootstrap.scripts.user_data import UserDataInputs, user_data
+from tests.fakes.boot_master import BootMaster
+from tests.fakes.cloud_machine import CloudMachine
 from tests.fakes.image_registry import PASSWORD, USER, serving
 from tests.podman import Podman
 from windlass.base.packages import VERSION
 
-TOKEN = "launch.e30.0123456789abcdef"
 SECRET = "hunter2-of-the-registry"
 IMAGE = "registry.example/team/windlass:1"
 SETTINGS = BootSettings(image=IMAGE, registries={"registry.example": {"auth": SECRET}})
@@ -40,46 +37,16 @@ esac
 
 
 @pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path / "authority")
+def master(master: BootMaster) -> BootMaster:
+    master.settings = SETTINGS
+    return master
 
 
 @pytest.fixture
-def master(authority: Authority) -> Iterator[BootMaster]:
-    with boot_master(authority.issue(), TOKEN) as master:
-        master.settings = SETTINGS
-        yield master
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[CloudMachine]:
-    with metadata_service("i-0123456789") as metadata:
-        machine = CloudMachine(tmp_path / "machine", metadata)
-        machine.home.program("podman", PODMAN)
-        put_in_image(machine, VERSION)
-        yield machine
-
-
-@pytest.fixture
-def inputs(master: BootMaster, authority: Authority) -> UserDataInputs:
-    return UserDataInputs(
-        cloud=Cloud.AWS,
-        cluster_id="c1",
-        pool="gpu",
-        intent_id="launch-1",
-        master_url=master.url,
-        launch_token=TOKEN,
-        master_cert=authority.root.read_text(),
-        patience_s=3,
-    )
-
-
-def put_in_image(machine: CloudMachine, version: str) -> None:
-    folder = machine.home.home / "image/current/bin"
-    folder.mkdir(parents=True, exist_ok=True)
-    program = folder / "windlass"
-    program.write_text(f'#!/bin/sh\n[ "$1" != --version ] || echo "windlass {version}"\n')
-    program.chmod(0o755)
+def machine(machine: CloudMachine) -> CloudMachine:
+    machine.home.program("podman", PODMAN)
+    machine.put_in_image(VERSION)
+    return machine
 
 
 def calls(machine: CloudMachine) -> list[str]:
@@ -125,7 +92,7 @@ def test_an_image_that_cannot_be_pulled_is_tried_again_and_named(
 def test_an_image_of_another_release_is_refused(
     master: BootMaster, machine: CloudMachine, inputs: UserDataInputs
 ) -> None:
-    put_in_image(machine, "0.0.1")
+    machine.put_in_image("0.0.1")
     console = machine.boot(user_data(inputs), path=SYSTEM)
     assert machine.has_ended_itself
     assert f"the image {IMAGE} has no windlass {VERSION} in /opt/windlass/current/bin" in console

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 
 from botocore.exceptions import ClientError
 
@@ -16,14 +15,14 @@ from provisioner.providers.images import is_bake
 from tests.fakes.cloud_machine import CloudMachine, metadata_service
 from tests.fakes.ec2_server import Ec2Server
 from tests.fakes.gce import FakeGce
+from tests.fakes.watched_machines import WatchedMachines
 from tests.real_cluster import WINDLASS
 
-EVERY_S = 0.2
 SOFTWARE = f"{Path(WINDLASS).parent}:{os.environ['PATH']}"
 
 
-class BootingMachines:
-    """A context manager. What runs on a machine ends when the double lists it no more, and with the test."""
+class BootingMachines(WatchedMachines):
+    """What runs on a machine ends when the double lists it no more, and with the test."""
 
     def __init__(
         self,
@@ -32,47 +31,34 @@ class BootingMachines:
         ended: Callable[[str, str], None],
     ) -> None:
         """`running`: id -> user data of machines that run; `ended`: one that shut itself down, and its console."""
+        super().__init__()
         self._folder = folder
         self.running = running
         self._ended = ended
         self._machines: dict[str, CloudMachine] = {}
         self._boots: list[threading.Thread] = []
         self._metadata = ExitStack()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
         self.consoles: dict[str, str] = {}
         self.user_data: dict[str, str] = {}
 
-    def __enter__(self) -> BootingMachines:
-        self._thread.start()
-        return self
+    def _look(self) -> None:
+        running = self.running()
+        for name in self._machines.keys() - running.keys():
+            self._machines[name].stop()
+        for name in running.keys() - self._machines.keys():
+            self.user_data[name] = running[name]
+            metadata = self._metadata.enter_context(metadata_service(name))
+            self._machines[name] = CloudMachine(self._folder / name, metadata)
+            boot = threading.Thread(target=self._boot, args=(name,), daemon=True)
+            self._boots.append(boot)
+            boot.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        self._thread.join(30)
+    def _end(self) -> None:
         for machine in self._machines.values():
             machine.stop()
         for boot in self._boots:
             boot.join(30)
         self._metadata.close()
-
-    def _watch(self) -> None:
-        while not self._stop.wait(EVERY_S):
-            running = self.running()
-            for name in self._machines.keys() - running.keys():
-                self._machines[name].stop()
-            for name in running.keys() - self._machines.keys():
-                self.user_data[name] = running[name]
-                metadata = self._metadata.enter_context(metadata_service(name))
-                self._machines[name] = CloudMachine(self._folder / name, metadata)
-                boot = threading.Thread(target=self._boot, args=(name,), daemon=True)
-                self._boots.append(boot)
-                boot.start()
 
     def _boot(self, name: str) -> None:
         machine = self._machines[name]

@@ -11,6 +11,7 @@ import typer
 
 from windlass.cli.deploy_cloud import (
     NO_WAIT,
+    check_new,
     cloud_group,
     cluster_of,
     down,
@@ -60,8 +61,10 @@ DeleteDataOption = Annotated[
 
 def _up(ctx: typer.Context, given: dict[str, Any]) -> None:
     options = with_mount_name(checked_types(_options(given, "up")))
-    preflight(ctx, partial(aws_problems, options))
     records = _records_of(options)
+    machines, bucket = partial(_machines, options), "--tf-state-bucket"
+    check_new(ctx, options, records, machines, where=options.region, bucket_option=bucket)
+    preflight(ctx, partial(aws_problems, options))
     options = with_password(options, records)
     plan = aws_plan(options, declared(CLOUD))
     secret = (
@@ -75,9 +78,13 @@ def _up(ctx: typer.Context, given: dict[str, Any]) -> None:
 def _ends_machines(options: AwsOptions) -> Callable[[], None] | None:
     if not options.update_terminate_agents:
         return None
-    machines = AwsMachines(options.cluster_id, region=options.region, profile=options.profile)
+    machines = _machines(options)
 
     return lambda: end_all(machines, notice)
+
+
+def _machines(options: AwsOptions) -> Machines:
+    return AwsMachines(options.cluster_id, region=options.region, profile=options.profile)
 
 
 def _plan(_ctx: typer.Context, given: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from windlass.deploy.cloud.machines import Machines
 from windlass.deploy.cloud.options import CommonOptions
 from windlass.deploy.cloud.parsing import parse, warnings
 from windlass.deploy.cloud.plan import Plan
+from windlass.deploy.cloud.preflight import taken
 from windlass.deploy.cloud.state_bucket import SharedRecords
 from windlass.deploy.cloud.state_folder import StateFolder, folder_of, folders
 from windlass.deploy.cloud.wait import wait_for_master
@@ -67,19 +68,41 @@ def with_password(options: OptionsT, records: SharedRecords | None) -> OptionsT:
     return options.model_copy(update={"initial_user_password": typed})
 
 
-def preflight(ctx: typer.Context, problems_of: Callable[[], Sequence[str]]) -> None:
+def preflight(
+    ctx: typer.Context, problems_of: Callable[[], Sequence[str]], unasked: str = "quotas are"
+) -> None:
     """Before anything is made. Raises InvalidState with what would fail; what cannot be asked is a warning."""
     if ctx.meta.get(NO_PREFLIGHT):
         return
     try:
         problems = problems_of()
     except WindlassError as error:
-        notice(f"warning: quotas are not checked: {error.message}")
+        notice(f"warning: {unasked} not checked: {error.message}")
         return
     if problems:
         raise InvalidState(
             f"Nothing was made: {'; '.join(problems)}; det deploy --no-preflight-checks does not look"
         )
+
+
+def check_new(
+    ctx: typer.Context,
+    options: CommonOptions,
+    records: SharedRecords | None,
+    machines: Callable[[], Machines],
+    *,
+    where: str,
+    bucket_option: str,
+) -> None:
+    """Raises InvalidState if the cluster runs already, and its state is neither here nor in the bucket."""
+    if not is_new(options, records):
+        return
+    name = options.cluster_id
+
+    def problems() -> list[str]:
+        return taken(name, machines(), where=where, bucket_option=bucket_option)
+
+    preflight(ctx, problems, f"whether {name} runs already is")
 
 
 def cluster_of(plan: Plan, records: SharedRecords | None) -> CloudCluster:
@@ -138,12 +161,22 @@ def down(
         if not is_interactive():
             raise InvalidState(f"Nobody is there to ask: --yes removes {name}, {loss}")
         typer.confirm(f"Remove the cluster {name}: {loss}?", abort=True, err=True)
-    ends = machines()
-    left = cluster.down(ends, delete_data=delete_data)
+
+    def end_others(masters: Sequence[str]) -> bool:
+        where = f"A master of {name} that is not in this state runs ({', '.join(masters)})"
+        if yes or not is_interactive():
+            notice(
+                f"warning: {where}: machines of pools may be its, and are kept. Run down with its state, or end that "
+                "master by hand and run down again"
+            )
+            return False
+        return typer.confirm(f"{where}: machines of pools may be its. End them, too?", err=True)
+
+    left = cluster.down(machines(), delete_data=delete_data, end_others=end_others)
     if not left:
         typer.echo(f"Nothing of {name} is left.")
         return
-    typer.echo(f"The machines of {name} are gone. What stays, and may cost money:")
+    typer.echo(f"{name} is down. What stays, and may cost money:")
     for address in left:
         typer.echo(f"  {address}")
     typer.echo("Start it again with up and the same options; remove it with down --delete-data.")

@@ -10,6 +10,7 @@ import typer
 from windlass.cli.deploy_aws import ClusterIdOption, DeleteDataOption, StateOption, YesOption
 from windlass.cli.deploy_cloud import (
     NO_WAIT,
+    check_new,
     cloud_group,
     cluster_of,
     down,
@@ -54,6 +55,12 @@ def _up(ctx: typer.Context, given: dict[str, Any]) -> None:
         _show_plan(options)
         return
     records = _records_of(options)
+
+    def machines() -> Machines:
+        return GcpMachines(options.cluster_id, project=options.project_id, keypath=options.keypath)
+
+    where, bucket = f"project {options.project_id}", "--tf-state-gcs-bucket-name"
+    check_new(ctx, options, records, machines, where=where, bucket_option=bucket)
     preflight(ctx, lambda: gcp_problems(options, is_new=is_new(options, records)))
     plan = gcp_plan(with_password(options, records), declared(CLOUD))
     secret = (

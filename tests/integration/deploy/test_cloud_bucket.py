@@ -64,7 +64,7 @@ class Machine:
 
     def down(self, machines: Sequence[str] = (), *, delete_data: bool = False) -> list[str]:
         fake = FakeMachines(self.folder.path.parent / "events", machines)
-        return self.cluster.down(fake, delete_data=delete_data)
+        return self.cluster.down(fake, delete_data=delete_data, end_others=lambda others: False)
 
 
 def test_a_bucket_is_made_closed_and_one_that_is_there_stays_as_it_is(s3: Any) -> None:

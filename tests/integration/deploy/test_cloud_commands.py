@@ -34,6 +34,9 @@ needs_terraform = pytest.mark.skipif(not HAS_TERRAFORM, reason="terraform is not
 class NoMachines:
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
+    def masters(self) -> list[str]:
+        return []
+
     def listed(self) -> list[str]:
         return []
 
@@ -90,6 +93,35 @@ def test_up_list_and_down_as_typed(cloud: str, tmp_path: Path) -> None:
     assert twice.exit_code == 1
     assert "cluster 'lab' not found" in twice.stderr
     assert f"No cluster of det deploy {cloud} was found" in det(cloud, "ls", *place).stderr
+
+
+class OfAnother(NoMachines):
+    """A cluster of the same name, whose state is elsewhere."""
+
+    def masters(self) -> list[str]:
+        return ["203.0.113.9"]
+
+    def listed(self) -> list[str]:
+        return ["i-1"]
+
+    def end(self, ids: Any) -> None:
+        raise AssertionError(f"ended {ids}")
+
+
+@needs_terraform
+@pytest.mark.slow
+@pytest.mark.usefixtures("stand_in")
+def test_down_without_a_question_keeps_the_machines_of_another_master(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    which = ["--cluster-id", "lab", "--local-state-path", str(tmp_path)]
+    made = det("--no-wait-for-master", "aws", "up", *which, "--region", "us-west-2")
+    assert made.exit_code == 0, made.output
+    monkeypatch.setattr(deploy_aws, "AwsMachines", OfAnother)
+    gone = det("aws", "down", *which, "--yes", "--delete-data")
+    assert gone.exit_code == 0, gone.output
+    assert "A master of lab that is not in this state runs (203.0.113.9)" in gone.stderr
+    assert gone.stdout.splitlines()[:2] == ["lab is down. What stays, and may cost money:", "  i-1"]
 
 
 @needs_terraform
@@ -207,6 +239,13 @@ def test_an_existing_fsx_is_asked_for_its_mount_name(ec2: Any) -> None:
         with_mount_name(missing)
 
 
+def machine(name: str) -> Any:
+    of_pool = {"managed-by": "det-master-lab"} if "agent" in name else {}
+    labels = {"det-cluster": "lab", **of_pool}
+    interface = SimpleNamespace(access_configs=[], network_i_p="10.0.0.2")
+    return SimpleNamespace(name=name, labels=labels, network_interfaces=[interface])
+
+
 class FakeInstances:
     """A client of Compute Engine, of two zones."""
 
@@ -222,7 +261,7 @@ class FakeInstances:
             yield (
                 f"zones/{zone}",
                 SimpleNamespace(
-                    instances=[SimpleNamespace(name=name) for name in names],
+                    instances=[machine(name) for name in names],
                     warning=SimpleNamespace(code=code, message="no answer"),
                 ),
             )
@@ -241,9 +280,13 @@ def test_machines_of_google_end_in_all_zones() -> None:
     pytest.importorskip("google.cloud.compute_v1", reason="google-cloud-compute is not installed")
     client = FakeInstances()
     machines = GcpMachines("lab", project="my-project", client=client)
+    client.there["us-west1-a"].append("det-master-lab")
+    assert machines.masters() == ["10.0.0.2"]
+    assert client.filters == ["labels.det-cluster=lab"]
+    client.there["us-west1-a"].remove("det-master-lab")
     end_all(machines, lambda line: None, pause_s=0)
     assert client.there == {"us-west1-a": [], "us-west1-b": []}
-    assert client.filters[0] == "labels.managed-by=det-master-lab"
+    assert client.filters[1] == "labels.managed-by=det-master-lab"
     machines.end(["us-west1-a/det-agent-lab-1"])
     # A zone that does not answer is not empty.
     client.warnings["us-west1-b"] = "UNREACHABLE"

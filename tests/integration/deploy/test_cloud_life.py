@@ -29,10 +29,14 @@ PASSWORD = "a-word-that-is-nowhere"
 class FakeMachines:
     """Those of pools: they are gone at the second look after they were ended."""
 
-    def __init__(self, events: Path, ids: Sequence[str] = ()) -> None:
+    def __init__(self, events: Path, ids: Sequence[str] = (), masters: Sequence[str] = ()) -> None:
         self.events = events
         self.alive = list(ids)
         self.ending: list[str] = []
+        self._masters = masters
+
+    def masters(self) -> Sequence[str]:
+        return self._masters
 
     def listed(self) -> list[str]:
         return [*self.alive, *self.ending]
@@ -60,8 +64,19 @@ class Site:
         plan = aws_plan(parse(AwsOptions, {**base, **given}, "options"), ())
         return self.cluster.up(plan, agree=lambda changes: True)
 
-    def down(self, machines: Sequence[str] = (), *, delete_data: bool = False) -> list[str]:
-        return self.cluster.down(FakeMachines(self.events, machines), delete_data=delete_data)
+    def down(
+        self,
+        machines: Sequence[str] = (),
+        *,
+        delete_data: bool = False,
+        masters: Sequence[str] = (),
+        end_others: bool = False,
+    ) -> list[str]:
+        """`masters`: those that the cloud still has when ours is removed."""
+        found = FakeMachines(self.events, machines, masters)
+        return self.cluster.down(
+            found, delete_data=delete_data, end_others=lambda others: end_others
+        )
 
     def happened(self) -> list[str]:
         """Since the last time."""
@@ -172,6 +187,28 @@ def test_a_removal_goes_on_where_it_failed(site: Site) -> None:
     # It was begun with --delete-data, and is ended so.
     assert site.down() == []
     assert "remove address" in site.happened()
+
+
+@pytest.mark.slow
+def test_machines_of_a_master_that_the_state_does_not_have_are_kept(site: Site) -> None:
+    """`up` on another computer without the bucket of a cluster that runs: its state is another, the name the same."""
+    blocked = site.fails("master")
+    with pytest.raises(ProviderError):
+        site.up()
+    site.happened()
+    blocked.unlink()
+    running = ["203.0.113.9"]
+    assert site.down(["i-1"], delete_data=True, masters=running) == ["i-1"]
+    happened = site.happened()
+    assert not [line for line in happened if line.startswith("end")]
+    assert "remove bucket" in happened
+    assert not site.folder.path.exists()
+
+    # Whoever is there may say that they end, too.
+    site.up()
+    site.happened()
+    assert "i-1" not in site.down(["i-1"], masters=running, end_others=True)
+    assert site.happened()[:2] == ["remove master", "end i-1"]
 
 
 def test_options_that_would_delete_data_are_refused(site: Site) -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.fakes.ec2_server import KEYS, Ec2Server, ec2_server
+from tests.fakes.ec2_server import KEYS, UBUNTU_GPU, Ec2Server, ec2_server
+from windlass.cli import deploy_gcp
 from windlass.cli.main import app
 from windlass.deploy.cloud.aws_options import AwsOptions
 from windlass.deploy.cloud.aws_preflight import aws_problems
 from windlass.deploy.cloud.gcp_options import GcpOptions
 from windlass.deploy.cloud.gcp_preflight import gcp_problems
 from windlass.deploy.cloud.parsing import parse
+from windlass.deploy.cloud.state_folder import Phase, Record, folder_of
 
 STANDARD, G_ON_DEMAND, G_SPOT = "L-1216C47A", "L-DB2E81BA", "L-3819A6DF"
 REGION = "us-east-1"
@@ -39,9 +42,23 @@ def problems(**given: Any) -> list[str]:
     return aws_problems(parse(AwsOptions, {**base, **given}, "options"))
 
 
-def up(*words: str) -> Result:
+def up(*words: str, state: Path | None = None) -> Result:
     where = ["aws", "up", "--cluster-id", "lab", "--region", REGION]
-    return CliRunner().invoke(app, ["deploy", *words, *where])
+    place = [] if state is None else ["--local-state-path", str(state)]
+    return CliRunner().invoke(app, ["deploy", *words, *where, *place])
+
+
+def launch(aws: Ec2Server, **tags: str) -> str:
+    """As Terraform or a master does."""
+    described = [{"Key": key, "Value": value} for key, value in tags.items()]
+    made = aws.client().run_instances(
+        ImageId=UBUNTU_GPU,
+        InstanceType="m5.large",
+        MinCount=1,
+        MaxCount=1,
+        TagSpecifications=[{"ResourceType": "instance", "Tags": described}],
+    )
+    return str(made["Instances"][0]["InstanceId"])
 
 
 def test_quotas_that_are_large_enough_say_nothing(aws: Ec2Server) -> None:
@@ -105,6 +122,82 @@ def test_what_cannot_be_asked_is_a_warning(aws: Ec2Server, monkeypatch: pytest.M
     went_on = up()
     assert "warning: quotas are not checked: Cannot ask for quotas:" in went_on.stderr
     assert "Terraform is not on PATH" in went_on.stderr
+
+
+MASTER = {"det-cluster": "lab", "Name": "det-lab-master"}
+OF_POOL = {"det-cluster": "lab", "det-lab": "det-agent-lab"}
+
+
+def test_a_cluster_that_runs_is_not_made_again_from_where_its_state_is_not(
+    aws: Ec2Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    launch(aws, **{"det-cluster": "lab", "Name": "det-lab-bastion"})
+    launch(aws, **{"det-cluster": "other", "Name": "det-other-master"})
+    assert "Terraform is not on PATH" in up(state=tmp_path).stderr
+
+    master = launch(aws, **MASTER)
+    described = aws.client().describe_instances(InstanceIds=[master])
+    address = described["Reservations"][0]["Instances"][0]["PublicIpAddress"]
+    launch(aws, **OF_POOL)
+    launch(aws, **OF_POOL)
+    refused = up(state=tmp_path)
+    assert refused.exit_code == 1
+    assert (
+        f"Nothing was made: lab runs in us-east-1 already (master {address}, 2 machines of pools), and its state is "
+        "not here: name the bucket or folder of its state (--tf-state-bucket, --local-state-path), choose another "
+        "--cluster-id, or run down where its state is; det deploy --no-preflight-checks does not look"
+    ) in " ".join(refused.stderr.split())
+    assert "Terraform is not on PATH" in up("--no-preflight-checks", state=tmp_path).stderr
+
+    # Here is the state: that is the cluster.
+    folder = folder_of("aws", "lab", tmp_path)
+    folder.path.mkdir(parents=True)
+    folder.note(Record(phase=Phase.UP))
+    assert "Terraform is not on PATH" in up(state=tmp_path).stderr
+
+
+def test_machines_without_a_master_are_enough_to_refuse(aws: Ec2Server, tmp_path: Path) -> None:
+    id_ = launch(aws, **OF_POOL)
+    assert "lab runs in us-east-1 already (1 machine of pools)" in up(state=tmp_path).stderr
+    aws.client().terminate_instances(InstanceIds=[id_])
+    assert "runs in us-east-1 already" not in up(state=tmp_path).stderr
+
+
+def test_a_cloud_that_cannot_be_asked_for_machines_is_a_warning(
+    aws: Ec2Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    aws.rule("DescribeInstances", code="UnauthorizedOperation", message="no", times=-1)
+    went_on = up(state=tmp_path)
+    assert "warning: whether lab runs already is not checked: Cannot list" in went_on.stderr
+    assert "Terraform is not on PATH" in went_on.stderr
+
+
+def test_on_google_the_whole_project_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names and labels are the project's there: one cluster's `down` would end the other's machines in any region."""
+
+    class Found:
+        def __init__(self, *_: Any, **__: Any) -> None: ...
+
+        def masters(self) -> list[str]:
+            return ["203.0.113.7"]
+
+        def listed(self) -> list[str]:
+            return []
+
+    monkeypatch.setattr(deploy_gcp, "GcpMachines", Found)
+    monkeypatch.setattr(deploy_gcp, "gcp_problems", lambda options, is_new: [])
+    where = ["--cluster-id", "lab", "--project-id", "my-project"]
+    given = ["deploy", "gcp", "up", *where, "--local-state-path", str(tmp_path)]
+    refused = CliRunner().invoke(app, given)
+    assert refused.exit_code == 1
+    told = " ".join(refused.stderr.split())
+    assert "lab runs in project my-project already (master 203.0.113.7), and its state" in told
+    assert "(--tf-state-gcs-bucket-name, --local-state-path)" in told
+    assert not list(tmp_path.rglob("cluster.json"))
 
 
 def google(cpus: int, limits: Mapping[str, tuple[float, float]]) -> dict[str, Any]:

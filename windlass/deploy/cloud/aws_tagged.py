@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from windlass.deploy.cloud.aws_machines import ALIVE
+from windlass.deploy.cloud.aws_machines import address_of, instances, master_name
 from windlass.deploy.cloud.aws_plan import CLUSTER_TAG, machine_tag
 from windlass.deploy.cloud.aws_session import AwsSession
 from windlass.deploy.cloud.listing import Tagged
@@ -17,15 +17,15 @@ def aws_tagged(*, region: str, profile: str = "") -> list[Tagged]:
     aws = AwsSession(region=region, profile=profile)
     with aws.doing(f"list clusters in {region}"):
         found = {name: Tagged(cluster_id=name, region=region) for name in _names(aws)}
-        for instance in _instances(aws):
+        for instance in instances(aws.client("ec2"), {"tag-key": [CLUSTER_TAG]}):
             tags = _tags(instance)
             name = tags[CLUSTER_TAG]
             one = found.get(name, Tagged(cluster_id=name, region=region))
             key, value = machine_tag(name)
             if tags.get(key) == value:
                 one = replace(one, machines=one.machines + 1)
-            elif tags.get("Name") == f"det-{name}-master":
-                one = replace(one, master=_address(instance))
+            elif tags.get("Name") == master_name(name):
+                one = replace(one, master=address_of(instance))
             found[name] = one
     return list(found.values())
 
@@ -37,20 +37,5 @@ def _names(aws: AwsSession) -> Iterator[str]:
             yield from (tag["Value"] for tag in one["Tags"] if tag["Key"] == CLUSTER_TAG)
 
 
-def _instances(aws: AwsSession) -> Iterator[Any]:
-    wanted = [
-        {"Name": "tag-key", "Values": [CLUSTER_TAG]},
-        {"Name": "instance-state-name", "Values": list(ALIVE)},
-    ]
-    pages = aws.client("ec2").get_paginator("describe_instances").paginate(Filters=wanted)
-    for page in pages:
-        for reservation in page["Reservations"]:
-            yield from reservation["Instances"]
-
-
 def _tags(instance: Any) -> dict[str, str]:
     return {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
-
-
-def _address(instance: Any) -> str:
-    return str(instance.get("PublicIpAddress") or instance.get("PrivateIpAddress") or "")

@@ -38,6 +38,8 @@ _DELETE = {"delete_data": "true"}
 
 Agree = Callable[[Sequence[tuple[str, str]]], bool]
 """Is shown actions with addresses of Terraform."""
+EndOthers = Callable[[Sequence[str]], bool]
+"""Is shown the addresses of masters with the cluster's name that are not in its state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,16 +102,20 @@ class CloudCluster:
             self._note(replace(record, phase=Phase.UP, written_version=version, address=address))
             return outputs
 
-    def down(self, machines: Machines, *, delete_data: bool) -> list[str]:
-        """What is left: addresses of Terraform, or of the data only. Twice or half way: goes on."""
+    def down(self, machines: Machines, *, delete_data: bool, end_others: EndOthers) -> list[str]:
+        """What is left: addresses of Terraform, or of the data only; and kept machines. Twice or half way: goes on.
+
+        Machines carry the name of the cluster, not of its state: while a master of another state runs they may be its,
+        and end only if `end_others` says so.
+        """
         check_terraform()
         with self.folder.locked():
             try:
-                return self._removed(machines, delete_data)
+                return self._removed(machines, delete_data, end_others)
             except (ProviderError, KeyboardInterrupt) as error:
                 raise ProviderError(f"{_said(error)}. Run down again to go on") from None
 
-    def _removed(self, machines: Machines, delete_data: bool) -> list[str]:
+    def _removed(self, machines: Machines, delete_data: bool, end_others: EndOthers) -> list[str]:
         record = self._adopted() or Record()
         delete_data = delete_data or (record.phase is Phase.REMOVING and record.deletes_data)
         terraform = self._terraform(self.environment)
@@ -120,8 +126,12 @@ class CloudCluster:
         if _within(there, FIRST):
             self.say("Removing the master")
             terraform.destroy(FIRST)
-        # Also without a master in the state: it may have been lost half way.
-        end_all(machines, self.say, pause_s=self.pause_s)
+        kept: Sequence[str] = ()
+        if (others := machines.masters()) and not end_others(others):
+            kept = machines.listed()
+        else:
+            # Also without a master in the state: it may have been lost half way.
+            end_all(machines, self.say, pause_s=self.pause_s)
         if delete_data:
             protected = [f"module.{name}" for name in DATA if _within(there, [f"module.{name}"])]
             if protected:
@@ -137,7 +147,7 @@ class CloudCluster:
             if self.records is not None:
                 self.records.remove(self.folder.cluster_id)
             shutil.rmtree(self.folder.path)
-        return left
+        return [*left, *kept]
 
     def known(self) -> JsonMapping:
         """What it was made with. Raises NotFound."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from windlass.base.errors import ProviderError
-from windlass.deploy.cloud.gcp_plan import machine_label
+from windlass.deploy.cloud.gcp_plan import CLUSTER_LABEL, machine_label
 from windlass.deploy.cloud.gcp_session import GcpSession
 
 _COMPLETE = ("", "NO_RESULTS_ON_PAGE")
@@ -22,17 +22,27 @@ class GcpMachines:
     ) -> None:
         self._google = GcpSession(keypath=keypath)
         self._project = project
-        self._label = machine_label(cluster_id)
+        self._cluster_id = cluster_id
         self._client = client or self._google.instances()
 
+    def masters(self) -> list[str]:
+        with self._google.doing("list masters"):
+            return [
+                address_of(one)
+                for _, one in self._instances((CLUSTER_LABEL, self._cluster_id))
+                if not is_of_pool(one, self._cluster_id)
+            ]
+
     def listed(self) -> list[str]:
-        key, value = self._label
-        request = self._google.compute.AggregatedListInstancesRequest(
-            project=self._project, filter=f"labels.{key}={value}"
-        )
         with self._google.doing("list the machines of pools"):
-            pages = self._client.aggregated_list(request=request)
-            return [f"{zone}/{one.name}" for zone, one in in_zones(pages, "instances")]
+            found = self._instances(machine_label(self._cluster_id))
+            return [f"{zone}/{one.name}" for zone, one in found]
+
+    def _instances(self, label: tuple[str, str]) -> Iterator[tuple[str, Any]]:
+        request = self._google.compute.AggregatedListInstancesRequest(
+            project=self._project, filter=f"labels.{label[0]}={label[1]}"
+        )
+        return in_zones(self._client.aggregated_list(request=request), "instances")
 
     def end(self, ids: Sequence[str]) -> None:
         for id_ in ids:
@@ -51,3 +61,18 @@ def in_zones(pages: Any, kind: str) -> Iterator[tuple[str, Any]]:
             raise ProviderError(f"Cannot list {kind} in {zone}: {found.warning.message}")
         for one in getattr(found, kind):
             yield zone.removeprefix("zones/"), one
+
+
+def is_of_pool(machine: Any, cluster_id: str) -> bool:
+    """Of the machines with the cluster's label the other one is the master."""
+    key, value = machine_label(cluster_id)
+    return bool(machine.labels.get(key) == value)
+
+
+def address_of(machine: Any) -> str:
+    for interface in machine.network_interfaces:
+        for access in interface.access_configs:
+            if access.nat_i_p:
+                return str(access.nat_i_p)
+        return str(interface.network_i_p)
+    return ""

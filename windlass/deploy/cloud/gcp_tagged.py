@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from windlass.deploy.cloud.gcp_machines import in_zones
-from windlass.deploy.cloud.gcp_plan import CLUSTER_LABEL, machine_label
+from windlass.deploy.cloud.gcp_machines import address_of, in_zones, is_of_pool
+from windlass.deploy.cloud.gcp_plan import CLUSTER_LABEL
 from windlass.deploy.cloud.gcp_session import GcpSession
 from windlass.deploy.cloud.listing import Tagged
 
@@ -36,18 +36,8 @@ def gcp_tagged(
         pages = (instances or google.instances()).aggregated_list(request=asked)
         for zone, machine in in_zones(pages, "instances"):
             one = of(zone, machine)
-            key, value = machine_label(one.cluster_id)
-            if machine.labels.get(key) == value:
+            if is_of_pool(machine, one.cluster_id):
                 note(replace(one, machines=one.machines + 1))
             else:
-                note(replace(one, master=_address(machine)))
+                note(replace(one, master=address_of(machine)))
     return list(found.values())
-
-
-def _address(machine: Any) -> str:
-    for interface in machine.network_interfaces:
-        for access in interface.access_configs:
-            if access.nat_i_p:
-                return str(access.nat_i_p)
-        return str(interface.network_i_p)
-    return ""

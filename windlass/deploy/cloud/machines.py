@@ -17,8 +17,12 @@ PATIENCE_S = 900.0
 class Machines(Protocol):
     """The machines of one cluster, by its tag."""
 
+    def masters(self) -> Sequence[str]:
+        """Addresses of those with its name that exist, whoever made them. Raises ProviderError."""
+        ...
+
     def listed(self) -> Sequence[str]:
-        """All that exist or are ending. Raises ProviderError."""
+        """Those of pools: all that exist or are ending. Raises ProviderError."""
         ...
 
     def end(self, ids: Sequence[str]) -> None:

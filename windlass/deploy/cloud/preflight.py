@@ -1,4 +1,4 @@
-"""What is looked at in the cloud before anything is made. Pure."""
+"""What is looked at in the cloud before anything is made."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from windlass.base.plurals import counted
+from windlass.deploy.cloud.machines import Machines
 from windlass.deploy.cloud.options import CommonOptions
 
 
@@ -50,3 +52,20 @@ def short_of(needs: Iterable[Need], left: Mapping[str, float]) -> dict[str, str]
         for quota, wanted in by_quota.items()
         if quota in left and left[quota] < (total := sum(each.amount for each in wanted))
     }
+
+
+def taken(cluster_id: str, machines: Machines, *, where: str, bucket_option: str) -> list[str]:
+    """Why a cluster whose state is nowhere here is not a new one. Raises ProviderError where the cloud cannot be asked.
+
+    A second state of one name would fail on the names of the first, and its `down` would end the machines of the first.
+    """
+    found = [f"master {address}" for address in machines.masters()]
+    if listed := machines.listed():
+        found.append(f"{counted(len(listed), 'machine')} of pools")
+    if not found:
+        return []
+    return [
+        f"{cluster_id} runs in {where} already ({', '.join(found)}), and its state is not here: name the bucket or "
+        f"folder of its state ({bucket_option}, --local-state-path), choose another --cluster-id, or run down where "
+        "its state is"
+    ]

@@ -9,7 +9,6 @@ import os
 import pwd
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -17,26 +16,32 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from getpass import getuser
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.slurm_accounting import CLUSTER, Accounting, require_accounting
+
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "srun")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random")
 """GPUs must be character devices, or CUDA_VISIBLE_DEVICES is not set. These are never opened."""
 START_LIMIT_S = 60.0
+END_LIMIT_S = 5.0
 BECOME = Path(__file__).parent / "integration/security/as_ordinary_user.py"
-DAEMONS = ("munged", "slurmctld", "slurmd", "slurmstepd")
+DAEMONS = ("munged", "slurmdbd", "slurmctld", "slurmd", "slurmstepd")
 
 
-def require_slurm() -> None:
-    """Skip, with the reason, where Slurm is not installed."""
+def require_slurm(*, accounting: bool = False) -> None:
+    """Skip, with the reason, where Slurm, or its accounting, is not installed."""
     missing = [name for name in NEEDED if shutil.which(name, path=PATH) is None]
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)} (as root: make .make/slurm)")
+    if accounting:
+        require_accounting(PATH)
 
 
 @dataclass
@@ -51,6 +56,9 @@ class Slurm:
     """Whose daemons and jobs it has, where root starts it. Empty: root's."""
     jwt: bool = False
     """It takes JSON web tokens beside munge: what slurmrestd needs (tests/slurmrestd.py)."""
+    has_accounting: bool = False
+    more: str = ""
+    """Lines of slurm.conf before its nodes and partitions; an earlier line of the same key counts no more."""
     _started: list[psutil.Process] = field(default_factory=list)
 
     @property
@@ -85,6 +93,10 @@ class Slurm:
         wanted = ("-t", ",".join(states)) if states else ()
         return self.run("squeue", "-h", "-o", "%j", *wanted).split()
 
+    @property
+    def owner(self) -> str:
+        return self.user or getuser()
+
     def start_controller(self) -> None:
         self._daemon("slurmctld", [])
         _until("slurmctld answers", lambda: "UP" in self.run("scontrol", "ping", check=False))
@@ -111,10 +123,28 @@ class Slurm:
                 f"--seed-file={run_}/munge.seed",
             ],
         )
+        if self.has_accounting:
+            self.start_accounting()
+            self.accounting.register(self.run)
         self._daemon("slurmctld", [])
         for number in range(1, self.nodes + 1):
             self.start_node(number)
         _until("all nodes are idle", self._all_idle)
+
+    def start_accounting(self) -> None:
+        """slurmdbd, and its database where that is not running."""
+        self.accounting.start_database(self.become, _until)
+        self._daemon("slurmdbd", [], self.accounting.environment)
+        _until("slurmdbd answers", lambda: self._answers("sacctmgr", "-n", "show", "cluster"))
+
+    def stop_accounting(self) -> None:
+        """slurmdbd alone; its database goes on."""
+        for pid in self._pids("slurmdbd"):
+            _end(psutil.Process(pid))
+
+    @cached_property
+    def accounting(self) -> Accounting:
+        return Accounting(self.folder, self.port + self.nodes + 1, self.owner)
 
     def stop(self) -> None:
         """Jobs first, then the daemons, then whatever still names this folder."""
@@ -124,6 +154,8 @@ class Slurm:
         processes = [p for name in reversed(DAEMONS) for p in self._processes(name)]
         for process in processes:
             _end(process)
+        if self.has_accounting:
+            self.accounting.stop()
 
     def settle(self) -> None:
         """Between tests: no jobs, and every node as it was."""
@@ -136,12 +168,21 @@ class Slurm:
         states = self.run("sinfo", "-h", "-N", "-p", "gpu", "-o", "%T", check=False).split()
         return states == ["idle"] * self.nodes
 
-    def _daemon(self, name: str, arguments: list[str]) -> None:
+    def _answers(self, *words: str) -> bool:
+        try:
+            self.run(*words)
+        except AssertionError:
+            return False
+        return True
+
+    def _daemon(
+        self, name: str, arguments: list[str], environment: Mapping[str, str] | None = None
+    ) -> None:
         """They go into the background by themselves."""
         with (self.folder / "log" / f"{name}.out").open("ab") as log:
             subprocess.run(
                 [*self.become, name, *arguments],
-                env={**os.environ, **self.environment},
+                env={**os.environ, **self.environment, **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -173,6 +214,8 @@ class Slurm:
             key.touch(mode=0o600)
             key.write_bytes(secrets.token_bytes(128))
         (self.folder / "etc" / "slurm.conf").write_text(self._slurm_conf())
+        if self.has_accounting:
+            self.accounting.write_configuration()
         nodes = f"n[1-{self.nodes}]"
         (self.folder / "etc" / "gres.conf").write_text(
             "".join(
@@ -186,11 +229,12 @@ class Slurm:
                 shutil.chown(path, self.user)
 
     def _slurm_conf(self) -> str:
-        host, me = socket.gethostname().split(".")[0], self.user or getuser()
+        host, me = socket.gethostname().split(".")[0], self.owner
         folder = self.folder
         nodes = f"n[1-{self.nodes}]"
         tokens = f"AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={folder}/etc/jwt.key\n"
-        return f"""ClusterName=test
+        accounting = self.accounting.slurm_conf if self.has_accounting else ""
+        return f"""ClusterName={CLUSTER}
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={self.port}
 AuthType=auth/munge
@@ -221,6 +265,7 @@ NodeName=DEFAULT CPUs=16 RealMemory=16000 Gres=gpu:fake:{self.gpus} Feature=fake
 NodeName={nodes} NodeHostname={host} NodeAddr=127.0.0.1 Port=[{self.port + 1}-{self.port + self.nodes}]
 PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
+{accounting}{self.more}
 PartitionName=DEFAULT PreemptMode=OFF
 PartitionName=gpu Nodes={nodes} Default=YES DefaultTime=30 MaxTime=2-0 State=UP
 PartitionName=short Nodes=n1 MaxTime=2 MaxNodes=1 State=UP
@@ -232,10 +277,18 @@ PartitionName=urgent Nodes={nodes} MaxTime=60 State=UP PriorityTier=100
 
 @contextmanager
 def running_slurm(
-    folder: Path, *, nodes: int = 2, gpus: int = 2, user: str = "", jwt: bool = False
+    folder: Path,
+    *,
+    nodes: int = 2,
+    gpus: int = 2,
+    user: str = "",
+    jwt: bool = False,
+    accounting: bool = False,
+    more: str = "",
 ) -> Iterator[Slurm]:
+    """`accounting`: with slurmdbd and its database; `more`: lines of slurm.conf."""
     slurm = free_slurm(folder, nodes=nodes, gpus=gpus, user=user)
-    slurm.jwt = jwt
+    slurm.jwt, slurm.has_accounting, slurm.more = jwt, accounting, more
     try:
         slurm.start()
         yield slurm
@@ -245,7 +298,7 @@ def running_slurm(
 
 def free_slurm(folder: Path, *, nodes: int = 2, gpus: int = 2, user: str = "") -> Slurm:
     """At ports that are free here."""
-    return Slurm(folder=folder, nodes=nodes, gpus=gpus, port=_free_ports(nodes + 1), user=user)
+    return Slurm(folder=folder, nodes=nodes, gpus=gpus, port=_free_ports(nodes + 2), user=user)
 
 
 def environment_of(slurm: Slurm) -> Mapping[str, str]:
@@ -267,12 +320,14 @@ def _free_ports(count: int) -> int:
 
 
 def _end(process: psutil.Process) -> None:
+    """A zombie has ended: whoever adopted it may collect it late."""
     with suppress(psutil.NoSuchProcess):
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(5)
-        except psutil.TimeoutExpired:
-            process.kill()
+        process.terminate()
+        deadline = time.monotonic() + END_LIMIT_S
+        while process.status() != psutil.STATUS_ZOMBIE:
+            if time.monotonic() > deadline:
+                process.kill()
+            time.sleep(0.02)
 
 
 def _until(what: str, look: object) -> None:

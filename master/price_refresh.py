@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from master.live_prices import LivePrices
-from provisioner.fresh_prices import KnowsPrices
+from provisioner.fresh_prices import FreshPrice, KnowsPrices
 from windlass.base.clock import Clock
 from windlass.base.errors import WindlassError
 
@@ -19,6 +19,13 @@ log = structlog.get_logger(__name__)
 AGAIN_AFTER = timedelta(hours=1)
 """One that could not be asked."""
 DEADLINE_S = 300.0
+REFUSED = (
+    "prices cannot be refreshed: those that are known stay; allow it, or set prices.refresh: 0"
+)
+NOT_BELIEVED = (
+    "a vendor's price is not believed: what is known stays; if it is right, import a newer price book or write it into "
+    "prices.overrides"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +57,31 @@ class PriceRefresh:
         try:
             async with asyncio.timeout(DEADLINE_S):
                 found = await source.list_prices(now.date())
-            if found:
-                await asyncio.to_thread(self._prices.keep, found)
-                self._prices.use(found)
-            log.info("prices refreshed", provider=source.name, prices=len(found))
+            doubts = {price.key: doubt for price in found if (doubt := self._doubt(price))}
+            believed = [price for price in found if price.key not in doubts]
+            if believed:
+                await asyncio.to_thread(self._prices.keep, believed)
+                self._prices.use(believed)
+            log.info("prices refreshed", provider=source.name, prices=len(believed))
+            if doubts:
+                error = "; ".join(doubts.values())
+                self._note(source, last, error, NOT_BELIEVED)
         except Exception as failure:  # noqa: BLE001 - an answer of another shape is one vendor's trouble
             expected = isinstance(failure, (WindlassError, OSError, ValueError))
             error = " ".join((str(failure) if expected else repr(failure)).split()) or "no answer"
-            if last is None or last.error != error:
-                log.warning(
-                    "prices cannot be refreshed: those that are known stay; allow it, or set prices.refresh: 0",
-                    provider=source.name,
-                    why=error,
-                )
+            self._note(source, last, error, REFUSED)
         self._asked[source.name] = _Asked(now, error)
         self._prices.troubles = self._troubles()
+
+    def _doubt(self, price: FreshPrice) -> str:
+        return self._prices.book.doubt(
+            price.cloud, price.region, price.name, price.market, price.usd_per_hour
+        )
+
+    def _note(self, source: KnowsPrices, last: _Asked | None, error: str, what: str) -> None:
+        """Once, until it is another."""
+        if last is None or last.error != error:
+            log.warning(what, provider=source.name, why=error)
 
     def _troubles(self) -> Mapping[str, str]:
         return {

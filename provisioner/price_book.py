@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -28,6 +29,9 @@ MAX_FILE_BYTES = 16 * 1024 * 1024
 STALE_AFTER = timedelta(days=180)
 OVERRIDDEN = "override"
 LIST = "price book"
+BELIEVED_FACTOR = 10.0
+"""What a vendor says that is so many times dearer or cheaper than the table is a mistake; spot may be cheaper still."""
+HOURS_PER_MONTH = 730.0
 
 _Usd = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -60,6 +64,8 @@ class _Cloud(_Part):
     types: Mapping[str, MachineType]
     accelerators: Mapping[str, MachineType] = Field(default_factory=dict)
     """GPUs that are paid for beside their machine."""
+    disk_usd_per_gib_month: Mapping[str, _Usd] = Field(default_factory=dict)
+    """By the type of disk, in the reference region. Empty: as the bundled table says."""
 
 
 class PriceTable(_Part):
@@ -136,6 +142,27 @@ class PriceBook:
             if instance_type in cloud.types:
                 return name, cloud.types[instance_type]
         return None
+
+    def disk_usd_per_hour(self, cloud: str, region: str, disk_type: str, gib: float) -> float:
+        """Of a disk that is kept. One whose type is not known counts as the dearest that is."""
+        section = self.table.clouds.get(cloud)
+        by_type = (section and section.disk_usd_per_gib_month) or _bundled_disks(cloud)
+        usd = by_type.get(disk_type) or max(by_type.values())
+        return gib * usd * self._factor(cloud, region) / HOURS_PER_MONTH
+
+    def doubt(self, cloud: str, region: str, name: str, market: Market, usd: float) -> str:
+        """Why a vendor's price is not believed; empty: it may be so, or the table does not know that machine."""
+        known = self.machine(cloud, name) or self.accelerator(cloud, name)
+        if known is None or not known.usd_per_hour:
+            return ""
+        listed, _ = self._in_region(cloud, region, known)
+        cheapest = BELIEVED_FACTOR * (BELIEVED_FACTOR if market is Market.SPOT else 1.0)
+        if listed / cheapest <= usd <= listed * BELIEVED_FACTOR:
+            return ""
+        return (
+            f"{usd:.4g} USD per hour for {name} in {region} is not believed: the price book of {self.table.as_of} has "
+            f"{listed:.4g}"
+        )
 
     def reference_region(self, cloud: str) -> str:
         return self.table.clouds[cloud].reference_region
@@ -252,6 +279,12 @@ class PriceBook:
                 list(self.table.clouds.values()), gpus
             )
         return known
+
+
+@cache
+def _bundled_disks(cloud: str) -> Mapping[str, float]:
+    """No disk is free because a table is silent about them."""
+    return read_table(BUNDLED).clouds[cloud].disk_usd_per_gib_month
 
 
 def _dearest(clouds: Sequence[_Cloud], gpus: int) -> float:

@@ -82,11 +82,16 @@ async def test_without_permission_the_price_list_is_an_error_that_says_so(tmp_pa
             await case.provider.list_prices(TODAY)
 
 
-def sku(text: str, usage: str, nanos: int, regions: Sequence[str] = ("us-central1",)) -> Any:
+def sku(
+    text: str,
+    usage: str,
+    nanos: int,
+    regions: Sequence[str] = ("us-central1",),
+    currency: str = "USD",
+) -> Any:
     """As the catalogue has it; the first tier of some is free."""
-    tiers = [
-        {"startUsageAmount": 0, "unitPrice": {"currencyCode": "USD", "units": "0", "nanos": nanos}}
-    ]
+    price = {"currencyCode": currency, "units": "0", "nanos": nanos}
+    tiers = [{"startUsageAmount": 0, "unitPrice": price}]
     return {
         "name": f"services/6F81-5844-456A/skus/{abs(hash(text)) % 10_000}",
         "description": text,
@@ -155,6 +160,14 @@ async def test_a_catalogue_that_is_refused_says_what_google_says(tmp_path: Path)
     async with gcp_case(tmp_path) as case:
         case.fake.cloud.billing_refuses = "Cloud Billing API has not been used: enable it"
         with pytest.raises(ProviderError, match="enable it"):
+            await case.provider.list_prices(TODAY)
+
+
+async def test_a_catalogue_in_another_currency_is_refused(tmp_path: Path) -> None:
+    async with gcp_case(tmp_path) as case:
+        core = "A2 Instance Core running in Americas"
+        case.fake.cloud.skus = [sku(core, "OnDemand", 31_611_000, currency="JPY")]
+        with pytest.raises(ProviderError, match="answers in JPY, not in USD"):
             await case.provider.list_prices(TODAY)
 
 

@@ -38,7 +38,7 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 from moto.iam.models import iam_backends
 
-from tests.fakes.aws_prices import products
+from tests.fakes.aws_prices import NAMESPACE, products, with_spot_prices
 from tests.fakes.ec2_images import (
     IN_USE,
     made_images,
@@ -48,7 +48,6 @@ from tests.fakes.ec2_images import (
 )
 
 ACCOUNT = "123456789012"
-NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15"
 MAX_USER_DATA = 16 * 1024
 OUR_AGENT = "windlass"
 """In the user agent of what the provider asks; tests ask as boto3."""
@@ -136,6 +135,10 @@ class Ec2Faults:
             answer = products(self._prices, body_of(environ))
         elif action == "GetServiceQuota":
             answer = self._quota(body_of(environ))
+        elif action == "DescribeSpotPriceHistory":
+            status, headers, content = self._forward(environ)
+            headers = [(k, v) for k, v in headers if k.lower() != "content-length"]
+            answer = status, headers, with_spot_prices(content, form["Region"])
         elif action in _OWN:
             answer = ("200 OK", [("Content-Type", "text/xml")], _OWN[action](self, form))
         else:

@@ -17,10 +17,10 @@ SPOT_INTERRUPTIONS_PER_HOUR = 0.01
 """AWS publishes shares of a month's machines: 5 to 20 % are 1e-4 to 3e-4; machines with several GPUs fare worse."""
 LEAST_BILLED_S = 60.0
 """Machines of Linux are billed by the second, from the second minute on."""
-DISK_USD_PER_GIB_MONTH = 0.10
-"""Of gp3, which every machine's root disk is: 0.08 in Virginia, more in some regions (list prices of 2025)."""
-HOURS_PER_MONTH = 730.0
+ROOT_DISK = "gp3"
+"""Of every machine."""
 CLOUD = "aws"
+DOUBTED = "EC2's spot price of"
 
 
 def image_of(options: PoolOptions, facts: TypeFacts, catalogue: Catalogue) -> Image | None:
@@ -113,7 +113,9 @@ def offers_of(
             quota=quota_of(facts, key.market, catalogue),
             least_billed_s=LEAST_BILLED_S,
             can_stop=options.may_stop and key.market is Market.ON_DEMAND,
-            disk_usd_per_hour=options.root_gib * DISK_USD_PER_GIB_MONTH / HOURS_PER_MONTH,
+            disk_usd_per_hour=prices.disk_usd_per_hour(
+                CLOUD, account.region, ROOT_DISK, options.root_gib
+            ),
         )
 
     def key(zone: str, market: Market, reservation: str = "") -> OfferKey:
@@ -169,7 +171,8 @@ def price_of(
 ) -> tuple[float, str]:
     """And where it is from.
 
-    On demand as configured, else as the price book says; spot as EC2 says, unless the operator overrides it.
+    On demand as configured, else as the price book says; spot as EC2 says, unless the operator overrides it or that
+    cannot be.
     """
     name = options.instance_type
     if market is Market.ON_DEMAND and options.usd_per_hour is not None:
@@ -178,4 +181,6 @@ def price_of(
     spot = catalogue.spot_usd.get((name, zone))
     if market is not Market.SPOT or listed.note == "override" or not spot:
         return listed.usd_per_hour, listed.origin
+    if doubt := prices.doubt(CLOUD, account.region, name, market, spot):
+        return listed.usd_per_hour, f"{listed.origin}; {DOUBTED} {doubt}"
     return spot, "EC2's spot prices"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import date
@@ -29,7 +29,7 @@ from provisioner.providers.aws.instances import (
     shut_itself_down,
 )
 from provisioner.providers.aws.notices import Notice, Notices
-from provisioner.providers.aws.offers import expected_offers, facts_of, offers_of
+from provisioner.providers.aws.offers import DOUBTED, expected_offers, facts_of, offers_of
 from provisioner.providers.aws.options import Account, PoolOptions
 from provisioner.providers.aws.prices import list_prices
 from provisioner.providers.aws.request import run_instances
@@ -100,6 +100,8 @@ class AwsProvider(AnswersAtOnce):
         self._offers: dict[str, tuple[Offer, ...]] = {}
         self._consoles: dict[str, str] = {}
         """What machines that shut themselves down wrote last."""
+        self._doubtful: Set[str] = frozenset()
+        """Where prices are from instead of what EC2 said, which was not believed: logged once."""
 
     @property
     def name(self) -> str:
@@ -319,6 +321,12 @@ class AwsProvider(AnswersAtOnce):
             offers = offers_of(self._account, options, catalogue, self._prices, now)
             by_pool[options.pool] = (*by_pool.get(options.pool, ()), *offers)
         self._offers = by_pool
+        doubtful = {
+            x.price_origin for each in by_pool.values() for x in each if DOUBTED in x.price_origin
+        }
+        for origin in sorted(doubtful - self._doubtful):
+            log.warning("%s: counted by the %s", self.name, origin)
+        self._doubtful = doubtful
 
     async def _make_placement_groups(self) -> None:
         for group in sorted({x.placement_group for x in self._pools} - {""}):

@@ -12,9 +12,6 @@ from provisioner.types import Market, Offer, OfferKey, Quota
 
 BOOT_DEADLINE_S = 300.0
 BOOT_DEADLINE_FACTOR = 3.0
-DISK_USD_PER_GIB_MONTH = {"pd-standard": 0.05, "pd-balanced": 0.12, "pd-ssd": 0.20}
-"""In Iowa 0.04, 0.10 and 0.17, more in some regions (list prices of 2025)."""
-HOURS_PER_MONTH = 730.0
 SPOT_INTERRUPTIONS_PER_HOUR = 0.02
 """Google publishes no rates. Machines with several GPUs are taken back about twice as often as on AWS."""
 LEAST_BILLED_S = 60.0
@@ -109,9 +106,9 @@ def _offer(
         can_stop=options.may_stop
         and key.market is Market.ON_DEMAND
         and options.lifetime_s(key.market) is None,
-        disk_usd_per_hour=options.disk_gib
-        * DISK_USD_PER_GIB_MONTH.get(options.disk_type, max(DISK_USD_PER_GIB_MONTH.values()))
-        / HOURS_PER_MONTH,
+        disk_usd_per_hour=prices.disk_usd_per_hour(
+            CLOUD, key.region, options.disk_type, options.disk_gib
+        ),
     )
 
 

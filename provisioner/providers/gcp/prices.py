@@ -17,6 +17,7 @@ from provisioner.providers.gcp.names import ATTACHED
 from provisioner.providers.gcp.offers import CLOUD
 from provisioner.providers.gcp.options import MachineOptions
 from provisioner.types import Market
+from windlass.base.errors import ProviderError
 from windlass.base.json_types import JsonMapping
 
 SOURCE = "Google billing catalogue"
@@ -85,7 +86,7 @@ def _parts(skus: Sequence[JsonMapping], region: str) -> Iterator[tuple[tuple[Mar
 
 
 def _usd(sku: JsonMapping) -> float:
-    """Of its last tier: the first is free for some."""
+    """Of its last tier: the first is free for some. Raises ProviderError for another currency."""
     tiers = [
         tier
         for info in sku.get("pricingInfo", ())
@@ -94,6 +95,9 @@ def _usd(sku: JsonMapping) -> float:
     if not tiers:
         return 0.0
     price = tiers[-1]["unitPrice"]
+    currency = price.get("currencyCode", "USD")
+    if currency != "USD":
+        raise ProviderError(f"Google's billing catalogue answers in {currency}, not in USD")
     return int(price.get("units", 0)) + int(price.get("nanos", 0)) / 1e9
 
 

@@ -172,3 +172,49 @@ def test_a_malformed_table_in_the_data_folder_is_named(tmp_path: Path) -> None:
         open_book(tmp_path)
     assert str(tmp_path / "prices.json") in str(refused.value)
     assert any("as_of" in problem for problem in refused.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("market", "usd", "believed"),
+    [
+        (Market.ON_DEMAND, 1.2, True),
+        (Market.ON_DEMAND, 10.0, True),
+        (Market.ON_DEMAND, 10.1, False),
+        (Market.ON_DEMAND, 0.1, False),
+        (Market.SPOT, 0.1, True),
+        (Market.SPOT, 0.01, False),
+        (Market.SPOT, 11.0, False),
+    ],
+)
+def test_what_no_machine_costs_is_not_believed(market: Market, usd: float, believed: bool) -> None:
+    doubt = BOOK.doubt("aws", "us-east-1", "g5.xlarge", market, usd)
+    assert (not doubt) is believed
+    if doubt:
+        assert doubt.endswith(
+            f"for g5.xlarge in us-east-1 is not believed: the price book of {BOOK.table.as_of} has 1.006"
+        )
+
+
+def test_a_price_is_measured_in_its_region_and_only_if_the_machine_is_known() -> None:
+    assert not BOOK.doubt("aws", "sa-east-1", "g5.xlarge", Market.ON_DEMAND, 18.0)
+    assert BOOK.doubt("gcp", "us-central1", "nvidia-tesla-t4", Market.ON_DEMAND, 350.0)
+    assert not BOOK.doubt("aws", "us-east-1", "p9.metal", Market.ON_DEMAND, 900.0)
+
+
+def test_disks_cost_what_the_table_says_of_their_type_and_region() -> None:
+    month = 730.0
+    usd = BOOK.disk_usd_per_hour("aws", "us-east-1", "gp3", 100)
+    assert usd * month == pytest.approx(8.0)
+    assert BOOK.disk_usd_per_hour("aws", "sa-east-1", "gp3", 100) == pytest.approx(1.8 * usd)
+    known = [BOOK.disk_usd_per_hour("gcp", "us-central1", x, 1) for x in ("pd-standard", "pd-ssd")]
+    assert BOOK.disk_usd_per_hour("gcp", "us-central1", "pd-of-tomorrow", 1) == max(known)
+
+
+def test_a_table_without_disks_makes_none_of_them_free() -> None:
+    silent = PriceBook(table=parse(json.dumps(_document()), "a test"))
+    said = _document()
+    said["clouds"]["aws"]["disk_usd_per_gib_month"] = {"gp3": 0.5}
+    told = PriceBook(table=parse(json.dumps(said), "a test"))
+    assert silent.disk_usd_per_hour("aws", "r1", "gp3", 730) == pytest.approx(0.08)
+    assert silent.disk_usd_per_hour("gcp", "us-central1", "pd-ssd", 730) == pytest.approx(0.17)
+    assert told.disk_usd_per_hour("aws", "r1", "gp3", 730) == pytest.approx(0.5)

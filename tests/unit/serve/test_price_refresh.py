@@ -113,6 +113,26 @@ async def test_an_answer_of_another_shape_keeps_nobody_else_from_being_asked(
     assert "KeyError('unitPrice')" in prices.troubles["odd"]
 
 
+async def test_a_price_that_cannot_be_keeps_what_is_known_and_is_said_once(tmp_path: Path) -> None:
+    vendor = Vendor()
+    prices, clock = made(tmp_path, vendor)
+    refresh = PriceRefresh(prices, DAY, clock)
+    await refresh.refresh()
+    vendor.usd = 2000.0
+    with capture_logs() as logs:
+        for _ in range(30):
+            clock.advance(AGAIN_AFTER.total_seconds())
+            await refresh.refresh()
+    (warning,) = [entry for entry in logs if entry["log_level"] == "warning"]
+    assert "prices.overrides" in warning["event"], "the way out"
+    assert "2000 USD per hour for g5.xlarge in us-east-1 is not believed" in warning["why"]
+    assert "has 1.006" in warning["why"]
+    assert price(prices) == (2.0, "AWS price list")
+    assert price(LivePrices(tmp_path)) == (2.0, "AWS price list")
+    (trouble,) = prices.troubles.values()
+    assert "is not believed" in trouble
+
+
 async def test_nobody_is_asked_where_that_is_off(tmp_path: Path) -> None:
     vendor = Vendor()
     prices, clock = made(tmp_path, vendor)

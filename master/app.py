@@ -241,6 +241,7 @@ class Master:
                 capacity=provisioner.capacity,
                 note_agent=provisioner.note_agent,
                 machines=provisioner,
+                may_be_away=self._pilot_may_be_away,
             )
             group.create_task(provisioner.run())
         else:
@@ -417,6 +418,9 @@ class Master:
             return dispatched or (self._pilots is not None and self._pilots.is_live(tag))
 
         return TokensOfJobs(join_tokens, is_live)
+
+    def _pilot_may_be_away(self, agent_id: str) -> bool:
+        return self._pilots is not None and self._pilots.may_be_away(agent_id)
 
     def _make_dispatcher(self, agents: AgentsBackend, info: ClusterInfo) -> Dispatcher | None:
         options = self._options

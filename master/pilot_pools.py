@@ -76,6 +76,10 @@ class PilotProviders:
         """Whether agents may still join with the token of that job."""
         return any(provider.is_live(tag) for provider in self.made)
 
+    def may_be_away(self, agent_id: str) -> bool:
+        """It is not lost for not being connected now."""
+        return any(provider.may_be_away(agent_id) for provider in self.made)
+
     def _options(self, pool: ResolvedPool, section: BatchSection, disk: Disk) -> PilotOptions:
         memory, deadline = section.memory_per_slot, section.queue_deadline
         return PilotOptions(

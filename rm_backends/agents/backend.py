@@ -303,10 +303,11 @@ class AgentsBackend:
         capacity: Callable[[str], PoolCapacity | None],
         note_agent: Callable[[str, bool], None],
         machines: LaunchedMachines,
+        may_be_away: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """`wake` when demand changes; `capacity` of a pool by name; `note_agent` when one connects (True) or leaves;
-        `machines`: what providers made."""
-        self._registry.watch(note_agent, machines)
+        `machines`: what providers made; `may_be_away`: such an agent is not lost for not being connected."""
+        self._registry.watch(note_agent, machines, may_be_away)
         for pool in self._pools.values():
             if pool.options.dynamic and not pool.options.dispatch:
                 pool.demand_changed = wake

@@ -74,15 +74,21 @@ class Registry:
         self._note_agent: Callable[[str, bool], None] | None = None
         self._machines: LaunchedMachines = NoMachines()
         self._is_of_job: Callable[[str], bool] = lambda _: False
-        self._may_be_away: Callable[[str], bool] = lambda _: False
+        self._may_be_away: list[Callable[[str], bool]] = []
 
-    def watch(self, note_agent: Callable[[str, bool], None], machines: LaunchedMachines) -> None:
+    def watch(
+        self,
+        note_agent: Callable[[str, bool], None],
+        machines: LaunchedMachines,
+        may_be_away: Callable[[str], bool],
+    ) -> None:
         """Tell `note_agent` of every agent that connects (True) or is not connected any more (False).
 
-        `machines`: what providers made. Only its launch may join as one of them.
+        `machines`: what providers made. Only its launch may join as one of them. `may_be_away`: as `watch_jobs` has it.
         """
         self._note_agent = note_agent
         self._machines = machines
+        self._may_be_away.append(may_be_away)
         for pool in self._pools.values():
             for agent in pool.agents.values():
                 self._note(agent)
@@ -92,7 +98,7 @@ class Registry:
     ) -> None:
         """`is_instance`: of machines that come with batch jobs. `may_be_away`: it is not lost for that now."""
         self._is_of_job = is_instance
-        self._may_be_away = may_be_away
+        self._may_be_away.append(may_be_away)
 
     def find(self, agent_id: str) -> tuple[Pool, Agent] | None:
         for pool in self._pools.values():
@@ -238,7 +244,9 @@ class Registry:
         for pool in self._pools.values():
             pool.ask_before_ends()
             for agent in list(pool.agents.values()):
-                if agent.presence is Presence.RECONNECTING and self._may_be_away(agent.id):
+                if agent.presence is Presence.RECONNECTING and any(
+                    excused(agent.id) for excused in self._may_be_away
+                ):
                     agent.since = now
                 away_s = now - agent.since
                 window_s = pool.options.agent_reconnect_wait_s

@@ -24,6 +24,7 @@ from provisioner.providers.batch.base import (
     NoAnswer,
     Queue,
     Site,
+    bad_ends_count_before,
     job_prefix,
 )
 from provisioner.providers.batch.collector import Collector
@@ -402,7 +403,9 @@ class Dispatcher:
         for lease in self._over():
             why = lease.end_why or life.end_text(lease)
             if self._host.occupied(lease.agents) and not self._collector.is_done(
-                lease, self._files.get(lease.pool), life.bad_ends_count_before(lease)
+                lease,
+                self._files.get(lease.pool),
+                bad_ends_count_before(lease.cause, lease.ended_at),
             ):
                 continue
             if self._host.lose(lease.agents, why, life.loss_of(lease)):

@@ -38,8 +38,6 @@ FIRST_RETRY_S = 10.0
 LAST_RETRY_S = 600.0
 PREPARE_S = 900.0
 """How long a job may run until all of its agents have joined."""
-DOUBT_S = 60.0
-"""A site that ends a job asks it first, and kills it so much later at the most."""
 ASK_AGAIN_S = 20.0
 """How long agents that were dismissed, and jobs that were cancelled, have to end."""
 
@@ -242,13 +240,6 @@ def next_lease(lease: Lease, tag: str, said: str, now: float) -> Lease:
         kind=ReasonKind.NO_CAPACITY,
         message=text,
     )
-
-
-def bad_ends_count_before(lease: Lease) -> float:
-    """Tasks that ended badly from then on may have ended with their job, which signals all of its processes."""
-    if lease.cause in (EndCause.OK, EndCause.FAILED) or lease.ended_at is None:
-        return float(2**32)
-    return lease.ended_at - DOUBT_S
 
 
 def loss_of(lease: Lease) -> LossKind:

@@ -26,6 +26,9 @@ ARRIVAL_S = SUBMIT_LIMIT_S + PROOF_S
 """The same of a job whose submission may still run."""
 
 
+DOUBT_S = 60.0
+"""A site that ends a job asks it first, and kills it so much later at the most."""
+
 DISPATCHED, PILOTS = "wl", "wp"
 
 
@@ -82,6 +85,13 @@ class EndCause(StrEnum):
     """Its script never ran."""
     UNKNOWN = "unknown"
     """It is over, and nobody says how."""
+
+
+def bad_ends_count_before(cause: EndCause | None, ended_at: float | None) -> float:
+    """Tasks that ended badly from then on may have ended with their job, which signals all of its processes."""
+    if cause in (EndCause.OK, EndCause.FAILED) or ended_at is None:
+        return float(2**32)
+    return ended_at - DOUBT_S
 
 
 def end_words(what: str, cause: EndCause | None, nodes: Sequence[str], code: int | None) -> str:

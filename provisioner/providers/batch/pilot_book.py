@@ -39,8 +39,12 @@ class Pilot(BaseModel):
     """When its time limit ends it, as the site first said."""
     cancelled: bool = False
     """By us: nobody waits for it."""
+    over_at: float | None = None
+    """Since when it is certainly over; what its agents left in its directory is being told."""
+    bad_before: float = 0.0
+    """Bad ends of tasks from then on may be those of the job."""
     ended_at: float | None = None
-    """Since when it is certainly over."""
+    """Since when it is over, and nothing more is to be told."""
     cause: EndCause | None = None
     how: str = ""
     """How it ended, for people."""

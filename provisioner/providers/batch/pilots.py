@@ -13,15 +13,13 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 
 from provisioner.providers.base import (
     Accepted,
     Api,
     CannotStop,
-    FoundGroup,
-    FoundInstance,
-    FoundState,
     Inventory,
     LaunchAnswer,
     LaunchIntent,
@@ -39,14 +37,15 @@ from provisioner.providers.batch.base import (
     JobReport,
     NoAnswer,
     Site,
+    bad_ends_count_before,
     end_words,
     job_prefix,
 )
-from provisioner.providers.batch.dialects import DIALECTS
+from provisioner.providers.batch.collector import Collector
 from provisioner.providers.batch.disks import Disk
+from provisioner.providers.batch.pilot_answers import accepted, machines, waiting_group
 from provisioner.providers.batch.pilot_book import Pilot, PilotBook
 from provisioner.providers.batch.pilot_offers import (
-    MARGIN_S,
     PilotOptions,
     offers_of,
     queue_of,
@@ -67,12 +66,8 @@ LIST_LATE_S = 10.0
 """Jobs that have just changed are looked at soon, then less often."""
 FRESH_S = 5.0
 """Who asks for one launch hears what the last list said."""
-ASK_AGAIN_S = 60.0
-"""Lists tell what comes; only what came to nothing is heard of by asking."""
 KEEP_S = 600.0
 """How long the end of a job is told, and its directory kept."""
-EARLIER_S = 120.0
-"""A job that ends so much before its time limit is taken back."""
 FIX_S = 600.0
 """Somebody has to change something before a job like that is taken: it is tried again so often."""
 RATES = {Api.LAUNCH: Rate(burst=10, per_s=5), Api.TERMINATE: Rate(burst=10, per_s=2)}
@@ -128,6 +123,9 @@ class PilotProvider(CannotStop):
         self._changed_at = 0.0
         self._looking = asyncio.Lock()
         self._launching: dict[str, asyncio.Lock] = {}
+        self._answered = False
+        """The site was asked since the start, and answered the last time."""
+        self._collector = Collector(self._note_change)
 
     @property
     def name(self) -> str:
@@ -145,6 +143,15 @@ class PilotProvider(CannotStop):
         pilot = self._book.get(tag)
         return pilot is not None and pilot.ended_at is None and not pilot.cancelled
 
+    def may_be_away(self, agent_id: str) -> bool:
+        """Its job is over and still to be told of, is suspended, or nobody can say now whether it runs."""
+        pilot = self._book.get(agent_id.rpartition("-")[0])
+        if pilot is None or pilot.ended_at is not None:
+            return False
+        job = self._seen.get(pilot.tag)
+        paused = job is not None and job.phase is JobPhase.PAUSED
+        return paused or pilot.over_at is not None or not self._answered
+
     def offers(self, pool: str) -> Sequence[Offer] | None:
         sold = self._offers(pool)
         buys = any(options.pool == pool for options in self.pools)
@@ -157,9 +164,15 @@ class PilotProvider(CannotStop):
         self._site = await self._system.site()
 
     async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._collector.run())
+            tasks.create_task(self._follow_site())
+
+    async def _follow_site(self) -> None:
         while True:
             await asyncio.sleep(SITE_EVERY_S)
-            self._site = await self._system.site()
+            with suppress(NoAnswer):  # lists say so
+                self._site = await self._system.site()
 
     async def close(self) -> None:
         """Jobs stay."""
@@ -195,15 +208,15 @@ class PilotProvider(CannotStop):
             how = pilot.how if pilot is not None else "the job ended without nodes"
             raise Refusal(BlockKind.CAPACITY, how)
         job = self._seen.get(handle)
-        if pilot.ended_at is None and (job is None or job.phase not in _DELIVERED):
-            return self._accepted(pilot, job)
+        if pilot.over_at is None and (job is None or job.phase not in _DELIVERED):
+            return accepted(pilot, job, self._system.name)
         return LaunchResult(
             instance_ids=pilot.agents, started_at=None if job is None else job.starts_at
         )
 
     async def cancel(self, handle: str) -> None:
         pilot = self._book.get(handle)
-        if pilot is None or pilot.ended_at is not None:
+        if pilot is None or pilot.over_at is not None:
             return
         job_id = pilot.job_id
         if job_id is None and (job := (await self._system.poll([handle])).get(handle)) is not None:
@@ -216,9 +229,11 @@ class PilotProvider(CannotStop):
     async def list(self) -> Inventory:
         await self._look(0.0)
         return Inventory(
-            instances=tuple(one for pilot in self._book for one in self._machines(pilot)),
+            instances=tuple(
+                one for pilot in self._book for one in machines(pilot, self._seen.get(pilot.tag))
+            ),
             groups=tuple(
-                self._group(pilot, job)
+                waiting_group(pilot, job, self._system.name)
                 for pilot in self._book
                 if not pilot.cancelled
                 and pilot.ended_at is None
@@ -231,7 +246,7 @@ class PilotProvider(CannotStop):
         """Whole jobs."""
         tags = {id_.rpartition("-")[0] for id_ in instance_ids}
         found = [pilot for tag in tags if (pilot := self._book.get(tag)) is not None]
-        job_ids = [pilot.job_id for pilot in found if pilot.job_id and pilot.ended_at is None]
+        job_ids = [pilot.job_id for pilot in found if pilot.job_id and pilot.over_at is None]
         if job_ids:
             await self._system.cancel(job_ids)
             self._note_change()
@@ -268,7 +283,7 @@ class PilotProvider(CannotStop):
         self._seen[pilot.tag] = job
         await self._put(pilot, job_id=job_id)
         log.info("job %s submitted as %s", pilot.tag, job_id)
-        return self._accepted(pilot, job)
+        return accepted(pilot, job, self._system.name)
 
     async def _submit_if_absent(self, pilot: Pilot) -> LaunchAnswer:
         """Nobody knows whether the site took it."""
@@ -308,11 +323,18 @@ class PilotProvider(CannotStop):
             begun = self._clock.monotonic()
             if self._looked_at > asked_at or begun - self._looked_at < fresh_s:
                 return
-            found = {job.name: job for job in await self._system.named_like(self._prefix)}
+            try:
+                found = {job.name: job for job in await self._system.named_like(self._prefix)}
+            except NoAnswer:
+                self._answered = False
+                raise
+            self._answered = True
             for tag in [pilot.tag for pilot in self._book]:
                 if (pilot := self._book.get(tag)) is None:
                     continue
-                if pilot.ended_at is None:
+                if pilot.over_at is not None and pilot.ended_at is None:
+                    await self._collect(pilot)
+                elif pilot.ended_at is None:
                     await self._take(pilot, found.get(pilot.tag), begun)
                 elif self._now() - pilot.ended_at > KEEP_S:
                     await self._forget(pilot)
@@ -364,12 +386,34 @@ class PilotProvider(CannotStop):
         if cause in (EndCause.FAILED, EndCause.LAUNCH_FAILED):
             said = await asyncio.to_thread(pilot.files_on(self._disk).last_words, pilot)
             how = f"{how}: {said}" if said else how
-        ran = pilot.ran or bool(nodes)
-        await self._put(pilot, ran=ran, ended_at=self._now(), cause=cause, how=how)
+        at, now = None if job is None else job.ends_at, self._now()
+        await self._put(
+            pilot,
+            ran=pilot.ran or bool(nodes),
+            over_at=now,
+            bad_before=bad_ends_count_before(cause, now if at is None else min(at, now)),
+            ended_at=None if await self._left_something(pilot) else now,
+            cause=cause,
+            how=how,
+        )
         self._seen.pop(pilot.tag, None)
         self._absent.pop(pilot.tag, None)
         self._note_change()
         log.info("%s", how)
+
+    async def _left_something(self, pilot: Pilot) -> bool:
+        files = pilot.files_on(self._disk)
+        try:
+            return bool(await asyncio.to_thread(files.left_behind, pilot))
+        except OSError:
+            return False
+
+    async def _collect(self, pilot: Pilot) -> None:
+        """The lists say meanwhile that its machines leave: nothing more is placed there."""
+        if self._collector.is_done(pilot, pilot.files_on(self._disk), pilot.bad_before):
+            self._collector.forget(pilot)
+            await self._put(pilot, ended_at=self._now())
+            self._note_change()
 
     async def _end_strange(self, found: Mapping[str, JobReport]) -> None:
         """Of another state of our data folder. Looked at twice: one may just have been forgotten."""
@@ -398,69 +442,6 @@ class PilotProvider(CannotStop):
         for known in (self._seen, self._absent, self._submitted, self._launching):
             known.pop(pilot.tag, None)
         self._not_running.discard(pilot.tag)
-
-    # As the provisioner takes it
-
-    def _accepted(self, pilot: Pilot, job: JobReport | None) -> Accepted:
-        return Accepted(
-            handle=pilot.tag,
-            look_again_s=ASK_AGAIN_S,
-            reason=self._waits(pilot, job),
-            starts_at=None if job is None else job.starts_at,
-        )
-
-    def _waits(self, pilot: Pilot, job: JobReport | None) -> str:
-        name = DIALECTS[self._system.name].name
-        what = f"{name} job {pilot.job_id or (job.job_id if job else pilot.tag)}"
-        if job is None:
-            return f"{what} is being submitted"
-        if job.phase is JobPhase.STARTING:
-            return f"{what} starts on {', '.join(job.nodes) or 'its nodes'}"
-        why = job.reason or job.state
-        return f"{what} is pending: {why}" + (f" ({job.words})" if job.words else "")
-
-    def _group(self, pilot: Pilot, job: JobReport) -> FoundGroup:
-        intent = pilot.intent
-        return FoundGroup(
-            cluster_id=intent.cluster_id,
-            pool=intent.pool,
-            intent_id=intent.intent_id,
-            generation=intent.generation,
-            created_at=intent.created_at or pilot.written_at,
-            offer_key=intent.offer.key,
-            count=intent.count,
-            accepted=self._accepted(pilot, job),
-        )
-
-    def _machines(self, pilot: Pilot) -> Sequence[FoundInstance]:
-        job = self._seen.get(pilot.tag)
-        over = pilot.ended_at is not None
-        if not pilot.ran or (job is None and not over):
-            return ()
-        intent = pilot.intent
-        # Of a job that is being ended it is the time of that, and nothing can leave before it any more.
-        ends_at = None if job is None or job.phase is JobPhase.ENDING else job.ends_at
-        taken = _taken_back(pilot, ends_at)
-        return [
-            FoundInstance(
-                instance_id=instance_id,
-                state=FoundState.ENDED if over else FoundState.RUNNING,
-                cluster_id=intent.cluster_id,
-                pool=intent.pool,
-                intent_id=intent.intent_id,
-                generation=intent.generation,
-                created_at=intent.created_at or pilot.written_at,
-                offer_key=intent.offer.key,
-                slots=intent.offer.slots,
-                usd_per_hour=intent.offer.usd_per_hour,
-                started_at=None if job is None else job.starts_at or pilot.written_at,
-                ends_at=None if ends_at is None else ends_at - MARGIN_S,
-                leaves_at=ends_at if taken else None,
-                leaves_because=taken,
-                detail=pilot.how,
-            )
-            for instance_id in pilot.agents
-        ]
 
     # Small things
 
@@ -496,10 +477,3 @@ class PilotProvider(CannotStop):
 
     def _now(self) -> float:
         return self._clock.now().timestamp()
-
-
-def _taken_back(pilot: Pilot, ends_at: float | None) -> str:
-    """Why it ends before its time; empty: it does not."""
-    if ends_at is None or pilot.ends_at is None or ends_at > pilot.ends_at - EARLIER_S:
-        return ""
-    return f"the site ends job {pilot.job_id} before its time limit"

@@ -1,0 +1,94 @@
+"""What the provisioner is told of a pilot: that it queues, and why; the machines that it is. Pure.
+
+`job` is what the site last said of it; None: nothing yet, or nothing any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from provisioner.providers.base import Accepted, FoundGroup, FoundInstance, FoundState
+from provisioner.providers.batch.base import JobPhase, JobReport
+from provisioner.providers.batch.dialects import DIALECTS
+from provisioner.providers.batch.pilot_book import Pilot
+from provisioner.providers.batch.pilot_offers import MARGIN_S
+
+ASK_AGAIN_S = 60.0
+"""Lists tell what comes; only what came to nothing is heard of by asking."""
+EARLIER_S = 120.0
+"""A job that ends so much before its time limit is taken back."""
+
+
+def accepted(pilot: Pilot, job: JobReport | None, system: str) -> Accepted:
+    """`system`: slurm or pbs."""
+    return Accepted(
+        handle=pilot.tag,
+        look_again_s=ASK_AGAIN_S,
+        reason=_waits(pilot, job, DIALECTS[system].name),
+        starts_at=None if job is None else job.starts_at,
+    )
+
+
+def waiting_group(pilot: Pilot, job: JobReport, system: str) -> FoundGroup:
+    """One that has no nodes yet."""
+    intent = pilot.intent
+    return FoundGroup(
+        cluster_id=intent.cluster_id,
+        pool=intent.pool,
+        intent_id=intent.intent_id,
+        generation=intent.generation,
+        created_at=intent.created_at or pilot.written_at,
+        offer_key=intent.offer.key,
+        count=intent.count,
+        accepted=accepted(pilot, job, system),
+    )
+
+
+def machines(pilot: Pilot, job: JobReport | None) -> Sequence[FoundInstance]:
+    """Its nodes; none before it had any."""
+    over = pilot.ended_at is not None
+    if not pilot.ran or (job is None and not over and pilot.over_at is None):
+        return ()
+    intent = pilot.intent
+    # Of a job that is being ended it is the time of that, and nothing can leave before it any more.
+    ends_at = None if job is None or job.phase is JobPhase.ENDING else job.ends_at
+    leaves_at, leaves_because = _leaves(pilot, ends_at)
+    return [
+        FoundInstance(
+            instance_id=instance_id,
+            state=FoundState.ENDED if over else FoundState.RUNNING,
+            cluster_id=intent.cluster_id,
+            pool=intent.pool,
+            intent_id=intent.intent_id,
+            generation=intent.generation,
+            created_at=intent.created_at or pilot.written_at,
+            offer_key=intent.offer.key,
+            slots=intent.offer.slots,
+            usd_per_hour=intent.offer.usd_per_hour,
+            started_at=None if job is None else job.starts_at or pilot.written_at,
+            ends_at=None if ends_at is None else ends_at - MARGIN_S,
+            leaves_at=leaves_at,
+            leaves_because=leaves_because,
+            detail=pilot.how,
+        )
+        for instance_id in pilot.agents
+    ]
+
+
+def _waits(pilot: Pilot, job: JobReport | None, system: str) -> str:
+    what = f"{system} job {pilot.job_id or (job.job_id if job else pilot.tag)}"
+    if job is None:
+        return f"{what} is being submitted"
+    if job.phase is JobPhase.STARTING:
+        return f"{what} starts on {', '.join(job.nodes) or 'its nodes'}"
+    why = job.reason or job.state
+    return f"{what} is pending: {why}" + (f" ({job.words})" if job.words else "")
+
+
+def _leaves(pilot: Pilot, ends_at: float | None) -> tuple[float | None, str]:
+    """When and why it ends before its time; None: it does not."""
+    if pilot.over_at is not None:
+        return pilot.over_at, pilot.how
+    if ends_at is None or pilot.ends_at is None or ends_at > pilot.ends_at - EARLIER_S:
+        return None, ""
+    return ends_at, f"the site ends job {pilot.job_id} before its time limit"

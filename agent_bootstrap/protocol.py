@@ -182,6 +182,8 @@ class Hello(Message):
     ends_at: Moment | None = None
     """When the machine ends by what is known from the start: the walltime of its batch job, a capacity block."""
     leaving: Leaving | None = None
+    takes_work: bool = True
+    """False: it only tells how tasks ended on a machine that is gone."""
     isolation: IsolationKind = IsolationKind.UNKNOWN
     container_runtime: Name = ""
     """What runs its tasks, e.g. `process, podman 5.4.0`."""

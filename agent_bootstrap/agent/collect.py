@@ -108,7 +108,7 @@ async def collect(options: AgentOptions, *, dial: Connect) -> bool:
         options,
         connect=dial,
         open_runtime=lambda *_: EndedRuntime(machine.isolation),
-        find_hardware=lambda *_, **__: Hardware(slots=machine.slots),
+        find_hardware=lambda *_, **__: Hardware(slots=machine.slots, takes_work=False),
     )
     running = asyncio.create_task(agent.run())
     try:

@@ -91,6 +91,7 @@ class Machine:
             labels=options.label,
             ends_at=self.options.ends_at or self.ends_at,
             leaving=self.leaving,
+            takes_work=self.hardware.takes_work,
             isolation=self.runtime.isolation,
             container_runtime=self.runtime.name,
             runs_trial_classes=importlib.util.find_spec(PACKAGE) is not None,

@@ -29,6 +29,8 @@ class Hardware:
     gpus: tuple[Gpu, ...] = ()
     """Those of the slots."""
     notes: tuple[str, ...] = ()
+    takes_work: bool = True
+    """False: nothing can run there any more."""
 
 
 def find_hardware(

@@ -6,13 +6,13 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from master.core.fall_back import Prospect
 from master.core.machines import NO_REQUIREMENTS, MachineFacts, Requirements
 from master.core.reasons import Reason, ReasonKind
-from master.core.scheduler.end_times import must_leave
+from master.core.scheduler.end_times import must_leave, successor_least_s, wants_successor
 from master.core.scheduler.forecast import expected_start
 from master.core.scheduler.queue_order import in_queue_order
 from master.core.scheduler.types import (
@@ -95,6 +95,8 @@ class Pool:
         self.capacity: Callable[[str], PoolCapacity | None] | None = None
         self.demand_changed: Callable[[], None] | None = None
         self._demand: PoolDemand | None = None
+        self._leavers: set[str] = set()
+        """What runs and goes on elsewhere soon, because its agent ends: machines are bought for it, too."""
         self._decide = decide
         self._outbox = outbox
         self._clock = clock
@@ -159,8 +161,9 @@ class Pool:
             self.touch()
 
     def ask_before_ends(self) -> None:
-        """Ask work to leave whose agent will end soon, in time for a checkpoint."""
+        """Ask work to leave whose agent will end soon, in time for a checkpoint; before that, want another agent."""
         now = self._clock.now().timestamp()
+        leavers = set()
         for agent in self.agents.values():
             if agent.ends_at is None or not agent.holds:
                 continue
@@ -169,9 +172,16 @@ class Pool:
             for hold in list(agent.holds.values()):
                 entry = self.assignments.entries[hold.allocation_id]
                 running = entry.as_running(self._run_times.get(entry.as_request.job_id))
-                if running is not None and must_leave(running, agent.ends_at, now):
+                if running is None:
+                    continue
+                if must_leave(running, agent.ends_at, now):
                     at_limit = self.options.dispatch and not agent.ends_early
                     self.assignments.ask(entry, reason, end, at_limit=at_limit)
+                if wants_successor(running, agent.ends_at, now):
+                    leavers.add(entry.id)
+        if self.options.dynamic and not self.options.dispatch and leavers != self._leavers:
+            self._leavers = leavers
+            self.touch()
 
     def explain(self, allocation_id: str) -> Reason | None:
         entry = self.waiting.get(allocation_id)
@@ -416,6 +426,10 @@ class Pool:
             if entry.request.launches_machines
             and (waiting := self._standing.waiting.get(entry.id))
             and waiting.needs_capacity
+        ) + tuple(
+            replace(self._gang(entry), least_s=successor_least_s(entry.as_request))
+            for id_ in self._leavers
+            if (entry := self.assignments.entries.get(id_)) is not None
         )
         nodes = tuple(
             self._node(agent)

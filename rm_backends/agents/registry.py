@@ -425,6 +425,8 @@ class Registry:
             log.warning("agent %s: %s", agent.id, agent.shares_user)
         agent.ends_at = None if hello.ends_at is None else hello.ends_at.timestamp()
         pool.note_end(agent)
+        if not hello.takes_work:
+            self.departures.drain(agent.id)
         agent.set_devices(hello.slots)
         agent.address = address
 

@@ -95,6 +95,7 @@ class FakeAgent:
     labels: tuple[str, ...] = ()
     ends_at: datetime | None = None
     leaving: Leaving | None = None
+    takes_work: bool = True
     program: Program = run_until_told
     start_s: float = 0.0
     pull_s: float = 0.0
@@ -276,6 +277,7 @@ class FakeAgent:
             labels=self.labels,
             ends_at=self.ends_at,
             leaving=self.leaving,
+            takes_work=self.takes_work,
             container_runtime=self.container_runtime,
             runs_trial_classes=self.runs_trial_classes,
         )

@@ -20,6 +20,9 @@ from master.core.scheduler.types import Decision, PoolState, Request, Running
 USEFUL_S = 300.0
 """To start for less than this is not worth it."""
 
+SUCCESSOR_S = 300.0
+"""So long before work must leave its agent, another is looked for."""
+
 
 def least_s(request: Request) -> float:
     """An agent that ends sooner than in so many seconds is of no use to it."""
@@ -35,6 +38,16 @@ def must_leave(one: Running, ends_at: float, now: float) -> bool:
     if now < ends_at - one.request.leave_s:
         return False
     return one.expected_end is None or not now <= one.expected_end <= ends_at
+
+
+def wants_successor(one: Running, ends_at: float, now: float) -> bool:
+    """Whether it goes on elsewhere, and so soon that another agent should be on its way."""
+    return one.request.preemptible and must_leave(one, ends_at, now + SUCCESSOR_S)
+
+
+def successor_least_s(request: Request) -> float:
+    """How long that must last from now on: until it comes, and then as any."""
+    return SUCCESSOR_S + request.leave_s + least_s(request)
 
 
 def keep_off_ending(pool: PoolState) -> tuple[PoolState, Mapping[str, int]]:

@@ -52,7 +52,7 @@ def machines(pilot: Pilot, job: JobReport | None) -> Sequence[FoundInstance]:
     intent = pilot.intent
     # Of a job that is being ended it is the time of that, and nothing can leave before it any more.
     ends_at = None if job is None or job.phase is JobPhase.ENDING else job.ends_at
-    leaves_at, leaves_because = _leaves(pilot, ends_at)
+    taken = _taken_back(pilot, ends_at)
     return [
         FoundInstance(
             instance_id=instance_id,
@@ -67,8 +67,8 @@ def machines(pilot: Pilot, job: JobReport | None) -> Sequence[FoundInstance]:
             usd_per_hour=intent.offer.usd_per_hour,
             started_at=None if job is None else job.starts_at or pilot.written_at,
             ends_at=None if ends_at is None else ends_at - MARGIN_S,
-            leaves_at=leaves_at,
-            leaves_because=leaves_because,
+            leaves_at=ends_at if taken else None,
+            leaves_because=taken,
             detail=pilot.how,
         )
         for instance_id in pilot.agents
@@ -85,10 +85,8 @@ def _waits(pilot: Pilot, job: JobReport | None, system: str) -> str:
     return f"{what} is pending: {why}" + (f" ({job.words})" if job.words else "")
 
 
-def _leaves(pilot: Pilot, ends_at: float | None) -> tuple[float | None, str]:
-    """When and why it ends before its time; None: it does not."""
-    if pilot.over_at is not None:
-        return pilot.over_at, pilot.how
+def _taken_back(pilot: Pilot, ends_at: float | None) -> str:
+    """Why it ends before its time; empty: it does not."""
     if ends_at is None or pilot.ends_at is None or ends_at > pilot.ends_at - EARLIER_S:
-        return None, ""
-    return ends_at, f"the site ends job {pilot.job_id} before its time limit"
+        return ""
+    return f"the site ends job {pilot.job_id} before its time limit"

@@ -409,7 +409,7 @@ class PilotProvider(CannotStop):
             return False
 
     async def _collect(self, pilot: Pilot) -> None:
-        """The lists say meanwhile that its machines leave: nothing more is placed there."""
+        """Its machines count as there until that is told."""
         if self._collector.is_done(pilot, pilot.files_on(self._disk), pilot.bad_before):
             self._collector.forget(pilot)
             await self._put(pilot, ended_at=self._now())

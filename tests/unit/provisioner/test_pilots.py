@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from provisioner.providers.base import Accepted, FoundState
+from provisioner.providers.batch import collector
 from provisioner.providers.batch.base import NoAnswer, Queue, Site
 from provisioner.providers.batch.job_files import JobFiles, Shape
 from provisioner.providers.batch.pilot_book import PilotBook
@@ -348,3 +349,61 @@ async def test_an_offer_that_is_gone_is_refused_before_anything_is_written(
     offer = replace(case.offer, key=replace(case.offer.key, instance_type="cuda-2x9h"))
     with pytest.raises(Refusal, match="not for sale any more"):
         case.provider.freeze(an_intent(offer, token=a_token(), pool=POOL))
+
+
+async def test_an_end_is_told_after_what_tasks_left_in_the_directory(
+    case: FakePilotCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by a master that was restarted in between. Its agents are not lost for being away meanwhile."""
+    asked, may_end = asyncio.Event(), asyncio.Event()
+
+    async def run_(words: Sequence[str], output: Path) -> int:
+        asked.set()
+        await may_end.wait()
+        return 0
+
+    monkeypatch.setattr(collector, "_run", run_)
+    (id_,) = (await case.launch(case.intent())).instance_ids
+    assert not case.provider.may_be_away(id_)
+    (folder,) = (case.folder / "jobs").iterdir()
+    (folder / "nodes/0/agent/containers/task-1").mkdir(parents=True)
+    case.slurm.jobs[1].finish("NODE_FAIL", time.time())
+    for restarted in (False, True):
+        if restarted:
+            await case.restart()
+        running = asyncio.create_task(case.provider.run())
+        await asyncio.sleep(0)
+        for _ in range(3):
+            (machine,) = await case.listed()
+            assert (machine.state, machine.detail) == (
+                FoundState.RUNNING,
+                "job 1: a node of n1 failed",
+            )
+        assert case.provider.may_be_away(id_)
+        assert case.provider.is_live(folder.name), "what tells joins with the token of the job"
+        await asked.wait()
+        asked.clear()
+        if not restarted:
+            running.cancel()
+    may_end.set()
+    async with asyncio.timeout(10):
+        while (await case.listed())[0].state is not FoundState.ENDED:
+            pass
+    assert not case.provider.may_be_away(id_)
+    running.cancel()
+
+
+async def test_while_the_site_does_not_answer_no_agent_is_lost_for_being_away(
+    case: FakePilotCase,
+) -> None:
+    (id_,) = (await case.launch(case.intent())).instance_ids
+    case.slurm.down = {"squeue": -1}
+    with pytest.raises(NoAnswer):
+        await case.provider.list()
+    assert case.provider.may_be_away(id_)
+    await case.restart()
+    assert case.provider.may_be_away(id_)
+    case.mend()
+    await case.provider.list()
+    assert not case.provider.may_be_away(id_)
+    assert not case.provider.may_be_away("an-agent-of-somebody")

@@ -6,7 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 from agent_bootstrap.protocol import Leaving, Stay
 from master.core.scheduler import decide as real_decide
+from master.core.scheduler.end_times import SUCCESSOR_S
 from master.core.scheduler.types import LEAVE_S
+from provisioner.types import Gang
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import ReleaseAsked, RestoreRecord
 from tests.fakes.actors import ADMIN
@@ -187,3 +189,44 @@ def test_work_is_asked_to_leave_before_its_agent_ends() -> None:
         assert "1 agent ends too soon for it (needs 10 min)" in reason.text
 
     play(scenario, PoolOptions(name="default", dynamic=True), decide=real_decide)
+
+
+def test_another_machine_is_wanted_before_work_must_leave() -> None:
+    """One that lasts; and no more once that work has left, or is over."""
+
+    def wanted(world: AgentsWorld) -> list[Gang]:
+        (demand,) = world.backend.demand()
+        return list(demand.gangs)
+
+    async def scenario(world: AgentsWorld) -> None:
+        ends = world.clock.now() + timedelta(hours=1)
+        await world.add_agent("a1", ends_at=ends)
+        await world.run_allocation(allocation(1, slots=2))
+        await world.settle(3600 - LEAVE_S - SUCCESSOR_S - 60)
+        assert wanted(world) == []
+        await world.settle(120)
+        (gang,) = wanted(world)
+        assert (gang.request_id, gang.slots) == (ID, 2)
+        left_s = (ends - world.clock.now()).total_seconds()
+        assert gang.least_s > left_s, "not on the one that ends"
+        assert asked(world, ID) == []
+        await world.backend.kill(ID)
+        await world.settle(60)
+        assert wanted(world) == []
+
+    play(scenario, PoolOptions(name="default", dynamic=True), decide=real_decide)
+
+
+def test_one_that_only_tells_how_tasks_ended_gets_no_work_and_none_is_asked_to_leave() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        agent = await world.add_agent("a1", slots=2)
+        await world.run_allocation(allocation(1))
+        agent.takes_work = False
+        await agent.drop()
+        await agent.until(lambda: agent.connected)
+        await world.backend.request(allocation(2))
+        await world.settle(60)
+        assert world.master.grant_of("task-2.1") is None
+        assert asked(world, ID) == []
+
+    play(scenario)

@@ -31,14 +31,40 @@ startup_script() {
     once startup_script startup-script
 }
 
-# The program of this version: on the image, or of an earlier run. Prints its path.
+# The program of this version: on the image, or of an earlier run. Sets WINDLASS.
 program() {
-  for candidate in "$PREFIX/current/bin/windlass" "$(command -v windlass)"; do
-    if [ "$("$candidate" --version 2>/dev/null)" = "windlass $VERSION" ]; then
-      echo "$candidate"
-      return
-    fi
+  for WINDLASS in "$PREFIX/current/bin/windlass" "$(command -v windlass)"; do
+    [ "$("$WINDLASS" --version 2>/dev/null)" = "windlass $VERSION" ] || continue
+    # What was installed by hand counts by its version alone.
+    [ "$WINDLASS" != "$PREFIX/current/bin/windlass" ] || [ ! -e "$PREFIX/source" ] || is_wanted || continue
+    return
   done
+  WINDLASS=
+}
+
+# Whether what a boot installed is what it would install now: another build may have the same version.
+is_wanted() {
+  source_of_software
+  cmp -s "$DIR/source" "$PREFIX/source"
+}
+
+# What the software is to be from: a container image, or the master's wheels with their digests.
+source_of_software() {
+  if [ -e "$FILES/image" ]; then
+    cp "$FILES/image" "$DIR/source"
+  else
+    download "/wheels?instance=$INSTANCE" "$DIR/source"
+  fi
+}
+
+# Around what is put into $PREFIX: a boot that dies in between finds a source that is nobody's, and installs again.
+installing() {
+  mkdir -p "$PREFIX"
+  : >"$PREFIX/source"
+}
+
+installed() {
+  cp "$DIR/source" "$PREFIX/source"
 }
 
 python() {
@@ -56,20 +82,21 @@ install_wheels() {
   python=$(python)
   [ -n "$python" ] || fail "the image has neither windlass $VERSION nor a Python from 3.11 on with venv and ensurepip"
   mkdir -p "$DIR/wheels"
-  download "/wheels?instance=$INSTANCE" "$DIR/wheels.sha256"
+  source_of_software
   while read -r sum name; do
     download "/wheels/$name?instance=$INSTANCE" "$DIR/wheels/$name"
-  done <"$DIR/wheels.sha256"
-  (cd "$DIR/wheels" && sha256sum --check --quiet "$DIR/wheels.sha256") >"$DIR/install.log" 2>&1 ||
+  done <"$DIR/source"
+  (cd "$DIR/wheels" && sha256sum --check --quiet "$DIR/source") >"$DIR/install.log" 2>&1 ||
     fail "wheels of the master are damaged: $(end_of "$DIR/install.log")"
   umask 022
+  installing
   rm -rf "$PREFIX/boot"
-  mkdir -p "$PREFIX"
   "$python" -m venv "$PREFIX/boot" >"$DIR/install.log" 2>&1 &&
     "$PREFIX/boot/bin/python" -m pip install -q --disable-pip-version-check --no-input --no-index \
       --find-links "$DIR/wheels" "$DISTRIBUTION[agent]==$VERSION" >>"$DIR/install.log" 2>&1 ||
     fail "windlass cannot be installed from the master's wheels: $(end_of "$DIR/install.log")"
   ln -sfn boot "$PREFIX/current"
+  installed
   umask 077
   rm -rf "$DIR/wheels"
 }
@@ -86,10 +113,12 @@ take_from_image() {
   done
   in_engine create "$IMAGE" true || fail "the image $IMAGE cannot be used: $(end_of "$DIR/image.log")"
   container=$(tail -n 1 "$DIR/image.log")
+  source_of_software
   umask 022
-  mkdir -p "$PREFIX"
+  installing
   in_engine cp "$container:/opt/windlass/." "$PREFIX" ||
     fail "the image $IMAGE has no /opt/windlass: $(end_of "$DIR/image.log")"
+  installed
   umask 077
   in_engine rm -f "$container"
   in_engine rmi "$IMAGE"
@@ -168,11 +197,11 @@ bake() {
 
 DISTRIBUTION=$(cat "$FILES/distribution")
 startup_script
-WINDLASS=$(program)
+program
 if [ -z "$WINDLASS" ] && [ -e "$FILES/image" ]; then
   IMAGE=$(cat "$FILES/image")
   take_from_image
-  WINDLASS=$(program)
+  program
   [ -n "$WINDLASS" ] || fail "the image $IMAGE has no windlass $VERSION in /opt/windlass/current/bin that runs here"
 elif [ -z "$WINDLASS" ]; then
   install_wheels

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from urllib.parse import parse_qs, urlsplit
 
 from agent_bootstrap.scripts.boot_files import BootSettings, archive
@@ -30,6 +31,8 @@ class BootMaster:
     """Its machines become images."""
     asked: list[str] = field(default_factory=list)
     """Paths."""
+    wheels: dict[str, bytes] = field(default_factory=dict)
+    """What it serves."""
     refusals: list[int] = field(default_factory=list)
     """Answers to the next words that everything is installed."""
 
@@ -46,9 +49,15 @@ def boot_master(certificate: Issued, token: str) -> Iterator[BootMaster]:
             elif master.answers:
                 status, message = master.answers.pop(0)
                 self._answer(status, json.dumps({"message": message}).encode())
+            elif "/wheels" in self.path:
+                self._answer(200, self._wheels(urlsplit(self.path).path.rpartition("/")[2]))
             else:
                 master.fetched += 1
                 self._answer(200, archive(master.settings, bake=master.bake))
+
+        def _wheels(self, name: str) -> bytes:
+            listed = [f"{sha256(x).hexdigest()}  {n}\n" for n, x in sorted(master.wheels.items())]
+            return "".join(listed).encode() if name == "wheels" else master.wheels[name]
 
         def do_POST(self) -> None:
             said = self.rfile.read(int(self.headers["Content-Length"])).decode()

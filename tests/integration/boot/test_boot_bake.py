@@ -141,6 +141,61 @@ def test_a_newer_release_of_the_master_is_installed_over_what_was_baked(
     assert VERSION in old.read_text()
 
 
+def test_another_container_image_of_the_same_version_is_taken(
+    master: BootMaster, machine: CloudMachine, inputs: UserDataInputs
+) -> None:
+    machine.boot(user_data(inputs), path=SYSTEM)
+    calls = len(lines(machine, "calls"))
+    master.bake = False
+    master.settings = replace(SETTINGS, image="registry.example/team/windlass@sha256:2")
+    machine.wake(machine.metadata)
+    console = machine.boot(user_data(inputs), path=SYSTEM)
+    assert machine.exit_code == 0, console
+    assert lines(machine, "calls")[calls] == "pull -q registry.example/team/windlass@sha256:2"
+
+
+PYTHON = """
+case "$1 $2" in
+  "-m venv")
+    mkdir -p "$3/bin"
+    cp "$0" "$3/bin/python" ;;
+  "-m pip")
+    [ ! -e "$HOME/pip-fails" ] || exit 9
+    echo pip >>"$HOME/calls"
+    printf '#!/bin/sh\n[ "$1" != --version ] || echo windlass VERSION\n' >"${0%/*}/windlass"
+    chmod 755 "${0%/*}/windlass" ;;
+esac
+""".replace("VERSION", VERSION)
+
+
+def test_another_wheel_of_the_same_version_is_installed_over_what_was_baked(
+    master: BootMaster, machine: CloudMachine, inputs: UserDataInputs
+) -> None:
+    """And an installation that did not end counts as none."""
+    master.settings = BootSettings()
+    master.wheels = {"windlass_cluster-1-py3-none-any.whl": b"one"}
+    machine.home.program("python3.14", PYTHON)
+
+    def booted() -> list[str]:
+        master.stages.clear()
+        machine.wake(machine.metadata) if machine.has_ended_itself else None
+        console = machine.boot(user_data(inputs), path=SYSTEM)
+        assert (machine.exit_code == 0) != (machine.home.home / "pip-fails").exists(), console
+        shutil.rmtree(machine.state, ignore_errors=True)
+        return stages(master)
+
+    assert booted() == ["stub", "software", "clean", "baked"]
+    master.bake = False
+    assert booted() == ["stub", "join"], "the next boot installs nothing"
+    master.wheels = {"windlass_cluster-1-py3-none-any.whl": b"two"}
+    (machine.home.home / "pip-fails").touch()
+    assert booted() == ["stub", "software", "failed"]
+    (machine.home.home / "pip-fails").unlink()
+    assert booted() == ["stub", "software", "join"]
+    assert booted() == ["stub", "join"]
+    assert lines(machine, "calls") == ["pip", "pip"]
+
+
 def test_an_image_that_cannot_be_pulled_ends_the_bake_and_says_which(
     master: BootMaster, machine: CloudMachine, inputs: UserDataInputs
 ) -> None:

@@ -313,7 +313,7 @@ class Master:
                 outputs=BootOutputs(options.data_dir / "boot-output"),
                 clock=options.clock,
                 note=None if provisioner is None else provisioner.note_boot,
-                note_installed=None if provisioner is None else provisioner.bakery.note_installed,
+                images=None if provisioner is None else provisioner.bakery,
             ),
             provisioner=provisioner,
             books=books,

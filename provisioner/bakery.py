@@ -79,6 +79,11 @@ class Bakery:
         """A machine says that it has all."""
         await self.say(BakeInstalled(instance_id=instance_id))
 
+    def is_served(self, bake_id: str) -> bool:
+        """Its machine is still being set up: one that has everything, or of a bake that failed, is given no more."""
+        bake = self.state().bakes.get(bake_id)
+        return bake is not None and bake.state is BakeState.INSTALLING
+
     def find(self, bake_id: str) -> BakeRecord:
         found = self.state().bakes.get(bake_id)
         if found is None:

@@ -15,6 +15,7 @@ from master.boots.wheels import AgentWheels
 from provisioner.providers.images import is_bake
 from rm_backends.ports import JoinGrant
 from windlass.base.clock import Clock
+from windlass.base.errors import PermissionDenied
 
 log = structlog.get_logger(__name__)
 
@@ -30,9 +31,15 @@ class NoteBoot(Protocol):
     def __call__(self, machine: str, words: str, /, *, failed: bool) -> None: ...
 
 
-class NoteInstalled(Protocol):
-    async def __call__(self, machine: str, /) -> None:
-        """Returns once it is committed."""
+class ImageMachines(Protocol):
+    """Machines that become images."""
+
+    async def note_installed(self, instance_id: str, /) -> None:
+        """It has everything. Returns once it is committed."""
+        ...
+
+    def is_served(self, bake_id: str, /) -> bool:
+        """The machine of that bake is still being set up."""
         ...
 
 
@@ -67,32 +74,32 @@ class BootService:
         outputs: BootOutputs,
         clock: Clock,
         note: NoteBoot | None = None,
-        note_installed: NoteInstalled | None = None,
+        images: ImageMachines | None = None,
     ) -> None:
-        """`note`, `note_installed`: who else hears what machines say."""
+        """`note`: who else hears what machines say."""
         self._joins = joins
         self._settings = settings
         self._wheels = wheels
         self._outputs = outputs
         self._clock = clock
         self._note = note
-        self._note_installed = note_installed
+        self._images = images
         self._stages: dict[str, BootStage] = {}
 
     async def files(self, machine: str, token: str) -> bytes:
         """All raise PermissionDenied, and Conflict for what may pass."""
-        grant = await self._joins.launch_of(machine, token)
+        grant = await self._served(machine, token)
         log.info("machine fetched its boot files", machine=machine, pool=grant.pool)
         return archive(self._settings(grant.pool, grant.id), bake=is_bake(grant.id))
 
     async def wheels(self, machine: str, token: str) -> str:
         """As `sha256sum --check` reads it."""
-        await self._joins.launch_of(machine, token)
+        await self._served(machine, token)
         digests = await self._wheels.digests()
         return "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
 
     async def wheel(self, machine: str, token: str, name: str) -> Path:
-        await self._joins.launch_of(machine, token)
+        await self._served(machine, token)
         return await self._wheels.path(name)
 
     async def tell(self, machine: str, token: str, stage: str, words: str, detail: str) -> None:
@@ -114,8 +121,17 @@ class BootService:
             words=words,
             output=await self._kept(machine, detail),
         )
-        if stage == BAKED and is_bake(grant.id) and self._note_installed is not None:
-            await self._note_installed(machine)
+        if stage == BAKED and is_bake(grant.id) and self._images is not None:
+            await self._images.note_installed(machine)
+
+    async def _served(self, machine: str, token: str) -> JoinGrant:
+        """A machine that joins spends its token; that of an image does when it has everything."""
+        grant = await self._joins.launch_of(machine, token)
+        if is_bake(grant.id) and (self._images is None or not self._images.is_served(grant.id)):
+            raise PermissionDenied(
+                f"'{machine}' is set up for its image no more: the token of its launch is spent"
+            )
+        return grant
 
     async def _kept(self, machine: str, detail: str) -> str:
         """Where an operator finds it."""

@@ -519,6 +519,7 @@ async def _start(
     tasks.create_task(router.run())
     tasks.create_task(allocations.run())
     tasks.create_task(plane.collector.run())
+    provisioner = OneInstance(clock) if elastic else None
     services = Services(
         master_url="http://master",
         info=ClusterInfo(
@@ -554,8 +555,9 @@ async def _start(
             wheels=AgentWheels(tmp_path / "wheels", make=lambda: [WHEEL]),
             outputs=BootOutputs(tmp_path / "boot-output"),
             clock=clock,
+            images=provisioner and provisioner.bakery,
         ),
-        provisioner=OneInstance(clock) if elastic else None,
+        provisioner=provisioner,
         books=Books(store, clock),
         clock=clock,
     )

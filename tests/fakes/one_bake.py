@@ -59,6 +59,13 @@ class OneBake:
         self.made.insert(0, made)
         return made
 
+    async def note_installed(self, instance_id: str) -> None:
+        """That of its first."""
+        self.made[0] = replace(self.made[0], state=BakeState.IMAGING)
+
+    def is_served(self, bake_id: str) -> bool:
+        return any(x.id == bake_id and x.state is BakeState.INSTALLING for x in self.made)
+
     async def cancel(self, bake_id: str, *, by: Actor) -> BakeRecord:
         for at, bake in enumerate(self.made):
             if bake.id == bake_id:

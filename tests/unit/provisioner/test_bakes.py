@@ -57,7 +57,9 @@ def test_a_bake_ends_with_an_image_and_without_a_machine() -> None:
         assert begun.offer.key.market is Market.ON_DEMAND, "it is stopped, and not taken back"
         await world.until(lambda: the_bake(world).note == "installing windlass")
         assert world.states() == ["baking"]
+        assert world.provisioner.bakery.is_served(begun.id)
         await world.until(lambda: the_bake(world).state is BakeState.IMAGING)
+        assert not world.provisioner.bakery.is_served(begun.id), "its token is spent"
         bake = await over(world)
         assert bake.state is BakeState.READY
         assert bake.image_id == f"ami-{bake.name}"

@@ -163,6 +163,9 @@ def pause_s(tries: int) -> float:
 
 def seen(lease: Lease, job: JobReport, now: float) -> Lease:
     """The site told of it."""
+    if lease.granted and lease.is_live and job.phase is JobPhase.QUEUED:
+        # The site would run it again, from its start and after a pause: what ran there goes on in another one.
+        return unwanted(lease, f"job {job.job_id} was put back into the queue by the site")
     lease = submitted(lease, job.job_id)
     running = job.phase in (JobPhase.RUNNING, JobPhase.PAUSED)
     waits = job.phase is JobPhase.QUEUED

@@ -111,12 +111,12 @@ def test_one_line_of_squeue() -> None:
 
 def test_the_last_run_of_a_requeued_job_comes_last_in_accounting() -> None:
     text = (
-        "61|REQUEUED|0:0|1795217187|1795217190|n1|wl-a\n"
-        "61|CANCELLED by 2001|0:0|1795217200|1795217210|n[1-2]|wl-a\n"
+        "61|REQUEUED|0:0|1795217187|1795217190|n1|ml|wl-a\n"
+        "61|CANCELLED by 2001|0:0|1795217200|1795217210|n[1-2]|ml|wl-a\n"
     )
     first, last = sacct_lines(text)
     assert phase_of(first.state) is JobPhase.QUEUED
-    assert (last.state, last.nodes) == ("CANCELLED", ("n1", "n2"))
+    assert (last.state, last.nodes, last.account) == ("CANCELLED", ("n1", "n2"), "ml")
     assert report(last).cause is EndCause.CANCELLED
 
 
@@ -260,7 +260,16 @@ def test_why_a_job_waits(reason: str, kind: ReasonKind, held: bool) -> None:
 
 def test_reasons_have_plain_words() -> None:
     assert words_of("ReqNodeNotAvail, UnavailableNodes:n4") == words_of("ReqNodeNotAvail")
-    assert "QOS" in words_of("QOSMaxGRESPerUser")
+    limits = {
+        "QOSMaxGRESPerUser": "the QOS has reached its limit of GPUs per user",
+        "QOSMaxJobsPerUserLimit": "the QOS has reached its limit of running jobs per user",
+        "QOSGrpCpuLimit": "the QOS has reached its limit of CPUs",
+        "AssocGrpCPUMinutesLimit": "the account has reached its limit of CPU minutes",
+        "AssocMaxJobsLimit": "the account has reached its limit of running jobs",
+        "QOSUsageThreshold": "a limit of the QOS is reached",
+    }
+    for reason, words in limits.items():
+        assert words_of(reason) == words
     assert words_of("") == words_of("None")
 
 

@@ -490,6 +490,24 @@ def test_a_master_that_dies_at_any_moment_loses_and_doubles_nothing(play: Play) 
     play(scenario)
 
 
+def test_a_job_that_the_site_puts_back_into_the_queue_is_replaced(play: Play) -> None:
+    """Slurm would run it again under its number: what ran there goes on in another one."""
+
+    async def scenario(batch: BatchWorld) -> None:
+        await batch.world.run_allocation(allocation(1, slots=4))
+        (job,) = batch.site.jobs.values()
+        batch.site.holds_back = True
+        for agent in job.agents:
+            await agent.die()
+        job.nodes, job.agents = (), []
+        await batch.world.settle(60)
+        assert batch.world.master.losses(ID) == ["job 1 was put back into the queue by the site"]
+        assert job.cause is EndCause.CANCELLED
+        assert batch.is_quiet()
+
+    play(scenario)
+
+
 def test_a_suspended_job_loses_no_agent(play: Play) -> None:
     async def scenario(batch: BatchWorld) -> None:
         await batch.world.run_allocation(allocation(1, slots=4))

@@ -77,6 +77,18 @@ _HELD = (
     "PartitionNodeLimit",
 )
 _NO_NODES = ("Resources", "ReqNodeNotAvail", "PartitionDown", "PartitionInactive", "Nodes required")
+_OWNERS = {"QOS": "the QOS", "Assoc": "the account"}
+_SHARES = {"PerUser": " per user", "PerAccount": " per account", "PerJob": " per job"}
+_LIMITED = (
+    ("Submit", "jobs that are submitted"),
+    ("Jobs", "running jobs"),
+    ("GRES", "GPUs"),
+    ("Cpu", "CPUs"),
+    ("Node", "nodes"),
+    ("Mem", "memory"),
+    ("Wall", "time"),
+    ("Billing", "billing units"),
+)
 _LIMITS = ("QOS", "Assoc", "MaxGRES", "MaxNodePerAccount", "MaxMemPer", "MaxTRES")
 
 
@@ -138,9 +150,21 @@ def words_of(reason: str) -> str:
     found = next((text for key, text in _WORDS.items() if reason.startswith(f"{key},")), None)
     if found is not None:
         return found
-    if reason.startswith("QOS"):
-        return "a limit of the QOS is reached"
-    return "a limit of the account is reached" if reason.startswith("Assoc") else ""
+    return _limit_words(reason)
+
+
+def _limit_words(reason: str) -> str:
+    """`QOSMaxJobsPerUserLimit`, `AssocGrpCPUMinutesLimit` and their like; empty if it is none of these."""
+    whose = next((name for key, name in _OWNERS.items() if reason.startswith(key)), None)
+    if whose is None:
+        return ""
+    what = next((name for key, name in _LIMITED if key.lower() in reason.lower()), None)
+    if what is None:
+        return f"a limit of {whose} is reached"
+    if "minutes" in reason.lower():
+        what = f"{what.removesuffix('s')} minutes"
+    share = next((name for key, name in _SHARES.items() if key in reason), "")
+    return f"{whose} has reached its limit of {what}{share}"
 
 
 @dataclass(frozen=True, slots=True)

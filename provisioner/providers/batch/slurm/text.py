@@ -12,7 +12,7 @@ SQUEUE_FORMAT = "%i|%T|%S|%e|%N|%D|%r|%j"
 """Id, state, start, end, nodes, number of nodes, reason, name. Names of others may contain anything: last."""
 QUEUE_FORMAT = "%i|%u|%T|%V|%D|%j"
 """Id, user, state, submission, number of nodes, name."""
-SACCT_FORMAT = "JobIDRaw,State,ExitCode,Start,End,NodeList,JobName"
+SACCT_FORMAT = "JobIDRaw,State,ExitCode,Start,End,NodeList,Account,JobName"
 NOT_SET = frozenset(
     {"", "N/A", "n/a", "(null)", "None", "NONE", "Unknown", "None assigned", "INVALID"}
 )
@@ -76,8 +76,8 @@ def queue_lines(text: str) -> Iterator[ForeignJob]:
 def sacct_lines(text: str) -> Iterator[JobLine]:
     """Of `sacct -n -P -X -o SACCT_FORMAT`, with SLURM_TIME_FORMAT=%s. Of a job that ran several times, all runs."""
     for line in text.splitlines():
-        words = line.split("|", 6)
-        if len(words) == 7 and (state := _state(words[1])):
+        words = line.split("|", 7)
+        if len(words) == 8 and (state := _state(words[1])):
             yield JobLine(
                 job_id=words[0].strip(),
                 state=state,
@@ -85,7 +85,8 @@ def sacct_lines(text: str) -> Iterator[JobLine]:
                 start=seconds(words[3]),
                 end=seconds(words[4]),
                 nodes=hosts(words[5]),
-                name=words[6].strip(),
+                account=words[6].strip(),
+                name=words[7].strip(),
             )
 
 

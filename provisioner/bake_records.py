@@ -57,6 +57,8 @@ class BakeRecord:
     """Its machine is gone, and what there is of the image is being removed."""
     nothing_left_at: float | None = None
     """When nothing of the image was found for the first time."""
+    refused_removals: int = 0
+    """Tries to remove it since one was answered."""
 
     @property
     def is_over(self) -> bool:
@@ -74,7 +76,7 @@ class BakeRecord:
 
 
 # Rebuilt by asking; not worth a commit when they change.
-_VOLATILE = {"note", "next_try_at", "is_removing", "nothing_left_at"}
+_VOLATILE = {"note", "next_try_at", "is_removing", "nothing_left_at", "refused_removals"}
 _BAKES: StrictJson[BakeRecord] = StrictJson(BakeRecord)
 
 

@@ -30,6 +30,9 @@ IMAGE_WITHIN_S = 2 * 3600.0
 LOOK_EVERY_S = 5.0
 IMAGE_GRACE_S = 60.0
 """A call whose answer was lost may still be carried out, and lists may miss what is young: for so long."""
+REMOVE_RETRY_CAP_S = 600.0
+"""Between two tries to remove an image that may not be removed."""
+REMOVING = "removing what there is of the image"
 KEPT = 20
 """Bakes that are over are remembered for people: the newest."""
 
@@ -88,13 +91,29 @@ class Bakes:
         bake = self.draft.bakes.get(event.bake_id)
         if bake is None or bake.state is not BakeState.CLEANING:
             return
+        if event.error:
+            wait = min(REMOVE_RETRY_CAP_S, LOOK_EVERY_S * 2.0 ** min(bake.refused_removals, 10))
+            self._put(
+                bake,
+                note=f"its image cannot be removed: {event.error}",
+                refused_removals=bake.refused_removals + 1,
+                nothing_left_at=None,
+                next_try_at=self.draft.now + wait,
+            )
+            return
         first = bake.nothing_left_at if event.nothing_left else None
         if event.nothing_left and first is None:
             first = self.draft.now
         if first is not None and self.draft.now - first >= IMAGE_GRACE_S:
             self._over(bake, BakeState.FAILED)
             return
-        self._put(bake, nothing_left_at=first, next_try_at=self.draft.now + LOOK_EVERY_S)
+        self._put(
+            bake,
+            note=REMOVING,
+            refused_removals=0,
+            nothing_left_at=first,
+            next_try_at=self.draft.now + LOOK_EVERY_S,
+        )
 
     def step(self, boots: Mapping[str, BootNote]) -> None:
         """After the instances of this pass were stepped."""
@@ -130,6 +149,11 @@ class Bakes:
             self._end(machine, "its image was made", EndKind.BAKED)
             if machine is None or not machine.is_alive:
                 self._over(bake, BakeState.READY)
+            elif not self.draft.catalogue.knows(machine.provider):
+                left = (
+                    f"{_not_configured(bake)}: its machine {machine.id} is ended once that is back"
+                )
+                self._over(self._put(bake, error=left), BakeState.READY)
             return
         if bake.state is not BakeState.CLEANING:
             why = self._failure(bake, machine, boots)
@@ -144,6 +168,8 @@ class Bakes:
         """Why nothing will come of it; empty: nothing is wrong."""
         if bake.pool not in self.draft.catalogue.pools:
             return f"pool {bake.pool} is not configured any more"
+        if not self.draft.catalogue.knows(bake.offer.key.provider):
+            return _not_configured(bake)
         intent = self.draft.intents.get(bake.id)
         if machine is None and (intent is None or intent.is_finished):
             return (intent.message if intent is not None else "") or "its machine is gone"
@@ -167,11 +193,12 @@ class Bakes:
     def _clean(self, bake: BakeRecord, machine: InstanceRecord | None) -> None:
         kind = EndKind.BOOT if bake.installed_at is None else EndKind.BAKED
         intent = self.draft.intents.get(bake.id)
-        provider = bake.offer.key.provider
-        if not self.draft.catalogue.knows(provider):
+        if not self.draft.catalogue.knows(bake.offer.key.provider):
             if bake.installed_at is not None:
-                left = f"provider {provider} is not configured any more: image {bake.name} may be left there"
-                bake = self._put(bake, error=f"{bake.error}; {left}")
+                left = f"image {bake.name} may be left there"
+                why = _not_configured(bake)
+                joint = ": " if bake.error == why else f"; {why}: "
+                bake = self._put(bake, error=f"{bake.error}{joint}{left}")
             self._over(bake, BakeState.FAILED)
         elif machine is not None and machine.is_alive:
             if bake.error in machine.reason:  # with what its console said last
@@ -186,7 +213,7 @@ class Bakes:
                 bake,
                 is_removing=True,
                 next_try_at=self.draft.now,
-                note="removing what there is of the image",
+                note=REMOVING,
             )
 
     def _end(self, machine: InstanceRecord | None, why: str, kind: EndKind) -> None:
@@ -210,3 +237,7 @@ class Bakes:
 
     def _all(self) -> list[BakeRecord]:
         return list(self.draft.bakes.values())
+
+
+def _not_configured(bake: BakeRecord) -> str:
+    return f"provider {bake.offer.key.provider} is not configured any more"

@@ -81,6 +81,8 @@ class Calls:
         self._opened: set[str] = set()
         self._looking: set[str] = set()
         self._looked_at: dict[str, float] = {}
+        self._unremoved: dict[str, str] = {}
+        """Bake -> why its image cannot be removed, as was logged last."""
 
     @property
     def is_running(self) -> bool:
@@ -328,8 +330,12 @@ class Calls:
                 async with asyncio.timeout(CALL_DEADLINE_S):
                     nothing_left = await provider.remove_image(order)
         except Exception as error:  # noqa: BLE001 - asked again until nothing is left
-            log.error("still paid for: removing image %s failed: %s", order.name, _text(error))
-            nothing_left = False
+            why = _text(error)
+            if self._unremoved.get(order.bake_id) != why:
+                log.error("still paid for: removing image %s failed: %s", order.name, why)
+            self._unremoved[order.bake_id] = why
+            return ImageRemoved(bake_id=order.bake_id, nothing_left=False, error=why)
+        self._unremoved.pop(order.bake_id, None)
         return ImageRemoved(bake_id=order.bake_id, nothing_left=nothing_left)
 
     async def _terminate(

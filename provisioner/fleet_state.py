@@ -269,6 +269,8 @@ class ImageAnswered:
 class ImageRemoved:
     bake_id: str
     nothing_left: bool
+    error: str = ""
+    """Why it cannot be removed now."""
 
 
 Said: TypeAlias = TryAgain | BakeAsked | BakeInstalled | BakeCancelled

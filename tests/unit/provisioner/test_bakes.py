@@ -254,6 +254,29 @@ def test_an_image_that_cannot_be_removed_at_once_is_removed_later() -> None:
     run(scene())
 
 
+def test_an_image_that_may_not_be_removed_is_tried_ever_more_rarely_and_says_why_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scene() -> None:
+        world, cloud = await started()
+        cloud.images.fails_to_remove = 1_000_000
+        bake = await world.provisioner.bakery.begin("gpu", by=ADMIN)
+        await world.until(lambda: cloud.images.made)
+        await world.provisioner.bakery.cancel(bake.id, by=ADMIN)
+        await world.until(lambda: "remove_image" in cloud.calls)
+        await asyncio.sleep(6 * 3600)
+        assert cloud.calls.count("remove_image") <= 8 + 6 * 6
+        assert the_bake(world).note == "its image cannot be removed: cannot be removed now"
+        said = [x for x in caplog.records if "still paid for" in x.message]
+        assert len(said) == 1
+        cloud.images.fails_to_remove = 0
+        await over(world)
+        assert nothing_left(world, cloud)
+        await world.stop()
+
+    run(scene(), limit_s=24 * 3600)
+
+
 def test_a_pool_that_is_not_configured_any_more_ends_it() -> None:
     async def scene() -> None:
         world, cloud = await started()
@@ -295,6 +318,41 @@ def test_its_machine_is_ended_when_its_provider_is_back(installed: bool) -> None
         await world.start()
         await world.until(lambda: not cloud.living())
         await world.until(lambda: not world.provisioner.instances())
+        await world.stop()
+
+    run(scene())
+
+
+@pytest.mark.parametrize("when", ["installing", "imaging", "ending"])
+def test_without_its_provider_it_is_over_and_the_pool_can_be_baked_again(when: str) -> None:
+    """The pool stays: it buys elsewhere."""
+    reached = {
+        "installing": lambda world, cloud: world.states() == ["baking"],
+        "imaging": lambda world, cloud: cloud.images.made,
+        "ending": lambda world, cloud: the_bake(world).state is BakeState.ENDING,
+    }[when]
+
+    async def scene() -> None:
+        world, cloud = await started()
+        cloud.is_silent = when == "installing"
+        await world.provisioner.bakery.begin("gpu", by=ADMIN)
+        await world.until(lambda: reached(world, cloud))
+        await world.crash()
+        elsewhere = replace(SPOT, key=replace(SPOT.key, provider="elsewhere"))
+        world.cloud = BakingCloud(world, (elsewhere,))
+        await world.start()
+        began = asyncio.get_running_loop().time()
+        bake = await over(world)
+        assert asyncio.get_running_loop().time() - began < 60
+        assert "provider cloud is not configured any more" in bake.error
+        assert bake.state is (BakeState.READY if when == "ending" else BakeState.FAILED)
+        await asyncio.sleep(10)
+        again = await world.provisioner.bakery.begin("gpu", by=ADMIN)
+        assert again.offer.key.provider == "elsewhere"
+        await world.crash()
+        world.cloud = cloud
+        await world.start()
+        await world.until(lambda: not cloud.living())
         await world.stop()
 
     run(scene())

@@ -13,6 +13,7 @@ from master.auth.join_tokens import JoinTokenSigner
 from master.batch_keys import jobs_root, keys_of_ways
 from master.config import ResolvedPool
 from master.config.batch import BatchSection, SlurmSection, SshSection
+from master.config.slurm_api import SlurmApiSection
 from master.data_folder import TLS
 from provisioner.providers.batch.base import BatchSystem
 from provisioner.providers.batch.commands import Commands, LocalCommands
@@ -20,8 +21,10 @@ from provisioner.providers.batch.disks import Disk, LocalDisk
 from provisioner.providers.batch.job_files import JobFiles, Leased
 from provisioner.providers.batch.pbs.system import PbsSystem
 from provisioner.providers.batch.pipes import LocalPipes, Pipes
+from provisioner.providers.batch.slurm.rest.submission import problems as rest_problems
+from provisioner.providers.batch.slurm.rest.ways import rest_system
 from provisioner.providers.batch.slurm.system import SlurmSystem
-from rm_backends.batch.shapes import DispatchOptions
+from rm_backends.batch.shapes import DispatchOptions, nothing_refused
 from rm_backends.ports import JoinGrant, JoinKind, JoinTokens
 from windlass.base.errors import InvalidConfig
 from windlass.base.tls.fingerprints import certificates_in, fingerprint_of
@@ -48,6 +51,7 @@ def dispatch_options(pool: ResolvedPool) -> DispatchOptions:
         memory_mib_per_slot=None if memory is None else -(-memory // 1024**2),
         walltime_s=None if section.walltime is None else section.walltime.total_seconds(),
         arguments=section.all_arguments,
+        also_refused=nothing_refused if section.api is None else rest_problems,
         max_queued=section.max_queued,
         asks_for_gpus=section.gres_supported,
         default_priority=pool.scheduler.default_priority,
@@ -71,17 +75,22 @@ def site_of(sections: Sequence[BatchSection]) -> Site:
     libraries = _the_same("ld_library_path", (section.ld_library_path for section in sections))
     kind = _the_same("type", (section.type for section in sections))
     ssh = _the_same("ssh", (section.ssh for section in sections))
+    api = _the_same("api", (section.api for section in sections))
     if ssh is None:
-        system = _system(kind, LocalCommands(path=path, libraries=libraries))
+        system = _system(kind, LocalCommands(path=path, libraries=libraries), api)
         return Site(system, LocalDisk(), LocalPipes(path=path, libraries=libraries))
-    return _over_ssh(kind, ssh, path, libraries)
+    return _over_ssh(kind, ssh, api, path, libraries)
 
 
-def _system(kind: str, commands: Commands) -> BatchSystem:
+def _system(kind: str, commands: Commands, api: SlurmApiSection | None) -> BatchSystem:
+    if api is not None:
+        return rest_system(api.way, commands)
     return SlurmSystem(commands) if kind == "slurm" else PbsSystem(commands)
 
 
-def _over_ssh(kind: str, ssh: SshSection, path: str, libraries: str) -> Site:
+def _over_ssh(
+    kind: str, ssh: SshSection, api: SlurmApiSection | None, path: str, libraries: str
+) -> Site:
     try:  # paramiko is an extra
         from provisioner.providers.batch.ssh import LoginNode, SftpDisk, SshCommands
         from provisioner.providers.batch.ssh_pipes import SshPipes
@@ -98,7 +107,7 @@ def _over_ssh(kind: str, ssh: SshSection, path: str, libraries: str) -> Site:
     login = LoginNode(parse_host(ssh.spec), access)
     commands = SshCommands(login, path=path, libraries=libraries)
     pipes = SshPipes(login, path=path, libraries=libraries)
-    return Site(_system(kind, commands), SftpDisk(login), pipes, login.close)
+    return Site(_system(kind, commands, api), SftpDisk(login), pipes, login.close)
 
 
 def _the_same(key: str, given: Iterable[T]) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from platformdirs import user_data_path
 
 from master.config import load
 from master.data_folder import DEFAULT_CONFIG, SECRET, default_folder
+from master.rest_check import rest_checks
 from master.security_checks import security_checks
 from windlass.base.checks import Check, Status
 from windlass.base.errors import InvalidConfig
@@ -31,7 +33,8 @@ def checks() -> list[Check]:
         advice = "windlass master config names every problem"
         problem = f"{config_file or 'master.yaml'}: {error.problems[0]}"
         return [*found, _failed(problem, advice, name="master: master.yaml")]
-    return [*found, *security_checks(folder, config_file, config)]
+    found += security_checks(folder, config_file, config)
+    return [*found, *asyncio.run(rest_checks(config))]
 
 
 def _folder() -> Path:

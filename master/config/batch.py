@@ -9,8 +9,10 @@ from typing import Annotated, Literal, Self, TypeAlias
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from master.config.durations import PositiveDuration
+from master.config.slurm_api import SlurmApiSection, require_slurm
 from master.core.expconf.schema import Items, Number, Positive, Section
 from provisioner.providers.batch.dialects import DIALECTS, Dialect
+from provisioner.providers.batch.slurm.rest.submission import problems as rest_problems
 from windlass.base.durations import Duration, format_duration
 from windlass.base.errors import InvalidArgument
 from windlass.base.sizes import Size
@@ -99,6 +101,8 @@ class SiteKeys(Section):
 
     ssh: SshSection | None = None
     """The login node, if the master does not run on one. The same in all pools."""
+    api: SlurmApiSection | None = None
+    """Slurm is asked by its REST server, not by its commands. The same in all pools."""
 
     slot_type: Literal["cuda", "rocm", "cpu"] | None = None
     """What a slot is. None: a CUDA GPU if the nodes of the queue have GPUs, else a CPU."""
@@ -165,6 +169,10 @@ class SiteKeys(Section):
             for key in ("job_storage_root", "python"):
                 if not getattr(self, key):
                     raise ValueError(f"{key} is required with ssh: a path on the login node")
+            if self.api is not None and self.api.is_unix:
+                raise ValueError(
+                    "api.url: a socket of the login node is not reached over ssh: use inetd:, or http"
+                )
         return self
 
 
@@ -227,6 +235,8 @@ class SlurmSection(BatchKeys):
     @model_validator(mode="after")
     def _no_time(self) -> SlurmSection:
         self._no_time_limit(DIALECTS["slurm"], self.sbatch_args)
+        if self.api is not None and (wrong := rest_problems(self.sbatch_args)):
+            raise ValueError(f"sbatch_args: {'; '.join(wrong)}")
         return self
 
     @property
@@ -267,6 +277,7 @@ class PbsSection(BatchKeys):
     @model_validator(mode="after")
     def _no_time(self) -> PbsSection:
         self._no_time_limit(DIALECTS["pbs"], self.pbsbatch_args)
+        require_slurm(self.api)
         return self
 
     @property

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from master.config.batch import BatchSection, SiteKeys, pool_section, project_source
+from master.config.slurm_api import require_slurm
 from master.core.expconf.schema import FreeMap, Item, Port, Section
 from windlass.base.no_effect import NoEffect
 
@@ -141,6 +142,8 @@ class BatchResourceManager(SiteKeys, ManagerNames):
                 raise ValueError(f'{key}: "{path}" is not an absolute path')
         if self.master_port is not None and not self.master_host:
             raise ValueError("master_port needs master_host")
+        if self.type == "pbs":
+            require_slurm(self.api)
         if len(set(map(str.lower, self.partition_overrides))) < len(self.partition_overrides):
             raise ValueError("partition_overrides has a name twice, in other letters")
         return self

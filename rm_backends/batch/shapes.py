@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -13,6 +14,10 @@ from provisioner.providers.batch.job_files import Shape
 from rm_backends.base import AllocationRequest
 from windlass.base.durations import format_duration
 from windlass.base.errors import Unsatisfiable
+
+
+def nothing_refused(arguments: Sequence[str]) -> Sequence[str]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +39,8 @@ class DispatchOptions:
     walltime_s: float | None = None
     arguments: tuple[str, ...] = ()
     """Before those of users."""
+    also_refused: Callable[[Sequence[str]], Sequence[str]] = nothing_refused
+    """Why arguments of users are not taken in this pool, beside what never is."""
     default_priority: int = DEFAULT_PRIORITY
     """Of work that says nothing. What is less important is so at the site, too."""
     asks_for_gpus: bool = True
@@ -50,7 +57,7 @@ def shape_of(request: AllocationRequest, options: DispatchOptions, queue: Queue 
     """Raises Unsatisfiable. Without a queue, the site being unknown so far, nothing is held against it."""
     dialect, asked = options.dialect, request.batch.of(options.system)
     arguments = (*options.arguments, *asked.arguments)
-    if wrong := dialect.problems(asked.arguments):
+    if wrong := [*dialect.problems(asked.arguments), *options.also_refused(asked.arguments)]:
         raise Unsatisfiable(f"{dialect.section}.{dialect.arguments_key}: {'; '.join(wrong)}")
     has_gpus = queue is None or queue.gpus_per_node > 0
     slot_type = options.slot_type or ("cuda" if has_gpus else "cpu")

@@ -9,9 +9,10 @@ import pytest
 
 from provisioner.providers.batch.commands import Commands
 from provisioner.providers.batch.ssh import SshCommands
-from tests.contract.batch.sites import BatchSite, live_pbs_site, pbs_site, slurm_site
+from tests.contract.batch.sites import BatchSite, live_pbs_site, pbs_site, rest_site, slurm_site
 from tests.pbs import live_queue, running_pbs
 from tests.slurm import PATH, Slurm, require_slurm, running_slurm
+from tests.slurmrestd import Slurmrestd, require_slurmrestd, running_slurmrestd
 from tests.sshd import MISSING, SSHD, login_node
 
 SITES = (
@@ -19,6 +20,9 @@ SITES = (
     "pbs",
     pytest.param("slurm over ssh", marks=pytest.mark.slow),
     pytest.param("pbs over ssh", marks=pytest.mark.slow),
+    pytest.param("slurmrestd over http", marks=pytest.mark.slow),
+    pytest.param("slurmrestd over unix", marks=pytest.mark.slow),
+    pytest.param("slurmrestd over inetd", marks=pytest.mark.slow),
 )
 
 
@@ -31,6 +35,16 @@ def slurm_of_contract(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slur
         yield slurm
 
 
+@pytest.fixture(scope="session")
+def slurmrestd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurmrestd]:
+    require_slurm()
+    require_slurmrestd()
+    folder = tmp_path_factory.mktemp("rest")
+    folder.chmod(0o755)
+    with running_slurm(folder, jwt=True) as slurm, running_slurmrestd(slurm) as rest:
+        yield rest
+
+
 @pytest.fixture(params=SITES if live_queue() is None else ["live pbs"])
 def site(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -39,6 +53,10 @@ def site(
     name, _, over_ssh = str(request.param).partition(" over ")
     if name == "live pbs":
         yield live_pbs_site()
+    elif name == "slurmrestd":
+        rest = request.getfixturevalue("slurmrestd")
+        yield rest_site(rest, over_ssh, tmp_path_factory.mktemp("token"))
+        rest.slurm.settle()
     elif name == "slurm":
         slurm = request.getfixturevalue("slurm_of_contract")
         with over(request, tmp_path_factory, over_ssh, **slurm.environment) as commands:

@@ -6,15 +6,18 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from getpass import getuser
 from pathlib import Path
 from typing import Any
 
 from provisioner.providers.batch.base import SCRIPT_NAME, BatchSystem, JobReport, JobSpec
 from provisioner.providers.batch.commands import Commands, LocalCommands
 from provisioner.providers.batch.pbs.system import PbsSystem
+from provisioner.providers.batch.slurm.rest.ways import Api, rest_system
 from provisioner.providers.batch.slurm.system import SlurmSystem
 from tests.pbs import Pbs, live_queue
 from tests.slurm import Slurm
+from tests.slurmrestd import Slurmrestd, inetd_program
 
 PATIENCE_S = 60
 
@@ -69,7 +72,27 @@ def is_over(job: JobReport | None) -> bool:
 
 def slurm_site(slurm: Slurm, commands: Callable[[], Commands] | None = None) -> BatchSite:
     """`commands`: another way to it than this machine's own."""
+    return _slurm_site(
+        slurm,
+        lambda: SlurmSystem(
+            LocalCommands(environ=slurm.environment) if commands is None else commands()
+        ),
+    )
 
+
+def rest_site(rest: Slurmrestd, way: str, folder: Path) -> BatchSite:
+    """`way`: http and unix with tokens, inetd without."""
+    commands = LocalCommands(environ=rest.slurm.environment)
+    urls = {"http": rest.url, "unix": f"unix:{rest.socket}"}
+    api = Api(
+        url=urls.get(way) or f"inetd:{inetd_program(rest.slurm)}",
+        user="" if way == "inetd" else getuser(),
+        token_file=None if way == "inetd" else rest.token_file(folder / "token"),
+    )
+    return _slurm_site(rest.slurm, lambda: rest_system(api, commands))
+
+
+def _slurm_site(slurm: Slurm, make: Callable[[], BatchSystem]) -> BatchSite:
     @contextmanager
     def down() -> Iterator[None]:
         slurm.stop_controller()
@@ -79,9 +102,7 @@ def slurm_site(slurm: Slurm, commands: Callable[[], Commands] | None = None) -> 
             slurm.start_controller()
 
     return BatchSite(
-        make=lambda: SlurmSystem(
-            LocalCommands(environ=slurm.environment) if commands is None else commands()
-        ),
+        make=make,
         queue="gpu",
         gpus=2,
         closed="closed",

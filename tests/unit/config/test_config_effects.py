@@ -93,7 +93,11 @@ PROVIDER |= below(
     read_by("master/batch_pools.py:*", "key_file jump known_hosts")
     | read_by("master/config/batch.py:*", "host user"),
 )
-SITE = read_by(
+API = below(
+    "api", read_by("master/config/slurm_api.py:*", "url user token_file token_command plain_http")
+)
+PROVIDER |= API
+SITE = API | read_by(
     "master/batch_pools.py:*",
     "slot_type slots_per_node cpus_per_slot memory_per_slot walltime max_queued "
     "python prologue master_url visible_gpus path ld_library_path gres_supported "

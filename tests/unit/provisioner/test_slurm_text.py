@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from master.core.reasons import ReasonKind
 from provisioner.providers.batch.base import EndCause, JobPhase
-from provisioner.providers.batch.slurm.partitions import nodes_of, queues_of
+from provisioner.providers.batch.slurm.partitions import nodes_of, partitions_of, queues_of
 from provisioner.providers.batch.slurm.states import (
     _CAUSES,
     _PHASES,
@@ -76,7 +76,7 @@ def test_no_recorded_output_upsets_any_reader(file: Path) -> None:
         job = scontrol_job(out)
         if "scontrol show job -o" in recorded["command"] and "|" not in recorded["command"]:
             assert job is not None or recorded["exit_code"], recorded["command"]
-        queues_of(out, nodes_of(out))
+        queues_of(partitions_of(out), nodes_of(out))
         settings(out)
         refusal_of(recorded["stderr"])
 
@@ -84,7 +84,7 @@ def test_no_recorded_output_upsets_any_reader(file: Path) -> None:
 @given(st.text(alphabet=st.sampled_from("n[]-,0123456789|=: \n%*()_abgpu"), max_size=120))
 def test_readers_take_anything(text: str) -> None:
     list(squeue_lines(text)), list(sacct_lines(text)), scontrol_job(text), hosts(text)
-    queues_of(text, nodes_of(text))
+    queues_of(partitions_of(text), nodes_of(text))
     gpus(text), limit_s(text), node_state(text)
 
 
@@ -155,7 +155,9 @@ def test_a_node_that_failed() -> None:
 
 def test_partitions_and_nodes_of_a_recorded_site() -> None:
     nodes = nodes_of(step("listing", "scontrol show node -o")["stdout"])
-    queues = queues_of(step("listing", "scontrol show partition -o")["stdout"], nodes)
+    queues = queues_of(
+        partitions_of(step("listing", "scontrol show partition -o")["stdout"]), nodes
+    )
     gpu, short, maint = queues["gpu"], queues["short"], queues["maint"]
     assert (gpu.is_default, gpu.nodes, gpu.gpus_per_node, gpu.gpu_types) == (
         True,

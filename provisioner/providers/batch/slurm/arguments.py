@@ -51,7 +51,7 @@ _FLAGS = frozenset("hHIkOQsvVW")
 
 
 @dataclass(frozen=True, slots=True)
-class _Option:
+class Option:
     """One argument, as sbatch would read it."""
 
     name: str
@@ -82,7 +82,7 @@ def problems(arguments: Sequence[str]) -> list[str]:
 def wanted_walltime_s(arguments: Sequence[str]) -> float | None:
     """What `--time` or `-t` asks for; the last one counts. None: none of them does."""
     wanted = None
-    for option in map(_parse, arguments):
+    for option in map(parse, arguments):
         if option.name in ("time", "t"):
             wanted = limit_s(option.value)
     return wanted
@@ -90,13 +90,13 @@ def wanted_walltime_s(arguments: Sequence[str]) -> float | None:
 
 def wanted(arguments: Sequence[str], name: str, letter: str) -> str:
     """What an option asks for, by its name or letter; the last one counts. Empty: none of them does."""
-    found = (option.value for option in map(_parse, arguments) if option.name in (name, letter))
+    found = (option.value for option in map(parse, arguments) if option.name in (name, letter))
     return next(iter(reversed(list(found))), "")
 
 
 def sbatch_line(job: JobSpec) -> list[str]:
     """Without the script, which goes to its standard input."""
-    options = [_parse(argument) for argument in job.arguments]
+    options = [parse(argument) for argument in job.arguments]
     gres = [
         f"gpu:{job.gpu_type}:{job.gpus_per_node}" if job.gpu_type else f"gpu:{job.gpus_per_node}"
     ]
@@ -135,7 +135,7 @@ def sbatch_line(job: JobSpec) -> list[str]:
     return line + [option.word for option in options if option.name not in merged]
 
 
-def _parse(argument: str) -> _Option:
+def parse(argument: str) -> Option:
     """`--time=60`, `--time 60`, `-t60`, `-t 60`."""
     text = argument.strip()
     if text.startswith("--"):
@@ -143,13 +143,13 @@ def _parse(argument: str) -> _Option:
         name, is_one, value = head[2:].partition("=")
         value = f"{value} {rest}".strip() if is_one else rest.strip()
         has_value = bool(is_one or rest.strip())
-        return _Option(name, value, f"--{name}={value}" if has_value else f"--{name}")
+        return Option(name, value, f"--{name}={value}" if has_value else f"--{name}")
     value = text[2:].strip().removeprefix("=")
-    return _Option(text[1:2], value, f"-{text[1:2]}{value}")
+    return Option(text[1:2], value, f"-{text[1:2]}{value}")
 
 
 def _contradicted(argument: str) -> Iterator[str]:
-    option = _parse(argument)
+    option = parse(argument)
     if not argument.strip().startswith("--"):
         letters = {letter: name for name, letter in _OURS.items() if letter}
         for letter in argument.strip()[1:]:

@@ -20,7 +20,7 @@ from provisioner.providers.batch.base import (
 from provisioner.providers.batch.commands import Commands, Done
 from provisioner.providers.batch.slurm.accounts import FORMAT, accounts_of
 from provisioner.providers.batch.slurm.arguments import sbatch_line
-from provisioner.providers.batch.slurm.partitions import nodes_of, queues_of
+from provisioner.providers.batch.slurm.partitions import nodes_of, partitions_of, queues_of
 from provisioner.providers.batch.slurm.states import has_no_answer, phase_of, refusal_of, report
 from provisioner.providers.batch.slurm.text import (
     QUEUE_FORMAT,
@@ -69,7 +69,7 @@ class SlurmSystem:
         self._looks += 1
         return Site(
             version=version.strip().rpartition(" ")[2],
-            queues=queues_of(partitions, nodes_of(nodes)),
+            queues=queues_of(partitions_of(partitions), nodes_of(nodes)),
             accounts=self._accounts,
         )
 
@@ -105,13 +105,13 @@ class SlurmSystem:
                 *("-o", SQUEUE_FORMAT),
                 f"--name={some}",
             )
-            found |= _by_name(squeue_lines(text))
+            found |= by_name(squeue_lines(text))
         return found
 
     async def named_like(self, prefix: str) -> Sequence[JobReport]:
         text = await self._ask("squeue", "-h", "-t", "all", "--me", "-o", SQUEUE_FORMAT)
         mine = [line for line in squeue_lines(text) if line.name.startswith(prefix)]
-        return tuple(_by_name(mine).values())
+        return tuple(by_name(mine).values())
 
     async def in_queue(self, queue: str) -> Sequence[ForeignJob]:
         where = (f"--partition={queue}",) if queue else ()
@@ -161,7 +161,7 @@ class SlurmSystem:
         return done.out
 
 
-def _by_name(lines: Iterator[JobLine] | Sequence[JobLine]) -> dict[str, JobReport]:
+def by_name(lines: Iterator[JobLine] | Sequence[JobLine]) -> dict[str, JobReport]:
     """Of several jobs of one name the one that is not over; else the newest."""
     found: dict[str, JobReport] = {}
     for line in lines:

@@ -1,0 +1,139 @@
+"""Slurm by slurmrestd, as the user of its token or of its process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from master.core.reasons import ReasonKind
+from provisioner.providers.batch.base import (
+    SUBMIT_LIMIT_S,
+    ForeignJob,
+    JobPhase,
+    JobRefused,
+    JobReport,
+    JobSpec,
+    NoAnswer,
+    Site,
+)
+from provisioner.providers.batch.commands import Commands
+from provisioner.providers.batch.slurm.partitions import queues_of
+from provisioner.providers.batch.slurm.rest import documents
+from provisioner.providers.batch.slurm.rest.client import Answer, RestClient
+from provisioner.providers.batch.slurm.rest.submission import body
+from provisioner.providers.batch.slurm.states import has_no_answer, phase_of, refusal_of, report
+from provisioner.providers.batch.slurm.system import SETTINGS_EVERY, by_name
+from provisioner.providers.batch.slurm.text import JobLine
+from windlass.base.errors import BatchSystemError, InvalidArgument
+
+_AT_ONCE = 8
+"""Cancellations: there is one call for each."""
+
+
+class RestSystem:
+    """Implements `provisioner.providers.batch.base.BatchSystem`."""
+
+    name = "slurm"
+
+    def __init__(self, client: RestClient, commands: Commands, user: str = "") -> None:
+        """`user`: whose the jobs are; empty: who runs `commands`."""
+        self._client = client
+        self._commands = commands
+        self._user = user
+        self._looks = 0
+
+    async def site(self) -> Site:
+        """Which accounts may be named is not told: whether the site enforces them is no part of the API."""
+        if self._looks % SETTINGS_EVERY == 0:
+            self._client.forget()
+        partitions, nodes = await asyncio.gather(self._ask("partitions"), self._ask("nodes"))
+        self._looks += 1
+        queues = queues_of(documents.partitions(partitions), documents.nodes(nodes))
+        return Site(version=documents.release(nodes), queues=queues)
+
+    async def submit(self, job: JobSpec) -> str:
+        version = (await self._client.served()).version
+        try:
+            asked = body(job, version)
+        except InvalidArgument as error:
+            kind = ReasonKind.NO_SUCH_AGENT
+            raise JobRefused(error.message, kind=kind, passing=False) from None
+        answer = await self._client.call("POST", "job/submit", asked, limit_s=SUBMIT_LIMIT_S)
+        if id_ := documents.submitted(answer.document):
+            return id_
+        if not answer.text or has_no_answer(answer.text):
+            raise NoAnswer(f"slurmrestd: {answer.text or f'HTTP {answer.status}'}")
+        message, kind, passing = refusal_of(answer.text)
+        raise JobRefused(message, kind=kind, passing=passing)
+
+    async def poll(self, names: Collection[str]) -> Mapping[str, JobReport]:
+        """Anybody may give a job a name of ours."""
+        wanted = frozenset(names)
+        return await self._mine(lambda line: line.name in wanted) if wanted else {}
+
+    async def named_like(self, prefix: str) -> Sequence[JobReport]:
+        return tuple((await self._mine(lambda line: line.name.startswith(prefix))).values())
+
+    async def in_queue(self, queue: str) -> Sequence[ForeignJob]:
+        return tuple(documents.foreign_jobs(await self._ask("jobs"), queue))
+
+    async def ended(self, job_id: str) -> JobReport | None:
+        answer = await self._client.call("GET", f"job/{job_id}")
+        unknown = documents.is_unknown_job(answer.document)
+        line = next((one for one in documents.jobs(answer.document) if one.job_id == job_id), None)
+        if line is None and not unknown:
+            raise NoAnswer(f"slurmrestd: {answer.text or 'it says nothing of a job'}")
+        if line is None or "CANCELLED" in line.state:
+            line = await self._remembered(job_id) or line
+        if line is None or phase_of(line.state) is not JobPhase.ENDED:
+            return None
+        return report(line)
+
+    async def cancel(self, job_ids: Collection[str]) -> None:
+        turns = asyncio.Semaphore(_AT_ONCE)
+
+        async def cancel_one(job_id: str) -> None:
+            async with turns:
+                self._require_sent(await self._client.call("DELETE", f"job/{job_id}"))
+
+        await asyncio.gather(*map(cancel_one, sorted(job_ids)))
+
+    async def signal(self, job_id: str, signal: str) -> None:
+        self._require_sent(await self._client.call("DELETE", f"job/{job_id}?signal={signal}"))
+
+    @staticmethod
+    def _require_sent(answer: Answer) -> None:
+        if not answer.text or documents.is_over(answer.document):
+            return
+        kind = NoAnswer if has_no_answer(answer.text) else BatchSystemError
+        raise kind(f"slurmrestd: {answer.text}")
+
+    async def _mine(self, is_wanted: Callable[[JobLine], bool]) -> dict[str, JobReport]:
+        """All jobs of the site are told: there is no other way to ask for many."""
+        document, me = await asyncio.gather(self._ask("jobs"), self._me())
+        mine = {id_ for id_, user in documents.owners(document) if user == me}
+        found = documents.jobs(document)
+        return by_name([line for line in found if line.job_id in mine and is_wanted(line)])
+
+    async def _me(self) -> str:
+        if not self._user:
+            done = await self._commands.run(["id", "-un"])
+            if done.code:
+                raise NoAnswer(f"id: {done.last}")
+            self._user = done.out.strip()
+        return self._user
+
+    async def _remembered(self, job_id: str) -> JobLine | None:
+        """By accounting, where it is served; the last run counts."""
+        if not (await self._client.served()).accounting:
+            return None
+        answer = await self._client.call("GET", f"job/{job_id}", of="slurmdb")
+        lines = [line for line in documents.remembered(answer.document) if line.job_id == job_id]
+        return lines[-1] if lines else None
+
+    async def _ask(self, what: str) -> documents.Json:
+        """Whatever goes wrong, nothing is known then."""
+        answer = await self._client.call("GET", what)
+        if answer.status != 200 or answer.text:
+            raise NoAnswer(f"slurmrestd: {answer.text or f'HTTP {answer.status}'}")
+        return answer.document

@@ -1,0 +1,102 @@
+"""JSON web tokens for slurmrestd."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.providers.batch.base import NoAnswer
+from provisioner.providers.batch.commands import Done
+from provisioner.providers.batch.slurm.rest.tokens import CommandTokens, FileTokens, ends_at
+
+
+def jwt(ends: float) -> str:
+    claims = json.dumps({"exp": ends, "iat": 0, "sun": "alice"}).encode()
+    return f"head.{base64.urlsafe_b64encode(claims).decode().rstrip('=')}.sign"
+
+
+def a_file(tmp_path: Path, text: str, mode: int = 0o600) -> Path:
+    file = tmp_path / "token"
+    file.write_text(text)
+    file.chmod(mode)
+    return file
+
+
+def test_a_file_is_read_for_every_call(tmp_path: Path) -> None:
+    file = a_file(tmp_path, f"SLURM_JWT={jwt(200)}\n")
+    tokens = FileTokens(file, now=lambda: 100.0)
+    assert asyncio.run(tokens.token()) == jwt(200)
+    file.write_text(jwt(300))
+    assert asyncio.run(tokens.token()) == jwt(300)
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "said"),
+    [
+        (jwt(99), 0o600, r"expired at 1970-01-01 00:01:39 UTC.*scontrol token lifespan"),
+        (jwt(200), 0o640, r"others may read .*chmod 600"),
+        ("", 0o600, r"is empty.*scontrol token"),
+    ],
+)
+def test_a_file_that_does_not_do_names_the_way_out(
+    tmp_path: Path, text: str, mode: int, said: str
+) -> None:
+    tokens = FileTokens(a_file(tmp_path, text, mode), now=lambda: 100.0)
+    with pytest.raises(NoAnswer, match=said) as failed:
+        asyncio.run(tokens.token())
+    assert not text or text not in failed.value.message
+
+
+def test_a_file_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(NoAnswer, match="cannot be read: No such file"):
+        asyncio.run(FileTokens(tmp_path / "none").token())
+
+
+class Mint:
+    def __init__(self, *answers: Done) -> None:
+        self.answers = list(answers)
+
+    async def run(self, words: Any, *, stdin: str = "", limit_s: float = 0) -> Done:
+        return self.answers.pop(0)
+
+
+def test_a_command_mints_anew_at_half_of_the_time() -> None:
+    now = [0.0]
+    mint = Mint(Done(0, f"SLURM_JWT={jwt(100)}\n"), Done(0, f"SLURM_JWT={jwt(200)}\n"))
+    tokens = CommandTokens(mint, ["scontrol", "token"], now=lambda: now[0])
+    assert asyncio.run(tokens.token()) == jwt(100)
+    now[0] = 49.0
+    assert asyncio.run(tokens.token()) == jwt(100)
+    now[0] = 50.0
+    assert asyncio.run(tokens.token()) == jwt(200)
+
+
+def test_a_token_that_was_not_taken_is_not_used_again() -> None:
+    mint = Mint(Done(0, jwt(100)), Done(0, jwt(101)))
+    tokens = CommandTokens(mint, ["mint"], now=lambda: 0.0)
+    assert asyncio.run(tokens.token()) == jwt(100)
+    tokens.refused()
+    assert asyncio.run(tokens.token()) == jwt(101)
+
+
+@pytest.mark.parametrize(
+    "done",
+    [
+        Done(1, "SLURM_JWT=se.cr.et", "Error fetching token"),
+        Done(0, "Error fetching token in se.cr.et"),
+    ],
+)
+def test_a_command_that_fails_is_told_without_what_it_printed(done: Done) -> None:
+    with pytest.raises(NoAnswer, match="token_command printed no token") as failed:
+        asyncio.run(CommandTokens(Mint(done), ["mint"]).token())
+    assert "se.cr.et" not in failed.value.message
+
+
+@pytest.mark.parametrize("token", ["", "opaque", "a.b.c", "a.e30.c", "a.W10.c"])
+def test_a_token_that_does_not_say_when_it_ends(token: str) -> None:
+    assert ends_at(token) is None

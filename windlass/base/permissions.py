@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -36,3 +37,13 @@ class Permission:
     reach: Reach = Reach.ALL
     feature: str = ""
     """Only where a provider section asks for it, by the name of its key; `bake`: `det fleet bake`."""
+
+
+def permissions(
+    to: Mapping[str, str], *, reach: Reach = Reach.ALL, feature: str = ""
+) -> tuple[Permission, ...]:
+    """`to`: action -> what for, of actions with the same reach and feature."""
+    return tuple(
+        Permission(action=action, why=why, reach=reach, feature=feature)
+        for action, why in to.items()
+    )

@@ -2,82 +2,78 @@
 
 from __future__ import annotations
 
-from windlass.base.permissions import Permission, Reach
+from windlass.base.permissions import Permission, Reach, permissions
 
-PERMISSIONS = (
-    Permission(action="compute.regions.get", why="ask for no more than quotas have left"),
-    Permission(action="compute.zones.list", why="learn the zones of the region"),
-    Permission(action="compute.machineTypes.get", why="learn CPUs and memory of types"),
-    Permission(action="compute.acceleratorTypes.get", why="learn which zone has which GPU"),
-    Permission(action="compute.instances.list", why="list the machines"),
-    Permission(action="compute.instances.get", why="look at one machine"),
-    Permission(action="compute.zoneOperations.get", why="follow launches and their ends"),
-    Permission(action="compute.zoneOperations.list", why="find the machines of a launch"),
-    Permission(action="compute.images.useReadOnly", why="boot the image"),
-    Permission(action="compute.instances.create", why="launch machines", reach=Reach.LAUNCH),
-    Permission(action="compute.disks.create", why="make their disks", reach=Reach.LAUNCH),
-    Permission(action="compute.subnetworks.use", why="connect them", reach=Reach.LAUNCH),
-    Permission(
-        action="compute.subnetworks.useExternalIp",
-        why="give them addresses",
+PERMISSIONS: tuple[Permission, ...] = (
+    *permissions(
+        {
+            "compute.regions.get": "ask for no more than quotas have left",
+            "compute.zones.list": "learn the zones of the region",
+            "compute.machineTypes.get": "learn CPUs and memory of types",
+            "compute.acceleratorTypes.get": "learn which zone has which GPU",
+            "compute.instances.list": "list the machines",
+            "compute.instances.get": "look at one machine",
+            "compute.zoneOperations.get": "follow launches and their ends",
+            "compute.zoneOperations.list": "find the machines of a launch",
+            "compute.images.useReadOnly": "boot the image",
+        }
+    ),
+    *permissions(
+        {
+            "compute.instances.create": "launch machines",
+            "compute.disks.create": "make their disks",
+            "compute.subnetworks.use": "connect them",
+            "compute.instances.setMetadata": "give them user data",
+            "compute.instances.setServiceAccount": "give them their account",
+        },
+        reach=Reach.LAUNCH,
+    ),
+    *permissions(
+        {"compute.subnetworks.useExternalIp": "give them addresses"},
         reach=Reach.LAUNCH,
         feature="network_interface.external_ip",
     ),
-    Permission(
-        action="compute.instances.setMetadata", why="give them user data", reach=Reach.LAUNCH
+    *permissions(
+        {
+            "compute.instances.setLabels": "label them",
+            "compute.disks.setLabels": "label their disks",
+            "compute.instances.setTags": "tag them",
+        },
+        reach=Reach.TAG_AT_LAUNCH,
     ),
-    Permission(action="compute.instances.setLabels", why="label them", reach=Reach.TAG_AT_LAUNCH),
-    Permission(
-        action="compute.disks.setLabels", why="label their disks", reach=Reach.TAG_AT_LAUNCH
-    ),
-    Permission(action="compute.instances.setTags", why="tag them", reach=Reach.TAG_AT_LAUNCH),
-    Permission(
-        action="compute.instances.setServiceAccount",
-        why="give them their account",
-        reach=Reach.LAUNCH,
-    ),
-    Permission(
-        action="iam.serviceAccounts.actAs", why="give them their account", reach=Reach.AGENT_ROLE
-    ),
-    Permission(action="compute.instances.delete", why="end machines", reach=Reach.OWN_MACHINES),
-    Permission(
-        action="compute.instances.getSerialPortOutput",
-        why="show why a boot failed",
+    *permissions({"iam.serviceAccounts.actAs": "give them their account"}, reach=Reach.AGENT_ROLE),
+    *permissions(
+        {
+            "compute.instances.delete": "end machines",
+            "compute.instances.getSerialPortOutput": "show why a boot failed",
+        },
         reach=Reach.OWN_MACHINES,
     ),
-    Permission(
-        action="compute.instances.stop",
-        why="stop idle machines",
+    *permissions(
+        {
+            "compute.instances.stop": "stop idle machines",
+            "compute.instances.start": "start stopped machines",
+        },
         reach=Reach.OWN_MACHINES,
         feature="stopped_agents",
     ),
-    Permission(
-        action="compute.instances.start",
-        why="start stopped machines",
-        reach=Reach.OWN_MACHINES,
-        feature="stopped_agents",
+    *permissions(
+        {"compute.resourcePolicies.create": "make the placement policy"}, feature="placement_policy"
     ),
-    Permission(
-        action="compute.resourcePolicies.create",
-        why="make the placement policy",
-        feature="placement_policy",
-    ),
-    Permission(
-        action="compute.resourcePolicies.use",
-        why="launch machines close to each other",
+    *permissions(
+        {"compute.resourcePolicies.use": "launch machines close to each other"},
         reach=Reach.LAUNCH,
         feature="placement_policy",
     ),
-    Permission(
-        action="compute.reservations.list", why="see what is reserved", feature="reservations"
-    ),
-    Permission(
-        action="compute.images.create",
-        why="make images of machines (det fleet bake)",
+    *permissions({"compute.reservations.list": "see what is reserved"}, feature="reservations"),
+    *permissions(
+        {
+            "compute.images.create": "make images of machines (det fleet bake)",
+            "compute.images.setLabels": "label images",
+            "compute.images.get": "see how far an image is",
+            "compute.images.delete": "remove images that failed",
+            "compute.disks.useReadOnly": "read the disks of images",
+        },
         feature="bake",
     ),
-    Permission(action="compute.images.setLabels", why="label images", feature="bake"),
-    Permission(action="compute.images.get", why="see how far an image is", feature="bake"),
-    Permission(action="compute.images.delete", why="remove images that failed", feature="bake"),
-    Permission(action="compute.disks.useReadOnly", why="read the disks of images", feature="bake"),
 )

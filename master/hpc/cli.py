@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from master.hpc.cli_options import DirOption, LoginOptions, SiteOptions
 from windlass.base.checks import Check, Status
 from windlass.base.errors import InvalidArgument
+from windlass.base.option_groups import with_groups
 from windlass.cli.output import JsonOption, notice, print_json, print_rows
 
 app = typer.Typer(
@@ -20,73 +21,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-DirOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--dir",
-        help="Keep master.yaml, jobs and checkpoints in this folder, which all nodes see. "
-        "Default: windlass in $HOME, $WORK, $PROJECT or $SCRATCH, the first that is shared.",
-        show_default=False,
-    ),
-]
-DataDirOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Keep the database here, on a local disk. Default: ~/.local/share/windlass/hpc "
-        "or a folder in /var/tmp or /tmp, the first on a local disk.",
-        show_default=False,
-    ),
-]
-HostOption = Annotated[
-    str | None,
-    typer.Option(
-        "--host",
-        help="Listen on this address, which nodes reach. Default: that of the interface to the nodes.",
-        show_default=False,
-    ),
-]
-AccountOption = Annotated[
-    str, typer.Option(help="Let this account pay for jobs.", show_default=False)
-]
-PathOption = Annotated[
-    str,
-    typer.Option(
-        help="Look for the commands of the batch system in these folders first, with colons between.",
-        show_default=False,
-    ),
-]
-
-SshOption = Annotated[
-    str | None,
-    typer.Option(
-        "--ssh", metavar="USER@LOGIN", help="Do it on this login node.", show_default=False
-    ),
-]
-SshKeyOption = Annotated[
-    Path | None, typer.Option(help="Log in there with this private key.", show_default=False)
-]
-SshJumpOption = Annotated[
-    str | None,
-    typer.Option(metavar="USER@HOST", help="Log in through this host.", show_default=False),
-]
-SshWindlassOption = Annotated[
-    str,
-    typer.Option(
-        help="The program `windlass` there. Default: that of ~/windlass-venv, else the one on PATH.",
-        show_default=False,
-    ),
-]
-
 
 @app.command()
+@with_groups
 def up(
     ctx: typer.Context,
     *,
-    dir_: DirOption = None,
-    data_dir: DataDirOption = None,
-    host: HostOption = None,
-    account: AccountOption = "",
-    path: PathOption = "",
+    site: SiteOptions,
     overwrite: Annotated[
         bool,
         typer.Option(
@@ -117,25 +58,20 @@ def up(
             show_default=False,
         ),
     ] = None,
-    ssh: SshOption = None,
-    ssh_key: SshKeyOption = None,
-    ssh_jump: SshJumpOption = None,
-    ssh_windlass: SshWindlassOption = "",
+    login: LoginOptions,
 ) -> None:
     """Find out what the site has, write master.yaml, start a master on this machine, and log in.
 
     A master.yaml that is there is used as it is.
     """
-    _elsewhere(ctx, ssh, ssh_key, ssh_jump, ssh_windlass)
+    _run_on_login_node(ctx, login)
     from master.hpc import up as starting
-    from master.hpc.gather import Where
 
-    where = Where(shared=dir_, data=data_dir, address=host, path=path)
     if not as_job and (queue or walltime):
-        raise InvalidArgument("--queue and --walltime are of --as-job")
+        raise InvalidArgument("--queue and --walltime need --as-job")
     wishes = starting.Wishes(
-        where=where,
-        account=account,
+        where=site.where(),
+        account=site.account,
         overwrite=overwrite,
         restart=restart,
         as_job=as_job,
@@ -147,14 +83,11 @@ def up(
 
 
 @app.command()
+@with_groups
 def check(
     ctx: typer.Context,
     *,
-    dir_: DirOption = None,
-    data_dir: DataDirOption = None,
-    host: HostOption = None,
-    account: AccountOption = "",
-    path: PathOption = "",
+    site: SiteOptions,
     probe: Annotated[
         bool,
         typer.Option(
@@ -166,37 +99,32 @@ def check(
         str, typer.Option(help="Wait so long for the jobs of --probe to start.")
     ] = "5m",
     as_json: JsonOption = False,
-    ssh: SshOption = None,
-    ssh_key: SshKeyOption = None,
-    ssh_jump: SshJumpOption = None,
-    ssh_windlass: SshWindlassOption = "",
+    login: LoginOptions,
 ) -> None:
-    """Check whether this site can run a private master, and say the way out of what stands against it.
+    """Check whether this site can run a private master, and show what to change if not.
 
     The exit code is 1 if a check failed.
     """
-    _elsewhere(ctx, ssh, ssh_key, ssh_jump, ssh_windlass)
+    _run_on_login_node(ctx, login)
     from master.hpc.check import checks_of
-    from master.hpc.gather import Where
 
-    where = Where(shared=dir_, data=data_dir, address=host, path=path)
     limit_s = _seconds("--probe-timeout", probe_timeout) if probe else None
-    _print_checks(asyncio.run(checks_of(where, account=account, probe_limit_s=limit_s)), as_json)
+    _print_checks(
+        asyncio.run(checks_of(site.where(), account=site.account, probe_limit_s=limit_s)), as_json
+    )
 
 
 @app.command()
+@with_groups
 def status(
     ctx: typer.Context,
     *,
     dir_: DirOption = None,
     as_json: JsonOption = False,
-    ssh: SshOption = None,
-    ssh_key: SshKeyOption = None,
-    ssh_jump: SshJumpOption = None,
-    ssh_windlass: SshWindlassOption = "",
+    login: LoginOptions,
 ) -> None:
     """Show where the master runs, and its batch jobs. The exit code is 1 if it does not run."""
-    _elsewhere(ctx, ssh, ssh_key, ssh_jump, ssh_windlass)
+    _run_on_login_node(ctx, login)
     from master.hpc.status import described, look
 
     found = asyncio.run(look(dir_))
@@ -214,6 +142,7 @@ def status(
 
 
 @app.command()
+@with_groups
 def down(
     ctx: typer.Context,
     *,
@@ -222,13 +151,10 @@ def down(
         bool,
         typer.Option("--cancel", help="Cancel its batch jobs, too. Their trials end as cancelled."),
     ] = False,
-    ssh: SshOption = None,
-    ssh_key: SshKeyOption = None,
-    ssh_jump: SshJumpOption = None,
-    ssh_windlass: SshWindlassOption = "",
+    login: LoginOptions,
 ) -> None:
     """Stop the master. Batch jobs go on, and the next `windlass hpc up` takes them over."""
-    _elsewhere(ctx, ssh, ssh_key, ssh_jump, ssh_windlass)
+    _run_on_login_node(ctx, login)
     from master.hpc.down import down as end
 
     for line in end(dir_, cancel=cancel):
@@ -268,23 +194,21 @@ def _print_checks(checks: list[Check], as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _elsewhere(
-    ctx: typer.Context, ssh: str | None, key: Path | None, jump: str | None, program: str
-) -> None:
+def _run_on_login_node(ctx: typer.Context, login: LoginOptions) -> None:
     """With --ssh: the same command there. Raises typer.Exit with its exit code."""
-    if ssh is None:
-        if key is not None or jump is not None or program:
-            raise InvalidArgument("--ssh-key, --ssh-jump and --ssh-windlass need --ssh USER@LOGIN")
+    there = login.login()
+    if there is None:
         return
-    from master.hpc.remote import Login, run_there
+    from master.hpc.remote import run_there
 
     words = [ctx.info_name or ""]
     for parameter in ctx.command.params:
-        value = ctx.params.get(parameter.name or "")
-        if (parameter.name or "").startswith("ssh") or value in (None, "", False):
+        name = parameter.name or ""
+        value = ctx.params.get(name)
+        if name.startswith("ssh") or value in (None, "", False):
             continue
         words += [parameter.opts[0]] if value is True else [parameter.opts[0], str(value)]
-    said = run_there(Login(spec=ssh, key=key, jump=jump, program=program), words)
+    said = run_there(there, words)
     typer.echo(said.err, nl=False, err=True)
     typer.echo(said.out, nl=False)
     raise typer.Exit(said.code)

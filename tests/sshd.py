@@ -159,6 +159,16 @@ class Login:
             identity=self.key, known_hosts=self.known_hosts, identity_option="ssh.key_file"
         )
 
+    def provider_settings(self) -> dict[str, str]:
+        """`ssh` of a provider section whose commands run here."""
+        user, _, host = self.sshd.spec.partition("@")
+        return {
+            "host": host,
+            "user": user,
+            "key_file": str(self.key),
+            "known_hosts": str(self.known_hosts),
+        }
+
     def node(self) -> LoginNode:
         return LoginNode(parse_host(self.sshd.spec), self.access())
 

@@ -11,10 +11,10 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.gated_trial import MODEL, gated_trial
 from tests.real_cluster import WINDLASS, RealCluster, eventually
 from tests.slurm import Slurm
 
-MODEL = Path(__file__).parent / "model"
 SITE = {"type": "slurm", "partition": "gpu"}
 POOLS = [
     {"pool_name": "batch", "provider": SITE},
@@ -36,29 +36,15 @@ class Gates:
     """Files that trials wait for."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         folder.mkdir()
 
     def open(self) -> None:
-        (self._folder / "open").touch()
-
-    @property
-    def mounts(self) -> list[dict[str, str]]:
-        """Their /tmp is their own."""
-        return [{"host_path": str(self._folder), "container_path": "/gates"}]
+        (self.folder / "open").touch()
 
 
 def config(gates: Gates, **settings: Any) -> dict[str, Any]:
-    return {
-        "name": "dispatched",
-        "entrypoint": "python3 train.py",
-        "hyperparameters": {"gate": "/gates/open"},
-        "bind_mounts": gates.mounts,
-        "searcher": {"name": "single", "metric": "loss", "max_length": 1},
-        "resources": {"slots_per_trial": 4, "resource_pool": "batch"},
-        "max_restarts": 0,
-        **settings,
-    }
+    return gated_trial(gates.folder, **settings)
 
 
 @pytest.fixture(scope="module")

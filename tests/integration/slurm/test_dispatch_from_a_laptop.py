@@ -6,15 +6,14 @@ laptop 10.77.0.1 ── 10.77.0.2 login node and nodes, in a network namespace; 
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
+from tests.gated_trial import MODEL, all_logs, gated_trial, slurm_master
 from tests.namespaces import Namespace, works
 from tests.real_cluster import RealCluster, eventually
 from tests.slurm import free_slurm, require_slurm
@@ -26,7 +25,6 @@ pytestmark = [
     pytest.mark.skipif(SSHD is None, reason=MISSING),
     pytest.mark.skipif(not works(), reason="network namespaces cannot be made here"),
 ]
-MODEL = Path(__file__).parent / "model"
 LAPTOP, SITE = "10.77.0.1", "10.77.0.2"
 
 
@@ -50,46 +48,18 @@ def site(folder: Path) -> Iterator[Login]:
         there.end()
 
 
-def config(folder: Path) -> dict[str, Any]:
-    return {
-        "name": "far",
-        "entrypoint": "python3 train.py",
-        "hyperparameters": {"gate": "/gates/open"},
-        "bind_mounts": [{"host_path": str(folder), "container_path": "/gates"}],
-        "searcher": {"name": "single", "metric": "loss", "max_length": 1},
-        "resources": {"slots_per_trial": 2, "resource_pool": "batch"},
-        "max_restarts": 0,
-    }
-
-
 def test_a_laptop_is_cut_off(tmp_path: Path) -> None:
     jobs, gates = tmp_path / "jobs", tmp_path / "gates"
     gates.mkdir()
     tmp_path.chmod(0o755)
     with site(tmp_path) as login:
-        user, _, host = login.sshd.spec.partition("@")
-        provider = {
-            "type": "slurm",
-            "partition": "gpu",
-            "job_storage_root": str(jobs),
-            "python": sys.executable,
-            "ssh": {
-                "host": host,
-                "user": user,
-                "key_file": str(login.key),
-                "known_hosts": str(login.known_hosts),
-            },
-        }
-        settings = {
-            "resource_pools": [{"pool_name": "batch", "provider": provider}],
-            "security": {"tls": {"self_signed": True}},
-            "allowed_host_paths": [str(gates)],
-        }
+        settings = slurm_master(jobs, gates, ssh=login.provider_settings())
+        settings["security"] = {"tls": {"self_signed": True}}
         with RealCluster.self_signed(tmp_path / "cluster", settings) as cluster:
-            experiment = cluster.submit(config(gates), MODEL)
+            experiment = cluster.submit(gated_trial(gates, slots=2), MODEL)
 
             def log() -> str:
-                return "".join(cluster.logs_of(t["id"]) for t in cluster.trials(experiment))
+                return all_logs(cluster, experiment)
 
             def notes() -> str:
                 agents = cluster.get("/api/v1/agents")["agents"]

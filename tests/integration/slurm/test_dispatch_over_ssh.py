@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.gated_trial import MODEL, all_logs, gated_trial, slurm_master
 from tests.real_cluster import RealCluster, eventually
 from tests.slurm import Slurm
 from tests.sshd import MISSING, SSHD, login_node
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(SSHD is None, reason=MISSING)]
-MODEL = Path(__file__).parent / "model"
-
-
-def config(folder: Path) -> dict[str, Any]:
-    return {
-        "name": "dispatched",
-        "entrypoint": "python3 train.py",
-        "hyperparameters": {"gate": "/gates/open"},
-        "bind_mounts": [{"host_path": str(folder), "container_path": "/gates"}],
-        "searcher": {"name": "single", "metric": "loss", "max_length": 1},
-        "resources": {"slots_per_trial": 4, "resource_pool": "batch"},
-        "max_restarts": 0,
-    }
 
 
 def test_a_gang_from_request_to_end_while_the_login_node_comes_and_goes(
@@ -35,33 +21,17 @@ def test_a_gang_from_request_to_end_while_the_login_node_comes_and_goes(
     jobs, gates = tmp_path / "jobs", tmp_path / "gates"
     gates.mkdir()
     with login_node(tmp_path / "at", slurm.environment) as login:
-        user, _, host = login.sshd.spec.partition("@")
-        provider = {
-            "type": "slurm",
-            "partition": "gpu",
-            "job_storage_root": str(jobs),
-            "python": sys.executable,
-            "ssh": {
-                "host": host,
-                "user": user,
-                "key_file": str(login.key),
-                "known_hosts": str(login.known_hosts),
-            },
-        }
-        settings = {
-            "resource_pools": [{"pool_name": "batch", "provider": provider}],
-            "allowed_host_paths": [str(gates)],
-        }
+        settings = slurm_master(jobs, gates, ssh=login.provider_settings())
         with RealCluster(tmp_path / "cluster", settings) as cluster:
-            experiment = cluster.submit(config(gates), MODEL)
+            experiment = cluster.submit(gated_trial(gates), MODEL)
 
             def log() -> str:
-                return "".join(cluster.logs_of(t["id"]) for t in cluster.trials(experiment))
+                return all_logs(cluster, experiment)
 
             eventually("it runs", lambda: "run 1, from" in log())
             login.sshd.cut()
             login.sshd.stop()
-            waits = cluster.submit(config(gates), MODEL)
+            waits = cluster.submit(gated_trial(gates), MODEL)
             job = cluster.experiment(waits)["jobId"]
 
             def why() -> str:

@@ -19,6 +19,16 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
+from master.allocations.effects import (
+    AskResources,
+    Closed,
+    Effect,
+    Effects,
+    KillContainers,
+    SignalPreemption,
+    StartContainers,
+    Withdraw,
+)
 from rm_backends.base import (
     Container,
     ContainerExit,
@@ -180,50 +190,6 @@ class AllocationState:
         return self.started_at is None or refused
 
 
-@dataclass(frozen=True, slots=True)
-class AskResources:
-    """Queue a request at the resource manager."""
-
-    allocation_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Withdraw:
-    """Take the request out of the queue."""
-
-    allocation_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class StartContainers:
-    """The grant is committed: start."""
-
-    allocation_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class SignalPreemption:
-    """Answer the task's long polls with true, and tell the resource manager that the slots will come back."""
-
-    allocation_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class KillContainers:
-    allocation_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """It has ended: wake everything that waits on it."""
-
-    allocation_id: str
-
-
-Effect: TypeAlias = (
-    AskResources | Withdraw | StartContainers | SignalPreemption | KillContainers | Closed
-)
-Effects: TypeAlias = tuple[Effect, ...]
 Step: TypeAlias = tuple[AllocationState, Effects]
 
 

@@ -18,8 +18,7 @@ import structlog
 
 from agent_bootstrap.protocol import Login
 from master.allocations import machine
-from master.allocations.machine import (
-    AllocationState,
+from master.allocations.effects import (
     AskResources,
     Closed,
     Effect,
@@ -28,6 +27,7 @@ from master.allocations.machine import (
     StartContainers,
     Withdraw,
 )
+from master.allocations.machine import AllocationState
 from master.allocations.ports import AllocationOwner, AllocationStep
 from master.allocations.rendezvous import AllGather, Rendezvous, RendezvousInfo
 from master.allocations.tokens import AllocationTokenMint

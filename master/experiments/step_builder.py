@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from master.allocations.machine import AllocationState, Effect
+from master.allocations.effects import Effect
+from master.allocations.machine import AllocationState
 from master.core.searcher.search import Search
 from master.core.searcher.types import Action, Event
 from master.experiments.state import ExperimentState, Phase, TrialState

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from master.allocations import machine as allocation_machine
 from master.allocations.backoff import backoff_after
+from master.allocations.effects import AskResources
 from master.allocations.machine import AllocationState, Outcome, OutcomeKind
 from master.core.searcher.metrics import missing_metric
 from master.core.searcher.types import (
@@ -319,4 +320,4 @@ def _request_allocation(builder: StepBuilder, trial: TrialState) -> None:
     if trial.allocation is not None:
         builder.replaced[trial.request_id] = trial.allocation
     builder.put(replace(trial, run_id=run_id, allocation=allocation, not_before=None))
-    builder.effects.append(allocation_machine.AskResources(allocation.id))
+    builder.effects.append(AskResources(allocation.id))

@@ -17,7 +17,8 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import structlog
 
-from master.allocations.machine import AllocationState, Effects
+from master.allocations.effects import Effects
+from master.allocations.machine import AllocationState
 from master.allocations.order_sync import OrderSync
 from master.allocations.ports import AllocationOwner
 from master.allocations.service import AllocationService

@@ -10,13 +10,8 @@ from typing import TypeAlias
 from master.allocations import backoff
 from master.allocations import machine as allocation_machine
 from master.allocations.backoff import MAX_ABORTS, backoff_after
-from master.allocations.machine import (
-    AllocationPhase,
-    AllocationState,
-    Effects,
-    Outcome,
-    OutcomeKind,
-)
+from master.allocations.effects import AskResources, Effects
+from master.allocations.machine import AllocationPhase, AllocationState, Outcome, OutcomeKind
 from master.core.jobs import JobChange, SetPlace, SetPriority
 from master.core.reasons import Reason
 from master.tasks.kinds import Readiness
@@ -160,7 +155,7 @@ def _request_allocation(state: TaskState, now: datetime) -> Step:
     )
     return Step(
         replace(state, allocation=allocation, not_before=None, active_at=None),
-        (allocation_machine.AskResources(allocation.id),),
+        (AskResources(allocation.id),),
     )
 
 

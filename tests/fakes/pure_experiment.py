@@ -10,7 +10,7 @@ from typing import Any
 
 from master.allocations import machine as allocation
 from master.allocations.backoff import LONGEST_PAUSE_S
-from master.allocations.machine import AskResources, StartContainers
+from master.allocations.effects import AskResources, Effect, StartContainers
 from master.core.expconf import ClusterDefaults, ExperimentConfig, complete
 from master.core.searcher.search import Search
 from master.experiments import machine
@@ -56,7 +56,7 @@ class PureExperiment:
         self.now = START
         self.max_lost_runs = 10
         self.log: list[LoggedEvent] = []
-        self.effects: list[allocation.Effect] = []
+        self.effects: list[Effect] = []
         self.state = ExperimentState(
             id=1,
             job_id="job",
@@ -70,7 +70,7 @@ class PureExperiment:
         )
         self.do(machine.begin)
 
-    def do(self, step: Callable[[ExperimentState, Env], Step]) -> list[allocation.Effect]:
+    def do(self, step: Callable[[ExperimentState, Env], Step]) -> list[Effect]:
         result = step(self.state, self.env())
         assert [e.seq for e in result.events] == [
             self.state.searcher_seq + i + 1 for i in range(len(result.events))
@@ -93,7 +93,7 @@ class PureExperiment:
             max_lost_runs=self.max_lost_runs,
         )
 
-    def tick(self) -> list[allocation.Effect]:
+    def tick(self) -> list[Effect]:
         """The clock has moved: do what is due."""
         due = self.deadlines.due(self.now)
         effects = self.do(partial(machine.clock_ticked, due=due))
@@ -103,7 +103,7 @@ class PureExperiment:
     def trial(self, index: int = 0) -> TrialState:
         return self.state.trials[self._in_order[index]]
 
-    def on_run(self, trial: TrialState, step: machine.AllocationStep) -> list[allocation.Effect]:
+    def on_run(self, trial: TrialState, step: machine.AllocationStep) -> list[Effect]:
         assert trial.allocation is not None
         name = trial.allocation.id
         return self.do(lambda s, e: machine.allocation_event(s, e, name, step))

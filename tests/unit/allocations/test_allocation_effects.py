@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from master.allocations.machine import KillContainers, StartContainers
+from master.allocations.effects import KillContainers, StartContainers
 from master.allocations.service import EFFECTS_AT_ONCE
 from master.core.jobs import JobType
 from master.tasks.service import NewTask

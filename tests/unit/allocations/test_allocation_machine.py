@@ -10,17 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from master.allocations import machine
-from master.allocations.machine import (
-    AllocationPhase,
-    AllocationState,
+from master.allocations.effects import (
     AskResources,
     Closed,
     KillContainers,
-    OutcomeKind,
     SignalPreemption,
     StartContainers,
     Withdraw,
 )
+from master.allocations.machine import AllocationPhase, AllocationState, OutcomeKind
 from rm_backends.base import Container, ContainerExit, ContainerPhase, FailureKind
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,12 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from master.allocations import machine as allocation
-from master.allocations.machine import (
-    AskResources,
-    Closed,
-    KillContainers,
-    SignalPreemption,
-)
+from master.allocations.effects import AskResources, Closed, KillContainers, SignalPreemption
 from master.core.jobs import SetPool
 from master.core.searcher.event_json import action_to_json
 from master.core.searcher.search import replay

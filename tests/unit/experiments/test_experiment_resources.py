@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from master.allocations import machine as allocation
-from master.allocations.machine import (
-    AllocationState,
+from master.allocations.effects import (
     AskResources,
     Closed,
     KillContainers,
     SignalPreemption,
     Withdraw,
 )
+from master.allocations.machine import AllocationState
 from master.core.jobs import JobChange, SetMaxSlots, SetPlace, SetPool, SetPriority, SetWeight
 from master.experiments import machine, resources
 from master.experiments.releases import last_asked_by_others

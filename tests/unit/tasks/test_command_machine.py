@@ -33,13 +33,8 @@ from hypothesis import strategies as st
 
 from master.allocations import machine as allocation
 from master.allocations.backoff import MAX_ABORTS
-from master.allocations.machine import (
-    AllocationPhase,
-    AskResources,
-    Closed,
-    KillContainers,
-    Withdraw,
-)
+from master.allocations.effects import AskResources, Closed, KillContainers, Withdraw
+from master.allocations.machine import AllocationPhase
 from master.core.jobs import JobChange, SetMaxSlots, SetPlace, SetPool, SetPriority, SetWeight
 from master.tasks import machine
 from master.tasks.state import TaskPhase, TaskState

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.gated_trial import MODEL, all_logs
 from tests.integration.slurm.test_dispatch import (
-    MODEL,
     Gates,
-    all_logs,
     batch_jobs,
     config,
     jobs_agents,

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.gated_trial import MODEL, gated_trial
+from tests.gated_trial import MODEL, all_logs, gated_trial
 from tests.real_cluster import WINDLASS, RealCluster, eventually
 from tests.slurm import Slurm
 
@@ -412,7 +412,3 @@ def batch_jobs(cluster: RealCluster, experiment: int) -> list[dict[str, Any]]:
         "batchJobs"
     ]
     return found
-
-
-def all_logs(cluster: RealCluster, experiment: int) -> str:
-    return "".join(cluster.logs_of(trial["id"]) for trial in cluster.trials(experiment))

@@ -36,7 +36,7 @@ class AwsProviders:
             AwsProvider(
                 account=account,
                 pools=[
-                    options_of(pool, section, self.boot.settings(section))
+                    options_of(pool, section, self.boot.settings(section, pool.name))
                     for pool, section in bought
                 ],
                 cluster_id=cluster_id,

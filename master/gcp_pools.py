@@ -42,7 +42,7 @@ class GcpProviders:
             GcpProvider(
                 site=site,
                 pools=[
-                    options_of(pool, section, self.boot.settings(section))
+                    options_of(pool, section, self.boot.settings(section, pool.name))
                     for pool, section in bought
                 ],
                 cluster_id=cluster_id,

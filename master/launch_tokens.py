@@ -10,6 +10,8 @@ from master.auth.join_tokens import JoinTokenSigner
 from provisioner.providers.base import LaunchIntent
 from rm_backends.ports import JoinGrant, JoinKind
 
+MOST_NAMES = 4
+"""In a token, which user data of 8 KB has to hold. Of more machines the provider is asked when they exist."""
 JOIN_WITHIN = timedelta(hours=1)
 """How long after its boot a machine may join for the first time."""
 
@@ -27,7 +29,7 @@ class LaunchTokens:
             kind=JoinKind.LAUNCH,
             pool=intent.pool,
             id=intent.intent_id,
-            names=frozenset(names),
+            names=frozenset(names if len(names) <= MOST_NAMES else ()),
             agents=intent.count,
             expires=datetime.fromtimestamp(intent.created_at, UTC) + boot + JOIN_WITHIN,
         )

@@ -20,13 +20,12 @@ from typing import Any
 import pytest
 import structlog
 from hypothesis import settings
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from agent_bootstrap.log_setup import QUIET
 from master.store.database import parse_url
 from master.store.store import Store
 from tests.podman import Podman, running_podman
-from tests.stores import leading_store
+from tests.stores import administer, leading_store
 from windlass.base.clock import ManualClock
 
 # How long an example takes says nothing on a busy machine.
@@ -139,18 +138,10 @@ def second_postgres_url(postgres_server: str) -> Iterator[str]:
 
 def _new_database(postgres_server: str) -> Iterator[str]:
     name = f"windlass_test_{os.getpid()}_{next(_database_numbers)}"
-    asyncio.run(_administer(postgres_server, f"CREATE DATABASE {name}"))
+    asyncio.run(administer(postgres_server, f"CREATE DATABASE {name}"))
     url = parse_url(postgres_server).set(database=name)
     yield url.render_as_string(hide_password=False)
-    asyncio.run(_administer(postgres_server, f"DROP DATABASE {name} WITH (FORCE)"))
-
-
-async def _administer(server: str, statement: str) -> None:
-    url = parse_url(server).set(drivername="postgresql+asyncpg")
-    engine = create_async_engine(url, isolation_level="AUTOCOMMIT")
-    async with engine.connect() as connection:
-        await connection.exec_driver_sql(statement)
-    await engine.dispose()
+    asyncio.run(administer(postgres_server, f"DROP DATABASE {name} WITH (FORCE)"))
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -85,6 +85,9 @@ class RealCluster:
         self.url = f"http{'s' if trust else ''}://127.0.0.1:{self.port}"
         self._trust = trust
         self.agent_options: tuple[str, ...] = ("--master-cert", str(trust)) if trust else ()
+        self.master_via: tuple[str, ...] = ()
+        """What to put before the master's command."""
+        self.master_options: tuple[str, ...] = ()
         self.config_file = folder / "master.yaml"
         folder.mkdir(parents=True, exist_ok=True)
         open_way_to(folder / "x")
@@ -96,14 +99,17 @@ class RealCluster:
     @classmethod
     def self_signed(cls, folder: Path, config: Mapping[str, Any]) -> RealCluster:
         """One whose master signs its certificate itself, as `config` says; agents have the fingerprint."""
-        trust = folder / "master.pem"
-        cluster = cls(folder, config, trust=trust)
-        # It is made before the master runs, so that whoever starts it knows what to trust.
-        cluster._certificate("--make")
-        trust.write_bytes(cluster._certificate("--pem"))
-        fingerprint = cluster._certificate().decode().strip()
-        cluster.agent_options = ("--cert-fingerprint", fingerprint)
+        cluster = cls(folder, config, trust=folder / "master.pem")
+        cluster.sign()
         return cluster
+
+    def sign(self) -> None:
+        """Before the master runs, so that whoever starts it knows what to trust."""
+        assert self._trust is not None
+        self._certificate("--make")
+        self._trust.write_bytes(self._certificate("--pem"))
+        fingerprint = self._certificate().decode().strip()
+        self.agent_options = ("--cert-fingerprint", fingerprint)
 
     def _certificate(self, *words: str) -> bytes:
         files = ("-c", str(self.config_file), "--data-dir", str(self.data_dir))
@@ -148,6 +154,7 @@ class RealCluster:
         log = (self.folder / "master.log").open("ab")
         self.master = subprocess.Popen(
             [
+                *self.master_via,
                 WINDLASS,
                 "master",
                 "run",
@@ -155,6 +162,7 @@ class RealCluster:
                 str(self.config_file),
                 "--data-dir",
                 str(self.data_dir),
+                *self.master_options,
             ],
             stdin=subprocess.DEVNULL,
             stdout=log,

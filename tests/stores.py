@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import NullPool, create_engine, select
+from sqlalchemy.ext.asyncio import create_async_engine
 from sqlmodel import SQLModel
 
+from master.store.database import parse_url
 from master.store.store import Store
 from windlass.base.clock import ManualClock
 
@@ -45,6 +47,15 @@ async def leading_store(
     await store.take_lease("test-master")
     async with running(store):
         yield store
+
+
+async def administer(server: str, statement: str) -> None:
+    """On a PostgreSQL server, beside all transactions."""
+    url = parse_url(server).set(drivername="postgresql+asyncpg")
+    engine = create_async_engine(url, isolation_level="AUTOCOMMIT")
+    async with engine.connect() as connection:
+        await connection.exec_driver_sql(statement)
+    await engine.dispose()
 
 
 def read_rows(database: Path, table: str, order: str) -> list[dict[str, Any]]:

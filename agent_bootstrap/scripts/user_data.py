@@ -72,7 +72,7 @@ def user_data(inputs: UserDataInputs) -> str:
         raise InvalidConfig(
             [
                 f"user data of pool {inputs.pool} has {len(text)} bytes of {MAX_BYTES}: the master's certificate takes "
-                f"{len(settings['MASTER_CERT'])}; give only that of the authority that signs it"
+                f"{len(settings['MASTER_CERT'])}; put fewer certificates into the file of security.tls.cert"
             ]
         )
     return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -29,12 +29,15 @@ class BootingMachines(WatchedMachines):
         folder: Path,
         running: Callable[[], Mapping[str, str]],
         ended: Callable[[str, str], None],
+        agent: Sequence[str] = (),
     ) -> None:
-        """`running`: id -> user data of machines that run; `ended`: one that shut itself down, and its console."""
+        """`running`: id -> user data of machines that run; `ended`: one that shut itself down, and its console;
+        `agent`: what is said of each in its agent.yaml, as key=value."""
         super().__init__()
         self._folder = folder
         self.running = running
         self._ended = ended
+        self._agent = agent
         self._machines: dict[str, CloudMachine] = {}
         self._boots: list[threading.Thread] = []
         self._metadata = ExitStack()
@@ -48,7 +51,7 @@ class BootingMachines(WatchedMachines):
         for name in running.keys() - self._machines.keys():
             self.user_data[name] = running[name]
             metadata = self._metadata.enter_context(metadata_service(name))
-            self._machines[name] = CloudMachine(self._folder / name, metadata)
+            self._machines[name] = CloudMachine(self._folder / name, metadata, self._agent)
             boot = threading.Thread(target=self._boot, args=(name,), daemon=True)
             self._boots.append(boot)
             boot.start()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import http.server
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -61,13 +61,15 @@ def metadata_service(instance: str) -> Iterator[str]:
 class CloudMachine:
     """Its agent's slots are pretended. `boot` may be called again: a reboot."""
 
-    def __init__(self, folder: Path, metadata: str) -> None:
+    def __init__(self, folder: Path, metadata: str, agent: Sequence[str] = ()) -> None:
+        """`agent`: what is said of the machine in its agent.yaml, as key=value."""
         self.home = AgentHome(folder / "home")
         self.state = folder / "boot"
         self.prefix = folder / "prefix"
         self.root = folder / "root"
         """What a bake takes for the machine's own root."""
         self.metadata = metadata
+        self._agent = ("artificial_slots=2", *agent)
         self._ended = folder / "ended"
 
     def put_in_image(self, version: str) -> None:
@@ -90,7 +92,7 @@ class CloudMachine:
             "WINDLASS_END_MACHINE": f"touch {self._ended}",
             "WINDLASS_PREFIX": str(self.prefix),
             "WINDLASS_AGENT_CONFIG": str(self.home.config),
-            "WINDLASS_JOIN_OPTIONS": "--user --set artificial_slots=2",
+            "WINDLASS_JOIN_OPTIONS": " ".join(["--user", *(f"--set {x}" for x in self._agent)]),
         }
         if path:
             environ["PATH"] = f"{self.home.bin}:{path}"

@@ -9,6 +9,7 @@ A rule is JSON, put by POST /__rule: {"action": "RunInstances", "match": {"Insta
 POST /__hide {"seconds": 2}           lists miss machines younger than that
 POST /__reservation {...}             a capacity reservation that exists, as DescribeCapacityReservations answers it
 POST /__console {"id": ..., "text"}   what a machine wrote to its console
+POST /__public_parameter {"name", "value"}  of SSM, as AWS itself keeps them
 POST /__quota {"code": ..., "value"}  what GetServiceQuota answers instead of 64
 POST /__price {"type", "region", "usd"} of the price list
 POST /__shut_down {"id": ...}         a machine ends itself
@@ -102,7 +103,7 @@ class Ec2Faults:
         try:
             status, headers, content = self._answer(environ, form)
         except Refused as refused:
-            return _error(start, refused)
+            return _error(environ, start, refused)
         except ConnectionAbortedError:
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
             return []
@@ -133,6 +134,8 @@ class Ec2Faults:
             answer = self._forward(environ)
         elif action == "GetProducts":
             answer = products(self._prices, body_of(environ))
+        elif action == "GetParameters":
+            answer = self._with_public(self._forward(environ))
         elif action == "GetServiceQuota":
             answer = self._quota(body_of(environ))
         elif action == "DescribeSpotPriceHistory":
@@ -164,6 +167,15 @@ class Ec2Faults:
                     rule["times"] = rule.get("times", 1) - 1
                     return rule
         return {}
+
+    def _with_public(self, answer: tuple[str, list[Any], bytes]) -> tuple[str, list[Any], bytes]:
+        """Nobody but AWS may put what begins with /aws."""
+        said = json.loads(answer[2])
+        found = [name for name in said["InvalidParameters"] if name in self._parameters]
+        said["Parameters"] += [{"Name": n, "Value": self._parameters[n]} for n in found]
+        said["InvalidParameters"] = [n for n in said["InvalidParameters"] if n not in found]
+        headers = [header for header in answer[1] if header[0].lower() != "content-length"]
+        return answer[0], headers, json.dumps(said).encode()
 
     def _take(self, rule: dict[str, Any], form: Form) -> None:
         wanted = int(form.get("MinCount", 1))
@@ -311,6 +323,8 @@ class Ec2Faults:
                     self._reservations[body["capacityReservationId"]] = body
                 case "quota":
                     self._quotas[body["code"]] = float(body["value"])
+                case "public_parameter":
+                    self._parameters[body["name"]] = body["value"]
                 case "price":
                     self._prices[body["type"], body["region"]] = body["usd"]
                 case "console":
@@ -363,6 +377,7 @@ class Ec2Faults:
         self._consoles: dict[str, str] = {}
         self._quotas: dict[str, float] = {}
         self._prices: dict[tuple[str, str], str] = {}
+        self._parameters: dict[str, str] = {}
         self._reservations: dict[str, dict[str, str]] = {}
         self._hide_s = 0.0
         self._images_are = "available"
@@ -464,12 +479,19 @@ def _json(start: Start, answer: Any) -> list[bytes]:
     return [body]
 
 
-def _error(start: Start, refused: Refused) -> list[bytes]:
-    body = (
-        '<?xml version="1.0" encoding="UTF-8"?><Response><Errors><Error>'
-        f"<Code>{refused.code}</Code><Message>{escape(refused.message)}</Message>"
-        "</Error></Errors><RequestID>r-0</RequestID></Response>"
-    ).encode()
+def _error(environ: dict[str, Any], start: Start, refused: Refused) -> list[bytes]:
+    """As the service that was asked words it: XML, or JSON."""
+    if "HTTP_X_AMZ_TARGET" in environ:
+        kind = "application/x-amz-json-1.1"
+        text = json.dumps({"__type": refused.code, "message": refused.message})
+    else:
+        kind = "text/xml"
+        text = (
+            '<?xml version="1.0" encoding="UTF-8"?><Response><Errors><Error>'
+            f"<Code>{refused.code}</Code><Message>{escape(refused.message)}</Message>"
+            "</Error></Errors><RequestID>r-0</RequestID></Response>"
+        )
+    body = text.encode()
     status = _STATUS.get(refused.status, f"{refused.status} Error")
-    start(status, [("Content-Type", "text/xml"), ("Content-Length", str(len(body)))])
+    start(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
     return [body]

@@ -53,6 +53,10 @@ class Ec2Server:
         """The machine ends itself, as by `shutdown -h now`."""
         self._post("shut_down", {"id": instance_id})
 
+    def public_parameter(self, name: str, value: str) -> None:
+        """Of SSM, as AWS itself keeps them."""
+        self._post("public_parameter", {"name": name, "value": value})
+
     def price(self, type_: str, region: str, usd: str) -> None:
         """In the price list."""
         self._post("price", {"type": type_, "region": region, "usd": usd})

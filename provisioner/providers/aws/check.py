@@ -21,7 +21,7 @@ from provisioner.providers.aws.options import Account, PoolOptions
 from provisioner.providers.aws.permissions import PERMISSIONS
 from provisioner.providers.aws.request import run_instances
 from provisioner.providers.base import LaunchIntent
-from provisioner.providers.findings import CloudFinding
+from provisioner.providers.findings import OPTIONAL, CloudFinding, optional
 from provisioner.types import Market, Offer
 from windlass.base.errors import WindlassError
 
@@ -32,11 +32,6 @@ _NEEDS_A_MACHINE = (
     "ec2:GetConsoleOutput",
     *("ec2:CreateImage", "ec2:DeregisterImage", "ec2:DeleteSnapshot"),
 )
-_OPTIONAL = {
-    "bake": "images of machines (det fleet bake)",
-    "price_refresh": "today's prices (prices.refresh)",
-}
-"""By the feature of their permissions."""
 _BY_LAUNCH = ("ec2:RunInstances", "ec2:CreateTags", "iam:PassRole")
 _LEARNT = ("ssm:GetParameters", "servicequotas:GetServiceQuota")
 
@@ -79,8 +74,9 @@ async def _findings(
         what=f"{account.name}: permissions",
         problems=tuple([problem async for problem in _missing(client, account, used)]),
     )
-    for feature in _OPTIONAL:
-        yield await _optional(client, account, feature)
+    for feature in OPTIONAL:
+        problems = [problem async for problem in _missing(client, account, {feature})]
+        yield optional(account.name, feature, problems)
     try:
         catalogue = await learn(client, [wanted.options for wanted in pools], now)
     except (AwsError, WindlassError, OSError) as error:
@@ -95,13 +91,6 @@ async def _findings(
         yield CloudFinding(what=what, problems=tuple(problems))
         for market in options.markets:
             yield await _quota(client, account, wanted, market, catalogue, prices)
-
-
-async def _optional(client: Client, account: Account, feature: str) -> CloudFinding:
-    """Not every operator wants it: without it, it is no problem, but said."""
-    what = f"{account.name}: {_OPTIONAL[feature]}"
-    problems = [problem async for problem in _missing(client, account, {feature})]
-    return CloudFinding(what=f"{what}: not allowed, {problems[0]}" if problems else what)
 
 
 async def _missing(

@@ -1,21 +1,31 @@
-"""Whether a pool could buy what it is configured to buy: asked of Google by reads, nothing is made."""
+"""Whether a pool could buy what it is configured to buy: asked of Google by reads, nothing is made.
+
+Google has no dry runs. It answers which permissions somebody has in a project; those that may be given elsewhere (on an
+image, an account, the network of another project) show at the launch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from provisioner.price_book import PriceBook
-from provisioner.providers.findings import CloudFinding
+from provisioner.providers.findings import CloudFinding, optional
 from provisioner.providers.gcp.catalogue import Catalogue, learn
 from provisioner.providers.gcp.client import Client, GceError
 from provisioner.providers.gcp.errors import refused_call
 from provisioner.providers.gcp.names import quota_family, quota_metric
 from provisioner.providers.gcp.offers import facts_of, kind_of
 from provisioner.providers.gcp.options import MachineOptions, Site
+from provisioner.providers.gcp.permissions import PERMISSIONS
+from provisioner.providers.gcp.prices import COMPUTE_ENGINE
 from provisioner.types import Market
 from windlass.base.errors import WindlassError
+from windlass.base.permissions import Permission
+
+_NOT_OF_THE_PROJECT = {"compute.images.useReadOnly", "iam.serviceAccounts.actAs"}
+_OF_THE_NETWORK = {"compute.subnetworks.use", "compute.subnetworks.useExternalIp"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +55,9 @@ async def _findings(
         yield CloudFinding(what=f"{site.name}: credentials", problems=(_text(error),))
         return
     yield CloudFinding(what=f"{site.name}: credentials (project {client.project})")
+    async for finding in _permissions(client, site, [each.options for each in pools]):
+        yield finding
+    yield await _prices(client, site)
     for each in pools:
         options = each.options
         problems = (*_zones(site, options, catalogue), *_reservations(options, catalogue))
@@ -58,6 +71,54 @@ async def _findings(
     limits = {quota.metric: quota.limit for quota in region.quotas}
     short = [text for each in pools for text in _quotas(site, each, catalogue, prices, limits)]
     yield CloudFinding(what=f"{site.name}: quotas", problems=tuple(dict.fromkeys(short)))
+
+
+async def _permissions(
+    client: Client, site: Site, pools: Sequence[MachineOptions]
+) -> AsyncIterator[CloudFinding]:
+    used = {"", *(feature for options in pools for feature in _features(options))}
+    elsewhere = _NOT_OF_THE_PROJECT | (
+        _OF_THE_NETWORK if any("/" in options.subnetwork for options in pools) else set()
+    )
+    wanted = [each for each in PERMISSIONS if each.action not in elsewhere]
+    what = f"{site.name}: permissions"
+    try:
+        granted = await client.granted([each.action for each in wanted])
+    except (GceError, WindlassError, OSError) as error:
+        # Launches need no permission to ask for permissions.
+        yield CloudFinding(what=f"{what}: not known, {_text(error)}")
+        return
+    yield CloudFinding(what=what, problems=tuple(_missing(wanted, granted, used)))
+    yield optional(site.name, "bake", list(_missing(wanted, granted, {"bake"})))
+
+
+async def _prices(client: Client, site: Site) -> CloudFinding:
+    """Anybody may read the catalogue of a project whose Cloud Billing API is on."""
+    try:
+        path = f"v1/{COMPUTE_ENGINE}/skus"
+        await client.get_all(path, "skus", list, most_pages=1, pageSize=1)
+    except (GceError, WindlassError, OSError) as error:
+        return optional(site.name, "price_refresh", [_text(error)])
+    return optional(site.name, "price_refresh", [])
+
+
+def _missing(
+    wanted: Sequence[Permission], granted: Collection[str], features: Collection[str]
+) -> Iterator[str]:
+    for each in wanted:
+        if each.feature in features and each.action not in granted:
+            yield f"{each.action} is needed to {each.why}: add it to the role of the master's account"
+
+
+def _features(options: MachineOptions) -> Iterator[str]:
+    if options.external_address:
+        yield "network_interface.external_ip"
+    if options.may_stop:
+        yield "stopped_agents"
+    if options.placement:
+        yield "placement_policy"
+    if options.reservations:
+        yield "reservations"
 
 
 def _zones(site: Site, options: MachineOptions, catalogue: Catalogue) -> Iterator[str]:

@@ -24,6 +24,7 @@ TIMEOUT_S = 25.0
 """Below the deadline of a call, so that its thread is free again when that has passed."""
 MAX_PAGES = 1_000
 BILLING_URL = "https://cloudbilling.googleapis.com"
+RESOURCES_URL = "https://cloudresourcemanager.googleapis.com"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 _R = TypeVar("_R")
@@ -101,31 +102,56 @@ class Client:
         return await self._in_thread(call)
 
     async def get_all(
-        self, path: str, items: str, read: Callable[[list[Any]], list[_R]], **query: Any
+        self,
+        path: str,
+        items: str,
+        read: Callable[[list[Any]], list[_R]],
+        *,
+        most_pages: int = 0,
+        **query: Any,
     ) -> list[_R]:
-        """A paged list of the billing API, read page by page in the thread: it has tens of thousands of rows."""
+        """A paged list of the billing API, read page by page in the thread: it has tens of thousands of rows.
+
+        `most_pages`: the rest is left out; 0: all.
+        """
 
         def call() -> list[_R]:
-            from google.auth.transport.requests import AuthorizedSession
-
-            with self._making:
-                self._credentials = self._credentials or self._found_credentials()
             found: list[_R] = []
-            is_emulator = urlsplit(self._site.endpoint_url).scheme == "http"
-            url = f"{self._site.endpoint_url if is_emulator else BILLING_URL}/{path}"
-            with AuthorizedSession(self._credentials) as session:  # type: ignore[no-untyped-call]
-                for _ in range(MAX_PAGES):
-                    reply = session.get(url, params=query, timeout=TIMEOUT_S)
-                    if reply.status_code != 200:
-                        raise _http_error(reply)
-                    page = reply.json()
+            with self._session() as session:
+                for number in range(1, MAX_PAGES + 1):
+                    url = f"{self._host(BILLING_URL)}/{path}"
+                    page = _answer(session.get(url, params=query, timeout=TIMEOUT_S))
                     found += read(page.get(items, []))
                     query["pageToken"] = page.get("nextPageToken", "")
-                    if not query["pageToken"]:
+                    if not query["pageToken"] or number == most_pages:
                         return found
             raise ConnectionError(f"{path} has more than {MAX_PAGES} pages")
 
         return await self._in_thread(call)
+
+    async def granted(self, permissions: Sequence[str]) -> frozenset[str]:
+        """Those of them, 100 at most, that the credentials have in the project. To ask needs none."""
+
+        def call() -> frozenset[str]:
+            with self._session() as session:
+                url = f"{self._host(RESOURCES_URL)}/v1/projects/{self._project}:testIamPermissions"
+                asked = {"permissions": list(permissions)}
+                reply = _answer(session.post(url, json=asked, timeout=TIMEOUT_S))
+            return frozenset(reply.get("permissions", ()))
+
+        return await self._in_thread(call)
+
+    def _session(self) -> Any:
+        """For APIs of Google that have no client here."""
+        from google.auth.transport.requests import AuthorizedSession
+
+        with self._making:
+            self._credentials = self._credentials or self._found_credentials()
+        return AuthorizedSession(self._credentials)  # type: ignore[no-untyped-call]
+
+    def _host(self, url: str) -> str:
+        is_emulator = urlsplit(self._site.endpoint_url).scheme == "http"
+        return self._site.endpoint_url if is_emulator else url
 
     async def _in_thread(self, call: Callable[[], _R]) -> _R:
         if self._threads is None:
@@ -222,6 +248,13 @@ def _gce_error(error: Any) -> GceError:
     details = [each for each in error.details if isinstance(each, Mapping)]
     message = first.get("message") or error.message
     return GceError(first.get("reason", str(status)), message, status=status, details=details)
+
+
+def _answer(reply: Any) -> JsonMapping:
+    if reply.status_code != 200:
+        raise _http_error(reply)
+    answer: JsonMapping = reply.json()
+    return answer
 
 
 def _http_error(reply: Any) -> GceError:

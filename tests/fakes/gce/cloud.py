@@ -82,6 +82,8 @@ class Cloud:
         self.skus: list[dict[str, Any]] = []
         """Of the billing catalogue."""
         self.billing_refuses = ""
+        self.denied: set[str] | None = set()
+        """Permissions that the caller does not have in the project; None: it cannot be asked."""
         self.images: dict[str, dict[str, Any]] = {}
         """Made by calls: name -> as it was asked for, with its status."""
         self.images_are = "READY"

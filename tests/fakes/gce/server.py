@@ -94,6 +94,9 @@ class _Handler(BaseHTTPRequestHandler):
         if split.path.startswith("/v1/services/"):
             self._billing(query)
             return
+        if split.path.endswith(":testIamPermissions"):
+            self._granted(body["permissions"])
+            return
         if not split.path.startswith(ROOT):
             self._send(404, _error(Fault(code="notFound", message=split.path, status=404)))
             return
@@ -124,6 +127,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         else:
             self._send(200, answer)
+
+    def _granted(self, wanted: list[str]) -> None:
+        denied = self.cloud.denied
+        if denied is None:
+            message = "Cloud Resource Manager API has not been used in project acme before"
+            self._send(403, {"error": {"message": message, "status": "PERMISSION_DENIED"}})
+            return
+        self._send(200, {"permissions": [each for each in wanted if each not in denied]})
 
     def _billing(self, query: dict[str, str]) -> None:
         """A page has two rows."""

@@ -94,6 +94,21 @@ def test_a_missing_permission_is_named_with_what_it_is_for(
     assert "UnauthorizedOperation: injected" in said
 
 
+def test_what_an_operator_may_do_without_is_said_and_no_problem(
+    tmp_path: Path, server: Ec2Server
+) -> None:
+    code, said = checked(tmp_path)
+    assert code == 0, said
+    assert "aws-us-east-1: images of machines (det fleet bake): ok" in said
+    assert "aws-us-east-1: today's prices (prices.refresh): ok" in said
+    server.rule("DescribeSnapshots", code="UnauthorizedOperation", status=403, times=-1)
+    server.rule("GetProducts", code="AccessDeniedException", message="no", times=-1)
+    code, said = checked(tmp_path)
+    assert code == 0, said
+    assert "(det fleet bake): not allowed, ec2:DescribeSnapshots is needed to find what" in said
+    assert "(prices.refresh): not allowed, pricing:GetProducts is needed to" in said
+
+
 def test_credentials_that_aws_refuses(tmp_path: Path, server: Ec2Server) -> None:
     server.rule("GetCallerIdentity", code="ExpiredToken", message="It has expired", status=403)
     code, said = checked(tmp_path)

@@ -54,24 +54,24 @@ def plan_of(cloud: str, **given: Any) -> Plan:
     return gcp_plan(parse(GcpOptions, {**base, **given}, "options"), ())
 
 
-def as_terraform(text: str) -> str:
+def as_terraform(text: str, made: Mapping[str, str] = MADE) -> str:
     """What `templatestring` does."""
-    return re.sub(r"\$\$\{|%%\{|\$\{(\w+)\}", lambda m: MADE[m[1]] if m[1] else m[0][1:], text)
+    return re.sub(r"\$\$\{|%%\{|\$\{(\w+)\}", lambda m: made[m[1]] if m[1] else m[0][1:], text)
 
 
-def boot_of(plan: Plan) -> str:
-    return as_terraform(plan.variables["master_boot"])
+def boot_of(plan: Plan, made: Mapping[str, str] = MADE) -> str:
+    return as_terraform(plan.variables["master_boot"], made)
 
 
-def config_of(plan: Plan) -> dict[str, Any]:
+def config_of(plan: Plan, made: Mapping[str, str] = MADE) -> dict[str, Any]:
     """master.yaml as the script writes it, before passwords."""
-    text = boot_of(plan).split("<<'END_OF_MASTER_YAML'\n")[1].split("\nEND_OF_MASTER_YAML")[0]
+    text = boot_of(plan, made).split("<<'END_OF_MASTER_YAML'\n")[1].split("\nEND_OF_MASTER_YAML")[0]
     document: dict[str, Any] = yaml.safe_load(text)
     return document
 
 
-def whole_config(plan: Plan, folder: Path) -> Path:
-    write_config(yaml.safe_dump(config_of(plan)), dict(plan.secrets), folder)
+def whole_config(plan: Plan, folder: Path, made: Mapping[str, str] = MADE) -> Path:
+    write_config(yaml.safe_dump(config_of(plan, made)), dict(plan.secrets), folder)
     return folder / "master.yaml"
 
 

@@ -37,6 +37,9 @@ async def test_what_could_be_bought_has_no_problems_and_nothing_is_made(gce: Fak
     gce.cloud.quotas = {"NVIDIA_A100_GPUS": 8, "PREEMPTIBLE_NVIDIA_A100_GPUS": 8}
     assert await found(gce) == {
         "acme: credentials (project acme)": (),
+        "acme: permissions": (),
+        "acme: images of machines (det fleet bake)": (),
+        "acme: today's prices (prices.refresh)": (),
         "acme: a2-highgpu-2g for pool gpu": (),
         "acme: quotas": (),
     }
@@ -76,3 +79,36 @@ async def test_a_quota_is_told_with_how_many_machines_fit(gce: FakeGce) -> None:
         "the quota NVIDIA_A100_GPUS of us-central1 is 5: 2 of 4 machines of pool gpu "
         "fit; ask for more in IAM > Quotas",
     )
+
+
+async def test_missing_permissions_are_named_with_what_they_are_for(gce: FakeGce) -> None:
+    gce.cloud.denied = {
+        *("compute.instances.create", "compute.instances.stop", "compute.images.delete"),
+        *("compute.subnetworks.use", "iam.serviceAccounts.actAs"),
+    }
+    told = await found(gce)
+    assert told["acme: permissions"] == (
+        "compute.instances.create is needed to launch machines: add it to the role of the master's account",
+        "compute.subnetworks.use is needed to connect them: add it to the role of the master's account",
+    )
+    # Not every operator bakes: that is said, and no problem.
+    assert told[
+        "acme: images of machines (det fleet bake): not allowed, compute.images.delete is needed to remove images that "
+        "failed: add it to the role of the master's account"
+    ] == ()  # fmt: skip
+    pool = replace(OPTIONS, may_stop=True, subnetwork="projects/other/regions/r/subnetworks/s")
+    (_, stops) = (await found(gce, pool))["acme: permissions"]
+    assert stops.startswith("compute.instances.stop is needed to stop idle machines")
+
+
+async def test_permissions_and_prices_that_cannot_be_asked_are_said(gce: FakeGce) -> None:
+    gce.cloud.denied = None
+    gce.cloud.billing_refuses = "Cloud Billing API has not been used in project acme before"
+    told = await found(gce)
+    assert not [what for what in told if "bake" in what]
+    (permissions,) = [what for what in told if what.startswith("acme: permissions: not known")]
+    assert "Cloud Resource Manager API has not been used" in permissions
+    (prices,) = [what for what in told if "prices" in what]
+    assert "not allowed" in prices
+    assert "Cloud Billing API has not been used" in prices
+    assert not any(told[what] for what in (permissions, prices))

@@ -240,6 +240,19 @@ async def test_a_request_that_google_forgot_is_known_by_the_names_of_its_machine
     assert len(world.fake.cloud.living()) == 1
 
 
+async def test_user_data_that_google_would_not_take_is_refused(world: World) -> None:
+    provider = await world.selling(T4)
+    (offer, *_) = world.offers()
+    provider._user_data = lambda *_: "x" * 300_000
+    with pytest.raises(Refusal) as refused:
+        await world.launch(offer)
+    assert refused.value.kind is BlockKind.CONFIG
+    assert (
+        refused.value.message == f"user data of pool {POOL} has 300000 bytes: Google takes 262144"
+    )
+    assert not world.fake.cloud.machines
+
+
 async def test_every_call_is_made_once(world: World) -> None:
     world.fake.faults.always["launch"] = Fault(status=503, code="backendError", message="later")
     world.fake.cloud.calls.clear()

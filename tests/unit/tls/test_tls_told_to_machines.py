@@ -44,7 +44,7 @@ def test_the_key_stays_on_the_masters_machine(own: Path) -> None:
     tokens = LaunchTokens(JoinTokenSigner(b"s" * 32))
     boot = CloudBoot(master_url="https://m", master_cert=own, tokens=tokens)
     section = AwsSection.model_validate({"type": "aws", "region": "us-east-1"})
-    told = boot.settings(section)["master_cert"]
+    told = boot.settings(section, "gpu")["master_cert"]
     assert "PRIVATE KEY" not in str(told)
     assert certificates_in(str(told).encode()) == certificates_in(own.read_bytes())
 

@@ -45,7 +45,7 @@ test-gpu: $(STAMPS)/dev ## Run the tests that need a GPU; WINDLASS_TEST_TORCH na
 
 .PHONY: test-pbs
 test-pbs: $(STAMPS)/dev ## Hold the PBS of this machine to the contract: PBS_QUEUE has two free nodes, PBS_FOLDER is seen by them (emptied!)
-	@command -v qstat >/dev/null || { echo "qstat is not installed: there is no PBS here" >&2; exit 1; }
+	@command -v qstat >/dev/null || { echo "Skipped: qstat is not installed, there is no PBS here"; exit 0; }; \
 	WINDLASS_TEST_PBS=$(or $(PBS_QUEUE),workq) $(BIN)/python -P -m pytest -rs $(PYTEST_ARGS) --basetemp=$(or $(PBS_FOLDER),$(HOME)/windlass-test-pbs) tests/contract/batch
 
 .PHONY: torch

@@ -1,18 +1,21 @@
 """What a node of a batch system has for our agents: the body of the jobs of `windlass hpc check --probe`.
 
-usage: python -P -m agent_bootstrap.agent.node_probe REPORT HOST PORT
+usage: python -P -m agent_bootstrap.agent.node_probe REPORT HOST PORT WAYS
 
-Writes REPORT, a NodeReport as JSON. HOST and PORT are where the master is to be reached from here.
+Writes REPORT, a NodeReport as JSON. HOST and PORT are where the master is to be reached from here; WAYS names the ways
+to try, with commas between. What a way needs of this node is in nodes/0 beside REPORT.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import shutil
 import socket
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -20,11 +23,14 @@ from pydantic import BaseModel, ConfigDict
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.probe import find_isolation
 from agent_bootstrap.agent.slots import find_hardware
+from agent_bootstrap.agent.ways import ways_of
+from agent_bootstrap.bounds import one_line
+from agent_bootstrap.channels.asked import Asked
+from agent_bootstrap.channels.streams import Way
 from agent_bootstrap.protocol import IsolationKind
 from windlass.base.files import write_atomic
 from windlass.base.packages import VERSION
 
-CONNECT_S = 10.0
 RUNTIMES = ("apptainer", "singularity", "podman", "enroot")
 
 
@@ -44,16 +50,22 @@ class NodeReport(BaseModel):
     """bubblewrap, namespaces; empty: tasks cannot be contained."""
     isolation_problem: str
     runtimes: tuple[str, ...]
-    way_problem: str
-    """Why the master cannot be reached; empty: it can."""
+    ways: dict[str, str]
+    """By name, why it does not lead to the master; empty: it does."""
     scratch: str
     """Where temporary files of tasks go."""
     scratch_free_bytes: int | None
     scratch_problem: str
 
 
-def look(host: str, port: int) -> NodeReport:
-    hardware = find_hardware(AgentOptions(master_url=f"http://{host}:{port}", slot_type="cuda"))
+def look(host: str, port: int, ways: Sequence[str], folder: Path) -> NodeReport:
+    options = AgentOptions(
+        master_url=f"https://{host}:{port}",
+        slot_type="cuda",
+        channels=list(ways),
+        job_folder=folder,
+    )
+    hardware = find_hardware(options)
     scratch = tempfile.gettempdir()
     isolation, problem = _isolation(Path(scratch))
     free, scratch_problem = _free(scratch)
@@ -67,7 +79,7 @@ def look(host: str, port: int) -> NodeReport:
         isolation=isolation,
         isolation_problem=problem,
         runtimes=tuple(name for name in RUNTIMES if shutil.which(name)),
-        way_problem=_way(host, port),
+        ways=asyncio.run(_tried(options)),
         scratch=scratch,
         scratch_free_bytes=free,
         scratch_problem=scratch_problem,
@@ -89,13 +101,28 @@ def _isolation(scratch: Path) -> tuple[str, str]:
         return contained_by(Path(folder))
 
 
-def _way(host: str, port: int) -> str:
+async def _tried(options: AgentOptions) -> dict[str, str]:
+    """All at once, for one that leads nowhere takes its time; but a node asks a relay for one pipe at a time."""
+    asking = asyncio.Lock()
+    ways = ways_of(options, os.environ)
+    problems = await asyncio.gather(*(_problem(way, asking) for way in ways.values()))
+    return dict(zip(ways, problems, strict=True))
+
+
+async def _problem(way: Way, asking: asyncio.Lock) -> str:
+    if isinstance(way, Asked):
+        async with asking:
+            return await _why_not(way)
+    return await _why_not(way)
+
+
+async def _why_not(way: Way) -> str:
     try:
-        socket.create_connection((host, port), timeout=CONNECT_S).close()
-    except TimeoutError:
-        return f"no answer within {CONNECT_S:g} s"
+        (await way.open()).close()
     except OSError as error:
-        return error.strerror or str(error)
+        return one_line(str(error))
+    finally:
+        await way.close()
     return ""
 
 
@@ -110,5 +137,8 @@ def _free(folder: str) -> tuple[int | None, str]:
 
 
 if __name__ == "__main__":
-    found = look(sys.argv[2], int(sys.argv[3]))
-    write_atomic(Path(sys.argv[1]), found.model_dump_json().encode())
+    report = Path(sys.argv[1])
+    found = look(
+        sys.argv[2], int(sys.argv[3]), sys.argv[4].split(","), report.parent / "nodes" / "0"
+    )
+    write_atomic(report, found.model_dump_json().encode())

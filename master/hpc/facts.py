@@ -53,6 +53,8 @@ class Folder:
     free_bytes: int | None = None
     other_owner: bool = False
     """It is there already, and belongs to another user, or others may write to it."""
+    others_enter: bool = False
+    """It is there already, and others may look into it."""
 
     @property
     def is_usable(self) -> bool:

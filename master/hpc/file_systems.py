@@ -50,6 +50,7 @@ def look_at(path: Path, origin: str) -> Folder:
         has_locks=locks and not options & _NO_LOCKS,
         free_bytes=free,
         other_owner=is_open_to_others(path),
+        others_enter=_may_others_enter(path),
     )
 
 
@@ -75,6 +76,15 @@ def _locks(descriptor: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _may_others_enter(path: Path) -> bool:
+    try:
+        return bool(
+            path.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH | stat.S_IRGRP | stat.S_IROTH)
+        )
+    except OSError:
+        return False
 
 
 def is_open_to_others(path: Path) -> bool:

@@ -122,6 +122,12 @@ def _shared(facts: Facts, plan: Plan) -> Iterator[Check]:
         )
     else:
         yield Check(name=name, found=where)
+    if folder.others_enter:
+        yield _warning(
+            f"{name}: access",
+            f"others may look into {folder.path}: master.yaml and checkpoints are there",
+            f"if they should not: chmod go-rwx {folder.path}",
+        )
     if folder.origin == "$SCRATCH":
         yield _warning(
             f"{name}: age",

@@ -53,11 +53,10 @@ class Place:
         return self.path / "master.json"
 
     def make(self) -> None:
-        """For its user alone. Raises InvalidArgument."""
+        """For its user alone; what is there stays as open as its user made it. Raises InvalidArgument."""
         try:
             for folder in (self.path, self.path / "jobs", self.path / "checkpoints"):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                folder.chmod(0o700)
         except OSError as error:
             raise InvalidArgument(
                 f"{self.path} cannot be made ({error.strerror}): give another with --dir"

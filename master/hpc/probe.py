@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import shlex
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from agent_bootstrap.agent.node_probe import NodeReport
+from agent_bootstrap.channels.streams import connected
+from agent_bootstrap.channels.tickets import NOTICE
+from master.batch_keys import ALL_CHANNELS
 from master.hpc.plan import Plan, PlannedPool
 from provisioner.providers.batch.base import (
     SCRIPT_NAME,
@@ -26,6 +30,8 @@ from provisioner.providers.batch.base import (
     NoAnswer,
 )
 from provisioner.providers.batch.disks import LocalDisk
+from provisioner.providers.batch.far_ends import RelayKeeper
+from provisioner.providers.batch.pipes import LocalPipes
 from windlass.base.checks import Check, Status
 from windlass.base.errors import BatchSystemError
 from windlass.base.packages import VERSION
@@ -35,6 +41,8 @@ WALLTIME_S = 300.0
 VISIBLE_AFTER_S = 60.0
 """A network file system may show what a node wrote so much later."""
 LITTLE_BYTES = 1024**3
+RELAY_S = 10.0
+"""For its start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,14 +109,17 @@ def _gpus(name: str, report: NodeReport) -> Check:
 
 
 def _way(name: str, report: NodeReport) -> Check:
-    if report.way_problem:
-        return _warning(
+    good = [way for way, problem in report.ways.items() if not problem]
+    bad = "; ".join(f"{way}: {problem}" for way, problem in report.ways.items() if problem)
+    if not good:
+        return _bad(
             f"{name}: way to the master",
-            f"{report.node} cannot connect to it directly: {report.way_problem}",
-            "agents will try a relay and ssh (docs/hpc/networks.md); else give another address of this machine with "
-            "--host (ip addr), or run the master on a compute node with `up --as-job`",
+            f"{report.node} does not reach it ({bad})",
+            "give another address of this machine with --host (ip addr), or run the master on a compute node with "
+            "`up --as-job`; what each way needs: docs/hpc/networks.md",
         )
-    return Check(name=f"{name}: way to the master", found="nodes reach it")
+    found = f"by {', '.join(good)}" + (f" (not {bad})" if bad else "")
+    return Check(name=f"{name}: way to the master", found=found)
 
 
 def _isolation(name: str, report: NodeReport) -> Check:
@@ -148,13 +159,15 @@ def _warning(name: str, found: str, advice: str) -> Check:
     return Check(name=name, status=Status.WARNING, found=found, advice=advice)
 
 
-def probe_script(directory: Path, python: str, host: str, port: int) -> str:
+def probe_script(
+    directory: Path, python: str, host: str, port: int, ways: Sequence[str] = ("direct",)
+) -> str:
     where = shlex.quote(str(directory))
     words = [python, "-P", "-m", "agent_bootstrap.agent.node_probe", f"{directory}/report.json"]
     return (
         "#!/bin/sh\n"
         f'cd {where} || {{ echo "this node does not see "{where} >&2; exit 1; }}\n'
-        f"exec {shlex.join([*words, host, str(port)])}\n"
+        f"exec {shlex.join([*words, host, str(port), ','.join(ways)])}\n"
     )
 
 
@@ -171,8 +184,30 @@ async def probe(
             server = await asyncio.start_server(lambda _, writer: writer.close(), plan.address, 0)
             await stack.enter_async_context(server)
             port = int(server.sockets[0].getsockname()[1])
+        await stack.enter_async_context(_relay(plan, root, port))
         probes = (_one(system, plan, pool, root, port, limit_s) for pool in plan.pools)
         return await asyncio.gather(*probes)
+
+
+@asynccontextmanager
+async def _relay(plan: Plan, root: Path, port: int) -> AsyncIterator[None]:
+    """As the master would have one for its jobs."""
+    keeper = RelayKeeper(
+        LocalPipes(path=plan.path),
+        python=plan.python,
+        root=str(root),
+        dial=lambda: connected(plan.address, port),
+    )
+    running = asyncio.create_task(keeper.run())
+    try:
+        with suppress(TimeoutError):  # then nodes say that there is none
+            async with asyncio.timeout(RELAY_S):
+                while not await asyncio.to_thread((root / NOTICE).exists):  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def _one(
@@ -180,7 +215,8 @@ async def _one(
 ) -> Probed:
     name = f"{root.name}-{pool.name}"
     directory = root / pool.name
-    script = probe_script(directory, plan.python, plan.address, port)
+    ways = ALL_CHANNELS[plan.system]
+    script = probe_script(directory, plan.python, plan.address, port, ways)
     pay = {"slurm": f"--account={plan.payer}", "pbs": f"-A {plan.payer}"}[plan.system]
     job = JobSpec(
         name=name,
@@ -194,6 +230,8 @@ async def _one(
         script=script,
     )
     try:
+        told = json.dumps({"agent": {"join_token": secrets.token_hex(16)}}).encode()
+        await asyncio.to_thread(LocalDisk().write, directory / "nodes" / "0" / "host.json", told)
         await asyncio.to_thread(LocalDisk().write, directory / SCRIPT_NAME, script.encode())
         job_id = await system.submit(job)
     except (JobRefused, NoAnswer) as error:

@@ -87,16 +87,18 @@ def _as_job(facts: Facts, plan: Plan, wishes: Wishes, say: Say) -> Iterator[str]
     place.make()
     wrote = write_config(place, plan, overwrite=wishes.overwrite)
     known = place.running()
-    if known is not None and asyncio.run(legs(read_leg(place))):
+    before = None if known is None else _leg_before(place, known, leg)
+    if before is not None and asyncio.run(legs(before)):
         if not wishes.restart:
+            write_leg(place, before)  # it may have been damaged
             return iter([f"Your master is a batch job already: {command('status')}"])
-        asyncio.run(end_all(read_leg(place)))
+        asyncio.run(end_all(before))
     first = not (folder_of(place) / CLUSTER / "master" / "secret").exists()
     write_leg(place, leg)
-    before = Running(
+    new = Running(
         host="", folder=folder_of(place) / CLUSTER, url="", cluster_id="", system=plan.system
     )
-    place.note((known or before).model_copy(update={"job": leg.name, "url": "", "is_up": True}))
+    place.note((known or new).model_copy(update={"job": leg.name, "url": "", "is_up": True}))
     job_id = asyncio.run(submit(place, leg, 1))
     say(f"Submitted job {job_id} to {leg.queue}, waiting for it to start")
     running = _await_start(place, leg)
@@ -105,6 +107,14 @@ def _as_job(facts: Facts, plan: Plan, wishes: Wishes, say: Say) -> Iterator[str]
     password = ClusterFolder(running.folder).password_file if first else None
     done = Up(running=running, fingerprint="", wrote_yaml=wrote, first_password=password)
     return told(place, done)
+
+
+def _leg_before(place: Place, known: Running, new: Leg) -> Leg:
+    """How its legs are submitted; where that cannot be read, as one would be now: their names are in master.json."""
+    try:
+        return read_leg(place)
+    except Conflict:
+        return new.model_copy(update={"name": known.job, "path": known.path or new.path})
 
 
 def _await_start(place: Place, leg: Leg) -> Running | None:

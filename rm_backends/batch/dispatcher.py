@@ -370,7 +370,10 @@ class Dispatcher:
         if job.phase is JobPhase.ENDED:
             job = await self._system.ended(job.job_id) or job
         now = self._now()
-        self._change(tag, lambda lease: life.seen(lease, job, now))
+        said, lease = "", self._leases[tag]
+        if lease.is_slow_to_join(now) and (files := self._files.get(lease.pool)) is not None:
+            said = await asyncio.to_thread(files.agents_say, lease)
+        self._change(tag, lambda lease: life.seen(lease, job, now, said))
 
     async def _miss(self, tag: str) -> None:
         """The site answered, and does not know it: it is over, was never taken, or is not there yet."""

@@ -38,6 +38,8 @@ FIRST_RETRY_S = 10.0
 LAST_RETRY_S = 600.0
 PREPARE_S = 900.0
 """How long a job may run until all of its agents have joined."""
+JOIN_S = 20.0
+"""Agents of a job that have not joined so long after its start are asked what keeps them."""
 ASK_AGAIN_S = 20.0
 """How long agents that were dismissed, and jobs that were cancelled, have to end."""
 
@@ -113,6 +115,11 @@ class Lease:
         """The site may have a job of this name."""
         return self.job_id is not None or self.called_at is not None
 
+    def is_slow_to_join(self, now: float) -> bool:
+        """Its agents have had time to join, and have not all done so."""
+        since = self.running_since
+        return not self.granted and since is not None and now - since > JOIN_S
+
     @property
     def gpu_s(self) -> float | None:
         """What it was given: GPUs times seconds. None: it has not ended, or nobody knows."""
@@ -161,12 +168,12 @@ def pause_s(tries: int) -> float:
     return float(min(LAST_RETRY_S, FIRST_RETRY_S * 2.0 ** min(tries, 10)))
 
 
-def seen(lease: Lease, job: JobReport, now: float) -> Lease:
-    """The site told of it."""
+def seen(lease: Lease, job: JobReport, now: float, said: str = "") -> Lease:
+    """The site told of it. `said`: by its agents, of why they have not joined."""
     if lease.granted and lease.is_live and job.phase is JobPhase.QUEUED:
         # The site would run it again, from its start and after a pause: what ran there goes on in another one.
         return unwanted(lease, f"job {job.job_id} was put back into the queue by the site")
-    lease = submitted(lease, job.job_id)
+    lease = replace(submitted(lease, job.job_id), message=said)
     running = job.phase in (JobPhase.RUNNING, JobPhase.PAUSED)
     waits = job.phase is JobPhase.QUEUED
     lease = replace(
@@ -279,6 +286,7 @@ def explain(lease: Lease, joined: int, now: float) -> Reason:
     if lease.phase is JobPhase.PAUSED:
         return Reason(kind=ReasonKind.QUEUED, text=f"{what}{nodes} is suspended by the site")
     text = f"{what} starts{nodes}: {joined} of {lease.shape.nodes} agents have joined"
+    text += f"; {lease.message}" if lease.message else ""
     return Reason(kind=ReasonKind.LAUNCHING, text=text)
 
 

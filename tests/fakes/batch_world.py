@@ -65,6 +65,8 @@ class FakeBatch:
         """The one that `refusal` is for; empty: all."""
         self.holds_back = False
         """It starts nothing."""
+        self.agents_say = ""
+        """In their logs, instead of joining."""
         self.ends_at: float | None = None
         """Of jobs that run."""
         self.submissions: list[str] = []
@@ -174,6 +176,10 @@ class FakeBatch:
     def _start(self, job: FakeJob, free: Sequence[str]) -> None:
         job.nodes = tuple(free[: job.spec.nodes])
         for number in range(job.spec.nodes):
+            if self.agents_say:
+                log = job.spec.directory / f"nodes/{number}/agent.log"
+                log.write_text(self.agents_say)
+                continue
             told = json.loads((job.spec.directory / f"nodes/{number}/host.json").read_text())
             settings = told["agent"]
             agent = self._world.new_agent(

@@ -14,15 +14,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from agent_bootstrap.bounds import MAX_ERROR_CHARS, one_line
 from provisioner.providers.batch.base import SCRIPT_NAME, JobSpec, NoAnswer
 from provisioner.providers.batch.disks import Disk, LocalDisk
 from provisioner.providers.batch.script import job_script
 
 LOG_TAIL_BYTES = 2000
+MOST_HEARD = 4
+"""Nodes whose logs are looked at: a reason is mostly that of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +137,19 @@ class JobFiles:
         lines = said.decode(errors="replace").splitlines()
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
+    def agents_say(self, job: Leased) -> str:
+        """Why agents of it have not reached the master, by the last line of the first that complains."""
+        for number in range(min(job.shape.nodes, MOST_HEARD)):
+            log = self.root / job.tag / "nodes" / str(number) / "agent.log"
+            with suppress(OSError, NoAnswer):
+                if said := _complaint(self.disk.tail(log, LOG_TAIL_BYTES)):
+                    return f"node {number}: {said}"
+        return ""
+
+    def said(self, job: Leased) -> str:
+        """By its agents, else by its script."""
+        return self.agents_say(job) or self.last_words(job)
+
     def left_behind(self, job: Leased) -> list[Path]:
         """The directories of its nodes on which there are containers."""
         nodes = (self.root / job.tag / "nodes" / str(n) for n in range(job.shape.nodes))
@@ -141,6 +158,19 @@ class JobFiles:
     def remove(self, job: Leased) -> None:
         """Whatever is left there was told."""
         self.disk.remove(self.root / job.tag)
+
+
+def _complaint(log: bytes) -> str:
+    """The last line of an agent's log, if it is a warning, or what an interpreter said that failed."""
+    lines = [line for line in log.decode(errors="replace").splitlines() if line.strip()]
+    try:
+        event: Any = json.loads(lines[-1])
+        told = event["event"] if event["level"] in ("warning", "error", "critical") else ""
+    except IndexError:
+        return ""
+    except (ValueError, KeyError, TypeError):
+        told = lines[-1]
+    return one_line(str(told))[:MAX_ERROR_CHARS]
 
 
 def _slots(job: Leased) -> dict[str, Any]:

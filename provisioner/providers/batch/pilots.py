@@ -252,11 +252,11 @@ class PilotProvider(CannotStop):
             self._note_change()
 
     async def console(self, instance_id: str) -> str:
-        """The last line of the log of its job."""
+        """What keeps its agents from the master; else the last line of the log of its job."""
         pilot = self._book.get(instance_id.rpartition("-")[0])
         if pilot is None:
             return ""
-        return await asyncio.to_thread(pilot.files_on(self._disk).last_words, pilot)
+        return await asyncio.to_thread(pilot.files_on(self._disk).said, pilot)
 
     # Submissions
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hpc_world import HOME, QUEUES, facts
 
-from master.hpc import as_job
+from master.hpc import as_job, up
 from master.hpc.as_job import Leg, end_all, legs, new_leg, read_leg, submit, write_leg
-from master.hpc.place import Place
+from master.hpc.gather import Where
+from master.hpc.place import Place, Running
 from master.hpc.plan import Plan, plan_of
+from master.hpc.up import Wishes
 from provisioner.providers.batch.pbs.arguments import qsub_line
 from provisioner.providers.batch.slurm.arguments import sbatch_line
 from provisioner.providers.batch.slurm.system import SlurmSystem
@@ -66,6 +69,26 @@ def test_legs_are_remembered(tmp_path: Path) -> None:
         read_leg(place)
     write_leg(place, LEG)
     assert read_leg(place) == LEG
+
+
+def test_a_damaged_leg_is_written_anew_and_its_jobs_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their name is in the record of the master, too: no second master starts beside them."""
+    place = Place(tmp_path)
+    slurm = FakeSlurm(holds_back=True)
+    monkeypatch.setattr(as_job, "batch_system", lambda *_: SlurmSystem(slurm))
+    asyncio.run(submit(place, LEG, 1))
+    place.note(
+        Running(host="", folder=tmp_path, url="", cluster_id="", system="slurm", job=LEG.name)
+    )
+    (tmp_path / "master-job" / "leg.json").write_text("{")
+    plan = planned(address="127.0.0.1", shared=(replace(HOME, path=str(tmp_path)),))
+    wishes = Wishes(where=Where(), as_job=True)
+    (said,) = up._as_job(facts(), plan, wishes, print)
+    assert "is a batch job already" in said
+    assert read_leg(place).name == LEG.name
+    assert len(slurm.jobs) == 1
 
 
 async def test_the_end_ends_also_a_leg_that_was_submitted_meanwhile(

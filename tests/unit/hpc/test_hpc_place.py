@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hpc_world import DISK, HOME, facts
 
+from master.hpc.file_systems import look_at
 from master.hpc.place import Place, Running, find_place, known_place
 from master.hpc.plan import Plan, plan_of
 from master.hpc.private import require_here, write_config
@@ -34,6 +35,17 @@ def test_it_is_private_and_remembers_the_master(tmp_path: Path) -> None:
     assert find_place(place.path) == (place, RUNNING)
     for path in (place.path, place.path / "jobs", place.path / "checkpoints", place.record):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
+
+
+def test_a_folder_that_is_there_stays_as_open_as_it_is(tmp_path: Path) -> None:
+    """A group may read a model there; that it can is said before."""
+    tmp_path.chmod(0o750)
+    Place(tmp_path).make()
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o750
+    assert stat.S_IMODE((tmp_path / "jobs").stat().st_mode) == 0o700
+    assert look_at(tmp_path, "--dir").others_enter
+    tmp_path.chmod(0o700)
+    assert not look_at(tmp_path, "--dir").others_enter
 
 
 def test_a_folder_without_a_master_is_said(tmp_path: Path) -> None:

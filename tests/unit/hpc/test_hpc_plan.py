@@ -157,6 +157,12 @@ def test_a_good_site_has_nothing_to_be_mended() -> None:
             "checkpoints need disk space",
         ),
         (
+            {"shared": (replace(HOME, others_enter=True),)},
+            "warning",
+            "others may look into /home/me/windlass",
+            "chmod go-rwx /home/me/windlass",
+        ),
+        (
             {"shared": (replace(HOME, origin="$SCRATCH"),)},
             "warning",
             "scratch space",

@@ -27,7 +27,7 @@ GOOD = NodeReport(
     isolation="namespaces",
     isolation_problem="",
     runtimes=("apptainer",),
-    way_problem="",
+    ways={"direct": "", "relay": ""},
     scratch="/tmp",
     scratch_free_bytes=10**12,
     scratch_problem="",
@@ -43,14 +43,21 @@ def test_a_good_node() -> None:
     assert [check.status for check in found()] == [Status.OK] * 5
 
 
+def test_ways_that_lead_to_the_master_and_why_others_do_not() -> None:
+    ways = {"direct": "No route to host", "relay": "", "files": ""}
+    (check,) = [one for one in found(ways=ways) if one.name == "gpu: way to the master"]
+    assert check.status is Status.OK
+    assert check.found == "by relay, files (not direct: No route to host)"
+
+
 @pytest.mark.parametrize(
     ("changes", "status", "words", "way_out"),
     [
         ({"gpus": ()}, "failed", "asked for 1 GPU sees none on n1", "nvidia-smi"),
         (
-            {"way_problem": "No route to host"},
-            "warning",
-            "n1 cannot connect to it directly: No route to host",
+            {"ways": {"direct": "No route to host", "ssh": "Permission denied (publickey)."}},
+            "failed",
+            "n1 does not reach it (direct: No route to host; ssh: Permission denied (publickey).)",
             "--host",
         ),
         (

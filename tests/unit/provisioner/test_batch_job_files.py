@@ -56,3 +56,30 @@ def test_folders_of_the_site_come_first_in_jobs(tmp_path: Path, before: str) -> 
     )
     libraries = "/l:/site/lib" if before else "/l"
     assert done.stdout == f"/a b:/c:/usr/bin:/bin {libraries}\n"
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (
+            '{"event": "no connection to the master: direct: No route to host", "level": "warning"}',
+            "node 0: no connection to the master: direct: No route to host",
+        ),
+        ('{"event": "agent n1: 2 slots", "level": "info"}', ""),
+        (
+            "ModuleNotFoundError: No module named 'pydantic'",
+            "node 0: ModuleNotFoundError: No module named 'pydantic'",
+        ),
+        ("[1, 2]", "node 0: [1, 2]"),
+        ("", ""),
+    ],
+)
+def test_what_keeps_agents_from_their_master_is_read_from_their_logs(
+    tmp_path: Path, last: str, words: str
+) -> None:
+    files, job = JobFiles(root=tmp_path, python="python3", agent={}), Job(SHAPE)
+    files.write(job, "t")
+    assert files.agents_say(job) == ""
+    log = tmp_path / "wl-1/nodes/0/agent.log"
+    log.write_text(f'{{"event": "begins", "level": "warning"}}\n{last}\n' if last else "")
+    assert files.agents_say(job) == words

@@ -440,6 +440,18 @@ def test_jobs_of_others_are_listed_without_ours(play: Play) -> None:
     play(scenario)
 
 
+def test_agents_that_do_not_join_say_why(play: Play) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        batch.site.agents_say = "SyntaxError: invalid syntax\n"
+        await batch.world.backend.request(allocation(1, slots=4))
+        await batch.world.settle(60)
+        why = batch.world.backend.explain(ID)
+        assert why is not None
+        assert "0 of 1 agents have joined; node 0: SyntaxError: invalid syntax" in why.text
+
+    play(scenario)
+
+
 def test_a_job_is_booked_on_its_project(play: Play) -> None:
     async def scenario(batch: BatchWorld) -> None:
         await batch.world.run_allocation(allocation(1, slots=8))

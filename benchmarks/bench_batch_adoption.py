@@ -1,0 +1,160 @@
+"""A master that starts while 1,000 batch jobs of it run: until all are found again, dispatched ones and pilots.
+
+Goal: serving in 5 s. The books are real (SQLite, the folder of pilots), the reading of Slurm's text, too; Slurm is in
+memory. What allocations add is in bench_scale.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import tempfile
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from calibration import print_calibration
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from master.store.lease_repository import LeaseRepository
+from provisioner.providers.batch.base import JobPhase
+from provisioner.providers.batch.job_files import JobFiles, Shape
+from provisioner.providers.batch.slurm.system import SlurmSystem
+from provisioner.types import PoolAvailability
+from rm_backends.base import AllocationRequest, LossKind
+from rm_backends.batch.dispatcher import Dispatcher
+from rm_backends.batch.leases import Lease, LeaseState
+from rm_backends.batch.shapes import DispatchOptions
+from tests.contract.providers.pilots import FakePilotCase
+from tests.fakes.slurm_commands import FakeSlurm, Job
+from tests.stores import leading_store
+from windlass.base.clock import ManualClock, SystemClock
+from windlass.base.ids import Ids
+
+JOBS = 1_000
+FOREIGN = 10_000
+GOAL_S = 5.0
+CLUSTER = "c0ffee00-0000-4000-8000-000000000000"
+
+
+class Host:
+    """Implements `LeaseHost`: every job has a task that runs on it, and no agent has come back yet."""
+
+    def wanting(self, pool: str) -> Sequence[AllocationRequest]:
+        return ()
+
+    def waits_or_holds(self, pool: str, allocation_id: str) -> bool:
+        return True
+
+    def holds(self, pool: str, allocation_id: str) -> bool:
+        return True
+
+    def connected(self, agent_ids: Collection[str]) -> int:
+        return 0
+
+    def dismiss(self, agent_ids: Collection[str], reason: str) -> bool:
+        return False
+
+    def occupied(self, agent_ids: Collection[str]) -> bool:
+        return True
+
+    def lose(self, agent_ids: Collection[str], reason: str, kind: LossKind) -> bool:
+        raise AssertionError(f"lost: {agent_ids}")
+
+    async def job_gone(self, agent_id: str, reason: str) -> None:
+        raise AssertionError(f"forgotten: {agent_id}")
+
+    def availability(self, availability: PoolAvailability) -> None:
+        pass
+
+
+def leases() -> list[Lease]:
+    shape = Shape(queue="gpu", nodes=1, slots_per_node=2, gpus_per_node=2)
+    return [
+        Lease(
+            tag=f"wl-c0ffee00-{number:012x}",
+            pool="gpu",
+            allocation_id=f"task-{number}.1",
+            shape=shape,
+            created_at=time.time(),
+            state=LeaseState.QUEUED,
+            called_at=time.time(),
+            job_id=str(number),
+            granted=True,
+        )
+        for number in range(1, JOBS + 1)
+    ]
+
+
+async def dispatched(folder: Path) -> float:
+    clock = SystemClock()
+    mine = leases()
+    slurm = FakeSlurm()
+    for lease in mine:
+        job = slurm.jobs[int(lease.job_id or 0)] = Job(
+            id=int(lease.job_id or 0), name=lease.tag, nodes=1, limit_s=3600.0
+        )
+        job.run(time.time())
+    add_others(slurm)
+    async with leading_store(f"sqlite:///{folder}/master.db", ManualClock()) as store:
+        await LeaseRepository(store).save(mine)
+        begun = time.perf_counter()
+        dispatcher = Dispatcher(
+            pools=[DispatchOptions(pool="gpu")],
+            system=SlurmSystem(slurm),
+            host=Host(),
+            store=LeaseRepository(store),
+            files={"gpu": JobFiles(root=folder, python="python3", agent={})},
+            token=lambda lease: "token",
+            clock=clock,
+            ids=Ids.seeded(1),
+            cluster_id=CLUSTER,
+        )
+        await dispatcher.load()
+        await dispatcher._step()
+        took = time.perf_counter() - begun
+    found = [lease for lease in dispatcher.leases() if lease.phase is JobPhase.RUNNING]
+    assert len(found) == JOBS
+    assert len(slurm.jobs) == JOBS + FOREIGN
+    return took
+
+
+async def pilots(folder: Path) -> float:
+    case = FakePilotCase(folder)
+    await case.provider.open()
+    case.provider.pools = tuple(replace(p, max_queued=JOBS) for p in case.provider.pools)
+    for _ in range(JOBS):
+        await case.provider.launch(case.intent())
+    add_others(case.slurm)
+    await case.provider.list()
+    begun = time.perf_counter()
+    await case.restart()
+    inventory = await case.provider.list()
+    took = time.perf_counter() - begun
+    assert len(inventory.instances) == JOBS
+    return took
+
+
+def add_others(slurm: FakeSlurm) -> None:
+    for number in range(FOREIGN):
+        id_ = JOBS + number + 1
+        slurm.jobs[id_] = Job(
+            id=id_, name=f"theirs-{number}", nodes=4, limit_s=3600.0, is_ours=False
+        )
+
+
+def main() -> None:
+    print_calibration()
+    logging.disable(logging.WARNING)
+    for name, adopt in (("dispatched jobs", dispatched), ("pilots", pilots)):
+        with tempfile.TemporaryDirectory() as folder:
+            took = asyncio.run(adopt(Path(folder)))
+        verdict = "within" if took < GOAL_S else "OVER"
+        print(f"{JOBS} {name} found again in {took:.2f} s (goal {GOAL_S:g} s: {verdict})")
+
+
+if __name__ == "__main__":
+    main()

@@ -89,7 +89,7 @@ def run(
     Each option may also be a key of agent.yaml or a variable DET_<KEY> (DET_MASTER for the URL); options win over
     variables, variables over the file.
 
-    Inside a job of Slurm it offers what the job was given, and gets no work that would neither end nor save itself
+    Inside a job of Slurm or PBS it offers what the job was given, and gets no work that would neither end nor save itself
     before the job ends. Start one on each node: srun --ntasks-per-node=1 windlass agent run --master URL. On SIGTERM
     trials make a checkpoint and leave, and the agent ends when nothing runs any more; a second one ends it at once.
 

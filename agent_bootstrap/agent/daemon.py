@@ -171,8 +171,8 @@ class Agent:
     async def end_with_job(self) -> None:
         """The job got SIGTERM, perhaps its only warning: work makes a checkpoint and leaves, then the agent ends."""
         end = None if self._job is None else await end_of(self._job)
-        at = last_moment(end, self._clock.now())
-        await self.leave(at, "its Slurm job was told to end (SIGTERM)")
+        at = last_moment(self._job, end, self._clock.now())
+        await self.leave(at, "its batch job was told to end (SIGTERM)")
         self._ends_with_job = True
 
     async def _watch_cloud(self) -> None:

@@ -89,9 +89,10 @@ def run(
     Each option may also be a key of agent.yaml or a variable DET_<KEY> (DET_MASTER for the URL); options win over
     variables, variables over the file.
 
-    Inside a job of Slurm or PBS it offers what the job was given, and gets no work that would neither end nor save itself
-    before the job ends. Start one on each node: srun --ntasks-per-node=1 windlass agent run --master URL. On SIGTERM
-    trials make a checkpoint and leave, and the agent ends when nothing runs any more; a second one ends it at once.
+    Inside a job of Slurm or PBS it offers what the job was given, and gets no work that would neither end nor save
+    itself before the job ends. Start one on each node: srun --ntasks-per-node=1 windlass agent run --master URL. On
+    SIGTERM trials make a checkpoint and leave, and the agent ends when nothing runs any more; a second one ends it at
+    once.
 
     Elsewhere SIGTERM and Ctrl-C stop the agent only: running tasks go on under their supervisors, and the next agent
     with the same --work-dir takes them over. A systemd unit needs KillMode=process for that.

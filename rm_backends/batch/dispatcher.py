@@ -198,7 +198,7 @@ class Dispatcher:
                 self._put(life.unwanted(lease, "its task is over"))
             elif not lease.granted and self._host.holds(pool, id_):
                 self._put(replace(lease, granted=True))
-            elif self._is_late(lease, now):
+            elif lease.state is LeaseState.QUEUED and lease.lacks_agents(life.PREPARE_S, now):
                 self._put(life.unwanted(lease, "its agents did not join in time"))
         served = {lease.allocation_id for lease in self._leases.values() if _serves(lease)}
         for options in self._pools.values():
@@ -209,16 +209,6 @@ class Dispatcher:
             for request in self._host.wanting(options.pool):
                 if request.allocation_id not in served and room > 0 and self._create(request, now):
                     room -= 1
-
-    def _is_late(self, lease: Lease, now: float) -> bool:
-        since = lease.running_since
-        return (
-            lease.state is LeaseState.QUEUED
-            and not lease.granted
-            and lease.phase is JobPhase.RUNNING
-            and since is not None
-            and now - since > life.PREPARE_S
-        )
 
     def _create(self, request: AllocationRequest, now: float) -> bool:
         options = self._pools[request.pool]
@@ -371,7 +361,10 @@ class Dispatcher:
             job = await self._system.ended(job.job_id) or job
         now = self._now()
         said, lease = "", self._leases[tag]
-        if lease.is_slow_to_join(now) and (files := self._files.get(lease.pool)) is not None:
+        if (
+            lease.lacks_agents(life.JOIN_S, now)
+            and (files := self._files.get(lease.pool)) is not None
+        ):
             said = await asyncio.to_thread(files.agents_say, lease)
         self._change(tag, lambda lease: life.seen(lease, job, now, said))
 

@@ -115,10 +115,10 @@ class Lease:
         """The site may have a job of this name."""
         return self.job_id is not None or self.called_at is not None
 
-    def is_slow_to_join(self, now: float) -> bool:
-        """Its agents have had time to join, and have not all done so."""
-        since = self.running_since
-        return not self.granted and since is not None and now - since > JOIN_S
+    def lacks_agents(self, after_s: float, now: float) -> bool:
+        """It has run for so long, and its agents have not all joined."""
+        since, runs = self.running_since, self.phase is JobPhase.RUNNING
+        return runs and not self.granted and since is not None and now - since > after_s
 
     @property
     def gpu_s(self) -> float | None:

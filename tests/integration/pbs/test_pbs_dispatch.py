@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import psutil
 import pytest
 
 from tests.pbs import Pbs, running_pbs
-from tests.real_cluster import RealCluster, eventually
+from tests.real_cluster import WINDLASS, RealCluster, eventually
 from windlass.base.errors import WindlassError
 
 pytestmark = pytest.mark.slow
@@ -64,6 +65,7 @@ def shared(pbs: Pbs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealC
         "resource_pools": [
             {"pool_name": "batch", "provider": site},
             {"pool_name": "minutes", "provider": {**site, "walltime": "1m"}},
+            {"pool_name": "own"},
             {"pool_name": "nowhere", "provider": {**site, "queue": "nosuch"}},
         ],
         "allowed_host_paths": [str(folder / "cluster")],
@@ -208,3 +210,40 @@ def test_what_pbs_could_never_give_is_refused_at_submission(
 ) -> None:
     with pytest.raises(WindlassError, match=message):
         cluster.submit(gates.config(**settings), MODEL)
+
+
+def test_an_agent_in_a_users_own_job_joins_knows_its_end_and_leaves_at_its_warning(
+    cluster: RealCluster, pbs: Pbs, gates: Gates
+) -> None:
+    """qdel, and the end of the walltime, give the processes of a job 10 seconds."""
+    token = cluster.folder / "own.token"
+    words = ("master", "pool-token", "own", "-c", str(cluster.config_file))
+    said = subprocess.run(
+        [WINDLASS, *words, "--data-dir", str(cluster.data_dir)], check=True, capture_output=True
+    )
+    token.touch(mode=0o600)
+    token.write_bytes(said.stdout)
+    agent = f"exec {WINDLASS} agent run --master {cluster.url} --pool own --artificial-slots 2"
+    agent += f" --join-token-file {token} --work-dir {cluster.folder}/of-jobs/$PBS_JOBID"
+    script = cluster.folder / "own.sh"
+    script.write_text(f"#!/bin/sh\n{agent}\n")
+    script.chmod(0o755)
+    options = ("-N", "own", "-j", "oe", "-k", "oed", "-o", f"{script}.log", "-r", "n")
+    limits = ("-l", "walltime=00:05:00", "-l", "select=1:ncpus=1")
+    job = pbs.run("qsub", *options, *limits, "--", str(script)).strip()
+    name = f"pbs-{job.partition('.')[0]}-0"
+    eventually("it has joined", lambda: name in cluster.agents())
+    assert "ends at" in json.dumps(cluster.get(f"/api/v1/agents/{name}"))
+    resources = {"slots_per_trial": 2, "resource_pool": "own"}
+    experiment = cluster.submit(gates.config(resources=resources), MODEL)
+    eventually("it works", lambda: "run 1, from" in logs(cluster, experiment))
+    pbs.run("qsig", "-s", "TERM", job)
+    eventually("the job ends by itself", lambda: job not in jobs(pbs))
+    gates.open()
+    again = pbs.run("qsub", *options, *limits, "--", str(script)).strip()
+    assert cluster.wait(experiment)["state"] == "STATE_COMPLETED", logs(cluster, experiment)
+    assert "run 2, from" in logs(cluster, experiment)
+    (trial,) = cluster.trials(experiment)
+    assert trial["restarts"] == 0
+    pbs.run("qsig", "-s", "TERM", again)
+    eventually("the job ends by itself", lambda: again not in jobs(pbs))

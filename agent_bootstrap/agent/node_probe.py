@@ -59,11 +59,13 @@ class NodeReport(BaseModel):
 
 
 def look(host: str, port: int, ways: Sequence[str], folder: Path) -> NodeReport:
-    options = AgentOptions(
-        master_url=f"https://{host}:{port}",
-        slot_type="cuda",
-        channels=list(ways),
-        job_folder=folder,
+    options = AgentOptions.model_validate(
+        {
+            "master_url": f"https://{host}:{port}",
+            "slot_type": "cuda",
+            "channels": ways,
+            "job_folder": folder,
+        }
     )
     hardware = find_hardware(options)
     scratch = tempfile.gettempdir()

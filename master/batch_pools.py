@@ -16,11 +16,13 @@ from master.config.batch import BatchSection, SlurmSection, SshSection
 from master.config.slurm_api import SlurmApiSection
 from master.data_folder import TLS
 from provisioner.providers.batch.base import BatchSystem
-from provisioner.providers.batch.commands import Commands, LocalCommands
+from provisioner.providers.batch.commands import Commands, LocalCommands, command_environment
 from provisioner.providers.batch.disks import Disk, LocalDisk
 from provisioner.providers.batch.job_files import JobFiles, Leased
 from provisioner.providers.batch.pbs.system import PbsSystem
 from provisioner.providers.batch.pipes import LocalPipes, Pipes
+from provisioner.providers.batch.slurm.pyslurm.process import PyslurmProcess
+from provisioner.providers.batch.slurm.pyslurm.system import PyslurmSystem
 from provisioner.providers.batch.slurm.rest.submission import problems as rest_problems
 from provisioner.providers.batch.slurm.rest.ways import rest_system
 from provisioner.providers.batch.slurm.system import SlurmSystem
@@ -51,7 +53,7 @@ def dispatch_options(pool: ResolvedPool) -> DispatchOptions:
         memory_mib_per_slot=None if memory is None else -(-memory // 1024**2),
         walltime_s=None if section.walltime is None else section.walltime.total_seconds(),
         arguments=section.all_arguments,
-        also_refused=nothing_refused if section.api is None else rest_problems,
+        also_refused=rest_problems if section.is_rest else nothing_refused,
         max_queued=section.max_queued,
         asks_for_gpus=section.gres_supported,
         default_priority=pool.scheduler.default_priority,
@@ -76,10 +78,19 @@ def site_of(sections: Sequence[BatchSection]) -> Site:
     kind = _the_same("type", (section.type for section in sections))
     ssh = _the_same("ssh", (section.ssh for section in sections))
     api = _the_same("api", (section.api for section in sections))
+    if api is not None and api.is_pyslurm:
+        return _with_pyslurm(path, libraries)
     if ssh is None:
         system = _system(kind, LocalCommands(path=path, libraries=libraries), api)
         return Site(system, LocalDisk(), LocalPipes(path=path, libraries=libraries))
     return _over_ssh(kind, ssh, api, path, libraries)
+
+
+def _with_pyslurm(path: str, libraries: str) -> Site:
+    commands = LocalCommands(path=path, libraries=libraries)
+    process = PyslurmProcess(command_environment(path, libraries))
+    system = PyslurmSystem(SlurmSystem(commands), commands, process)
+    return Site(system, LocalDisk(), LocalPipes(path=path, libraries=libraries), system.close)
 
 
 def _system(kind: str, commands: Commands, api: SlurmApiSection | None) -> BatchSystem:

@@ -102,7 +102,7 @@ class SiteKeys(Section):
     ssh: SshSection | None = None
     """The login node, if the master does not run on one. The same in all pools."""
     api: SlurmApiSection | None = None
-    """Slurm is asked by its REST server, not by its commands. The same in all pools."""
+    """How Slurm is asked, if not by its commands. The same in all pools."""
 
     slot_type: Literal["cuda", "rocm", "cpu"] | None = None
     """What a slot is. None: a CUDA GPU if the nodes of the queue have GPUs, else a CPU."""
@@ -169,11 +169,16 @@ class SiteKeys(Section):
             for key in ("job_storage_root", "python"):
                 if not getattr(self, key):
                     raise ValueError(f"{key} is required with ssh: a path on the login node")
-            if self.api is not None and self.api.is_unix:
+            if self.api is not None and (self.api.is_unix or self.api.is_pyslurm):
                 raise ValueError(
-                    "api.url: a socket of the login node is not reached over ssh: use inetd:, or http"
+                    f"api.url: {self.api.url} is not of the login node, which has ssh: use inetd:, or http"
                 )
         return self
+
+    @property
+    def is_rest(self) -> bool:
+        """slurmrestd takes its jobs."""
+        return self.api is not None and not self.api.is_pyslurm
 
 
 class BatchKeys(SiteKeys):
@@ -235,7 +240,7 @@ class SlurmSection(BatchKeys):
     @model_validator(mode="after")
     def _no_time(self) -> SlurmSection:
         self._no_time_limit(DIALECTS["slurm"], self.sbatch_args)
-        if self.api is not None and (wrong := rest_problems(self.sbatch_args)):
+        if self.is_rest and (wrong := rest_problems(self.sbatch_args)):
             raise ValueError(f"sbatch_args: {'; '.join(wrong)}")
         return self
 

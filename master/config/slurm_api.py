@@ -12,14 +12,17 @@ from pydantic import field_validator, model_validator
 from master.core.expconf.schema import Items, Section
 from provisioner.providers.batch.slurm.rest.ways import INETD, UNIX, Api
 
+PYSLURM = "pyslurm:"
+
 
 class SlurmApiSection(Section):
-    """slurmrestd: jobs are submitted and asked for over it. Commands of Slurm are needed on nodes alone."""
+    """slurmrestd, by which jobs are submitted and asked for; or pyslurm, by which they are listed."""
 
     url: str
     """`http://HOST:PORT` or `https://...`; `unix:/PATH` of a socket; or `inetd:`, which runs slurmrestd once for each
     request, without a token: on the login node if there is `ssh`; with a path after it if it is not
-    /usr/sbin/slurmrestd."""
+    /usr/sbin/slurmrestd. `pyslurm:` lists jobs by that library, where it is installed and of the site's release; all
+    else is done by commands."""
     user: str = ""
     """Whose token it is, and whose the jobs are. Needed with a token."""
     token_file: str | None = None
@@ -41,9 +44,11 @@ class SlurmApiSection(Section):
             ):
                 return value
         at = urlsplit(value)
+        if value == PYSLURM:
+            return value
         if at.scheme not in ("http", "https") or not at.hostname or at.path.strip("/"):
             raise ValueError(
-                f'"{value}" is none of http://HOST:PORT, https://HOST:PORT, unix:/PATH and inetd:'
+                f'"{value}" is none of http://HOST:PORT, https://HOST:PORT, unix:/PATH, inetd: and pyslurm:'
             )
         return value
 
@@ -59,11 +64,14 @@ class SlurmApiSection(Section):
         has_token = bool(self.token_file) + bool(self.token_command)
         if has_token > 1:
             raise ValueError("give token_file or token_command, not both")
-        if self.url.startswith(INETD) and (has_token or self.user):
-            raise ValueError("inetd: runs as the user who calls it: remove user and tokens")
+        is_process = self.url.startswith((INETD, PYSLURM))
+        if is_process and (has_token or self.user):
+            raise ValueError(
+                f"{self.url.partition(':')[0]}: runs as the user who calls it: remove user and tokens"
+            )
         if has_token and not self.user:
             raise ValueError("user is required with a token: whose it is")
-        if not self.is_unix and not self.url.startswith(INETD):
+        if not self.is_unix and not is_process:
             if not has_token:
                 raise ValueError("token_file or token_command is required with http")
             if not self.plain_http and _is_open(self.url):
@@ -72,6 +80,10 @@ class SlurmApiSection(Section):
                     "plain_http: true if nobody else reads that network"
                 )
         return self
+
+    @property
+    def is_pyslurm(self) -> bool:
+        return self.url == PYSLURM
 
     @property
     def is_unix(self) -> bool:

@@ -12,6 +12,7 @@ import yaml
 from master.batch_pools import dispatch_options, site_of
 from master.config import MasterConfig, load
 from master.rest_check import rest_checks
+from provisioner.providers.batch.slurm.pyslurm.system import PyslurmSystem
 from provisioner.providers.batch.slurm.rest.system import RestSystem
 from windlass.base.checks import Status
 from windlass.base.errors import InvalidConfig
@@ -55,6 +56,7 @@ def test_ways_to_slurmrestd(tmp_path: Path, api: dict[str, Any]) -> None:
         ({"url": "https://h", "token_command": ["x"], **TOKEN}, "token_file or token_command, not"),
         ({"url": "https://h", "user": "a", "token_file": "t"}, '"t" is not an absolute path'),
         ({"url": "inetd:", **TOKEN}, "remove user and tokens"),
+        ({"url": "pyslurm:", **TOKEN}, "remove user and tokens"),
         ({"url": "http://h:6820", **TOKEN}, "would cross the network in plain text"),
     ],
 )
@@ -75,6 +77,15 @@ def test_a_socket_of_the_login_node_is_not_reached_over_ssh(tmp_path: Path) -> N
     keys = {"ssh": {"host": "login"}, "job_storage_root": "/shared", "python": "/p"}
     with pytest.raises(InvalidConfig, match="use inetd:, or http"):
         loaded(tmp_path, {"url": "unix:/run/s"}, **keys)
+
+
+def test_pyslurm_lists_jobs_and_commands_do_the_rest(tmp_path: Path) -> None:
+    (pool,) = [
+        one for one in loaded(tmp_path, {"url": "pyslurm:"}).pools() if one.batch is not None
+    ]
+    assert pool.batch is not None
+    assert isinstance(site_of([pool.batch]).system, PyslurmSystem)
+    assert not dispatch_options(pool).also_refused(["--mail-user=a"])
 
 
 def test_pbs_has_none(tmp_path: Path) -> None:

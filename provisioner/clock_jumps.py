@@ -21,7 +21,7 @@ _INTENT_TIMES = ("created_at", "accepted_at", "called_at", "next_try_at", "last_
 _INSTANCE_TIMES = (
     *("created_at", "started_at", "ready_at", "ended_at", "idle_since", "silent_since"),
     *("first_look_at", "terminate_since", "terminate_called_at", "terminate_acked_at"),
-    *("stopping_since", "switch_called_at"),
+    *("stopping_since", "switch_called_at", "late_stop_until"),
 )
 _STOP_TIMES = ("since", "until", "ready_at")
 _T = TypeVar("_T")

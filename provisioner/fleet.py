@@ -161,6 +161,10 @@ class InstanceRecord:
     """Since when it is to be stopped."""
     switch_called_at: float | None = None
     """When its provider was last asked to stop or start it."""
+    stop_under_way: bool = False
+    """The newest call to stop it has not been answered."""
+    late_stop_until: float | None = None
+    """Until when a call to stop it that nobody answered may still be carried out."""
     terminate_since: float | None = None
     terminate_called_at: float | None = None
     terminate_acked_at: float | None = None
@@ -219,6 +223,7 @@ _VOLATILE_INSTANCE = {
     "looks",
     "missed_looks",
     "switch_called_at",
+    "stop_under_way",
     "terminate_called_at",
     "terminate_acked_at",
 }

@@ -265,7 +265,10 @@ def _due_switches(
 
 def switch_called(state: FleetState, records: Sequence[InstanceRecord], now: float) -> FleetState:
     """The state with these calls to stop or start machines under way."""
-    changed = {x.id: replace(x, switch_called_at=now) for x in records}
+    changed = {
+        x.id: replace(x, switch_called_at=now, stop_under_way=x.state is InstanceState.STOPPING)
+        for x in records
+    }
     return replace(state, instances={**state.instances, **changed})
 
 

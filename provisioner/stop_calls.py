@@ -8,7 +8,7 @@ from provisioner.fleet_state import Refused, StartAnswered, StopAnswered
 from provisioner.plan_types import Launch
 from provisioner.refusals import BlockKind
 from provisioner.stop_worth import start_of
-from provisioner.stops import not_started, started, starting
+from provisioner.stops import not_started, started, starting, stop_answered
 
 
 class Stops:
@@ -27,7 +27,12 @@ class Stops:
     def stop_answered(self, event: StopAnswered) -> list[Wish]:
         """What cannot be stopped is ended."""
         record = self._draft.instances.get(event.instance_id)
-        if not event.refused or record is None or record.state is not InstanceState.STOPPING:
+        if record is None:
+            return []
+        in_doubt = bool(event.error) and not event.refused
+        record = stop_answered(record, self._draft.now, in_doubt=in_doubt)
+        self._draft.instances[record.id] = record
+        if not event.refused or record.state is not InstanceState.STOPPING:
             return []
         why = f"{record.reason}; {event.error}"
         return [Wish(instance_id=record.id, kind=EndKind.STOPPED, why=why)]

@@ -9,6 +9,7 @@ from provisioner.fleet import SWITCHED, InstanceRecord, InstanceState
 from provisioner.fleet_state import FleetState, PoolSetup
 from provisioner.plan_types import StoppedMachine
 from provisioner.stop_worth import start_of, start_offers
+from provisioner.stops import stop_may_come
 from provisioner.types import Offer, PoolDemand
 
 
@@ -59,12 +60,13 @@ class StoppedPools:
 
     def _machine(self, record: InstanceRecord, offer: Offer) -> StoppedMachine:
         unseen = any(scope.covers(record.offer) for scope in self._state.unseen)
+        late = stop_may_come(record, self._now, self._state.watching_since)
         return StoppedMachine(
             name=record.id,
             offer=offer,
             stopped_s=self._now - record.stops[-1].since,
             fingerprint=record.fingerprint,
-            may_start=record.silent_since is not None and not unseen,
+            may_start=record.silent_since is not None and not unseen and not late,
         )
 
 

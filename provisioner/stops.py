@@ -9,6 +9,8 @@ Both are decided and committed before the provider is asked, and asked again unt
 and starting what runs are successes. So whatever line a master dies at, the next one repeats the call or sees in the
 list what became of it. One that is listed as running although it should be stopped was started by somebody else, or by
 a call whose answer was lost: it is booting, and ended if no agent comes.
+
+A call to stop a machine knows nothing of a start that overtakes it. So none is started while one may still arrive.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ STOP_WITHIN_S = 900.0
 """One that has not stopped by then is ended."""
 START_WITHIN_S = 150.0
 """A start that nobody answered is given up by then, if a list shows the machine stopped."""
+LATE_STOP_S = 300.0
+"""So long a call that nobody answered may still be carried out: EC2 refuses one that was signed longer ago."""
 MOST_STOPS = 50
 """Then a machine is ended: a new one has a newer image."""
 _S = InstanceState
@@ -47,6 +51,23 @@ def stopping(record: InstanceRecord, why: str, now: float) -> InstanceRecord:
     return move(
         record, _S.STOPPING, reason=why, stopping_since=now, claims=(), switch_called_at=None
     )
+
+
+def stop_may_come(record: InstanceRecord, now: float, watching_since: float) -> bool:
+    """Some call to stop that machine, which has stopped, may still be carried out."""
+    if record.stop_under_way or (
+        record.late_stop_until is not None and now < record.late_stop_until
+    ):
+        return True
+    asked, stopped = record.stopping_since, record.stops[-1].since
+    by_an_earlier_master = asked is not None and asked < watching_since <= stopped
+    return by_an_earlier_master and now - watching_since < LATE_STOP_S
+
+
+def stop_answered(record: InstanceRecord, now: float, *, in_doubt: bool) -> InstanceRecord:
+    """`in_doubt`: nobody knows whether it was, or will be, carried out."""
+    until = now + LATE_STOP_S if in_doubt else record.late_stop_until
+    return replace(record, stop_under_way=False, late_stop_until=until)
 
 
 def starting(record: InstanceRecord, claims: Sequence[str], now: float) -> InstanceRecord:

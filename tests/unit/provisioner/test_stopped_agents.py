@@ -401,6 +401,57 @@ def test_a_started_machine_without_an_agent_is_ended() -> None:
     in_world(story)
 
 
+@pytest.mark.parametrize("how", ["unanswered", "under way", "of an earlier master"])
+def test_a_call_to_stop_that_arrives_late_stops_no_machine_with_work(how: str) -> None:
+    async def main() -> None:
+        world = a_world()
+        await world.start()
+        carry_out, late = world.cloud.stop, asyncio.Event()
+        works: list[bool] = []
+
+        async def stop(instance_id: str) -> None:
+            """The first is carried out again, when the machine may have been started."""
+            if "stop" not in world.cloud.calls:
+                asyncio.get_running_loop().call_later(
+                    28.0 if how == "under way" else 200.0, arrives, instance_id
+                )
+                await carry_out(instance_id)
+                if how == "under way":
+                    await late.wait()
+                elif how == "unanswered":
+                    raise TimeoutError("no reply")
+                else:
+                    await asyncio.Event().wait()
+
+        def arrives(instance_id: str) -> None:
+            works.append(any(instance_id in placed for placed in world.host.placed.values()))
+            late.set()
+
+        world.cloud.stop = stop  # type: ignore[method-assign]
+        await world.want(a_gang("first"))
+        await world.until(lambda: "first" in world.host.placed)
+        (name,) = world.living()
+        world.host.finish("first")
+        await world.until(lambda: "stop" in world.cloud.calls)
+        if how == "of an earlier master":
+            await world.crash()
+            await world.start()
+        await world.until(lambda: world.states() == ["stopped"])
+        await world.want(a_gang("second"))
+        await world.until(lambda: "second" in world.host.placed)
+        await late.wait()
+        assert works == [False]
+        assert world.cloud.calls.count("launch") == 2, "another is bought"
+        world.host.finish("second")
+        await asyncio.sleep(600)
+        await world.want(a_gang("third", slots=8))
+        await world.until(lambda: "third" in world.host.placed)
+        assert name in world.host.placed["third"], "it is started once no call may come"
+        await world.stop()
+
+    run(main(), limit_s=50_000)
+
+
 @pytest.mark.parametrize(
     "error", [ProviderError("UnsupportedOperation"), Refusal(BlockKind.CONFIG, "not allowed")]
 )

@@ -169,6 +169,8 @@ class Hello(Message):
     boot_id: Id
     """Changes when the machine reboots: nothing of an earlier boot still runs."""
     hostname: Name = ""
+    site_node: Name = ""
+    """In a batch job: what the site calls this node. The agent of a later job there has another id."""
     address: Name = ""
     """Where other nodes reach this one; empty: as the master sees the peer."""
     instance_id: Id | None = None

@@ -54,6 +54,7 @@ from master.elastic_pools import (
     pool_settings,
     uses_prices,
 )
+from master.experiments.log_watch import LogWatch
 from master.launch_tokens import LaunchTokens
 from master.live_prices import LivePrices
 from master.logs.master_lines import MasterLines
@@ -82,7 +83,7 @@ from provisioner.budgets import Money
 from provisioner.reconciler import Provisioner
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.batch.dispatcher import Dispatcher
-from rm_backends.ports import JoinTokens
+from rm_backends.ports import JoinTokens, LogSink
 from rm_backends.router import Router
 from windlass import DETERMINED_VERSION, __version__
 from windlass.base.clock import Clock, SystemClock
@@ -225,7 +226,8 @@ class Master:
         auth.register_allocation_tokens(allocations)
         join_tokens = self._join_tokens()
         await join_tokens.load()
-        agents = self._agents_backend(allocations, info, epoch, self._with_jobs(join_tokens))
+        watch = LogWatch(plane.experiments.live, self._logs, lines)
+        agents = self._agents_backend(allocations, info, epoch, self._with_jobs(join_tokens), watch)
         self._dispatcher = self._make_dispatcher(agents, info)
         router = Router([agents], fall_back=fall_back_rules(options.config), clock=options.clock)
         allocations.connect(router)
@@ -297,6 +299,7 @@ class Master:
             storage_secrets=plane.parts.cluster_tasks.storage_secrets,
             jobs=plane.jobs(router),
             logs=self._logs,
+            log_watch=watch,
             cluster=router,
             operator=router,
             gateway=agents,
@@ -347,13 +350,14 @@ class Master:
         info: ClusterInfo,
         epoch: int,
         join_tokens: JoinTokens,
+        log_sink: LogSink,
     ) -> AgentsBackend:
         options = self._options
         return AgentsBackend(
             pools=[pool_options(p) for p in options.config.pools()],
             events=allocations,
             agent_store=AgentsRepository(self._store),
-            log_sink=self._logs,
+            log_sink=log_sink,
             join_tokens=join_tokens,
             logins=allocations,
             clock=options.clock,

@@ -119,6 +119,7 @@ class AllocationRequest:
     preemption_timeout_s: float | None = None
     """How long it may take to checkpoint and leave; None: not said."""
     blocked_agents: frozenset[str] = frozenset()
+    """Agents, or nodes of batch systems, that it must not use."""
     requires: Requirements = NO_REQUIREMENTS
     """What it asks of the machines beside slots."""
     launches_machines: bool = True
@@ -159,6 +160,13 @@ class Container:
     """cuda, rocm or cpu: whose images and variables of a config apply. Without slots: cpu."""
     address: str = "127.0.0.1"
     """Where the other containers reach it."""
+    site_node: str = ""
+    """In a batch job: what the site calls the node."""
+
+    @property
+    def node(self) -> str:
+        """By this name later runs can avoid it."""
+        return self.site_node or self.agent_id
 
 
 class ContainerPhase(StrEnum):

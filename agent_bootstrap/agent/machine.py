@@ -11,8 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from agent_bootstrap.agent.batch_node import job_variables, proxies_of, site_node
 from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.gpus.selection import batch_job
 from agent_bootstrap.agent.identity import one_user_notes, own_identity
 from agent_bootstrap.agent.master_trust import given_certificates, task_certificate_name
 from agent_bootstrap.agent.options import AgentOptions
@@ -82,6 +85,7 @@ class Machine:
             pool=options.resource_pool,
             boot_id=boot_id(),
             hostname=socket.gethostname(),
+            site_node=site_node(os.environ),
             address=options.address or self._now.address,
             instance_id=options.instance_id,
             slots=self.hardware.slots,
@@ -133,10 +137,26 @@ class Machine:
             slots=self.hardware.slots,
             gpus=self.hardware.gpus,
             instance_id=options.instance_id,
-            proxies=tuple(options.proxies.items()),
+            proxies=tuple((options.proxies or self._proxies_of_node()).items()),
+            job=job_variables(os.environ),
+            inherits=os.environ if self._is_leased else {},
             certificates=self._certificates(welcome),
             certificate_name=task_certificate_name(options),
         )
+
+    @property
+    def _is_leased(self) -> bool:
+        """The master submitted the job around it. In a user's own, variables may be that user's secrets."""
+        return self.options.instance_id is not None and batch_job(os.environ) is not None
+
+    def _proxies_of_node(self) -> dict[str, str]:
+        if batch_job(os.environ) is None:
+            return {}
+        try:
+            text = Path("/etc/environment").read_text(errors="replace")
+        except OSError:
+            return {}
+        return proxies_of(text, urlsplit(self.options.container_url).hostname or "")
 
     def _certificates(self, welcome: Welcome) -> str:
         """For tasks: what the operator of this agent trusts, and what the master says, whom we have verified."""

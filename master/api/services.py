@@ -25,6 +25,7 @@ from master.core.expconf.references import PoolSecrets
 from master.core.fall_back import Rule
 from master.costs.books import Books
 from master.experiments.checkpoint_queries import CheckpointQueries
+from master.experiments.log_watch import LogWatch
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.metric_queries import MetricQueries
 from master.experiments.queries import ExperimentQueries
@@ -175,6 +176,8 @@ class Services:
     """What references in the checkpoint storage of an experiment stand for."""
     jobs: JobService
     logs: LogStore
+    log_watch: LogWatch
+    """Looks at output before it is stored."""
     cluster: Observer
     """Pools, agents and queues of all resource managers."""
     operator: AgentOperator

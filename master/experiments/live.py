@@ -22,6 +22,7 @@ from master.experiments import machine, resources
 from master.experiments.admission import Admission, search_of
 from master.experiments.deadlines import Deadlines
 from master.experiments.event_log import log_committed
+from master.experiments.log_policies import LogPolicySearch
 from master.experiments.persistence import changes
 from master.experiments.scheduler_hints import SchedulerHints
 from master.experiments.state import ExperimentState, TrialState, request_id_of
@@ -81,6 +82,7 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
         self.owner_name = owner_name
         self.workspace_id = workspace_id
         self.search = search or search_of(state.config)
+        self.log_policies = LogPolicySearch(state.config.log_policies)
         self.trials = TrialIndex(state.trials.values())
         self._deadlines = Deadlines(state.trials.values())
         self.subscribe(self._note_trials)
@@ -196,6 +198,7 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
             job=self.job_order(),
             requested=state.requested_at,
             single_agent=self.state.settings.single_node,
+            blocked_agents=frozenset(self.trial_of(state).avoids),
             requires=self.state.settings.requires,
             batch=self.state.settings.batch,
             user=self.owner_name,

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from master.allocations import machine as allocation_machine
 from master.allocations.machine import AllocationState
+from master.core.expconf.log_policies import LogPolicy
 from master.core.searcher.types import (
     ExitReason,
     InitialTrials,
@@ -146,6 +147,24 @@ def checkpoint_reported(
                 checkpoint_run_id=trial.run_id if is_new else trial.checkpoint_run_id,
             )
         )
+    return builder.done()
+
+
+def log_policy_matched(
+    state: ExperimentState, env: Env, request_id: str, policy: LogPolicy, node: str
+) -> Step:
+    """A line of the trial's output on that node matched. Repeats change nothing but which policy was the last."""
+    builder = StepBuilder(state, env)
+    trial = state.trials[request_id]
+    excludes = policy.action == "exclude_node" and node not in trial.avoids
+    new = replace(
+        trial,
+        log_policy=policy.name or trial.log_policy,
+        retries_cancelled=trial.retries_cancelled or policy.action == "cancel_retries",
+        avoids=(*trial.avoids, node) if excludes else trial.avoids,
+    )
+    if new != trial and not trial.phase.is_terminal:
+        builder.put(new)
     return builder.done()
 
 

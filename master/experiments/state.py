@@ -169,6 +169,12 @@ class TrialState:
     searcher_stopped: bool = False
     early_exit: ExitReason | None = None
     early_exit_at: datetime | None = None
+    log_policy: str = ""
+    """The name of the log policy that matched last."""
+    retries_cancelled: bool = False
+    """A log policy said so: the next failure is final."""
+    avoids: tuple[str, ...] = ()
+    """Agents and nodes that log policies excluded."""
     warm_start_checkpoint: str | None = None
     latest_checkpoint: str | None = None
     latest_checkpoint_steps: int = 0

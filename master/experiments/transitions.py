@@ -31,6 +31,9 @@ from master.experiments.state import ALLOWED, TERMINAL_OF, Phase, TrialState
 from master.experiments.step_builder import LoggedEvent, StepBuilder
 from windlass.base.errors import InvalidArgument
 
+NO_RETRY = "trial failed and matched logs to a don't retry policy"
+"""In the published words."""
+
 
 def allocation_ended(builder: StepBuilder, request_id: str) -> None:
     """What a trial does when its allocation is over. First match wins (reference: the life of an allocation)."""
@@ -52,6 +55,9 @@ def allocation_ended(builder: StepBuilder, request_id: str) -> None:
     elif failed:
         if outcome.final:
             close_trial(builder, trial, Phase.ERROR, outcome.error)
+        elif trial.retries_cancelled:
+            error = f"{NO_RETRY}: {outcome.error}"
+            close_trial(builder, trial, Phase.ERROR, error)
         elif trial.restarts >= builder.state.settings.max_restarts:
             close_trial(
                 builder, replace(trial, restarts=trial.restarts + 1), Phase.ERROR, outcome.error

@@ -186,6 +186,11 @@ class Trial(SQLModel, table=True):
     early_exit: Mapped[str | None] = Field(default=None)
     early_exit_at: Mapped[datetime | None] = time_column()
     error: Mapped[str] = Field(default="")
+    log_policy: Mapped[str] = Field(default="")
+    """The name of the log policy that matched last."""
+    retries_cancelled: Mapped[bool] = Field(default=False)
+    avoids: Mapped[list[str]] = json_column()
+    """Agents and nodes that log policies excluded."""
     warm_start_checkpoint: Mapped[str | None] = Field(default=None)
     latest_checkpoint: Mapped[str | None] = Field(default=None)
     latest_checkpoint_steps: Mapped[int] = Field(default=0)

@@ -9,7 +9,7 @@ Reconnecting agents keep their work and count as capacity, but get nothing new. 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import count, islice
@@ -68,6 +68,8 @@ class Agent:
     link: Link | None = None
     boot_id: str = ""
     address: str = ""
+    site_node: str = ""
+    """In a batch job: its node's name at the site."""
     version: str = ""
     notes: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
@@ -107,6 +109,10 @@ class Agent:
     @property
     def id(self) -> str:
         return self.record.agent_id
+
+    def is_one_of(self, names: Collection[str]) -> bool:
+        """Whether it is called so, or its node is at its site."""
+        return self.id in names or self.site_node in names
 
     @property
     def slot_ids(self) -> tuple[int, ...]:

@@ -67,7 +67,9 @@ class Assignments:
             return False
         for agent_id, slots in placement.items():
             agent = self.agents.get(agent_id)
-            if agent is None or agent_id in request.blocked_agents or not agent.can_hold(slots):
+            if agent is None or not agent.can_hold(slots):
+                return False
+            if agent.is_one_of(request.blocked_agents):
                 return False
             if slots == 0 < request.slots:
                 return False
@@ -93,6 +95,7 @@ class Assignments:
                 slot_ids=slot_ids,
                 slot_kind=agent.kind_of(slot_ids),
                 address=agent.address,
+                site_node=agent.site_node,
             )
             containers.append(container)
             self._hold(entry, Part(container))

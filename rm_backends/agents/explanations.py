@@ -40,6 +40,8 @@ def no_such_agent(request: AllocationRequest, shape: PoolShape, agents: Iterable
     one = " on one agent" if request.single_agent and request.slots else ""
     asked = request.requires.describe()
     one += f" of what it asks for ({asked})" if asked else ""
+    if request.blocked_agents:
+        one += f" without {names(sorted(request.blocked_agents))}, which its log policies exclude"
     gone = _leaving(agents)
     return Reason(
         kind=ReasonKind.NO_SUCH_AGENT,

@@ -21,6 +21,7 @@ from master.core.scheduler.types import (
     Launchable,
     PoolState,
     Release,
+    Request,
     Running,
     Start,
     Waiting,
@@ -299,13 +300,21 @@ class Pool:
             ),
             jobs=dict(self.jobs),
             waiting=tuple(
-                entry.with_run_time(run_times.get(entry.as_request.job_id))
+                self._with_agents(entry.with_run_time(run_times.get(entry.as_request.job_id)))
                 for entry in self.waiting.values()
             ),
             running=self.running(),
             launchable=self._launchable(),
             leases=self._availability.leases if self._availability else {},
         )
+
+    def _with_agents(self, request: Request) -> Request:
+        """What it must not use, by the ids of agents, too: the scheduler knows no nodes of batch systems."""
+        blocked = request.blocked_agents
+        if not blocked:
+            return request
+        on_them = (a.id for a in self.agents.values() if a.site_node in blocked)
+        return replace(request, blocked_agents=blocked.union(on_them))
 
     async def apply(self, state: PoolState, decision: Decision) -> None:
         """Carry out a decision on `state`. Entries that no longer hold are dropped: their cause woke the loop."""
@@ -352,7 +361,7 @@ class Pool:
 
     def kinds(self, blocked: frozenset[str] = frozenset()) -> set[tuple[int, MachineFacts]]:
         """Slots and facts of every agent that this pool has or could have."""
-        mine = [a for a in list(self.agents.values()) if a.id not in blocked]
+        mine = [a for a in list(self.agents.values()) if not a.is_one_of(blocked)]
         capacity = self._capacity_now()
         bought = capacity.kinds if capacity is not None else frozenset()
         return {(a.slot_count, a.facts) for a in mine} | bought
@@ -365,7 +374,7 @@ class Pool:
     ) -> PoolShape:
         """The most this pool could ever be, for requests that `requires` certain machines if given."""
         # A copy in one go: configs are checked in threads, while agents come and go here.
-        mine = [a for a in list(self.agents.values()) if a.id not in blocked]
+        mine = [a for a in list(self.agents.values()) if not a.is_one_of(blocked)]
         return largest_shape(self.options, mine, self._capacity_now(), requires, slots)
 
     def _capacity_now(self) -> PoolCapacity | None:
@@ -454,7 +463,7 @@ class Pool:
             slots=entry.as_request.slots,
             single_agent=entry.as_request.single_agent,
             since=entry.as_request.requested,
-            blocked_agents=entry.as_request.blocked_agents,
+            blocked_agents=self._with_agents(entry.as_request).blocked_agents,
             least_s=entry.least_s,
             user=entry.request.user,
             requires=entry.as_request.requires,

@@ -429,6 +429,7 @@ class Registry:
             self.departures.drain(agent.id)
         agent.set_devices(hello.slots)
         agent.address = address
+        agent.site_node = hello.site_node
 
     def _resync(self, pool: Pool, agent: Agent, hello: Hello, link: Link) -> None:
         """Nothing may reach the agent before its Welcome: it has its link only from then on."""

@@ -77,7 +77,7 @@ def fits_open_agents(
 
 def _may_take(agent: Agent, request: AllocationRequest) -> bool:
     machines = machines_for(request.slots, agent.slot_count)
-    return agent.id not in request.blocked_agents and request.requires.are_met_by(
+    return not agent.is_one_of(request.blocked_agents) and request.requires.are_met_by(
         agent.facts, machines
     )
 

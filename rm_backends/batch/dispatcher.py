@@ -198,6 +198,9 @@ class Dispatcher:
                 self._put(life.unwanted(lease, "its task is over"))
             elif not lease.granted and self._host.holds(pool, id_):
                 self._put(replace(lease, granted=True))
+            elif lease.misplaced and lease.is_live:
+                self._put(life.next_lease(lease, self._tag(), "", now))
+                self._put(life.unwanted(replace(lease, followed=True), life.end_text(lease)))
             elif lease.state is LeaseState.QUEUED and lease.lacks_agents(life.PREPARE_S, now):
                 self._put(life.unwanted(lease, "its agents did not join in time"))
         served = {lease.allocation_id for lease in self._leases.values() if _serves(lease)}

@@ -106,6 +106,12 @@ class Lease:
         return tuple(f"{self.tag}-{number}" for number in range(self.shape.nodes))
 
     @property
+    def misplaced(self) -> bool:
+        """It runs on a node that its request must not use: not every site can be told which."""
+        running = self.phase is JobPhase.RUNNING and not self.granted
+        return running and not set(self.shape.avoid).isdisjoint(self.node_names)
+
+    @property
     def is_live(self) -> bool:
         """Its agents may join."""
         return self.state in (LeaseState.INTENT, LeaseState.QUEUED)
@@ -262,6 +268,9 @@ def loss_of(lease: Lease) -> LossKind:
 def end_text(lease: Lease) -> str:
     """How its job ended, for people."""
     what = f"job {lease.job_id}" if lease.job_id else f"job {lease.tag}"
+    if lease.misplaced:
+        wrong = ", ".join(sorted(set(lease.shape.avoid) & set(lease.node_names)))
+        return f"the site gave {what} {wrong}, which the log policies of its work exclude"
     return end_words(what, lease.cause, lease.node_names, lease.exit_code)
 
 

@@ -84,6 +84,7 @@ def shape_of(request: AllocationRequest, options: DispatchOptions, queue: Queue 
         ),
         walltime_s=None if dialect.wanted_walltime_s(arguments) is not None else options.walltime_s,
         nice=max(0, (request.job.priority or 0) - options.default_priority),
+        avoid=tuple(sorted(request.blocked_agents)),
         arguments=arguments,
     )
     if slots > size and slots % size:

@@ -40,6 +40,7 @@ from master.core.expconf.references import take_secrets
 from master.core.fall_back import Rule
 from master.core.scheduler.types import SchedulerSettings
 from master.costs.books import Books
+from master.experiments.log_watch import LogWatch
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
 from master.store import tables
@@ -492,6 +493,7 @@ async def _start(
     auth.register_allocation_tokens(allocations)
     join_tokens = IssuedTokens(store, clock, ids, others=OneToken(), pools=("default",))
     await join_tokens.load()
+    watch = LogWatch(plane.experiments.live, logs, lines)
     agents = AgentsBackend(
         pools=[
             PoolOptions(name=name, scheduler=scheduler, dynamic=elastic)
@@ -499,7 +501,7 @@ async def _start(
         ],
         events=allocations,
         agent_store=AgentsRepository(store),
-        log_sink=logs,
+        log_sink=watch,
         join_tokens=join_tokens,
         logins=allocations,
         clock=clock,
@@ -543,6 +545,7 @@ async def _start(
         storage_secrets=plane.parts.cluster_tasks.storage_secrets,
         jobs=plane.jobs(router),
         logs=logs,
+        log_watch=watch,
         cluster=router,
         operator=router,
         gateway=agents,

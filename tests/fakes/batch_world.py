@@ -63,6 +63,9 @@ class FakeBatch:
         """It answers, and refuses to."""
         self.refused_account = ""
         """The one that `refusal` is for; empty: all."""
+        self.down_nodes: set[str] = set()
+        self.heeds_avoid = True
+        """It knows nodes that a job must not use."""
         self.holds_back = False
         """It starts nothing."""
         self.agents_say = ""
@@ -78,6 +81,7 @@ class FakeBatch:
     @property
     def free(self) -> list[str]:
         taken = {node for job in self.jobs.values() if job.cause is None for node in job.nodes}
+        taken |= self.down_nodes
         return [name for name in (f"n{k + 1}" for k in range(NODES)) if name not in taken]
 
     async def site(self) -> Site:
@@ -164,7 +168,8 @@ class FakeBatch:
 
     def start_waiting(self) -> None:
         for job in self.jobs.values():
-            free = self.free
+            avoid = job.spec.avoid if self.heeds_avoid else ()
+            free = [node for node in self.free if node not in avoid]
             waits = job.cause is None and not job.nodes and not self.holds_back
             if waits and job.spec.nodes <= len(free):
                 self._start(job, free)
@@ -189,6 +194,7 @@ class FakeBatch:
                 instance_id=settings["instance_id"],
                 slots=job.spec.gpus_per_node,
                 pool=settings["resource_pool"],
+                site_node=job.nodes[number],
             )
             job.agents.append(agent)
             self._world.agents[agent.agent_id] = agent

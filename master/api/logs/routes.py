@@ -83,8 +83,20 @@ async def post(body: PostLogs, principal: Caller, api: TheApi) -> Reply[Empty]:
                 source=sender.source,
             )
         )
+    for container_id, own in _by_container(lines).items():
+        await api.services.log_watch.look(
+            own, allocation_id=sender.allocation_id or "", container_id=container_id
+        )
     await api.services.logs.append(lines)
     return reply()
+
+
+def _by_container(lines: Sequence[TaskLog]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        if line.container_id is not None:
+            found.setdefault(line.container_id, []).append(line.log)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

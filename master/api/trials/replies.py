@@ -35,6 +35,7 @@ class Trial(TypedDict):
     checkpointCount: int
     totalCheckpointSize: Int64
     runnerState: str
+    logPolicyMatched: str | None
     wallClockTime: float
     warmStartCheckpointUuid: str | None
     taskId: str
@@ -46,6 +47,8 @@ class Trial(TypedDict):
     """Our own: why it ended in ERROR."""
     waitingReason: str | None
     """Our own: why it waits."""
+    avoids: list[str]
+    """Our own: agents and nodes that its log policies excluded."""
 
 
 class TrialReply(TypedDict):

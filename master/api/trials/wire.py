@@ -63,6 +63,7 @@ def trial(
         "checkpointCount": row.checkpoint_count,
         "totalCheckpointSize": str(row.checkpoint_size),
         "runnerState": row.trial.runner_state,
+        "logPolicyMatched": row.trial.log_policy or None,
         "wallClockTime": slot_seconds,
         "warmStartCheckpointUuid": row.trial.warm_start_checkpoint,
         "taskId": row.trial.task_id,
@@ -71,6 +72,7 @@ def trial(
         "progress": finite(row.trial.progress),
         "error": row.trial.error,
         "waitingReason": waiting.text if waiting is not None else None,
+        "avoids": row.trial.avoids,
     }
 
 

@@ -17,7 +17,7 @@ from master.core.expconf.environment import (
     RegistryAuth,
     TaskLimits,
 )
-from master.core.expconf.experiment import DEFAULT_PREEMPTION_TIMEOUT_S, NO_LOG_POLICIES
+from master.core.expconf.experiment import DEFAULT_PREEMPTION_TIMEOUT_S
 from master.core.expconf.log_policies import LogPolicies, merge_log_policies
 from master.core.expconf.merging import merge_items
 from master.core.expconf.normalise import DEVICE_TYPES, normalise_container_defaults
@@ -84,7 +84,7 @@ class TaskContainerDefaults(Section):
     """Where commands start that bring no files."""
     startup_hook: str = ""
     """Run by bash while a task is set up."""
-    log_policies: Annotated[LogPolicies, NO_LOG_POLICIES] = ()
+    log_policies: LogPolicies = ()
     """What to do when a line of a task's log matches."""
     preemption_timeout: NonNegative = DEFAULT_PREEMPTION_TIMEOUT_S
     """Seconds a preempted trial gets to checkpoint and leave."""

@@ -46,7 +46,6 @@ IGNORED_KEYS = ("security", "tensorboard_storage", "data_layer", "internal")
 
 IN_UNCATEGORIZED = NoEffect("experiments are in the project Uncategorized, for now")
 DROPPED = NoEffect("it is of old releases, and dropped")
-NO_LOG_POLICIES = NoEffect("logs are not searched for patterns yet")
 
 DEFAULT_PREEMPTION_TIMEOUT_S = 3600
 
@@ -111,7 +110,7 @@ class ExperimentConfig(Section):
     """Read by Trial classes of the published harness."""
     preemption_timeout: NonNegative = DEFAULT_PREEMPTION_TIMEOUT_S
     """Seconds a preempted trial gets to checkpoint and leave."""
-    log_policies: Annotated[LogPolicies, NO_LOG_POLICIES] = ()
+    log_policies: LogPolicies = ()
     """What to do when a line of a task's log matches."""
     retention_policy: Annotated[
         RetentionPolicy | None, NoEffect("task logs are kept for ever, for now")

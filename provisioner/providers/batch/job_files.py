@@ -48,6 +48,8 @@ class Shape:
     memory_mib_per_node: int | None = None
     walltime_s: float | None = None
     nice: int = 0
+    avoid: tuple[str, ...] = ()
+    """Nodes that it must not run on."""
     arguments: tuple[str, ...] = ()
 
 
@@ -123,6 +125,7 @@ class JobFiles:
             memory_mib_per_node=shape.memory_mib_per_node,
             walltime_s=shape.walltime_s,
             nice=shape.nice,
+            avoid=shape.avoid,
             arguments=shape.arguments,
             directory=directory,
             script=script,

@@ -176,6 +176,7 @@ QUEUE = {
     "shm_size": "master/allocations:shm_size",
 }
 
+LOG_POLICIES = below("log_policies", read_by("master/experiments:*", "name pattern action"))
 
 READERS: dict[type[BaseModel], dict[str, str]] = {
     MasterConfig: {
@@ -276,6 +277,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "work_dir": "master/tasks:work_dir",
         "startup_hook": "master:startup_hook",
         "preemption_timeout": "master/experiments:preemption_timeout",
+        **LOG_POLICIES,
     },
     CommandConfig: {
         **SLURM,
@@ -341,6 +343,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
             ),
         ),
         "preemption_timeout": "master/experiments:preemption_timeout",
+        **LOG_POLICIES,
         **below(
             "integrations.pachyderm",
             read_by(

@@ -52,3 +52,21 @@ def test_what_both_engines_read_they_read_alike(text: str, line: str) -> None:
 
 def test_a_line_that_is_no_text_is_searched_too() -> None:
     assert Pattern("end$").is_in("broken \ud800 end")
+
+
+@given(
+    st.text("ab01 .*+?()[]|^$\\AzbB-im:\n", max_size=12),
+    st.lists(st.text("ab01 é", max_size=10), max_size=4),
+)
+def test_lines_that_stand_together_hide_no_match(text: str, lines: list[str]) -> None:
+    try:
+        pattern = Pattern(text)
+    except ValueError:
+        return
+    if any(map(pattern.is_in, lines)):
+        assert pattern.may_be_in("\n".join(lines).encode())
+
+
+@pytest.mark.parametrize(("text", "told"), [("^b$", True), ("^c$", False), ("a.b", False)])
+def test_lines_that_stand_together_are_still_lines(text: str, told: bool) -> None:
+    assert Pattern(text).may_be_in(b"a\nb") is told

@@ -7,10 +7,11 @@ import os
 import posixpath
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from agent_bootstrap.agent.batch_node import inherited
 from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.gpus.gpu import Gpu
 from agent_bootstrap.protocol import ContainerSpec, Slot, SlotKind
@@ -42,6 +43,10 @@ class Node:
     instance_id: str | None = None
     proxies: tuple[tuple[str, str], ...] = ()
     """HTTP_PROXY and friends, unless a task sets them."""
+    job: Mapping[str, str] = field(default_factory=dict)
+    """What a batch system says of the job around the agent, unless a task says otherwise."""
+    inherits: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Variables of the machine that a task has if it names them without a value."""
     certificates: str = ""
     """PEM: what tasks trust besides public authorities when they call the master. `noverify`: anybody."""
     certificate_name: str = ""
@@ -103,7 +108,7 @@ def task_environment(
     spec: ContainerSpec, node: Node, layout: Layout, chosen: Interpreter | None = None
 ) -> dict[str, str]:
     """The whole environment of the task's first process. `chosen` None: the agent's own Python."""
-    given = {key: layout.translate(value) for key, value in spec.environment.items()}
+    given = {key: layout.translate(value) for key, value in _given(spec, node).items()}
     environment = {
         **_defaults(spec, node, layout),
         **(_agents_python(layout) if chosen is None else _chosen_python(layout, chosen)),
@@ -145,12 +150,16 @@ def image_environment(spec: ContainerSpec, node: Node, home: str) -> ImageEnviro
     }
     above = {
         **own,
-        **spec.environment,
+        **_given(spec, node),
         **_facts(spec, node),
         **_tls(node, Layout(ContainerDir(Path("/")), private_root=True)),
         **_proxies(spec.environment, node),
     }
     return ImageEnvironment(below=below, above=above)
+
+
+def _given(spec: ContainerSpec, node: Node) -> dict[str, str]:
+    return {**node.job, **spec.environment, **inherited(spec.environment, node.inherits)}
 
 
 def _proxies(given: Mapping[str, str], node: Node) -> dict[str, str]:

@@ -15,6 +15,7 @@ work_dir/
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import logging
@@ -35,6 +36,8 @@ from windlass.base.files import write_atomic
 from windlass.base.processes import ProcessName, boot_id, send, wait_gone
 
 log = logging.getLogger(__name__)
+NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
+"""What file systems without locks answer: some of Lustre, some of NFS."""
 FORMAT = 1
 """Of `container.json`. A higher number is of a newer release, and not read."""
 END_S = 10.0
@@ -165,6 +168,10 @@ class ContainerDirs:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Conflict(f"another agent uses {self._work_dir}: give --work-dir") from None
+            except OSError as error:  # in batch jobs the directory is of one node of one job anyway
+                if error.errno not in NO_LOCKS:
+                    raise
+                log.warning("%s: its file system has no locks (%s)", self._work_dir, error.strerror)
             yield
         finally:
             os.close(lock)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,7 +16,7 @@ from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.cgroups import find_cgroups
-from agent_bootstrap.agent.runtimes.commands import apptainer, enroot
+from agent_bootstrap.agent.runtimes.commands import apptainer, enroot, podman
 from agent_bootstrap.agent.runtimes.commands.cache import ImageCache
 from agent_bootstrap.agent.runtimes.commands.setup import CommandGround, CommandSetup
 from agent_bootstrap.agent.runtimes.commands.tool import Tool
@@ -100,6 +102,20 @@ def _command(find: Callable[[], Tool], setup: RuntimeSetup) -> Setup:
     )
 
 
+def _podman(setup: RuntimeSetup) -> Setup:
+    """By its service; where nobody runs one, as in batch jobs, by its command lines."""
+    try:
+        return _engine("podman", setup)
+    except InvalidConfig:
+        if shutil.which("podman") is None or os.geteuid() == 0:
+            raise
+    return _podman_commands(setup)
+
+
+def _podman_commands(setup: RuntimeSetup) -> Setup:
+    return _command(podman.find, setup)
+
+
 IMAGE_SETUPS: Mapping[str, SetupFactory] = MappingProxyType(
     {
         "docker": partial(_engine, "docker"),
@@ -110,14 +126,16 @@ IMAGE_SETUPS: Mapping[str, SetupFactory] = MappingProxyType(
     }
 )
 """Those that run images, the best first."""
-SETUPS: Mapping[str, SetupFactory] = MappingProxyType({"process": _process, **IMAGE_SETUPS})
+SETUPS: Mapping[str, SetupFactory] = MappingProxyType(
+    {"process": _process, **IMAGE_SETUPS, "podman": _podman}
+)
 AUTO = "auto"
 
 
 def _auto(setup: RuntimeSetup) -> Setup:
     """Processes, and a container for a task that asks for an image, by the first engine that works here."""
     plain = _process(setup)
-    for factory in IMAGE_SETUPS.values():
+    for factory in (*IMAGE_SETUPS.values(), _podman_commands):
         with suppress(InvalidConfig):
             return ByImage(plain, factory(setup))
     return plain

@@ -55,11 +55,11 @@ def test_what_is_made_is_taken_by_whoever_asks_next(tmp_path: Path) -> None:
     assert not images.take(place, "c1")
     make(images, place)
     assert images.take(place, "c1")
-    os.close(held)
+    held.close()
     again = images.lock(place)
     assert again is not None
     assert not images.take(place, "c2", not_before=time.time() + 1), "a newer one is wanted"
-    os.close(again)
+    again.close()
 
 
 def test_what_was_not_used_for_longest_goes_first_and_never_what_is_in_use(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_what_is_being_taken_stays(tmp_path: Path) -> None:
     images.trim()
     assert place.exists()
     assert held is not None
-    os.close(held)
+    held.close()
     images.trim()
     assert not place.exists()
 

@@ -9,8 +9,8 @@ import pytest
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.commands.apptainer import Apptainer
 from agent_bootstrap.agent.runtimes.commands.enroot import RC, Enroot
-from agent_bootstrap.agent.runtimes.commands.pulling import environment
-from agent_bootstrap.agent.runtimes.commands.tool import Gpus, version_of
+from agent_bootstrap.agent.runtimes.commands.podman import Podman, find
+from agent_bootstrap.agent.runtimes.commands.tool import Gpus, environment, version_of
 from agent_bootstrap.agent.runtimes.image_task import ENTRY, ImageTask
 from agent_bootstrap.agent.runtimes.mount_list import Mount
 from agent_bootstrap.container_options import ContainerOptions, Device, OsUser
@@ -200,3 +200,96 @@ def test_a_program_that_is_not_there_or_does_not_work_is_told_in_words(
     (tmp_path / "apptainer").chmod(0o755)
     with pytest.raises(InvalidConfig, match="no libraries"):
         version_of("apptainer", ["--version"])
+
+
+PODMAN = Podman(program="/usr/bin/podman", store=Path("/local/p"))
+PODMAN_WORDS = (
+    *("/usr/bin/podman", "--cgroup-manager=cgroupfs"),
+    *("--root=/local/p/root", "--runroot=/local/p/run"),
+)
+
+
+def test_podman_pulls_once_and_keeps_an_archive() -> None:
+    pull, save = PODMAN.make(
+        parse_image("registry.example:5000/team/net:1"), Path("/c/net.tar"), LOGIN, SCRATCH
+    )
+    name = "registry.example:5000/team/net:1"
+    logins = ("--authfile", "/scratch/logins.json")
+    assert pull.words == (*PODMAN_WORDS, "pull", "--quiet", *logins, name)
+    assert pull.files == {
+        SCRATCH
+        / "logins.json": '{"auths": {"registry.example:5000": {"auth": "bWU6aHVudGVyMg=="}}}'
+    }
+    assert save.words == (
+        *(*PODMAN_WORDS, "save", "--quiet", "--format", "oci-archive"),
+        *("--output", "/c/net.tar", name),
+    )
+    assert pull.environment == save.environment == {"XDG_RUNTIME_DIR": "/local/p/session"}
+    assert "hunter2" not in repr((pull, save))
+
+
+def test_podman_takes_archives_and_says_what_it_does_not() -> None:
+    (copy,) = PODMAN.make(parse_image("oci-archive:/i/net.tar"), Path("/c/n.tar"), None, SCRATCH)
+    assert copy.words == ("cp", "--", "/i/net.tar", "/c/n.tar")
+    with pytest.raises(StartRefused, match="Podman runs images of registries, oci-archive"):
+        PODMAN.make(parse_image("docker-archive:/i/net.tar"), Path("/c/n.tar"), None, SCRATCH)
+
+
+def test_podman_runs_a_task(tmp_path: Path) -> None:
+    assert PODMAN.run(task(), "/c/net.tar", SOURCES, Gpus()) == [
+        *(*PODMAN_WORDS, "run", "--rm", "--name=windlass-c", "--network=host"),
+        *("--security-opt=label=disable", "--cap-drop=all", "--security-opt=no-new-privileges"),
+        *("--log-driver=none", "--workdir=/", "--userns=keep-id", "--volume=/w/tmp:/tmp"),
+        *("--volume=/data:/mnt/data:ro", "--volume=/w/empty:/mnt/data/secret:ro"),
+        *("--env=DET_CONTAINER_ID", "--entrypoint=", "oci-archive:/c/net.tar"),
+        *("/bin/sh", "/opt/windlass/agent_bootstrap/supervisor/image_entry.sh"),
+    ]
+    assert PODMAN.environment(task(), "/c/net.tar", Gpus(), SCRATCH) == {
+        "XDG_RUNTIME_DIR": "/local/p/session",
+        "DET_CONTAINER_ID": "c",
+    }
+    unpacked = PODMAN.run(task(), str(tmp_path), SOURCES, Gpus())
+    assert unpacked[unpacked.index("--rootfs") + 1] == f"{tmp_path}:O"
+    assert "--userns=keep-id" not in PODMAN.run(task(uid=0), "/c/net.tar", SOURCES, Gpus())
+
+
+@pytest.mark.parametrize(
+    ("gpus", "words"),
+    [
+        (Gpus(nvidia=("GPU-1",)), ["--device=nvidia.com/gpu=all"]),
+        (Gpus(amd=("1",)), ["--device=/dev/kfd", "--device=/dev/dri"]),
+    ],
+)
+def test_podman_gives_gpus(gpus: Gpus, words: list[str]) -> None:
+    assert set(words) < set(PODMAN.run(task(), "/c/net.tar", SOURCES, gpus))
+
+
+def test_podman_removes_what_was_killed() -> None:
+    assert PODMAN.clear("c").words == (
+        *(*PODMAN_WORDS, "rm", "--force", "--ignore", "--time=0", "windlass-c"),
+    )
+
+
+@pytest.fixture
+def has_podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin/podman"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho podman version 4.3.1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+
+
+@pytest.mark.usefixtures("has_podman")
+def test_the_store_of_podman_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    with pytest.raises(InvalidConfig, match="the agent is root"):
+        find(tmp_path)
+    uid = tmp_path.stat().st_uid
+    monkeypatch.setattr("os.geteuid", lambda: uid or 1000)
+    if uid:
+        assert find(tmp_path).shown == "podman 4.3.1"
+    store = tmp_path / f"windlass-podman-{uid or 1000}"
+    store.mkdir(exist_ok=True)
+    store.chmod(0o755)
+    with pytest.raises(InvalidConfig, match="is not a folder of this user alone"):
+        find(tmp_path)

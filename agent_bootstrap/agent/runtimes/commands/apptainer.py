@@ -63,6 +63,9 @@ class Apptainer:
             words += ["--bind", f"{device.host_path}:{device.container_path}"]
         return [*words, image, *task.entry]
 
+    def clear(self, container_id: str) -> None:
+        """Its containers are processes."""
+
     def environment(self, task: ImageTask, image: str, gpus: Gpus, scratch: Path) -> dict[str, str]:
         """By variables of its own: `--env` breaks at commas and, in old versions, at quotes."""
         prefix = f"{self.name.upper()}ENV_"

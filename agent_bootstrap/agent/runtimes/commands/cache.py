@@ -9,8 +9,6 @@ FOLDER/
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import hashlib
 import logging
 import os
@@ -22,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_bootstrap.agent.container_dir import remove_tree
+from agent_bootstrap.agent.runtimes.commands.cache_lock import CacheLock, try_lock
 from agent_bootstrap.protocol import Login
 from windlass.base.image_reference import ImageReference
 
@@ -29,7 +28,6 @@ HASH_CHARS = 16
 MAX_NAME_CHARS = 80
 MAKING, LOCK, USER = "making-", ".lock", ".of-"
 LEFT_AFTER_S = 24 * 3600.0
-NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
 log = logging.getLogger(__name__)
 
@@ -53,24 +51,10 @@ class ImageCache:
         readable = readable.strip("_-.") or "image"
         return self.folder / f"{readable}-{digest}{self.suffix}"
 
-    def lock(self, place: Path) -> int | None:
-        """A descriptor to close, or None: somebody else has it.
-
-        On a file system without locks an image may be made twice, to no harm.
-        """
+    def lock(self, place: Path) -> CacheLock | None:
+        """To be closed; None: somebody else has it."""
         self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        path = f"{place}{LOCK}"
-        held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(held)
-            return None
-        except OSError as error:
-            if error.errno not in NO_LOCKS:
-                os.close(held)
-                raise
-        return held
+        return try_lock(Path(f"{place}{LOCK}"))
 
     def take(self, place: Path, container_id: str, *, not_before: float = 0.0) -> bool:
         """Whether it is there, and made since; then it is the container's, until `release`. With its lock."""
@@ -136,13 +120,13 @@ class ImageCache:
             remove_tree(place)
             return True
         finally:
-            os.close(held)
+            held.close()
 
     def _users(self) -> Iterator[Path]:
         yield from self.folder.glob(f"*{USER}*")
 
     def _is_image(self, path: Path) -> bool:
-        if path.name.startswith(MAKING) or path.name.endswith(LOCK) or USER in path.name:
+        if path.name.startswith(MAKING) or LOCK in path.name or USER in path.name:
             return False
         return path.name.endswith(self.suffix) and path.is_dir() == (not self.suffix)
 

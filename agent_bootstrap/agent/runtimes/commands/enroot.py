@@ -95,6 +95,9 @@ class Enroot:
             )
         return [*words, name, *task.entry]
 
+    def clear(self, container_id: str) -> None:
+        """Its containers are processes."""
+
     def environment(self, task: ImageTask, image: str, gpus: Gpus, scratch: Path) -> dict[str, str]:
         return {
             **task.variables,

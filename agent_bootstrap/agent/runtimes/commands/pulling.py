@@ -9,13 +9,14 @@ import re
 import signal
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from agent_bootstrap.agent.container_dir import remove_tree
 from agent_bootstrap.agent.runtimes.commands.cache import ImageCache, size_of
-from agent_bootstrap.agent.runtimes.commands.tool import Command, Tool
+from agent_bootstrap.agent.runtimes.commands.cache_lock import FRESHEN_S, CacheLock
+from agent_bootstrap.agent.runtimes.commands.tool import Command, Tool, environment
 from agent_bootstrap.agent.runtimes.pull_refusals import pull_refused
 from agent_bootstrap.agent.runtimes.setup import Start, killed_early, unless_killed
 from agent_bootstrap.agent.runtimes.task_lines import Say
@@ -30,9 +31,6 @@ LAST_LINES = 5
 MAX_LINE_BYTES = 1 << 16
 ENDING_S = 5.0
 """How long a call that is not wanted any more gets to clean up."""
-KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "XDG_RUNTIME_DIR")
-KEPT_ENDS = ("_proxy", "_PROXY")
-KEPT_STARTS = ("SSL_CERT_", "APPTAINER_", "SINGULARITY_", "ENROOT_")
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 log = logging.getLogger(__name__)
@@ -64,14 +62,15 @@ class Pulling:
         try:
             if not await asyncio.to_thread(cache.take, place, container_id, not_before=not_before):
                 with start.pulling():
-                    await self._make(wanted, login, place, say, start.killed)
+                    async with _kept(held):
+                        await self._make(wanted, login, place, say, start.killed)
                 await asyncio.to_thread(cache.take, place, container_id)
         finally:
-            os.close(held)
+            held.close()
         await asyncio.to_thread(cache.trim)
         return place
 
-    async def _lock(self, place: Path, killed: asyncio.Event) -> int:
+    async def _lock(self, place: Path, killed: asyncio.Event) -> CacheLock:
         while (held := await asyncio.to_thread(self._cache.lock, place)) is None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_AGAIN_S):
@@ -102,6 +101,20 @@ class Pulling:
         size = await asyncio.to_thread(size_of, place)
         taken = time.monotonic() - began
         say(f"Image {wanted.name} is ready: {size / 2**20:.0f} MiB in {taken:.0f} s")
+
+
+@asynccontextmanager
+async def _kept(held: CacheLock) -> AsyncIterator[None]:
+    async def keep() -> None:
+        while True:
+            await asyncio.sleep(FRESHEN_S)
+            await asyncio.to_thread(held.freshen)
+
+    keeping = asyncio.create_task(keep())
+    try:
+        yield
+    finally:
+        keeping.cancel()
 
 
 async def _call(command: Command, say: Say, killed: asyncio.Event) -> str | None:
@@ -158,15 +171,6 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             async with asyncio.timeout(ENDING_S):
                 await process.wait()
                 return
-
-
-def environment(own: Mapping[str, str]) -> dict[str, str]:
-    """What of the agent's own variables its calls are given: nothing that is not meant for them. Pure."""
-    return {
-        name: value
-        for name, value in own.items()
-        if name in KEPT or name.endswith(KEPT_ENDS) or name.startswith(KEPT_STARTS)
-    }
 
 
 def _plain(line: bytes) -> str:

@@ -23,7 +23,7 @@ from agent_bootstrap.agent.runtimes.bubblewrap import STAGE
 from agent_bootstrap.agent.runtimes.cgroups import Cgroups, limited
 from agent_bootstrap.agent.runtimes.commands.cache import ImageCache
 from agent_bootstrap.agent.runtimes.commands.pulling import Pulling
-from agent_bootstrap.agent.runtimes.commands.tool import Gpus, Tool
+from agent_bootstrap.agent.runtimes.commands.tool import Gpus, Tool, run_quietly
 from agent_bootstrap.agent.runtimes.devices import task_gpus
 from agent_bootstrap.agent.runtimes.image_task import (
     ImageTask,
@@ -95,6 +95,8 @@ class CommandSetup:
     def clear(self, place: ContainerDir) -> None:
         self._ground.cache.release(place.path.name)
         self._ground.cgroups.end(place.path.name)
+        if (command := self._tool.clear(place.path.name)) is not None:
+            run_quietly(command)
 
     def sweep(self, known: frozenset[str]) -> None:
         """Containers end with their supervisors; images stay, within their bound."""

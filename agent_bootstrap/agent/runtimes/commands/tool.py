@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +18,14 @@ from windlass.base.errors import InvalidConfig
 from windlass.base.image_reference import ImageReference
 
 VERSION_LIMIT_S = 20.0
+CLEAR_LIMIT_S = 60.0
+KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "XDG_RUNTIME_DIR")
+KEPT_ENDS = ("_proxy", "_PROXY")
+KEPT_STARTS = ("SSL_CERT_", "APPTAINER_", "SINGULARITY_", "ENROOT_", "CONTAINERS_")
 SEPARATORS = ":,\\"
 """Of mounts on command lines."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +85,10 @@ class Tool(Protocol):
         """The command that becomes the task. `sources` are those of its mounts. Raises StartRefused."""
         ...
 
+    def clear(self, container_id: str) -> Command | None:
+        """The call that removes what is left of a container that was killed. None: nothing ever is."""
+        ...
+
     def environment(self, task: ImageTask, image: str, gpus: Gpus, scratch: Path) -> dict[str, str]:
         """What that command has beside the variables that every program has."""
         ...
@@ -105,6 +117,36 @@ def version_of(program: str, words: Sequence[str]) -> tuple[str, str]:
         said = told.stderr.strip()[-300:] or f"exit code {told.returncode}"
         raise _useless(program, f"{path}: {said}")
     return path, told.stdout.split()[-1]
+
+
+def run_quietly(command: Command) -> None:
+    """What goes wrong is not worth more than a line: it is done again before the directory goes. Blocks."""
+    try:
+        done = subprocess.run(
+            command.words,
+            env=environment(os.environ) | dict(command.environment),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=CLEAR_LIMIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        log.warning("%s: %s", command.words[0], error)
+        return
+    if done.returncode != 0:
+        log.warning("%s: %s", command.words[0], done.stderr.strip()[-300:])
+
+
+def environment(own: Mapping[str, str]) -> dict[str, str]:
+    """What of the agent's own variables its calls are given: nothing that is not meant for them. Pure."""
+    return {
+        name: value
+        for name, value in own.items()
+        if name in KEPT or name.endswith(KEPT_ENDS) or name.startswith(KEPT_STARTS)
+    }
 
 
 def require_plain(paths: Iterable[str], what: str, tool: str) -> None:

@@ -21,7 +21,6 @@ from master.core.scheduler.types import (
     Launchable,
     PoolState,
     Release,
-    Request,
     Running,
     Start,
     Waiting,
@@ -33,7 +32,7 @@ from rm_backends.agents.entries import Entry
 from rm_backends.agents.explanations import named, no_such_agent, not_planned
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.prospects import prospects, with_requests
-from rm_backends.agents.shapes import fits_open_agents, largest_shape, open_shape
+from rm_backends.agents.shapes import by_agents, fits_open_agents, largest_shape, open_shape
 from rm_backends.base import AllocationHint, AllocationRequest, JobOrder, ReleaseAsked
 from rm_backends.limits import PoolShape
 from rm_backends.outbox import Outbox
@@ -291,30 +290,23 @@ class Pool:
         used.update(e.request.job.job_id for e in self.assignments.entries.values())
         self.jobs = {job_id: job for job_id, job in self.jobs.items() if job_id in used}
         self._run_times = {job: time for job, time in self._run_times.items() if job in used}
-        run_times = self._run_times
+        run_times, agents = self._run_times, self.agents.values()
         return PoolState(
             now=self._clock.now().timestamp(),
             settings=self.options.scheduler,
-            agents=tuple(
-                a.as_state() for a in self.agents.values() if a.presence is not Presence.AWAY
-            ),
+            agents=tuple(a.as_state() for a in agents if a.presence is not Presence.AWAY),
             jobs=dict(self.jobs),
             waiting=tuple(
-                self._with_agents(entry.with_run_time(run_times.get(entry.as_request.job_id)))
+                by_agents(
+                    entry.with_run_time(run_times.get(entry.as_request.job_id)),
+                    self.agents.values(),
+                )
                 for entry in self.waiting.values()
             ),
             running=self.running(),
             launchable=self._launchable(),
             leases=self._availability.leases if self._availability else {},
         )
-
-    def _with_agents(self, request: Request) -> Request:
-        """What it must not use, by the ids of agents, too: the scheduler knows no nodes of batch systems."""
-        blocked = request.blocked_agents
-        if not blocked:
-            return request
-        on_them = (a.id for a in self.agents.values() if a.site_node in blocked)
-        return replace(request, blocked_agents=blocked.union(on_them))
 
     async def apply(self, state: PoolState, decision: Decision) -> None:
         """Carry out a decision on `state`. Entries that no longer hold are dropped: their cause woke the loop."""
@@ -463,7 +455,7 @@ class Pool:
             slots=entry.as_request.slots,
             single_agent=entry.as_request.single_agent,
             since=entry.as_request.requested,
-            blocked_agents=self._with_agents(entry.as_request).blocked_agents,
+            blocked_agents=by_agents(entry.as_request, self.agents.values()).blocked_agents,
             least_s=entry.least_s,
             user=entry.request.user,
             requires=entry.as_request.requires,

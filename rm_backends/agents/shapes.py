@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 from master.core.machines import MachineFacts, Requirements
+from master.core.scheduler.types import Request
 from master.core.scheduler.unfit_agents import machines_for
 from provisioner.types import PoolCapacity
 from rm_backends.agents.agents import Agent, Presence
@@ -73,6 +75,15 @@ def fits_open_agents(
     if shape is None or shape.max_agents == 0 or not (request.slots or shape.takes_aux):
         return False
     return fits(shape, request.slots, single_agent=request.single_agent)
+
+
+def by_agents(request: Request, agents: Iterable[Agent]) -> Request:
+    """What it must not use, by the ids of agents, too: the scheduler knows no nodes of batch systems."""
+    blocked = request.blocked_agents
+    if not blocked:
+        return request
+    on_them = (agent.id for agent in agents if agent.site_node in blocked)
+    return replace(request, blocked_agents=blocked.union(on_them))
 
 
 def _may_take(agent: Agent, request: AllocationRequest) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from agent_bootstrap.scripts.user_data import Cloud
 from master.cloud_boot import CloudBoot
+from master.cloud_sections import repeated, sections_of, unknown_place
 from master.config import ResolvedPool
 from master.config.aws import AwsSection
 from master.live_prices import LivePrices
@@ -46,24 +47,11 @@ class AwsProviders:
             )
             for account, bought in accounts_of(pools).items()
         )
-
-        def reprice() -> None:
-            for provider in made:
-                provider.use(self.prices.book)
-
-        self.prices.changed.append(reprice)
-        self.prices.sources += made
+        self.prices.serve(made)
         return made
 
 
 Bought = Sequence[tuple[ResolvedPool, AwsSection]]
-
-
-def sections_of(pools: Sequence[ResolvedPool]) -> Iterator[tuple[ResolvedPool, AwsSection]]:
-    for pool in pools:
-        for section in pool.providers:
-            if isinstance(section, AwsSection):
-                yield pool, section
 
 
 def accounts_of(
@@ -74,7 +62,7 @@ def accounts_of(
     `default`: the region of sections that give none; None: `default_region`.
     """
     bought: dict[tuple[str, str, str], list[tuple[ResolvedPool, AwsSection]]] = {}
-    for pool, section in sections_of(pools):
+    for pool, section in sections_of(pools, AwsSection):
         key = (
             section.region or (default or default_region)(),
             section.assume_role,
@@ -92,7 +80,7 @@ def accounts_of(
             for what, found in (("name", names), ("interruption_queue", queues))
             if len(found) > 1
         ]
-        problems += _twice(sections)
+        problems += repeated(sections, lambda section: (section.instance_type,))
         account = Account(
             name=min(names, default=_default_name(region, role)),
             region=region,
@@ -119,13 +107,8 @@ def default_region() -> str:
 
     found = region_of_environment() or own_region()
     if not found:
-        raise InvalidConfig(
-            [
-                "resource_pools: a provider of type aws has no region, and this machine is not in EC2: "
-                f"give region, or set {REGION_VARIABLES[0]}"
-            ],
-            what="master configuration",
-        )
+        ways = f"give region, or set {REGION_VARIABLES[0]}"
+        raise unknown_place("aws", "region", "EC2", ways)
     return found
 
 
@@ -174,15 +157,3 @@ def _default_name(region: str, role: str) -> str:
     """With a role, its account is part of the name."""
     account = role.split(":")[4] if role else ""
     return f"aws-{account}-{region}" if account else f"aws-{region}"
-
-
-def _twice(sections: Bought) -> Iterator[str]:
-    seen: set[tuple[str, str]] = set()
-    for pool, section in sections:
-        kind = (pool.name, section.instance_type)
-        if kind in seen:
-            yield (
-                f"resource_pools: the providers of pool {pool.name} have {section.instance_type} twice: "
-                "give zones, markets and reservations in one section"
-            )
-        seen.add(kind)

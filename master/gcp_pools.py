@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from agent_bootstrap.scripts.user_data import Cloud
 from master.cloud_boot import CloudBoot
+from master.cloud_sections import repeated, sections_of, unknown_place
 from master.config import ResolvedPool
 from master.config.gcp import GcpSection
 from master.live_prices import LivePrices
@@ -52,21 +53,8 @@ class GcpProviders:
             )
             for site, bought in sites_of(pools).items()
         )
-
-        def reprice() -> None:
-            for provider in made:
-                provider.use(self.prices.book)
-
-        self.prices.changed.append(reprice)
-        self.prices.sources += made
+        self.prices.serve(made)
         return made
-
-
-def sections_of(pools: Sequence[ResolvedPool]) -> Iterator[tuple[ResolvedPool, GcpSection]]:
-    for pool in pools:
-        for section in pool.providers:
-            if isinstance(section, GcpSection):
-                yield pool, section
 
 
 def sites_of(
@@ -77,7 +65,7 @@ def sites_of(
     `default`: the zone of sections that give none; None: `default_zone`.
     """
     bought: dict[tuple[str, str], list[tuple[ResolvedPool, GcpSection]]] = {}
-    for pool, section in sections_of(pools):
+    for pool, section in sections_of(pools, GcpSection):
         region = section.own_region or region_of((default or default_zone)())
         bought.setdefault((section.project, region), []).append((pool, section))
     sites: dict[Site, Bought] = {}
@@ -90,7 +78,7 @@ def sites_of(
                 f"resource_pools: name of {where} differ ({', '.join(names)}): give one"
             )
         name = names[0] if names else f"gcp-{project}-{region}" if project else f"gcp-{region}"
-        problems += _twice(sections)
+        problems += repeated(sections, _machine)
         if any(other.name == name for other in sites):
             problems.append(
                 f"resource_pools: {name} names several projects or regions: give each its own name"
@@ -109,13 +97,8 @@ def endpoint() -> str:
 def default_zone() -> str:
     found = os.environ.get(ZONE_VARIABLE) or own_zone()
     if not found:
-        raise InvalidConfig(
-            [
-                "resource_pools: a provider of type gcp has no zone, and this machine is not in Compute Engine: "
-                f"give zone, zones or region, or set {ZONE_VARIABLE}"
-            ],
-            what="master configuration",
-        )
+        ways = f"give zone, zones or region, or set {ZONE_VARIABLE}"
+        raise unknown_place("gcp", "zone", "Compute Engine", ways)
     return found
 
 
@@ -166,13 +149,5 @@ def options_of(
     )
 
 
-def _twice(sections: Bought) -> Iterator[str]:
-    seen: set[tuple[str, str, str, int]] = set()
-    for pool, section in sections:
-        kind = (pool.name, section.instance_type.machine_type, *section.instance_type.added)
-        if kind in seen:
-            yield (
-                f"resource_pools: the providers of pool {pool.name} have {kind[1]} twice: "
-                "give zones, markets and reservations in one section"
-            )
-        seen.add(kind)
+def _machine(section: GcpSection) -> tuple[str | int, ...]:
+    return (section.instance_type.machine_type, *section.instance_type.added)

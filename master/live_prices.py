@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
@@ -14,6 +15,12 @@ from provisioner.price_book import FILE_NAME, Override, PriceBook, open_book
 from windlass.base.errors import InvalidConfig
 
 log = structlog.get_logger(__name__)
+
+
+class UsesPrices(KnowsPrices, Protocol):
+    def use(self, prices: PriceBook) -> None:
+        """From now on."""
+        ...
 
 
 class LivePrices:
@@ -33,6 +40,16 @@ class LivePrices:
         """By provider: why its vendor could not be asked last."""
         self.changed: list[Callable[[], None]] = []
         """Told when there are other prices."""
+
+    def serve(self, providers: Sequence[UsesPrices]) -> None:
+        """They are given the book whenever it changes, and asked for prices of their vendors."""
+
+        def reprice() -> None:
+            for provider in providers:
+                provider.use(self.book)
+
+        self.changed.append(reprice)
+        self.sources += providers
 
     def look(self) -> None:
         """Take in a file that has changed. One that is malformed changes nothing, and is told once."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from master.config.cloud_keys import OUR_LOGS, CloudSection
+from master.config.cloud_keys import OUR_LOGS, CloudSection, check_region, known_types, shaped
 from master.core.expconf.errors import nearest
 from master.core.expconf.schema import (
     Integer,
@@ -17,7 +16,6 @@ from master.core.expconf.schema import (
     NonNegative,
     Section,
 )
-from provisioner.price_book import BUNDLED, read_table
 from provisioner.providers.aws.names import REGIONS, TYPE_NAME, is_zone_of
 from provisioner.types import Market
 
@@ -27,31 +25,9 @@ OUR_TAGS = 14
 _PRICE = re.compile(r"\d+\.?\d*|\d*\.\d+")
 
 
-@cache
-def known_types() -> tuple[str, ...]:
-    return tuple(read_table(BUNDLED).clouds["aws"].types)
-
-
-def _of(kind: str, pattern: str) -> AfterValidator:
-    """An id that AWS gave: empty, or as the pattern says."""
-    shape = re.compile(pattern)
-
-    def checked(value: str) -> str:
-        if value and not shape.fullmatch(value):
-            raise ValueError(f'"{value}" is not {kind}')
-        return value
-
-    return AfterValidator(checked)
-
-
 def _region(value: str | None) -> str | None:
-    if value is None or value in REGIONS:
-        return value
-    near = nearest(value, REGIONS)
-    if near or not re.fullmatch(r"[a-z]+(-[a-z]+)+-\d+", value):
-        meant = f': did you mean "{near}"?' if near else ', such as "us-east-1"'
-        raise ValueError(f'"{value}" is no region of AWS{meant}')
-    return value
+    pattern = r"[a-z]+(-[a-z]+)+-\d+"
+    return check_region(value, of="AWS", known=REGIONS, pattern=pattern, example="us-east-1")
 
 
 def _tag_key(value: str) -> str:
@@ -62,24 +38,26 @@ def _tag_key(value: str) -> str:
 
 TagKey = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_tag_key)]
 TagValue = Annotated[str, Field(max_length=256)]
-Subnet = Annotated[str, _of('the id of a subnet, such as "subnet-0a1b2c3d"', r"subnet-[0-9a-f]+")]
-SecurityGroup = Annotated[
-    str, _of('the id of a security group, such as "sg-0a1b2c3d"', r"sg-[0-9a-f]+")
+Subnet = Annotated[
+    str, shaped('the id of a subnet, such as "subnet-0a1b2c3d"', r"subnet-[0-9a-f]+")
 ]
-Image = Annotated[str, _of('the id of an image, such as "ami-0a1b2c3d"', r"ami-[0-9a-f]+")]
+SecurityGroup = Annotated[
+    str, shaped('the id of a security group, such as "sg-0a1b2c3d"', r"sg-[0-9a-f]+")
+]
+Image = Annotated[str, shaped('the id of an image, such as "ami-0a1b2c3d"', r"ami-[0-9a-f]+")]
 Reservation = Annotated[
-    str, _of('the id of a capacity reservation, such as "cr-0a1b2c3d"', r"cr-[0-9a-f]+")
+    str, shaped('the id of a capacity reservation, such as "cr-0a1b2c3d"', r"cr-[0-9a-f]+")
 ]
 Profile = Annotated[
     str,
-    _of(
+    shaped(
         'the ARN of an instance profile, such as "arn:aws:iam::123456789012:instance-profile/agents"',
         r"arn:aws[a-z-]*:iam::\d{12}:instance-profile/.+",
     ),
 ]
 Role = Annotated[
     str,
-    _of(
+    shaped(
         'the ARN of a role, such as "arn:aws:iam::123456789012:role/windlass"',
         r"arn:aws[a-z-]*:iam::\d{12}:role/.+",
     ),
@@ -187,11 +165,11 @@ class AwsSection(CloudSection):
     @field_validator("instance_type")
     @classmethod
     def _known_instance_type(cls, name: str, info: ValidationInfo) -> str:
-        if name in known_types():
+        if name in known_types("aws"):
             return name
         if info.data.get("instance_slots") is not None and TYPE_NAME.fullmatch(name):
             return name
-        near = nearest(name, known_types())
+        near = nearest(name, known_types("aws"))
         meant = f'did you mean "{near}"? Else' if near else "if AWS has it,"
         raise ValueError(f'"{name}" is no known instance type: {meant} give instance_slots')
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from datetime import timedelta
+from functools import cache
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.scripts.boot_files import agent_keys
 from master.config.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
+from master.core.expconf.errors import nearest
 from master.core.expconf.schema import FreeMap, Integer, NonNegative, Number, Positive, Section
+from provisioner.price_book import BUNDLED, read_table
 from windlass.base.errors import InvalidConfig
 from windlass.base.json_types import JsonMapping
 from windlass.base.no_effect import NoEffect
@@ -22,6 +27,42 @@ _NO_CONTAINER = NoEffect("the agent runs on the machine, not in a container")
 PUBLISHED_AGENT = "determined-agent"
 """The repository of images that have another agent."""
 _ERRORS_SHOWN = NoEffect("why a job waits is always shown; it never fails because of that")
+
+
+@cache
+def known_types(cloud: str) -> tuple[str, ...]:
+    """Of its machines: those that the bundled price book names."""
+    return tuple(read_table(BUNDLED).clouds[cloud].types)
+
+
+def shaped(kind: str, pattern: str | re.Pattern[str]) -> AfterValidator:
+    """Empty, or as the pattern says."""
+    shape = re.compile(pattern)
+
+    def checked(value: str) -> str:
+        if value and not shape.fullmatch(value):
+            raise ValueError(f'"{value}" is not {kind}')
+        return value
+
+    return AfterValidator(checked)
+
+
+def check_region(
+    value: str | None,
+    *,
+    of: str,
+    known: Sequence[str],
+    pattern: str | re.Pattern[str],
+    example: str,
+) -> str | None:
+    """A region that is not known yet is taken, unless it looks like one that is. Raises ValueError."""
+    if value is None or value in known:
+        return value
+    near = nearest(value, known)
+    if near or not re.fullmatch(pattern, value):
+        meant = f': did you mean "{near}"?' if near else f', such as "{example}"'
+        raise ValueError(f'"{value}" is no region of {of}{meant}')
+    return value
 
 
 class CloudSection(Section):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from master.config.cloud_keys import CloudSection
+from master.config.cloud_keys import CloudSection, check_region, known_types, shaped
 from master.config.durations import PositiveDuration
 from master.core.expconf.errors import nearest
 from master.core.expconf.schema import FreeMap, Integer, Items, NonNegative, Section
@@ -38,30 +37,10 @@ OURS = ("machineType", "startup-script")
 ANYTHING = "https://www.googleapis.com/auth/cloud-platform"
 
 
-@cache
-def known_types() -> tuple[str, ...]:
-    return tuple(read_table(BUNDLED).clouds["gcp"].types)
-
-
-def _shaped(kind: str, pattern: re.Pattern[str]) -> AfterValidator:
-    """Empty, or as the pattern says."""
-
-    def checked(value: str) -> str:
-        if value and not pattern.fullmatch(value):
-            raise ValueError(f'"{value}" is not {kind}')
-        return value
-
-    return AfterValidator(checked)
-
-
 def _region(value: str | None) -> str | None:
-    if value is None or value in REGIONS:
-        return value
-    near = nearest(value, REGIONS)
-    if near or not REGION_NAME.fullmatch(value):
-        meant = f': did you mean "{near}"?' if near else ', such as "us-central1"'
-        raise ValueError(f'"{value}" is no region of Google Cloud{meant}')
-    return value
+    return check_region(
+        value, of="Google Cloud", known=REGIONS, pattern=REGION_NAME, example="us-central1"
+    )
 
 
 def _zone(value: str | None) -> str | None:
@@ -93,7 +72,7 @@ def _labels(value: dict[str, str]) -> dict[str, str]:
 
 
 Zone = Annotated[str, AfterValidator(_zone)]
-Name = Annotated[str, _shaped('a name, such as "gpu-nodes"', _NAME)]
+Name = Annotated[str, shaped('a name, such as "gpu-nodes"', _NAME)]
 
 
 class GcpNetwork(Section):
@@ -112,7 +91,7 @@ class GcpServiceAccount(Section):
 
     email: Annotated[
         str,
-        _shaped(
+        shaped(
             'the address of a service account, such as "agents@PROJECT.iam.gserviceaccount.com"',
             re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+|default"),
         ),
@@ -137,9 +116,9 @@ class GcpMachine(Section):
     @field_validator("machine_type")
     @classmethod
     def _known_machine_type(cls, name: str) -> str:
-        if name in known_types() or is_machine_type(name):
+        if name in known_types("gcp") or is_machine_type(name):
             return name
-        near = nearest(name, known_types())
+        near = nearest(name, known_types("gcp"))
         meant = f': did you mean "{near}"?' if near else ', such as "n1-standard-8"'
         raise ValueError(f'"{name}" is no machine type of Google Cloud{meant}')
 
@@ -202,7 +181,7 @@ class GcpSection(CloudSection):
 
     type: Literal["gcp"]
     """Others are refused."""
-    project: Annotated[str, _shaped('the id of a project, such as "acme-ml-1"', _PROJECT)] = ""
+    project: Annotated[str, shaped('the id of a project, such as "acme-ml-1"', _PROJECT)] = ""
     """Empty: that of the credentials."""
     region: Annotated[str | None, AfterValidator(_region)] = None
     """Our own key: machines are bought in all of its zones. None: that of `zone` or `zones`."""
@@ -232,7 +211,7 @@ class GcpSection(CloudSection):
     """Of the disk, in GB; deleted with its machine."""
     boot_disk_source_image: Annotated[
         str,
-        _shaped(
+        shaped(
             'an image, such as "projects/PROJECT/global/images/NAME" or ".../images/family/NAME"',
             _IMAGE,
         ),
@@ -242,9 +221,9 @@ class GcpSection(CloudSection):
     """Such as "pd-balanced"; of `projects/.../diskTypes/NAME` only the name is used."""
     labels: Annotated[dict[str, str], AfterValidator(_labels)] = Field(default_factory=dict)
     """Labels of machines."""
-    label_key: Annotated[str, _shaped("a key of labels", _LABEL_KEY)] = "managed-by"
+    label_key: Annotated[str, shaped("a key of labels", _LABEL_KEY)] = "managed-by"
     """A label that says whose machines they are, for people; the master goes by labels of its own."""
-    label_value: Annotated[str, _shaped("a value of labels", _LABEL_VALUE)] = "windlass"
+    label_value: Annotated[str, shaped("a value of labels", _LABEL_VALUE)] = "windlass"
     """Its value."""
     name_prefix: Annotated[str, Field(pattern=rf"^([a-z][-a-z0-9]{{0,{MAX_PREFIX - 1}}})?$")] = ""
     """What names of machines begin with. Empty: `windlass-`."""

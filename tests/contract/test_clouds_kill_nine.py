@@ -133,7 +133,7 @@ def test_whatever_step_it_dies_at_a_claim_gets_one_machine_and_it_ends(
     cloud: str, queued: bool, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What is for sale is asked at each start; in between, moto would read 6,400 prices again every five minutes.
-    monkeypatch.setattr(f"provisioner.providers.{cloud}.provider.REFRESH_S", 1e9)
+    monkeypatch.setattr("provisioner.providers.cloud_provider.REFRESH_S", 1e9)
 
     async def main() -> int:
         async with CASES[cloud](tmp_path) as case:

@@ -45,9 +45,8 @@ from provisioner.providers.base import (
     LaunchResult,
     Rate,
 )
-from provisioner.providers.errors import Refusal
+from provisioner.providers.cloud_provider import CloudProvider, check_size
 from provisioner.providers.images import ImageAnswer, ImageOrder, is_bake
-from provisioner.refusals import BlockKind
 from provisioner.types import Market, Offer
 from windlass.base.clock import Clock
 from windlass.base.errors import ProviderError
@@ -55,7 +54,6 @@ from windlass.base.json_types import JsonMapping
 
 log = logging.getLogger(__name__)
 
-REFRESH_S = 300.0
 MAX_USER_DATA = 16 * 1024
 """Before it is encoded."""
 TERMINATE_AT_ONCE = 100
@@ -72,11 +70,8 @@ UserData = Callable[[LaunchIntent], str]
 """What the machines of a launch run first. Made of the intent and its `request["boot"]` alone."""
 
 
-class AwsProvider(AnswersAtOnce):
-    """Calls go to threads; what is for sale is asked every few minutes, and remembered in between."""
-
-    list_every_s = 10.0
-    list_grace_s = 60.0
+class AwsProvider(CloudProvider[PoolOptions, Catalogue, Client], AnswersAtOnce):
+    image_key = "image_id"
 
     def __init__(
         self,
@@ -88,16 +83,12 @@ class AwsProvider(AnswersAtOnce):
         prices: PriceBook,
         user_data: UserData,
     ) -> None:
+        super().__init__(
+            client=Client(account), pools=pools, cluster_id=cluster_id, clock=clock, prices=prices
+        )
         self._account = account
-        self._pools = tuple(pools)
-        self._cluster_id = cluster_id
-        self._clock = clock
-        self._prices = prices
         self._user_data = user_data
-        self._client = Client(account)
         self._notices = Notices(self._client, account.queue_url)
-        self._catalogue: Catalogue | None = None
-        self._offers: dict[str, tuple[Offer, ...]] = {}
         self._consoles: dict[str, str] = {}
         """What machines that shut themselves down wrote last."""
         self._doubtful: Set[str] = frozenset()
@@ -114,58 +105,6 @@ class AwsProvider(AnswersAtOnce):
             Api.LAUNCH: Rate(burst=5, per_s=1.5),
             Api.TERMINATE: Rate(burst=20, per_s=2.0),
         }
-
-    def offers(self, pool: str) -> Sequence[Offer] | None:
-        if all(options.pool != pool for options in self._pools):
-            return ()
-        return None if self._catalogue is None else self._offers.get(pool, ())
-
-    def could_offer(self, pool: str) -> Sequence[Offer]:
-        return [
-            offer
-            for options in self._pools
-            if options.pool == pool
-            for offer in expected_offers(self._account, options, self._prices)
-        ]
-
-    async def open(self) -> None:
-        self._client.open()
-        if self._catalogue is None:
-            await self._refresh()
-            await self._make_placement_groups()
-
-    async def run(self) -> None:
-        """Keep what is for sale up to date. A failure leaves what is known."""
-        while True:
-            await asyncio.sleep(REFRESH_S)
-            try:
-                await self._refresh()
-            except (ProviderError, OSError) as error:
-                log.warning("what %s sells cannot be asked: %s", self.name, error)
-
-    async def close(self) -> None:
-        self._client.close()
-
-    def use(self, prices: PriceBook) -> None:
-        """From now on."""
-        self._prices = prices
-        if self._catalogue is not None:
-            self._offer(self._catalogue)
-
-    image_key = "image_id"
-
-    def bake_offers(self, pool: str) -> Sequence[Offer]:
-        if self._catalogue is None:
-            return ()
-        now = self._clock.now().timestamp()
-        return [
-            offer
-            for options in self._pools
-            if options.pool == pool
-            for offer in offers_of(
-                self._account, _for_image(options), self._catalogue, self._prices, now
-            )
-        ]
 
     async def list_prices(self, today: date) -> Sequence[FreshPrice]:
         names = [options.instance_type for options in self._pools]
@@ -186,18 +125,14 @@ class AwsProvider(AnswersAtOnce):
         if options is None or self._catalogue is None:
             raise ProviderError(f"pool {intent.pool} buys no {intent.offer.key.instance_type} here")
         if is_bake(intent.intent_id):
-            options = _for_image(options)
+            options = self._for_image(options)
         facts = facts_of(options, self._catalogue, self._prices)
         call = run_instances(intent, options, facts, self._catalogue)
         return {"run_instances": call, "boot": dict(options.boot)}
 
     async def launch(self, intent: LaunchIntent) -> LaunchAnswer:
         user_data = self._user_data(intent)
-        if len(user_data.encode()) > MAX_USER_DATA:
-            raise Refusal(
-                BlockKind.CONFIG,
-                f"user data of pool {intent.pool} has {len(user_data.encode())} bytes: EC2 takes {MAX_USER_DATA}",
-            )
+        check_size(user_data, intent, MAX_USER_DATA, "EC2")
         try:
             reply = await self._client.call(
                 "ec2",
@@ -309,26 +244,35 @@ class AwsProvider(AnswersAtOnce):
                     failures.append(f"{instance_id}: {refused_call(error)}")
         return failures
 
-    async def _refresh(self) -> None:
+    async def _learn(self) -> Catalogue:
         async with self._asking():
-            self._catalogue = await learn(self._client, self._pools, self._clock.now())
-        self._offer(self._catalogue)
+            return await learn(self._client, self._pools, self._clock.now())
+
+    def _offers_of(self, options: PoolOptions, catalogue: Catalogue) -> Sequence[Offer]:
+        now = self._clock.now().timestamp()
+        return offers_of(self._account, options, catalogue, self._prices, now)
+
+    def _expected_offers(self, options: PoolOptions) -> Sequence[Offer]:
+        return expected_offers(self._account, options, self._prices)
+
+    def _for_image(self, options: PoolOptions) -> PoolOptions:
+        return replace(
+            options, markets=(Market.ON_DEMAND,), reservations=(), placement_group="", efa=False
+        )
 
     def _offer(self, catalogue: Catalogue) -> None:
-        now = self._clock.now().timestamp()
-        by_pool: dict[str, tuple[Offer, ...]] = {}
-        for options in self._pools:
-            offers = offers_of(self._account, options, catalogue, self._prices, now)
-            by_pool[options.pool] = (*by_pool.get(options.pool, ()), *offers)
-        self._offers = by_pool
+        super()._offer(catalogue)
         doubtful = {
-            x.price_origin for each in by_pool.values() for x in each if DOUBTED in x.price_origin
+            x.price_origin
+            for each in self._offers.values()
+            for x in each
+            if DOUBTED in x.price_origin
         }
         for origin in sorted(doubtful - self._doubtful):
             log.warning("%s: counted by the %s", self.name, origin)
         self._doubtful = doubtful
 
-    async def _make_placement_groups(self) -> None:
+    async def _make_placement(self) -> None:
         for group in sorted({x.placement_group for x in self._pools} - {""}):
             try:
                 await self._client.call(
@@ -358,10 +302,3 @@ class AwsProvider(AnswersAtOnce):
             yield
         except AwsError as error:
             raise refused_call(error) from None
-
-
-def _for_image(options: PoolOptions) -> PoolOptions:
-    """One machine that nobody takes back, and that needs no other near it."""
-    return replace(
-        options, markets=(Market.ON_DEMAND,), reservations=(), placement_group="", efa=False
-    )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import date
@@ -20,7 +19,7 @@ from provisioner.providers.base import (
     LaunchIntent,
     Rate,
 )
-from provisioner.providers.errors import Refusal
+from provisioner.providers.cloud_provider import CloudProvider, check_size
 from provisioner.providers.gcp.catalogue import Catalogue, learn
 from provisioner.providers.gcp.client import Client, GceError
 from provisioner.providers.gcp.errors import refused_call
@@ -41,7 +40,6 @@ from provisioner.providers.gcp.options import MachineOptions, Site
 from provisioner.providers.gcp.prices import list_prices
 from provisioner.providers.gcp.request import properties
 from provisioner.providers.images import ImageAnswer, ImageOrder, is_bake
-from provisioner.refusals import BlockKind
 from provisioner.types import Market, Offer, Scope
 from windlass.base.clock import Clock
 from windlass.base.errors import ProviderError
@@ -49,7 +47,6 @@ from windlass.base.json_types import JsonMapping
 
 log = logging.getLogger(__name__)
 
-REFRESH_S = 300.0
 MAX_USER_DATA = 256 * 1024
 CONSOLE_CHARS = 400
 PAGE = 500
@@ -59,11 +56,8 @@ UserData = Callable[[LaunchIntent, Sequence[str]], str]
 """What the machines of a launch run first, and their names. Made of the intent and its `request["boot"]` alone."""
 
 
-class GcpProvider:
-    """Calls go to threads; what is for sale is asked every few minutes, and remembered in between."""
-
-    list_every_s = 10.0
-    list_grace_s = 60.0
+class GcpProvider(CloudProvider[MachineOptions, Catalogue, Client]):
+    image_key = "boot_disk_source_image"
 
     def __init__(
         self,
@@ -75,16 +69,12 @@ class GcpProvider:
         prices: PriceBook,
         user_data: UserData,
     ) -> None:
+        super().__init__(
+            client=Client(site), pools=pools, cluster_id=cluster_id, clock=clock, prices=prices
+        )
         self._site = site
-        self._pools = tuple(pools)
-        self._cluster_id = cluster_id
-        self._clock = clock
-        self._prices = prices
         self._user_data = user_data
-        self._client = Client(site)
         self._launches = Launches(self._client, site.name)
-        self._catalogue: Catalogue | None = None
-        self._offers: dict[str, tuple[Offer, ...]] = {}
         self._zones: dict[str, str] = {}
         """Name of a machine -> its zone."""
         self._stopped: dict[str, str] = {}
@@ -101,50 +91,6 @@ class GcpProvider:
             Api.LAUNCH: Rate(burst=10, per_s=2.0),
             Api.TERMINATE: Rate(burst=10, per_s=2.0),
         }
-
-    def offers(self, pool: str) -> Sequence[Offer] | None:
-        if all(options.pool != pool for options in self._pools):
-            return ()
-        return None if self._catalogue is None else self._offers.get(pool, ())
-
-    def could_offer(self, pool: str) -> Sequence[Offer]:
-        """As configured, by the facts of the price book."""
-        return [
-            offer
-            for options in self._pools
-            if options.pool == pool
-            for offer in expected_offers(self._site, options, self._prices)
-        ]
-
-    async def open(self) -> None:
-        self._client.open()
-        if self._catalogue is None:
-            await self._refresh()
-            await self._make_placements()
-
-    async def run(self) -> None:
-        """Keep what is for sale up to date. A failure leaves what is known."""
-        while True:
-            await asyncio.sleep(REFRESH_S)
-            try:
-                await self._refresh()
-            except (ProviderError, OSError) as error:
-                log.warning("what %s sells cannot be asked: %s", self.name, error)
-
-    async def close(self) -> None:
-        self._client.close()
-
-    image_key = "boot_disk_source_image"
-
-    def bake_offers(self, pool: str) -> Sequence[Offer]:
-        if self._catalogue is None:
-            return ()
-        return [
-            offer
-            for options in self._pools
-            if options.pool == pool
-            for offer in offers_of(self._site, _for_image(options), self._catalogue, self._prices)
-        ]
 
     async def list_prices(self, today: date) -> Sequence[FreshPrice]:
         known = self._catalogue
@@ -167,7 +113,7 @@ class GcpProvider:
         if options is None or self._catalogue is None:
             raise ProviderError(f"pool {intent.pool} buys no {intent.offer.key.instance_type} here")
         if is_bake(intent.intent_id):
-            options = _for_image(options)
+            options = self._for_image(options)
         facts = facts_of(options, self._catalogue, self._prices)
         made = properties(intent.offer.key, options, facts, self._client.project)
         return {
@@ -179,12 +125,7 @@ class GcpProvider:
     async def launch(self, intent: LaunchIntent) -> LaunchAnswer:
         handle = Handle.of(intent, intent.request["name_prefix"])
         user_data = self._user_data(intent, handle.names)
-        size = len(user_data.encode())
-        if size > MAX_USER_DATA:
-            raise Refusal(
-                BlockKind.CONFIG,
-                f"user data of pool {intent.pool} has {size} bytes: Google takes {MAX_USER_DATA}",
-            )
+        check_size(user_data, intent, MAX_USER_DATA, "Google")
         self._zones |= dict.fromkeys(handle.names, handle.zone)
         return await self._launches.launch(intent, handle, user_data)
 
@@ -296,29 +237,21 @@ class GcpProvider:
         except (ProviderError, OSError) as error:
             return f"its console cannot be read: {error}"
 
-    def use(self, prices: PriceBook) -> None:
-        """Other prices, from now on."""
-        self._prices = prices
-        if self._catalogue is not None:
-            self._sell(self._catalogue)
-
-    async def _refresh(self) -> None:
+    async def _learn(self) -> Catalogue:
         now = self._clock.now().timestamp()
         async with _asking():
-            self._sell(await learn(self._client, self._site.region, self._pools, now))
+            return await learn(self._client, self._site.region, self._pools, now)
 
-    def _sell(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-        self._offers = {
-            pool: tuple(self._offers_of(pool, catalogue)) for pool in {x.pool for x in self._pools}
-        }
+    def _offers_of(self, options: MachineOptions, catalogue: Catalogue) -> Sequence[Offer]:
+        return offers_of(self._site, options, catalogue, self._prices)
 
-    def _offers_of(self, pool: str, catalogue: Catalogue) -> Iterable[Offer]:
-        for options in self._pools:
-            if options.pool == pool:
-                yield from offers_of(self._site, options, catalogue, self._prices)
+    def _expected_offers(self, options: MachineOptions) -> Sequence[Offer]:
+        return expected_offers(self._site, options, self._prices)
 
-    async def _make_placements(self) -> None:
+    def _for_image(self, options: MachineOptions) -> MachineOptions:
+        return replace(options, markets=(Market.ON_DEMAND,), reservations=(), placement="")
+
+    async def _make_placement(self) -> None:
         for policy in sorted({x.placement for x in self._pools} - {""}):
             body = {
                 "name": policy,
@@ -341,11 +274,6 @@ class GcpProvider:
     def _options(self, intent: LaunchIntent) -> MachineOptions | None:
         kind = (intent.pool, intent.offer.key.instance_type)
         return next((x for x in self._pools if (x.pool, kind_of(x)) == kind), None)
-
-
-def _for_image(options: MachineOptions) -> MachineOptions:
-    """One machine that nobody takes back, and that needs no other near it."""
-    return replace(options, markets=(Market.ON_DEMAND,), reservations=(), placement="")
 
 
 @asynccontextmanager

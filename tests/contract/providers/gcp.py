@@ -98,7 +98,7 @@ class GcpCase(ProviderCase):
         self.kinds = tuple(replace(kind, may_stop=True) for kind in KINDS)
         self.provider._pools = self.kinds
         assert self.provider._catalogue is not None
-        self.provider._sell(self.provider._catalogue)
+        self.provider._offer(self.provider._catalogue)
         return super().stoppable()
 
     def no_starts(self, offer: Offer) -> None:

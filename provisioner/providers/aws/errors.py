@@ -6,47 +6,28 @@ The codes are those of EC2's API reference, grouped as in docs/buying-machines.m
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from provisioner.providers.aws.client import AwsError
 from provisioner.providers.aws.names import quota_name
 from provisioner.providers.errors import Refusal, TokenSpent
+from provisioner.providers.refusal_rules import (
+    Rule,
+    first_rule,
+    in_one_line,
+    same_image,
+    same_type,
+    usual,
+    whole_account,
+    without_reservation,
+)
 from provisioner.refusals import BlockKind
 from provisioner.types import Market, Offer, Scope
 from windlass.base.errors import ProviderError
 
-MAX_SAID = 400
 _NUMBER = re.compile(r"(?:limit of|quota of|limit is|maximum of) (\d+)", re.IGNORECASE)
 _ENCODED = re.compile(r"\s*Encoded authorization failure message: \S+")
 _SPENT = frozenset({"IdempotentParameterMismatch", "IdempotentInstanceTerminated"})
-
-
-class _Rule(NamedTuple):
-    codes: str
-    """A pattern of the whole code."""
-    kind: BlockKind
-    scope: Callable[[Offer], Scope | None]
-    hint: str = ""
-    text: str = ""
-    """A pattern that the message must contain."""
-
-
-def _usual(offer: Offer) -> None:
-    """What is usual for the kind."""
-
-
-def _account(offer: Offer) -> Scope:
-    return Scope(provider=offer.key.provider)
-
-
-def _type(offer: Offer) -> Scope:
-    """Machines of one type are made alike: with one key pair, profile and template."""
-    return Scope(provider=offer.key.provider, instance_type=offer.key.instance_type)
-
-
-def _image(offer: Offer) -> Scope:
-    return Scope(provider=offer.key.provider, image=offer.image)
 
 
 def _subnet(offer: Offer) -> Scope:
@@ -58,135 +39,130 @@ def _spot(offer: Offer) -> Scope:
     return Scope(provider=offer.key.provider, market=Market.SPOT)
 
 
-def _reserved(offer: Offer) -> Scope | None:
-    """Without a reservation in the offer it is no reservation of ours that is used up."""
-    return None if offer.key.reservation else Scope.of(offer.key)
-
-
-_RULES: Sequence[_Rule] = (
-    _Rule(
+_RULES: Sequence[Rule] = (
+    Rule(
         r"InsufficientInstanceCapacity",
         BlockKind.PLACEMENT,
-        _usual,
+        usual,
         "the placement group is full: use another",
         text="limit of instances in this (spread )?placement group",
     ),
-    _Rule(
+    Rule(
         r"InsufficientInstanceCapacity|InsufficientHostCapacity|InsufficientCapacity.*"
         r"|UnfulfillableCapacity|SpotMaxPriceTooLow",
         BlockKind.CAPACITY,
-        _usual,
+        usual,
     ),
-    _Rule(r"Unsupported", BlockKind.UNSUPPORTED, _usual),
-    _Rule(
+    Rule(r"Unsupported", BlockKind.UNSUPPORTED, usual),
+    Rule(
         r"ReservationCapacityExceeded|InvalidCapacityReservation.*|CapacityReservation.*",
         BlockKind.RESERVATION,
-        _reserved,
+        without_reservation,
         "see reservations of the pool in master.yaml",
     ),
-    _Rule(
+    Rule(
         r"VcpuLimitExceeded|MaxSpotInstanceCountExceeded|InstanceLimitExceeded"
         r"|MaxFleetCountExceeded|MaxSpotFleetRequestCountExceeded",
         BlockKind.QUOTA,
-        _usual,
+        usual,
     ),
-    _Rule(
+    Rule(
         r"VolumeLimitExceeded|NetworkInterfaceLimitExceeded|AddressLimitExceeded",
         BlockKind.QUOTA,
-        _account,
+        whole_account,
     ),
-    _Rule(
+    Rule(
         r"InsufficientFreeAddressesInSubnet|InsufficientAddressCapacity",
         BlockKind.NETWORK,
-        _usual,
+        usual,
         "give the pool a larger subnet, or more of them",
     ),
-    _Rule(
+    Rule(
         r"RequestLimitExceeded|Throttling.*|EC2ThrottledException|RequestThrottled.*|SlowDown"
         r"|TooManyRequests.*|PriorRequestNotComplete|BandwidthLimitExceeded",
         BlockKind.THROTTLED,
-        _usual,
+        usual,
     ),
-    _Rule(
+    Rule(
         r"AuthFailure\.ServiceLinkedRoleCreationNotPermitted",
         BlockKind.CONFIG,
         _spot,
         "create the service-linked role AWSServiceRoleForEC2Spot once: "
         "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
     ),
-    _Rule(
+    Rule(
         r"UnauthorizedOperation|AccessDenied.*",
         BlockKind.CONFIG,
-        _account,
+        whole_account,
         "see what is missing with windlass master check --cloud",
     ),
-    _Rule(
+    Rule(
         r"OptInRequired|PendingVerification|Blocked|InvalidInstanceFamily",
         BlockKind.CONFIG,
-        _account,
+        whole_account,
     ),
-    _Rule(
+    Rule(
         r"ExpiredToken.*|RequestExpired|AuthFailure.*|InvalidClientTokenId"
         r"|UnrecognizedClient.*|SignatureDoesNotMatch|InvalidAccessKeyId|IncompleteSignature"
         r"|MissingAuthenticationToken",
         BlockKind.AUTH,
-        _usual,
+        usual,
         "renew the master's credentials for AWS",
     ),
-    _Rule(
+    Rule(
         r"InvalidAMIID.*|InvalidBlockDeviceMapping",
         BlockKind.CONFIG,
-        _image,
+        same_image,
         "correct image_id or image_parameter of the pool",
     ),
-    _Rule(
+    Rule(
         r"InvalidSubnet.*|InvalidZone.*",
         BlockKind.CONFIG,
         _subnet,
         "correct subnets, zones or network_interface.subnet_id of the pool",
     ),
-    _Rule(
+    Rule(
         r"InvalidPlacementGroup.*",
         BlockKind.PLACEMENT,
-        _usual,
+        usual,
         "correct placement_group of the pool",
     ),
-    _Rule(
+    Rule(
         r"InvalidGroup.*|InvalidSecurityGroup.*",
         BlockKind.CONFIG,
-        _type,
+        same_type,
         "correct network_interface.security_group_id of the pool",
     ),
-    _Rule(
+    Rule(
         r"InvalidKeyPair.*|InvalidKey\.Format",
         BlockKind.CONFIG,
-        _type,
+        same_type,
         "correct ssh_key_name of the pool",
     ),
-    _Rule(
+    Rule(
         r"InvalidParameter.*",
         BlockKind.CONFIG,
-        _type,
+        same_type,
         "correct iam_instance_profile_arn of the pool",
         text="(?i)instance ?profile",
     ),
-    _Rule(
+    Rule(
         r"InvalidLaunchTemplate.*",
         BlockKind.CONFIG,
-        _type,
+        same_type,
         "correct launch_template of the pool",
     ),
-    _Rule(
+    Rule(
         r"Invalid.*|Missing.*|Unknown.*|Malformed.*|ParamValidationError|Encrypted.*|KMS.*|Client\..*",
         BlockKind.CONFIG,
-        _type,
+        same_type,
         "correct the pool in master.yaml",
     ),
-    _Rule(
+    Rule(
         r"InternalError|InternalFailure|ServiceUnavailable.*|Unavailable|Server\.Internal.*"
         r"|IdempotentRequestInProgress",
         BlockKind.TRANSIENT,
-        _usual,
+        usual,
     ),
 )
 
@@ -200,11 +176,11 @@ def refused_launch(error: AwsError, offer: Offer) -> ProviderError:
     kind = BlockKind.UNKNOWN if rule is None else rule.kind
     if rule is None and error.status >= 500:
         kind = BlockKind.TRANSIENT
-    if kind is BlockKind.QUOTA and rule is not None and rule.scope is _usual:
+    if kind is BlockKind.QUOTA and rule is not None and rule.scope is usual:
         return _quota(error, offer)
-    hint = f"; {rule.hint}" if rule is not None and rule.hint else ""
-    scope = None if rule is None else rule.scope(offer)
-    return Refusal(kind, f"{said}{hint}", scope=scope)
+    if rule is None:
+        return Refusal(kind, said)
+    return Refusal(kind, rule.applied_to(said), scope=rule.scope(offer))
 
 
 def refused_start(error: AwsError, offer: Offer) -> ProviderError:
@@ -226,27 +202,17 @@ def refused_call(error: AwsError) -> ProviderError:
     """What to raise for any other call that was answered so."""
     rule = _rule_of(error)
     if rule is not None and rule.kind in (BlockKind.THROTTLED, BlockKind.AUTH):
-        hint = f"; {rule.hint}" if rule.hint else ""
-        return Refusal(rule.kind, f"{said_by(error)}{hint}")
+        return Refusal(rule.kind, rule.applied_to(said_by(error)))
     return ProviderError(f"{error.operation}: {said_by(error)}")
 
 
 def said_by(error: AwsError) -> str:
     """In one line, without what only AWS can read."""
-    text = " ".join(_ENCODED.sub("", error.message).split())
-    return f"{error.code}: {text[:MAX_SAID]}" if text else error.code
+    return in_one_line(error.code, _ENCODED.sub("", error.message))
 
 
-def _rule_of(error: AwsError) -> _Rule | None:
-    return next(
-        (
-            rule
-            for rule in _RULES
-            if re.fullmatch(rule.codes, error.code)
-            and (not rule.text or re.search(rule.text, error.message))
-        ),
-        None,
-    )
+def _rule_of(error: AwsError) -> Rule | None:
+    return first_rule(_RULES, error.code, error.message)
 
 
 def _quota(error: AwsError, offer: Offer) -> Refusal:

@@ -7,170 +7,146 @@ compared without case and underscores. The kinds are those of docs/buying-machin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from provisioner.providers.errors import Refusal, TokenSpent
 from provisioner.providers.gcp.client import GceError
+from provisioner.providers.refusal_rules import (
+    Rule,
+    first_rule,
+    in_one_line,
+    same_image,
+    same_type,
+    usual,
+    whole_account,
+    without_reservation,
+)
 from provisioner.refusals import BlockKind
 from provisioner.types import Offer, Scope
 from windlass.base.errors import ProviderError
 
-MAX_SAID = 400
 _QUOTA = re.compile(r"[Qq]uota '([^']+)' exceeded\.\s*Limit:\s*([\d.]+)")
 
 _SMALLER_MAY_FIT = re.compile(r"ADDRESSES|DISK|SSD|INSTANCES")
 """Quotas that are not counted by family."""
 
 
-class _Rule(NamedTuple):
-    codes: str
-    """A pattern of the whole code, without underscores, lower case."""
-    kind: BlockKind
-    scope: Callable[[Offer], Scope | None]
-    hint: str = ""
-    text: str = ""
-    """A pattern that the message must contain."""
-
-
-def _usual(offer: Offer) -> None:
-    """What is usual for the kind."""
-
-
-def _site(offer: Offer) -> Scope:
-    return Scope(provider=offer.key.provider)
-
-
-def _type(offer: Offer) -> Scope:
-    """Machines of one type are made alike: with one network, service account and base_config."""
-    return Scope(provider=offer.key.provider, instance_type=offer.key.instance_type)
-
-
-def _image(offer: Offer) -> Scope:
-    return Scope(provider=offer.key.provider, image=offer.image)
-
-
-def _reserved(offer: Offer) -> Scope | None:
-    """Without a reservation in the offer it is none of ours that is used up."""
-    return None if offer.key.reservation else Scope.of(offer.key)
-
-
 def _placed(offer: Offer) -> Scope | None:
     return None if offer.key.placement else Scope.of(offer.key)
 
 
-_RULES: Sequence[_Rule] = (
-    _Rule(
+_RULES: Sequence[Rule] = (
+    Rule(
         r"zoneresourcepoolexhausted(withdetails)?|resourcepoolexhausted|insufficientcapacity"
         r"|stockout|vmmincountnotreached",
         BlockKind.CAPACITY,
-        _usual,
+        usual,
     ),
     # A spot machine that is taken back while it is being made.
-    _Rule(r"unsupportedoperation", BlockKind.CAPACITY, _usual),
-    _Rule(
+    Rule(r"unsupportedoperation", BlockKind.CAPACITY, usual),
+    Rule(
         r"reservation(notfound|notready|capacityexceeded|incompatible).*|automaticreservations.*",
         BlockKind.RESERVATION,
-        _reserved,
+        without_reservation,
         "see reservations of the pool in master.yaml",
     ),
-    _Rule(
+    Rule(
         r"invalid|badrequest|notfound|resourcenotfound",
         BlockKind.RESERVATION,
-        _reserved,
+        without_reservation,
         "see reservations of the pool in master.yaml",
         text=r"(?i)/reservations/|reservation '",
     ),
-    _Rule(r"quotaexceeded|limitexceeded|quotalimitexceeded", BlockKind.QUOTA, _usual),
-    _Rule(
+    Rule(r"quotaexceeded|limitexceeded|quotalimitexceeded", BlockKind.QUOTA, usual),
+    Rule(
         r"ipspaceexhausted.*",
         BlockKind.NETWORK,
-        _usual,
+        usual,
         "give the pool a larger subnetwork",
     ),
-    _Rule(
+    Rule(
         r".*(resourcepolicy|placement|collocat).*",
         BlockKind.PLACEMENT,
         _placed,
         "see placement_policy of the pool",
     ),
-    _Rule(
+    Rule(
         r"invalid|badrequest|conditionnotmet|notfound|resourcenotfound",
         BlockKind.PLACEMENT,
         _placed,
         "see placement_policy of the pool",
         text=r"(?i)placement polic|resourcePolicies",
     ),
-    _Rule(
+    Rule(
         r"(user)?ratelimitexceeded|resourceoperationrateexceeded|concurrentoperations.*|429"
         r"|resourceexhausted|operationquota.*",
         BlockKind.THROTTLED,
-        _usual,
+        usual,
     ),
-    _Rule(
+    Rule(
         r"autherror|unauthenticated|required|401",
         BlockKind.AUTH,
-        _usual,
+        usual,
         "renew the master's credentials for Google Cloud",
     ),
-    _Rule(
+    Rule(
         r"accessnotconfigured|servicedisabled",
         BlockKind.CONFIG,
-        _site,
+        whole_account,
         "enable the API: gcloud services enable compute.googleapis.com",
     ),
-    _Rule(
+    Rule(
         r"vmexternalipaccesspolicyconstraint|conditionnotmet",
         BlockKind.CONFIG,
-        _type,
+        same_type,
         "a policy of the organisation forbids it: set network_interface.external_ip to false",
         text=r"(?i)external.?ip",
     ),
-    _Rule(
+    Rule(
         r"forbidden|permissions?.*|403|serviceaccountaccessdenied|insufficientpermissions",
         BlockKind.CONFIG,
-        _site,
+        whole_account,
         "see what is missing with windlass master check --cloud",
     ),
-    _Rule(
+    Rule(
         r"invalid|badrequest|notfound|resourcenotfound|unsupported",
         BlockKind.UNSUPPORTED,
-        _usual,
+        usual,
         text=r"(?i)machine type with name|machineTypes/|acceleratorTypes/|not compatible for creating",
     ),
-    _Rule(
+    Rule(
         r"invalid|badrequest|notfound|resourcenotfound|imagenotfound|404",
         BlockKind.CONFIG,
-        _image,
+        same_image,
         "correct boot_disk_source_image or boot_disk_size of the pool",
         text=r"(?i)/images/|disk size|sourceImage",
     ),
-    _Rule(
+    Rule(
         r"notfound|resourcenotfound|invalid|badrequest|404",
         BlockKind.CONFIG,
-        _type,
+        same_type,
         "correct network_interface of the pool",
         text=r"(?i)/(sub)?networks/|(sub)?network",
     ),
-    _Rule(
+    Rule(
         r"notfound|resourcenotfound|invalid|badrequest|404",
         BlockKind.CONFIG,
-        _type,
+        same_type,
         "correct service_account of the pool",
         text=r"(?i)service.?account",
     ),
     # What was being made was deleted meanwhile, by us or by others.
-    _Rule(r"resourcenotfound", BlockKind.CAPACITY, _usual, text="deleted"),
-    _Rule(
+    Rule(r"resourcenotfound", BlockKind.CAPACITY, usual, text="deleted"),
+    Rule(
         r"invalid.*|badrequest|notfound|resourcenotfound|required|conditionnotmet|parseerror|400|404|412",
         BlockKind.CONFIG,
-        _type,
+        same_type,
         "correct the pool in master.yaml",
     ),
-    _Rule(
+    Rule(
         r"backenderror|internalerror|internal|resourcenotready|serviceunavailable|timeout|5\d\d",
         BlockKind.TRANSIENT,
-        _usual,
+        usual,
     ),
 )
 
@@ -186,8 +162,7 @@ def refused_launch(error: GceError, offer: Offer) -> ProviderError:
         return Refusal(kind, said)
     if rule.kind is BlockKind.QUOTA:
         return _quota(error, offer)
-    hint = f"; {rule.hint}" if rule.hint else ""
-    return Refusal(rule.kind, f"{said}{hint}", scope=rule.scope(offer))
+    return Refusal(rule.kind, rule.applied_to(said), scope=rule.scope(offer))
 
 
 def refused_stop(error: GceError) -> ProviderError:
@@ -202,27 +177,18 @@ def refused_call(error: GceError) -> ProviderError:
     """What to raise for any other call that was answered so."""
     rule = _rule_of(error)
     if rule is not None and rule.kind in (BlockKind.THROTTLED, BlockKind.AUTH):
-        return Refusal(rule.kind, f"{said_by(error)}{f'; {rule.hint}' if rule.hint else ''}")
+        return Refusal(rule.kind, rule.applied_to(said_by(error)))
     return ProviderError(said_by(error))
 
 
 def said_by(error: GceError) -> str:
     """In one line."""
-    text = " ".join(error.message.split())
-    return f"{error.code}: {text[:MAX_SAID]}" if text else error.code
+    return in_one_line(error.code, error.message)
 
 
-def _rule_of(error: GceError) -> _Rule | None:
-    code = error.code.replace("_", "").lower()
-    return next(
-        (
-            rule
-            for rule in _RULES
-            if re.fullmatch(rule.codes, code)
-            and (not rule.text or re.search(rule.text, error.message))
-        ),
-        None,
-    )
+def _rule_of(error: GceError) -> Rule | None:
+    """Their codes are without underscores, in lower case."""
+    return first_rule(_RULES, error.code.replace("_", "").lower(), error.message)
 
 
 def _quota(error: GceError, offer: Offer) -> Refusal:

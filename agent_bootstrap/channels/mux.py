@@ -169,11 +169,11 @@ class Mux:
             self.closed(stream.number, told=True)
             return
         try:
-            await self.send(stream.number, Kind.CREDIT, CREDIT.pack(WINDOW_BYTES))
-        except OSError:
+            with suppress(OSError):
+                await self.send(stream.number, Kind.CREDIT, CREDIT.pack(WINDOW_BYTES))
+                await join(stream, onward)
+        finally:
             onward.close()
-            return
-        await join(stream, onward)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

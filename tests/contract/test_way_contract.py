@@ -19,9 +19,6 @@ from tests.fakes import ways_world
 from tests.fakes.ways_world import World, eventually, job_folder, until
 from tests.sshd import MISSING, SSHD
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-"""A process that is killed in mid-stream may leave the test's own end of a stream to the garbage collector."""
-
 
 @pytest.fixture(autouse=True)
 def _collected() -> Iterator[None]:

@@ -165,3 +165,49 @@ async def test_frames_without_bytes_are_not_kept() -> None:
     async with asyncio.timeout(30):
         why = await Mux(Endless(), dial=waiting).run()
     assert why == "the pipe to the master broke: a frame without bytes"
+
+
+class Stuck:
+    """A pipe that opens a stream, takes nothing from then on, and ends when `is_over`."""
+
+    def __init__(self) -> None:
+        self._opens = [HEAD.pack(1, Kind.OPEN, 0)]
+        self.is_over = asyncio.Event()
+
+    async def read(self) -> bytes:
+        if self._opens:
+            return self._opens.pop()
+        await self.is_over.wait()
+        return b""
+
+    async def write(self, data: bytes) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def end(self) -> None:
+        """Never."""
+
+    def close(self) -> None:
+        """Never."""
+
+
+class Onward(Silent):
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+async def test_a_pipe_that_ends_before_a_stream_is_accepted_closes_its_connection() -> None:
+    pipe, onward, dialled = Stuck(), Onward(), asyncio.Event()
+
+    async def dial() -> Stream:
+        dialled.set()
+        return onward
+
+    running = asyncio.create_task(Mux(pipe, dial=dial).run())
+    async with asyncio.timeout(30):
+        await dialled.wait()
+        pipe.is_over.set()
+        await running
+    assert onward.is_closed

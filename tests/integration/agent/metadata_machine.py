@@ -12,7 +12,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
@@ -29,6 +28,9 @@ from agent_bootstrap.container_options import ContainerOptions, OsUser
 from agent_bootstrap.protocol import Leaving
 from tests.fakes.ec2_metadata import Ec2Metadata, ec2_metadata
 from tests.namespaces import METADATA, Namespace, machine
+
+RTMGRP_IPV4_ROUTE = 0x40
+"""Of linux/rtnetlink.h."""
 
 TASK = """
 import errno, os, socket, sys, urllib.request
@@ -85,12 +87,15 @@ def asked(url: str, token: str) -> int:
 
 def by_a_late_device() -> str:
     """How a task's packet that is bound to a device fares that comes up while the task runs."""
-    ip("link", "add", "late", "type", "veth", "peer", "name", "late-peer")
-    ip("address", "add", "10.99.0.1/24", "dev", "late")
-    ip("link", "set", "late-peer", "up")
-    ip("link", "set", "late", "up")
-    while " dev late " not in ip("route", "show", "table", str(TABLE)):
-        time.sleep(0.05)  # the agent hears of it from the kernel
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as routes:
+        routes.bind((0, RTMGRP_IPV4_ROUTE))
+        routes.settimeout(20)
+        ip("link", "add", "late", "type", "veth", "peer", "name", "late-peer")
+        ip("address", "add", "10.99.0.1/24", "dev", "late")
+        ip("link", "set", "late-peer", "up")
+        ip("link", "set", "late", "up")
+        while " dev late " not in ip("route", "show", "table", str(TABLE)):
+            routes.recv(65536)  # a route was added, by the agent or by the kernel
     child = os.fork()
     if child == 0:
         os.setuid(65530)

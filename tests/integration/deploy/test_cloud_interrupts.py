@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from tests.fakes.s3_server import ACCESS_KEY, SECRET_KEY, keys, s3_client, s3_server
 from tests.integration.deploy.test_cloud_life import PASSWORD, Site, whole_text
+from tests.real_cluster import eventually
 from windlass.base.errors import ProviderError
 from windlass.deploy.cloud.aws_bucket import AwsBucket
 from windlass.deploy.cloud.aws_plan import CLOUD
@@ -42,8 +42,7 @@ def while_making(site: Site, module: str, act: Callable[[], None]) -> Path:
         site.said.append(line)
         if hold.exists() and line.startswith(f"Making module.{module}"):
             # Said before Terraform has begun with it: an interrupt then would leave nothing half made.
-            while not holding.exists():
-                time.sleep(0.01)
+            eventually("Terraform has begun with it", holding.exists)
             act()
 
     site.cluster = replace(site.cluster, say=say)

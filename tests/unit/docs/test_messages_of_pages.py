@@ -1,0 +1,81 @@
+"""What pages quote of our programs' sentences, the programs say."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+OURS = ("windlass/deploy", "windlass/cli", "windlass/sdk", "provisioner")
+AS_VENDORS = ("tests/fakes/gce", "tests/contract/providers", "tests/integration/clouds")
+"""Where the doubles word what AWS and Google say."""
+SECTIONS = [
+    ("aws.md", "When nothing comes"),
+    ("gcp.md", "When nothing comes"),
+    ("deploy-aws.md", "If something fails"),
+    ("why-does-it-wait.md", "When the provider refuses"),
+]
+_HOLE = "\0"
+_VALUE = re.compile(r"[\w\0:/@=+%-]*[\0\d/_][\w\0:/@=+%.-]*|\b[A-Z]{4,}\b|<[a-z ]+>")
+"""A word that differs from case to case: with a digit, a slash, an underscore, or in capitals."""
+
+
+def general(text: str) -> str:
+    """Words that differ become a hole each."""
+    text = _VALUE.sub(_HOLE, " ".join(text.split()))
+    return re.sub(r"\0(?:[ .-]?\0)*", _HOLE, text)
+
+
+@cache
+def said() -> str:
+    """All texts of the code, one in a line."""
+    texts = []
+    for folder in (*OURS, *AS_VENDORS):
+        for path in (ROOT / folder).rglob("*.py"):
+            texts += list(_texts(ast.parse(path.read_text(encoding="utf-8"))))
+    whole = "\n".join(text.replace("\\.", ".") for text in texts)
+    return f"{whole}\n" + "\n".join(general(text) for text in texts)
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.JoinedStr):
+        yield "".join(
+            str(part.value) if isinstance(part, ast.Constant) else _HOLE for part in node.values
+        )
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(node, ast.JoinedStr) or isinstance(child, ast.FormattedValue):
+            yield from _texts(child)
+
+
+def quoted(page: str, section: str) -> list[str]:
+    """Of the first column of a section's table: what is between backticks, or all of it."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    body = text.split(f"## {section}\n")[1].split("\n## ")[0]
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in body.splitlines() if "|" in line]
+    told = [row for row in rows[2:] if row]
+    return [part for row in told for part in (re.findall(r"`([^`]+)`", row) or [row])]
+
+
+def is_said(sentence: str) -> bool:
+    """Each part between dots, as it is or with holes for what differs."""
+    parts = [part.strip(" :,") for part in re.split(r"\.{3,}", sentence)]
+    return all(part in said() or general(part) in said() for part in parts if part)
+
+
+@pytest.mark.parametrize(("page", "section"), SECTIONS)
+def test_every_sentence_of_the_table_is_one_of_the_program(page: str, section: str) -> None:
+    sentences = quoted(page, section)
+    assert len(sentences) >= 3
+    assert [sentence for sentence in sentences if not is_said(sentence)] == []
+
+
+def test_a_sentence_that_nobody_says_is_found() -> None:
+    assert not is_said("the moon of us-east-1 is used up")
+    assert is_said("user data of pool gpu-1 has 9000 bytes: EC2 takes 16384")

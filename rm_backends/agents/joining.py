@@ -124,8 +124,14 @@ def _validity_refusal(grant: JoinGrant, name: str, now: datetime) -> str | None:
     if grant.expires is not None and now >= grant.expires:
         return f"the join token expired at {_shown(grant.expires)}"
     if grant.names and name not in grant.names:
-        return f"the join token is not for agent '{name}'"
+        return f"the join token is not for agent '{name}'{_another(grant)}"
     return None
+
+
+def _another(grant: JoinGrant) -> str:
+    """The way out."""
+    what = f"it is of {grant.kind} {grant.id} alone, and " if grant.kind is JoinKind.JOB else ""
+    return f": {what}an agent of your own joins with windlass master join-token create {grant.pool}"
 
 
 def _is_for_anybody(grant: JoinGrant) -> bool:
@@ -169,13 +175,11 @@ def _grant_refusal(
     if _is_for_many(grant):
         return None
     if uses.get(hello.agent_id, shown) != shown:
-        return f"the join token was spent by agent '{hello.agent_id}' already"
+        return f"the join token was spent by agent '{hello.agent_id}' already{_another(grant)}"
     if grant.agents is not None and len(uses.keys() | {hello.agent_id}) > grant.agents:
-        return (
-            f"the join token was spent by agent '{next(iter(uses))}'"
-            if grant.agents == 1
-            else f"the join token was spent: {grant.agents} agents joined with it"
-        )
+        by = f" by agent '{next(iter(uses))}'" if grant.agents == 1 else ""
+        many = "" if by else f", {grant.agents} agents joined with it"
+        return f"the join token was spent{by}{many}{_another(grant)}"
     return None
 
 

@@ -283,7 +283,10 @@ class Dispatcher:
             self._change(lease.tag, partial(life.unanswered, why=error))
             raise
         except OSError as error:
-            text = f"the directory of its job cannot be written: {error.filename}: {error.strerror}"
+            text = (
+                f"the directory of its job cannot be written: {error.filename}: {error.strerror}: "
+            )
+            text += life.way_out_of(error)
             why = JobRefused(text, kind=ReasonKind.NO_CAPACITY, passing=True)
             self._change(lease.tag, partial(life.refused, why=why, now=self._now()))
         else:

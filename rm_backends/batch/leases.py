@@ -15,6 +15,7 @@ answer that does not come never ends a lease.
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -309,6 +310,13 @@ def _not_submitted(lease: Lease, now: float) -> Reason:
         text = f"{lease.message}; tried again at {utc(lease.next_try_at)}"
         return Reason(kind=lease.kind, text=text, retry_at=lease.next_try_at)
     return Reason(kind=ReasonKind.QUEUED, text=lease.message or "a batch job is being submitted")
+
+
+def way_out_of(error: OSError) -> str:
+    """Of a directory that cannot be written."""
+    if error.errno in (errno.EDQUOT, errno.ENOSPC):
+        return "free some space there (quota, lfs quota)"
+    return "job_storage_root must be a folder that the master's user may write"
 
 
 def utc(at: float) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+NEEDED = "Python 3.11"
+
 
 def job_script(
     directory: Path, python: str, *, nodes: int, path: str = "", libraries: str = ""
@@ -17,6 +19,9 @@ def job_script(
     commands are not in the PATH of a job, and what is left of a job when the script ends is ended by PBS.
     """
     where = shlex.quote(str(directory))
+    named = shlex.quote(
+        f"{python} is no {NEEDED} or newer: set `python` of the provider to one that nodes see"
+    )
     host = f"exec {shlex.quote(python)} -P -m agent_bootstrap.host --dir {where}/nodes"
     cpus = "${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}"
     on_slurm = shlex.quote(host + '/"$SLURM_NODEID"')
@@ -29,6 +34,10 @@ def job_script(
     folders = _before("PATH", path) + _before("LD_LIBRARY_PATH", libraries)
     return f"""#!/bin/sh
 {folders}cd {where} || {{ echo "this node does not see "{where} >&2; exit 1; }}
+{shlex.quote(python)} -ISc 'import sys; sys.exit(sys.version_info < (3, 11))' || {{
+  echo "$(hostname): "{named} >&2
+  exit 1
+}}
 if [ -n "$SLURM_JOB_ID" ]; then
   exec {run}
 fi

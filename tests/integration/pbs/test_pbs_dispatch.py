@@ -229,7 +229,7 @@ def test_an_agent_in_a_users_own_job_joins_knows_its_end_and_leaves_at_its_warni
     script.write_text(f"#!/bin/sh\n{agent}\n")
     script.chmod(0o755)
     options = ("-N", "own", "-j", "oe", "-k", "oed", "-o", f"{script}.log", "-r", "n")
-    limits = ("-l", "walltime=00:05:00", "-l", "select=1:ncpus=1")
+    limits = ("-l", "walltime=01:30:00", "-l", "select=1:ncpus=1")
     job = pbs.run("qsub", *options, *limits, "--", str(script)).strip()
     name = f"pbs-{job.partition('.')[0]}-0"
     eventually("it has joined", lambda: name in cluster.agents())

@@ -381,9 +381,16 @@ def test_a_suspended_job_goes_on_where_it_was(
 def test_what_runs_a_job_is_killed(
     cluster: RealCluster, slurm: Slurm, gates: Gates, what: str
 ) -> None:
-    """The trial goes on, in this job or in another; nothing is submitted twice, and nothing is left."""
+    """The trial goes on, in this job or in another, beside one that pends and one that is over.
+
+    Nothing is submitted twice, and nothing is left.
+    """
+    done = cluster.submit(config(gates, entrypoint="true"), MODEL)
+    assert cluster.wait(done)["state"] == "STATE_COMPLETED"
     experiment = cluster.submit(config(gates), MODEL)
     eventually("it works", lambda: "run 1, from" in all_logs(cluster, experiment))
+    pends = cluster.submit(config(gates), MODEL)
+    eventually("the other pends", lambda: slurm.jobs("PENDING"))
     (job,) = batch_jobs(cluster, experiment)
     if what == "script":  # which has become srun
         victim = next(one for one in psutil.process_iter() if is_srun_of(one, job["id"]))
@@ -394,8 +401,11 @@ def test_what_runs_a_job_is_killed(
     victim.wait(10)
     gates.open()
     assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
+    assert cluster.wait(pends)["state"] == "STATE_COMPLETED"
     jobs = batch_jobs(cluster, experiment)
     assert len(jobs) == len({one["id"] for one in jobs}) <= 2
+    for untouched in (done, pends):
+        assert len(batch_jobs(cluster, untouched)) == 1
 
 
 def is_srun_of(process: psutil.Process, job_id: str) -> bool:

@@ -96,6 +96,7 @@ def researcher(slurm: Slurm, tmp_path: Path) -> Iterator[Researcher]:
 
 
 def test_from_up_to_down_without_root(researcher: Researcher, slurm: Slurm) -> None:
+    assert "partition gpu" in researcher.run("hpc", "check")
     said = researcher.run("hpc", "up")
     place = researcher.home / "windlass"
     password = next(line for line in said.splitlines() if line.startswith("First password"))
@@ -119,6 +120,7 @@ def test_from_up_to_down_without_root(researcher: Researcher, slurm: Slurm) -> N
         "experiment", "create", str(config), str(MODEL), "--follow-first-trial", **master
     )
     assert "rank 0 of 1: gpus 0,1" in created, created
+    assert researcher.run("job", "explain", "1", **master)
     told = json.loads(researcher.run("hpc", "status", "--json"))
     assert told["isUp"]
     eventually("its jobs are over", lambda: not slurm.jobs())

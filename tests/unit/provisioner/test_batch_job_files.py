@@ -44,7 +44,7 @@ def test_what_an_operator_says_of_gpus_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("before", ["", "/site/lib"])
 def test_folders_of_the_site_come_first_in_jobs(tmp_path: Path, before: str) -> None:
     python = tmp_path / "python3"
-    python.write_text('#!/bin/sh\necho "$PATH $LD_LIBRARY_PATH"\n')
+    python.write_text('#!/bin/sh\n[ "$1" = -ISc ] || echo "$PATH $LD_LIBRARY_PATH"\n')
     python.chmod(0o755)
     files = JobFiles(
         root=tmp_path / "jobs", python=str(python), agent={}, path="/a b:/c", libraries="/l"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from agent_bootstrap.scripts.boot_files import BootSettings
-from agent_bootstrap.scripts.user_data import UserDataInputs, user_data
+from agent_bootstrap.scripts.user_data import Cloud, UserDataInputs, user_data
 from tests.fakes.boot_master import BootMaster
 from tests.fakes.cloud_machine import CloudMachine, metadata_service
 from windlass.base.packages import VERSION
@@ -97,9 +96,11 @@ def test_a_bake_installs_all_and_leaves_nothing_of_its_machine(
         assert SECRET not in text, path
 
 
+@pytest.mark.parametrize("cloud", list(Cloud))
 def test_the_next_boot_installs_nothing(
-    master: BootMaster, machine: CloudMachine, inputs: UserDataInputs, tmp_path: Path
+    master: BootMaster, machine: CloudMachine, inputs: UserDataInputs, cloud: Cloud
 ) -> None:
+    inputs = replace(inputs, cloud=cloud)
     machine.boot(user_data(inputs), path=SYSTEM)
     engine_calls = len(lines(machine, "calls"))
     master.bake = False

@@ -1,0 +1,66 @@
+"""5,000 requests that wait for a queue that takes 100 jobs: what that costs the master, on virtual time.
+
+The real pool, its scheduler and the dispatcher, with a batch system in memory that starts nothing, and then all of it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from calibration import print_calibration
+
+from master.core.scheduler import decide
+from provisioner.providers.batch.base import EndCause
+from rm_backends.agents.options import PoolOptions
+from rm_backends.batch.shapes import DispatchOptions
+from tests.fakes.agents_world import agents_world, allocation
+from tests.fakes.batch_world import BatchWorld
+from tests.fakes.virtual_time import run
+
+REQUESTS, TAKEN = 5_000, 100
+SECONDS = 60.0
+BUDGET = 0.05
+"""Of one CPU, while nothing moves."""
+
+
+async def main(folder: Path) -> None:
+    pool = PoolOptions(name="default", dynamic=True, dispatch=True)
+    async with agents_world(pool, decide=decide) as world:
+        batch = BatchWorld(world, folder, DispatchOptions(pool="default", max_queued=TAKEN))
+        batch.site.holds_back = True
+        await batch.start()
+        begun = time.process_time()
+        for number in range(REQUESTS):
+            await world.backend.request(allocation(number))
+        print(f"{REQUESTS} requests: {time.process_time() - begun:.2f} s of CPU")
+        begun = time.process_time()
+        await world.settle(SECONDS)
+        print(
+            f"the first {SECONDS:.0f} s, until {TAKEN} jobs are submitted: {time.process_time() - begun:.2f} s of CPU"
+        )
+        assert len(batch.site.submissions) == TAKEN
+        begun = time.process_time()
+        await world.settle(SECONDS)
+        share = (time.process_time() - begun) / SECONDS
+        assert len(batch.site.submissions) == TAKEN
+        print(f"while nothing moves: {share:.1%} of one CPU")
+        begun = time.process_time()
+        reasons = [world.backend.explain(allocation(n).allocation_id) for n in range(REQUESTS)]
+        assert all(reasons)
+        print(f"{REQUESTS} reasons: {time.process_time() - begun:.2f} s of CPU")
+        begun = time.process_time()
+        job = next(iter(batch.site.jobs.values()))
+        await batch.site.end(job, EndCause.CANCELLED)
+        batch.site.arrives_after_s = None
+        await world.settle(SECONDS)
+        print(f"one job ends, {SECONDS:.0f} s: {time.process_time() - begun:.2f} s of CPU")
+        await batch.stop()
+    print(f"budget: {BUDGET:.0%}; {'within' if share < BUDGET else 'OVER'}")
+
+
+if __name__ == "__main__":
+    print_calibration()
+    with tempfile.TemporaryDirectory() as name:
+        run(main(Path(name)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from master.core.reasons import Reason, ReasonKind
@@ -68,9 +68,12 @@ class Telling:
             doubt = f"; the batch system does not answer now ({self.trouble})"
             told = {id_: replace(why, text=why.text + doubt) for id_, why in told.items()}
         queued = len(told)
+        alike: dict[Hashable, Reason] = {}  # thousands that wait have few shapes
         for request in wanting:
             if request.allocation_id not in told:
-                told[request.allocation_id] = self._not_created(request, queued)
+                if (shape := request.shape) not in alike:
+                    alike[shape] = self._not_created(request, queued)
+                told[request.allocation_id] = alike[shape]
         return told
 
     def _why(self, lease: Lease) -> Reason:

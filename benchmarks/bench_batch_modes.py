@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ def read(stamps: Path) -> list[float]:
 def submit(cluster: RealCluster, pool: str, trials: int, folder: Path, script: str) -> int:
     model = folder / "model"
     model.mkdir(parents=True)
+    folder.chmod(0o777)  # tasks write there
     (model / "trial.sh").write_text(script)
     search = {"name": "random", "metric": "loss", "max_trials": trials, "max_concurrent_trials": 1}
     config = {
@@ -85,7 +87,12 @@ def bare_sbatch(slurm: Slurm, folder: Path, jobs: int) -> list[float]:
 
 
 def hosts(cluster: RealCluster) -> list[psutil.Process]:
-    return [p for p in cluster.processes() if MARK in p.cmdline()]
+    found = []
+    for process in cluster.processes():
+        with suppress(psutil.Error):
+            if MARK in process.cmdline():
+                found.append(process)
+    return found
 
 
 def one_job(cluster: RealCluster, pool: str) -> tuple[float, float, float]:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import timedelta
+
 from master.config import MasterConfig, ResolvedPool
+from master.config.pools import pilot_side
 from master.core.fall_back import Rule
+from provisioner.providers.batch.pilot_offers import MARGIN_S, STAGGER, WALLTIME_S
 from rm_backends.agents.options import PoolOptions
+from rm_backends.auto_modes import PilotSide
 
 
 def pool_options(pool: ResolvedPool) -> PoolOptions:
@@ -27,6 +33,23 @@ def fall_back_rules(config: MasterConfig) -> dict[str, Rule]:
         pool.name: Rule(pools=pool.fall_back_to, after_s=pool.fall_back_after_s)
         for pool in config.pools()
     }
+
+
+def pilot_sides(config: MasterConfig) -> dict[str, PilotSide]:
+    """Of the pools of mode auto."""
+    return {
+        section.pool_name: PilotSide(
+            pool=pilot_side(section.pool_name), lasts_s=longest_s(section.batch.walltimes)
+        )
+        for section in config.pool_sections()
+        if section.batch is not None and section.is_auto
+    }
+
+
+def longest_s(walltimes: Sequence[timedelta]) -> float:
+    """How long a pilot is of use, the longest of these."""
+    whole = max((each.total_seconds() for each in walltimes), default=WALLTIME_S)
+    return whole * (1 - STAGGER) - MARGIN_S
 
 
 def _kind(pool: ResolvedPool) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 import structlog
 from sqlalchemy import select
 
-from master.agent_pools import fall_back_rules, pool_options
+from master.agent_pools import fall_back_rules, pilot_sides, pool_options
 from master.allocations.service import AllocationService
 from master.allocations.unique_ports import UniquePorts
 from master.api.services import ClusterInfo, Services, no_others
@@ -229,7 +229,12 @@ class Master:
         watch = LogWatch(plane.experiments.live, self._logs, lines)
         agents = self._agents_backend(allocations, info, epoch, self._with_jobs(join_tokens), watch)
         self._dispatcher = self._make_dispatcher(agents, info)
-        router = Router([agents], fall_back=fall_back_rules(options.config), clock=options.clock)
+        router = Router(
+            [agents],
+            fall_back=fall_back_rules(options.config),
+            clock=options.clock,
+            pilot_sides=pilot_sides(options.config),
+        )
         allocations.connect(router)
         books = Books(self._store, options.clock)
         prices = self._live_prices()

@@ -69,6 +69,10 @@ class AllocationHint:
     expected_end: datetime | None = None
 
 
+BY_MODE = "mode auto: "
+"""Before why a request was sent to that side of its pool."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FellBack:
     """A request is in another pool than its own."""
@@ -76,7 +80,12 @@ class FellBack:
     home: str
     """The pool that it was submitted to, and asks in again after this run."""
     why: str = ""
-    """Why it could not start there."""
+    """Why it could not start there, or was not to."""
+
+    @property
+    def is_choice(self) -> bool:
+        """Its own pool has two sides, and this is one of them."""
+        return self.why.startswith(BY_MODE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from master.core.actor import Actor
 from master.core.fall_back import Rule
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.types import SchedulerSettings
+from rm_backends.auto_modes import AutoModes, PilotSide
 from rm_backends.base import (
     Abilities,
     AllocationHint,
@@ -65,8 +66,9 @@ class Router:
         *,
         fall_back: Mapping[str, Rule] | None = None,
         clock: Clock | None = None,
+        pilot_sides: Mapping[str, PilotSide] | None = None,
     ) -> None:
-        """`fall_back` by pool."""
+        """`fall_back` by pool; `pilot_sides` of pools of mode auto."""
         if not backends:
             raise InvalidArgument("a cluster needs at least one resource manager")
         self._backends = tuple(backends)
@@ -77,6 +79,11 @@ class Router:
                 if pool in self._by_pool:
                     raise InvalidArgument(f"two resource managers have a pool '{pool}'")
                 self._by_pool[pool] = backend
+        self._auto = AutoModes(
+            pilot_sides or {},
+            check=lambda request: self._backend(request.pool).check(request),
+            has_work=lambda pool, job_id: bool(self.queue(pool, job_id)),
+        )
         self._moves = Moves(fall_back or {}, self._by_pool, clock or SystemClock())
 
     def pools(self) -> Sequence[str]:
@@ -133,11 +140,16 @@ class Router:
         """It was checked when it was submitted: a pool that is unknown now has been taken away since."""
         if self._moves.is_moving(request.allocation_id):
             return
+        request = self._auto.placed(request)
         backend = self._owner(request.allocation_id) or self._by_pool.get(request.pool)
         if backend is None:
             self._homeless[request.allocation_id] = request
         else:
             await backend.request(self._whole(request))
+            self._note(request)
+
+    def _note(self, request: AllocationRequest) -> None:
+        if not self._auto.follows(request):
             self._moves.asked(request)
 
     async def withdraw(self, allocation_id: str) -> Withdrawn | AlreadyGranted:
@@ -149,9 +161,11 @@ class Router:
             if isinstance(answer, AlreadyGranted):
                 return answer
         self._moves.gone(allocation_id)
+        self._auto.gone(allocation_id)
         return Withdrawn(allocation_id=allocation_id)
 
     async def start(self, allocation_id: str, spec: LaunchSpec) -> None:
+        self._auto.gone(allocation_id)
         # One that nobody knows goes to any backend, which answers that its reservation is gone.
         backend = self._owner(allocation_id) or self._backends[0]
         await backend.start(allocation_id, spec)
@@ -163,6 +177,7 @@ class Router:
     async def kill(self, allocation_id: str) -> None:
         self._homeless.pop(allocation_id, None)
         self._moves.cancel(allocation_id)
+        self._auto.gone(allocation_id)
         if (backend := self._owner(allocation_id)) is not None:
             await backend.kill(allocation_id)
         if self._owner(allocation_id) is None:
@@ -180,14 +195,17 @@ class Router:
     async def restore(self, records: Sequence[RestoreRecord]) -> None:
         """What ran in a pool that is gone from the configuration goes to the first backend, which reports it lost."""
         shares: dict[int, list[RestoreRecord]] = {n: [] for n in range(len(self._backends))}
+        held = {(r.request.pool, r.request.job.job_id) for r in records if r.containers}
         for record in records:
+            if not record.containers:
+                record = replace(record, request=self._auto.placed(record.request, held))
             if record.request.pool not in self._by_pool and not record.containers:
                 await self.request(record.request)
                 continue
             backend = self._by_pool.get(record.request.pool, self._backends[0])
             shares[self._backends.index(backend)].append(record)
             if record.request.pool in self._by_pool:
-                self._moves.asked(record.request)
+                self._note(record.request)
         for number, share in shares.items():
             orders = [replace(r, request=self._whole(r.request)) for r in share]
             await self._backends[number].restore(orders)
@@ -203,7 +221,7 @@ class Router:
             return Reason(kind=ReasonKind.NO_SUCH_AGENT, text=text)
         backend = self._owner(allocation_id)
         reason = backend.explain(allocation_id) if backend is not None else None
-        return self._moves.explain(allocation_id, reason)
+        return self._moves.explain(allocation_id, self._auto.explain(allocation_id, reason))
 
     async def expected_start(self, allocation_id: str) -> datetime | None:
         backend = self._owner(allocation_id)
@@ -234,7 +252,7 @@ class Router:
 
     def away(self, job_id: str) -> Sequence[str]:
         """The pools that work of a job has fallen back to, and waits or runs in."""
-        return self._moves.away(job_id)
+        return tuple(sorted({*self._moves.away(job_id), *self._auto.away(job_id)}))
 
     def agents(self) -> Sequence[AgentView]:
         views = [view for backend in self._backends for view in backend.agents()]

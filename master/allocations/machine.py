@@ -129,7 +129,7 @@ class AllocationState:
     granted_pool: str | None = None
     """Where its slots are, if it fell back to another pool; None: in `pool`."""
     fell_back_because: str = ""
-    """Why `pool` could not start it."""
+    """Why not in `pool`."""
     ready: bool = False
     preempt_reason: str | None = None
     """Set: the task was asked to checkpoint and leave; why it has the deadline that it has."""

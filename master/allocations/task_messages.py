@@ -61,7 +61,7 @@ def _elsewhere(state: AllocationState) -> str:
     if state.granted_pool is None:
         return ""
     why = f": {state.fell_back_because}" if state.fell_back_because else ""
-    return f" in resource pool {state.granted_pool}, as {state.pool} could not start it{why}"
+    return f" in resource pool {state.granted_pool}, not in {state.pool}{why}"
 
 
 def _by(state: AllocationState) -> str:

@@ -184,9 +184,10 @@ class SiteKeys(Section):
 class BatchKeys(SiteKeys):
     """What both kinds of batch system have."""
 
-    mode: Literal["dispatch", "pilot"] = "dispatch"
+    mode: Literal["dispatch", "pilot", "auto"] = "dispatch"
     """dispatch: each task is a job of its own. pilot: the pool is elastic, its machines are jobs, and many tasks run on
-    each; other providers may stand beside it."""
+    each; other providers may stand beside it. auto: one of these for each request, by its size, its run time and how
+    many of its kind wait; its pilots are a pool of their own, called as this one with `-pilots`."""
     walltimes: Annotated[Items[Duration], AfterValidator(_minutes_at_least)] = ()
     """Of pilots: the time limits to ask for, the first first; the next when that queues for `on_demand_after`. None:
     what the queue gives, 4 hours at the most."""
@@ -199,19 +200,25 @@ class BatchKeys(SiteKeys):
     def is_pilot(self) -> bool:
         return self.mode == "pilot"
 
+    @property
+    def is_auto(self) -> bool:
+        return self.mode == "auto"
+
     @model_validator(mode="after")
     def _of_its_mode(self) -> BatchKeys:
+        if self.is_auto:
+            return self
         if not self.is_pilot:
             for key in ("walltimes", "queue_deadline", "usd_per_slot_hour"):
                 if getattr(self, key):
-                    raise ValueError(f"{key} is of pilots: set mode: pilot, or remove it")
+                    raise ValueError(f"{key} is of pilots: set mode: pilot or auto, or remove it")
         elif self.walltime is not None:
             raise ValueError("walltime is of mode dispatch: give walltimes, such as [4h, 1h]")
         return self
 
     def _no_time_limit(self, dialect: Dialect, arguments: tuple[str, ...]) -> None:
         """Pilots have those of `walltimes`, which the planner knows."""
-        for one in arguments if self.is_pilot else ():
+        for one in () if self.mode == "dispatch" else arguments:
             if dialect.wanted_walltime_s([one]) is not None:
                 raise ValueError(f'"{one}" sets a time limit: give walltimes instead')
 

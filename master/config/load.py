@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from master.config.cloud_keys import CloudSection
 from master.config.legacy import OldForm, modernise
 from master.config.model import MasterConfig
-from master.config.pools import DEFAULT_POOL
+from master.config.pools import DEFAULT_POOL, pilot_side
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from master.core.expconf.documents import MalformedDocument, read_document
 from master.core.expconf.environment import CONTAINERS
@@ -158,6 +158,11 @@ def _pool_problems(document: Mapping[str, Any]) -> Iterator[str]:
         where = f"{ROOT}.resource_pools[{index}]"
         if isinstance(name, str) and name in names[:index]:
             yield f'{where}.pool_name: "{name}" is already the name of another pool'
+        if (auto := _whose_pilots(name, _pools(document))) is not None:
+            yield (
+                f'{where}.pool_name: "{name}" is what the pilots of pool "{auto}" are called, which is of mode auto: '
+                "take another name"
+            )
         others = pool.get("fall_back_to") if isinstance(pool, Mapping) else None
         listed = others if isinstance(others, list) else []
         for place, other in enumerate(listed):
@@ -166,6 +171,17 @@ def _pool_problems(document: Mapping[str, Any]) -> Iterator[str]:
             ):
                 yield f'{where}.fall_back_to[{place}]: "{other}" {why}'
     yield from _default_pool_problems(manager, known)
+
+
+def _whose_pilots(name: Any, pools: Iterable[Any]) -> str | None:
+    """The pool of mode auto whose pilots have that name."""
+    for pool in pools:
+        section = pool if isinstance(pool, Mapping) else {}
+        providers = [section.get("provider"), *(section.get("providers") or ())]
+        is_auto = any(isinstance(one, Mapping) and one.get("mode") == "auto" for one in providers)
+        if is_auto and name == pilot_side(str(section.get("pool_name"))):
+            return str(section["pool_name"])
+    return None
 
 
 def _no_fall_back(other: str, name: Any, before: list[Any], known: list[str]) -> str:

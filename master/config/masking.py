@@ -35,7 +35,9 @@ def _resolve(config: MasterConfig, document: dict[str, Any]) -> None:
     manager["default_aux_resource_pool"] = config.default_aux_pool
     manager["default_compute_resource_pool"] = config.default_compute_pool
     _leave_out_marked_defaults(document)
-    for pool, shown in zip(config.pools(), document["resource_pools"], strict=True):
+    pools = {pool.name: pool for pool in config.pools()}
+    for shown in document["resource_pools"]:
+        pool = pools[shown["pool_name"]]
         shown["scheduler"] = shown["scheduler"] or manager.get("scheduler")
         _leave_out_marked_defaults(shown)
         if pool.is_elastic:

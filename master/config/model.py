@@ -281,7 +281,8 @@ class MasterConfig(Section):
                     section.task_container_defaults or {}, self.task_container_defaults
                 ),
             )
-            for section in self.pool_sections()
+            for written in self.pool_sections()
+            for section in written.sides()
         )
 
     @property

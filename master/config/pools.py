@@ -206,7 +206,7 @@ class PoolSection(Item):
                 f"a provider of type {batch.type} must be the only one of its pool: "
                 "set its mode: pilot, or give the others a pool of their own, and name it in fall_back_to"
             )
-        for key in _ELASTIC_KEYS:
+        for key in () if self.is_auto else _ELASTIC_KEYS:
             if getattr(self, key) is not None:
                 raise ValueError(
                     f"{key} is not for {batch.type}, which schedules by itself: remove it"
@@ -223,6 +223,27 @@ class PoolSection(Item):
         return next(filter(_dispatches, self.all_providers), None)
 
     @property
+    def is_auto(self) -> bool:
+        """Its requests become jobs of their own, or run on pilots."""
+        return self.batch is not None and self.batch.is_auto
+
+    def sides(self) -> tuple[PoolSection, ...]:
+        """The pool that it is; of mode auto the one of jobs, and the one of pilots."""
+        batch = self.batch
+        if batch is None or not batch.is_auto:
+            return (self,)
+        alone = {"walltimes": (), "queue_deadline": None, "usd_per_slot_hour": 0}
+        jobs = batch.model_copy(update={"mode": "dispatch", **alone})
+        pilots = batch.model_copy(update={"mode": "pilot", "walltime": None})
+        return (
+            self._with(jobs, **dict.fromkeys(_ELASTIC_KEYS), warm_agents=0),
+            self._with(pilots, pool_name=pilot_side(self.pool_name), fall_back_to=()),
+        )
+
+    def _with(self, provider: BatchSection, **changes: Any) -> PoolSection:
+        return self.model_copy(update={"provider": provider, "providers": (), **changes})
+
+    @property
     def all_providers(self) -> tuple[ProviderSection, ...]:
         return (self.provider,) if self.provider is not None else self.providers
 
@@ -234,6 +255,11 @@ class PoolSection(Item):
     def _given(self, key: str) -> list[Any]:
         places: tuple[Any, ...] = (self, *self.all_providers)
         return [v for place in places if (v := getattr(place, key, None)) is not None]
+
+
+def pilot_side(pool: str) -> str:
+    """What the pool of the pilots of a pool of mode auto is called."""
+    return f"{pool}-pilots"
 
 
 def _dispatches(section: ProviderSection) -> TypeGuard[BatchSection]:

@@ -209,5 +209,5 @@ def test_work_runs_on_in_the_pool_that_its_own_falls_back_to(cluster: RealCluste
     assert cluster.wait(id_)["resourcePool"] == "shared"
     [trial] = cluster.trials(id_)
     said = cluster.logs_of(trial["id"])
-    assert "in resource pool shared, as empty could not start it: no agents in service" in said
+    assert "in resource pool shared, not in empty: no agents in service" in said
     assert said.count("was assigned to") == 1, "one run, from beginning to end"

@@ -144,5 +144,7 @@ def _fell_back(away: FellBack | None) -> str | None:
     """Why it is not in its own pool."""
     if away is None:
         return None
+    if away.is_choice:
+        return f"resource pool '{away.home}' chooses by {away.why}"
     why = f" ({away.why})" if away.why else ""
     return f"it could not start in resource pool '{away.home}'{why}"

@@ -39,6 +39,12 @@ def cluster(site: PilotSite, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             "max_instances": 2,
             "max_idle_agent_period": "3s",
         },
+        {
+            "pool_name": "auto",
+            "provider": {**pilot, "mode": "auto"},
+            "max_instances": 2,
+            "max_idle_agent_period": "3s",
+        },
     ]
     settings = {"resource_pools": pools, "allowed_host_paths": [str(folder)]}
     with RealCluster(folder, settings) as running:
@@ -47,32 +53,32 @@ def cluster(site: PilotSite, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         eventually("no agent is left", lambda: not running.agents())
 
 
-@pytest.mark.parametrize(("mode", "prefix"), [("dispatch", "wl-"), ("pilot", "wp-")])
-def test_thirty_short_trials(cluster: RealCluster, site: PilotSite, mode: str, prefix: str) -> None:
-    gate = cluster.folder / mode
+def search_config(cluster: RealCluster, pool: str, trials: int) -> dict[str, Any]:
+    gate = cluster.folder / pool
     gate.mkdir()
     (gate / "open").touch()
-    before = frozenset(site.all_jobs())
-    search = {
-        "name": "adaptive_asha",
-        "metric": "loss",
-        "max_trials": TRIALS,
-        "max_time": 4,
-        "time_metric": "legs",
-        "mode": "aggressive",
-    }
-    experiment = cluster.submit(
-        {
-            "name": f"thirty trials by {mode}",
-            "entrypoint": "python3 train.py",
-            "hyperparameters": {"gate": "/gates/open", "steps": 1},
-            "bind_mounts": [{"host_path": str(gate), "container_path": "/gates"}],
-            "searcher": search,
-            "resources": {"slots_per_trial": 1, "resource_pool": mode},
-            "max_restarts": 0,
+    return {
+        "name": f"{trials} trials by {pool}",
+        "entrypoint": "python3 train.py",
+        "hyperparameters": {"gate": "/gates/open", "steps": 1},
+        "bind_mounts": [{"host_path": str(gate), "container_path": "/gates"}],
+        "searcher": {
+            "name": "adaptive_asha",
+            "metric": "loss",
+            "max_trials": trials,
+            "max_time": 4,
+            "time_metric": "legs",
+            "mode": "aggressive",
         },
-        MODEL,
-    )
+        "resources": {"slots_per_trial": 1, "resource_pool": pool},
+        "max_restarts": 0,
+    }
+
+
+@pytest.mark.parametrize(("mode", "prefix"), [("dispatch", "wl-"), ("pilot", "wp-")])
+def test_thirty_short_trials(cluster: RealCluster, site: PilotSite, mode: str, prefix: str) -> None:
+    before = frozenset(site.all_jobs())
+    experiment = cluster.submit(search_config(cluster, mode, TRIALS), MODEL)
     assert cluster.wait(experiment, patience_s=PATIENCE_S)["state"] == "STATE_COMPLETED"
     trials = cluster.trials(experiment)
     assert len(trials) == TRIALS
@@ -80,3 +86,21 @@ def test_thirty_short_trials(cluster: RealCluster, site: PilotSite, mode: str, p
     mine = set(site.all_jobs()) - before
     assert all(name.startswith(prefix) for name in mine)
     assert len(mine) >= TRIALS if mode == "dispatch" else len(mine) <= 4
+
+
+def test_a_pool_of_mode_auto_gives_the_first_trials_jobs_and_the_others_pilots(
+    cluster: RealCluster, site: PilotSite
+) -> None:
+    before = frozenset(site.all_jobs())
+    experiment = cluster.submit(search_config(cluster, "auto", 12), MODEL)
+    assert cluster.wait(experiment, patience_s=PATIENCE_S)["state"] == "STATE_COMPLETED"
+    trials = cluster.trials(experiment)
+    assert len(trials) == 12
+    mine = set(site.all_jobs()) - before
+    alone = [name for name in mine if name.startswith("wl-")]
+    pilots = [name for name in mine if name.startswith("wp-")]
+    assert 0 < len(alone) < 12
+    assert 0 < len(pilots) <= 2
+    logs = [cluster.logs_of(trial["id"]) for trial in trials]
+    on_pilots = [log for log in logs if "in resource pool auto-pilots, not in auto: mode" in log]
+    assert len(on_pilots) == 12 - len(alone)

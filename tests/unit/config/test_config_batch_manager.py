@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
+from master.agent_pools import pilot_sides
 from master.batch_pools import dispatch_options, files_of
 from master.config import MasterConfig, ResolvedPool, load, masked
 from master.config.batch import BatchSection, PbsSection, SlurmSection
 from master.config.partitions import Partition
 from provisioner.providers.batch.disks import LocalDisk
+from rm_backends.auto_modes import PilotSide
 from windlass.base.errors import InvalidConfig
 
 PARTITIONS = (
@@ -329,3 +331,40 @@ def test_keys_reach_the_agents_of_a_job(tmp_path: Path) -> None:
     assert (files.path, files.libraries) == ("/opt/slurm/bin:/opt/tools", "/opt/slurm/lib")
     options = dispatch_options(pool(config, "GPU"))
     assert (options.asks_for_gpus, options.slot_type, options.queue) == (False, "rocm", "GPU")
+
+
+def test_a_pool_of_mode_auto_is_one_of_jobs_and_one_of_pilots(tmp_path: Path) -> None:
+    """What is of one side has no effect on the other; who names no pool goes to the first."""
+    provider = {"type": "slurm", "mode": "auto", "partition": "GPU", "account": "mine"}
+    written = {
+        "pool_name": "gpu",
+        "provider": {**provider, "walltime": "12h", "walltimes": ["4h", "1h"]},
+        "max_instances": 3,
+        "fall_back_to": ["cloud"],
+    }
+    cloud = {"pool_name": "cloud", "provider": {"type": "embedded"}}
+    file = tmp_path / "master.yaml"
+    file.write_text(yaml.safe_dump({"resource_pools": [written, cloud]}))
+    config = load(file)
+    assert [one.name for one in config.pools()] == ["gpu", "gpu-pilots", "cloud"]
+    jobs, pilots = pool(config, "gpu"), pool(config, "gpu-pilots")
+    assert jobs.batch is not None
+    assert (jobs.batch.mode, jobs.batch.walltime, jobs.batch.walltimes) == (
+        "dispatch",
+        timedelta(hours=12),
+        (),
+    )
+    assert (jobs.is_elastic, jobs.fall_back_to) == (False, ("cloud",))
+    (section_,) = pilots.providers
+    assert isinstance(section_, SlurmSection)
+    assert pilots.batch is None
+    assert (section_.mode, section_.walltime, section_.account) == ("pilot", None, "mine")
+    assert (pilots.max_instances, pilots.fall_back_to) == (3, ())
+    (side,) = pilot_sides(config).items()
+    assert side == ("gpu", PilotSide(pool="gpu-pilots", lasts_s=4 * 3600 * 0.9 - 60))
+    assert [one["pool_name"] for one in masked(config)["resource_pools"]] == ["gpu", "cloud"]
+    alone = tmp_path / "alone.yaml"
+    alone.write_text(
+        yaml.safe_dump({"resource_pools": [{"pool_name": "gpu", "provider": provider}]})
+    )
+    assert load(alone).default_compute_pool == "gpu"

@@ -211,7 +211,7 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
         ),
         (
             "resource_pools: [{pool_name: a, provider: {type: slurm, walltimes: [4h]}}]",
-            f"{POOL}.provider: walltimes is of pilots: set mode: pilot, or remove it",
+            f"{POOL}.provider: walltimes is of pilots: set mode: pilot or auto, or remove it",
         ),
         (
             "resource_pools: [{pool_name: a, provider: {type: slurm, mode: pilot, walltime: 4h}}]",
@@ -220,6 +220,15 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
         (
             "resource_pools: [{pool_name: a, provider: {type: slurm, mode: pilot, sbatch_args: [-t9]}}]",
             f'{POOL}.provider: "-t9" sets a time limit: give walltimes instead',
+        ),
+        (
+            "resource_pools: [{pool_name: a, provider: {type: slurm, mode: auto, sbatch_args: [-t9]}}]",
+            f'{POOL}.provider: "-t9" sets a time limit: give walltimes instead',
+        ),
+        (
+            "resource_pools: [{pool_name: a-pilots}, {pool_name: a, provider: {type: slurm, mode: auto}}]",
+            f'{POOL}.pool_name: "a-pilots" is what the pilots of pool "a" are called, which is of mode auto: '
+            "take another name",
         ),
         (
             "resource_pools: [{pool_name: a, provider: {type: cloud9}}]",

@@ -1,0 +1,107 @@
+"""Pools of mode auto: where each request waits, is granted and is found again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from master.core.batch_mode import FEW
+from rm_backends.agents.options import PoolOptions
+from rm_backends.auto_modes import PilotSide
+from rm_backends.base import AllocationRequest, FellBack, RestoreRecord
+from rm_backends.router import Router
+from tests.fakes.agents_world import AgentsWorld, agents_world, allocation, launch_spec
+from tests.fakes.virtual_time import run
+
+HOME, PILOTS = "gpu", "gpu-pilots"
+POOLS = (PoolOptions(name=HOME, dynamic=True, dispatch=True), PoolOptions(name=PILOTS))
+
+
+def a_router(world: AgentsWorld) -> Router:
+    sides = {HOME: PilotSide(pool=PILOTS, lasts_s=3600.0)}
+    return Router([world.backend], pilot_sides=sides)
+
+
+def asked(number: int, **job: object) -> AllocationRequest:
+    one = allocation(number, pool=HOME, job="search")
+    return replace(one, job=replace(one.job, **job))  # type: ignore[arg-type]
+
+
+def where(world: AgentsWorld, number: int) -> str:
+    id_ = allocation(number).allocation_id
+    return next(
+        pool
+        for pool in (HOME, PILOTS)
+        if id_ in {entry.allocation_id for entry in world.backend.queue(pool)}
+    )
+
+
+async def ask(router: Router, *requests: AllocationRequest) -> None:
+    for request in requests:
+        await router.request(request)
+
+
+def test_the_first_of_a_kind_are_jobs_and_many_share_pilots() -> None:
+    async def main() -> None:
+        async with agents_world(*POOLS) as world:
+            router = a_router(world)
+            await world.add_agent("small", pool=PILOTS, slots=2)
+            await ask(router, *(asked(n) for n in range(FEW + 3)))
+            sides = [where(world, n) for n in range(FEW + 3)]
+            assert sides == [HOME] * (FEW + 1) + [PILOTS] * 2
+            await ask(router, *(asked(n) for n in range(FEW + 3)))
+            assert [where(world, n) for n in range(FEW + 3)] == sides, "asked again"
+            reason = router.explain("task-0.1")
+            assert reason is not None
+            assert reason.text.endswith(
+                "; mode auto runs it as a job of its own: few of its kind wait"
+            )
+            granted = await world.master.granted(f"task-{FEW + 1}.1")
+            assert granted.pool == PILOTS
+            assert granted.why == "mode auto: 5 others of its kind wait"
+            assert router.away("search") == (PILOTS,)
+            for n in range(FEW + 3):
+                await router.withdraw(f"task-{n}.1")
+            await ask(router, asked(90))
+            assert where(world, 90) == HOME, "those that left wait no more"
+
+    run(main())
+
+
+def test_short_ones_share_pilots_and_gangs_over_nodes_do_not() -> None:
+    async def main() -> None:
+        async with agents_world(*POOLS) as world:
+            router = a_router(world)
+            await world.add_agent("small", pool=PILOTS, slots=2)
+            gang = replace(asked(2, run_time_s=30.0), slots=4)
+            await ask(router, asked(1, run_time_s=30.0), gang, asked(3, run_time_s=4000.0))
+            assert [where(world, n) for n in (1, 2, 3)] == [PILOTS, HOME, HOME]
+
+    run(main())
+
+
+def test_a_job_with_max_slots_keeps_to_one_side_also_after_a_restart() -> None:
+    """Each side would give it that many."""
+
+    async def main() -> None:
+        async with agents_world(*POOLS) as world:
+            router = a_router(world)
+            await world.add_agent("small", pool=PILOTS, slots=2)
+            await ask(router, asked(1, max_slots=2, run_time_s=30.0))
+            granted = await world.master.granted("task-1.1")
+            await router.start("task-1.1", launch_spec("task-1.1"))
+            await ask(router, asked(2, max_slots=2, run_time_s=4000.0))
+            assert where(world, 2) == PILOTS
+        away = FellBack(home=HOME, why=granted.why)
+        runs = replace(asked(1, max_slots=2), pool=PILOTS, fell_back=away)
+        waits = asked(2, max_slots=2, run_time_s=4000.0)
+        async with agents_world(*POOLS) as world:
+            await a_router(world).restore(
+                [
+                    RestoreRecord(request=waits),
+                    RestoreRecord(request=runs, containers=granted.containers, started=True),
+                ]
+            )
+            assert where(world, 1) == PILOTS
+            assert where(world, 2) == PILOTS
+
+    run(main())

@@ -27,13 +27,11 @@ from tests.fakes.s3_server import s3_client, s3_server
 from tests.real_cluster import RealCluster, eventually
 
 TRAIN = """
-import time
 from windlass import core
 with core.init() as context:
     context.train.report_validation_metrics(1, {"loss": 1.0})
     with context.checkpoint.store_path({"steps_completed": 1}) as (path, _):
         (path / "state").write_text("1")
-    time.sleep(1)
 """
 SEARCH: dict[str, Any] = {
     "name": "secrets",
@@ -258,7 +256,9 @@ def test_secrets_stay_where_they_belong(site: Site, tmp_path: Path) -> None:
     lines = b"\n".join(site.processes.command_lines).decode(errors="replace")
     assert "train.py" in lines
     assert found_in(lines, secrets) == []
-    for environment in site.processes.environments:
+    environments = site.processes.environments
+    assert any(CANARIES["user-variable"].encode() in one for one in environments), "no task seen"
+    for environment in environments:
         found = set(found_in(environment.decode(errors="replace"), secrets))
         is_task = b"DET_ALLOCATION_ID=" in environment
         is_master = ENDPOINT_VARIABLE.encode() in environment

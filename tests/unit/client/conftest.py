@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from client_scripted_master import ScriptedMaster, TrialMaster, trial_environment
 
+from tests.fakes.client_cli import with_an_experiment
+
 
 @pytest.fixture(autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -29,6 +31,11 @@ def master() -> Iterator[ScriptedMaster]:
     server.on("GET", "/info", {"version": "0.38.1"})
     yield server
     server.close()
+
+
+@pytest.fixture
+def cluster(master: ScriptedMaster) -> ScriptedMaster:
+    return with_an_experiment(master)
 
 
 @pytest.fixture

@@ -3,117 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
+from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
 
-from master.core.fall_back import REST_S, Rule
+from master.core.fall_back import REST_S
 from master.core.machines import Requirements
 from master.core.reasons import Reason, ReasonKind
-from master.core.scheduler import decide
-from master.core.scheduler.types import (
-    Decision,
-    PoolState,
-    SchedulerSettings,
-    SchedulerType,
-)
 from provisioner.types import LaunchableNode, PoolAvailability
 from rm_backends import moves
-from rm_backends.agents.backend import AgentsBackend
-from rm_backends.agents.options import PoolOptions
 from rm_backends.base import (
     Abilities,
     AllocationRequest,
     AlreadyGranted,
     FellBack,
     Granted,
-    ReleaseAsked,
     RestoreRecord,
     Withdrawn,
 )
-from rm_backends.router import Router
-from tests.fakes.agents_world import AgentsWorld, agents_world, allocation, launch_spec
-from tests.fakes.virtual_time import run
+from tests.fakes.agents_world import allocation, launch_spec
+from tests.fakes.falling_back import (
+    AFTER_S,
+    ID,
+    QUOTA,
+    START,
+    Cluster,
+    held,
+    limited,
+    play,
+)
 from windlass.base.errors import Unfulfillable, Unsatisfiable
 
-START = datetime(2025, 1, 1, tzinfo=UTC)
-AFTER_S = 60.0
-RULES = {"home": Rule(pools=("b", "c"), after_s=AFTER_S)}
-PRIORITY = SchedulerSettings(type=SchedulerType.PRIORITY, preemption=True)
-QUOTA = Reason(kind=ReasonKind.QUOTA, text="the quota of 8 is used")
-ID = "task-1.1"
-
-
-@dataclass
-class Cluster:
-    """Three pools; `home` has a provisioner, and what that says is what a test makes it say."""
-
-    world: AgentsWorld
-
-    @property
-    def router(self) -> Router:
-        return self.world.router
-
-    @property
-    def backend(self) -> AgentsBackend:
-        return self.world.backend
-
-    def says(self, reason: Reason, *requests: AllocationRequest, pool: str = "home") -> None:
-        reasons = {request.allocation_id: reason for request in requests}
-        self.backend.availability(PoolAvailability(pool=pool, reasons=reasons))
-
-    def pool_of(self, allocation_id: str) -> str:
-        """Where it waits or holds slots. Never in two pools."""
-        found = [
-            entry.pool
-            for pool in self.router.pools()
-            for entry in self.router.queue(pool)
-            if entry.allocation_id == allocation_id
-        ]
-        assert len(found) <= 1
-        return found[0] if found else ""
-
-    async def until(self, allocation_id: str, *, in_pool: str) -> None:
-        while self.pool_of(allocation_id) != in_pool:
-            await self.world.settle(0.1)
-
-    def text(self, allocation_id: str) -> str:
-        reason = self.router.explain(allocation_id)
-        assert reason is not None
-        return reason.text
-
-    async def ask(self, number: int, slots: int = 2, **changes: object) -> AllocationRequest:
-        request = replace(allocation(number, slots=slots, pool="home"), **changes)  # type: ignore[arg-type]
-        await self.router.request(request)
-        return request
-
-
-@asynccontextmanager
-async def opened(rules: Mapping[str, Rule] = RULES) -> AsyncIterator[Cluster]:
-    pools = (
-        PoolOptions(name="home", dynamic=True, scheduler=PRIORITY),
-        PoolOptions(name="b", scheduler=PRIORITY),
-        PoolOptions(name="c", dynamic=True, scheduler=PRIORITY),
-    )
-    async with agents_world(*pools, decide=decide, fall_back=rules) as world:
-        # Known, and away: neither pool is too small for ever.
-        for pool, name in (("home", "h0"), ("c", "c0")):
-            agent = await world.add_agent(name, pool=pool, slots=8)
-            await world.backend.disable_agent(name, drain=False, by=None)  # type: ignore[arg-type]
-            assert agent.connected
-        yield Cluster(world)
-
-
-def play(scenario: Callable[[Cluster], Awaitable[None]], rules: Mapping[str, Rule] = RULES) -> None:
-    async def main() -> None:
-        async with opened(rules) as cluster:
-            await scenario(cluster)
-
-    run(main(), limit_s=24 * 3600)
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def test_it_starts_in_the_first_pool_that_would_start_it() -> None:
@@ -374,82 +298,6 @@ def test_one_that_home_grants_first_stays() -> None:
         go_on()
         await it.world.settle(10 * AFTER_S)
         assert (grant.pool, it.pool_of(ID)) == (None, "home")
-
-    play(scenario)
-
-
-def limited(number: int, slots: int = 4) -> AllocationRequest:
-    """Of one job, which may hold 8."""
-    request = allocation(number, slots=slots, pool="home", job="job")
-    return replace(request, job=replace(request.job, submitted=START, max_slots=8))
-
-
-def held(it: Cluster, pool: str) -> int:
-    return sum(sum(entry.placement.values()) for entry in it.router.queue(pool, "job"))
-
-
-def test_max_slots_counts_over_pools() -> None:
-    async def scenario(it: Cluster) -> None:
-        await it.world.add_agent("h1", pool="home", slots=4)
-        await it.world.add_agent("b1", pool="b", slots=16)
-        requests = [limited(n) for n in (1, 2, 3, 4)]
-        for request in requests:
-            await it.router.request(request)
-        it.says(QUOTA, *requests[1:])
-        await it.world.settle(3 * AFTER_S)
-        assert (held(it, "home"), held(it, "b")) == (4, 4)
-        # More room at home is none for this job.
-        await it.world.add_agent("h2", pool="home", slots=8)
-        await it.world.settle(2 * REST_S)
-        assert held(it, "home") + held(it, "b") == 8
-        # What ends elsewhere makes room at home again.
-        await it.router.start("task-2.1", launch_spec("task-2.1"))
-        await it.world.master.running("task-2.1")
-        await it.router.kill("task-2.1")
-        await it.world.master.ended("task-2.1")
-        await it.world.master.granted("task-3.1")
-        assert held(it, "home") + held(it, "b") == 8
-
-    play(scenario)
-
-
-def test_a_decision_of_home_that_is_under_way_does_not_go_beyond_max_slots() -> None:
-    """It was made before the job had slots elsewhere."""
-
-    async def scenario(it: Cluster) -> None:
-        pool, request = it.backend._pools["home"], limited(1, slots=8)
-        decided: list[str] = []
-
-        def decide_too_early(state: PoolState) -> Decision:
-            decision = decide(state)
-            decided.extend(start.request_id for start in decision.start)
-            if decision.start:
-                pool.note_job(replace(request.job, elsewhere={"b": 4}))
-            return decision
-
-        with mock.patch.object(pool, "_decide", decide_too_early):
-            await it.router.request(request)
-            await it.world.add_agent("h1", pool="home", slots=8)
-            await it.world.settle(60)
-        assert decided == [ID]
-        assert it.world.master.grant_of(ID) is None
-
-    play(scenario)
-
-
-def test_a_lowered_max_slots_is_kept_in_all_pools_together() -> None:
-    async def scenario(it: Cluster) -> None:
-        await it.world.add_agent("h1", pool="home", slots=4)
-        await it.world.add_agent("b1", pool="b", slots=16)
-        requests = [limited(n) for n in (1, 2)]
-        for request in requests:
-            await it.router.request(request)
-        it.says(QUOTA, requests[1])
-        await it.world.master.granted("task-2.1")
-        await it.router.update_job(replace(requests[0].job, max_slots=4))
-        await it.world.settle(10)
-        asked = [e.allocation_id for e in it.world.master.events if isinstance(e, ReleaseAsked)]
-        assert asked == ["task-1.1"]
 
     play(scenario)
 

@@ -1,0 +1,224 @@
+"""Lists and descriptions of the command line: experiments, offers, machines, costs, and what waits."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fakes.client_cli import TRIAL, det
+
+if TYPE_CHECKING:
+    from client_scripted_master import ScriptedMaster
+
+LISTS = [
+    (["e", "list"], "digits"),
+    (["experiment", "ls", "-a"], "digits"),
+    (["e", "lt", "7"], '{"lr": 0.1}'),
+    (["e", "list-checkpoints", "7"], "uuid-1"),
+    (["a", "list"], "gpu-1"),
+    (["rp", "list"], "default"),
+    (["t", "describe", "11"], "validation"),
+]
+
+
+@pytest.fixture
+def full(cluster: ScriptedMaster) -> ScriptedMaster:
+    page = {"endIndex": 1, "total": 1}
+    checkpoint = {
+        "uuid": "uuid-1",
+        "state": "STATE_COMPLETED",
+        "metadata": {"steps_completed": 4},
+        "resources": {"a": "3", "b": "4"},
+        "training": {"trialId": 11},
+    }
+    workload = {"validation": {"totalBatches": 4, "metrics": {"avgMetrics": {"loss": 1}}}}
+    agent = {
+        "id": "gpu-1",
+        "resourcePools": ["default"],
+        "enabled": True,
+        "slots": {"0": {"device": {"type": "TYPE_CUDA"}, "container": {"id": "c"}}, "1": {}},
+    }
+    cluster.on(
+        "GET",
+        "/api/v1/experiments/7/checkpoints",
+        {"checkpoints": [checkpoint], "pagination": page},
+    )
+    cluster.on("GET", "/api/v1/trials/11/workloads", {"workloads": [workload], "pagination": page})
+    cluster.on("GET", "/api/v1/agents", {"agents": [agent]})
+    pool = {"name": "default", "type": "RESOURCE_POOL_TYPE_STATIC", "numAgents": 1}
+    cluster.on("GET", "/api/v1/resource-pools", {"resourcePools": [pool]})
+    return cluster
+
+
+@pytest.mark.parametrize(("arguments", "text"), LISTS)
+def test_every_list_prints_plain_text_json_and_csv(
+    arguments: list[str], text: str, full: ScriptedMaster
+) -> None:
+    plain = det(full, *arguments)
+    assert plain.exit_code == 0, plain.output
+    assert text in plain.stdout
+    assert "\x1b" not in plain.stdout
+    assert json.loads(det(full, *arguments, "--json").stdout)
+    csv_lines = det(full, *arguments, "--csv").stdout.splitlines()
+    assert len(csv_lines) == 2
+    assert csv_lines[0].count(",") >= 3
+
+
+def test_describe_shows_what_it_costs_and_will(full: ScriptedMaster) -> None:
+    assert "cost" not in det(full, "e", "describe", "7").stdout
+    cost = {"usd": 2.5, "usdPerHour": 0.4, "forecastUsd": 10.0, "basis": "25.0% done"}
+    full.on("GET", "/api/v1/windlass/experiments/7/cost", cost)
+    shown = det(full, "e", "describe", "7").stdout
+    assert "cost so far        $2.50" in shown
+    assert "cost per hour now  $0.4000" in shown
+    assert "cost forecast      $10.00 (25.0% done)" in shown
+    assert json.loads(det(full, "e", "describe", "7", "--json").stdout)["cost"] == cost
+
+
+def test_costs_of_the_fleet_are_summed_up_by_what_is_asked(full: ScriptedMaster) -> None:
+    row = {
+        "busyUsd": 3.0,
+        "bootUsd": 1.0,
+        "idleUsd": 0.5,
+        "lostUsd": 0.0,
+        "stoppedUsd": 0.25,
+        "machineHours": 2.0,
+    }
+    rows = [{"name": "ann", "usd": 4.0, **row}, {"name": "", "usd": 0.5, **row}]
+    answer = {"by": "user", "month": "2026-11", "rows": rows, "total": {**rows[0], "name": "total"}}
+    full.on("GET", "/api/v1/windlass/fleet/costs", answer)
+    shown = det(full, "fleet", "costs", "--by", "user", "--month", "2026-11").stdout.splitlines()
+    assert shown[0].split()[:2] == ["User", "USD"]
+    amounts = ["4.0000", "3.0000", "1.0000", "0.5000", "0.0000", "0.2500", "2.00"]
+    assert shown[1].split() == ["ann", *amounts]
+    assert shown[2].startswith("(nobody)")
+    assert shown[3].startswith("total")
+    (asked,) = full.calls("GET", "/api/v1/windlass/fleet/costs")
+    assert asked.query == {"by": ["user"], "month": ["2026-11"]}
+
+
+OFFER = {
+    "name": "site/east-1/gpu-8/spot",
+    "pool": "default",
+    "provider": "site",
+    "region": "",
+    "zone": "east-1",
+    "instanceType": "gpu-8",
+    "market": "spot",
+    "slots": 8,
+    "gpuModel": "H200",
+    "gpuMemoryMib": 144384,
+    "cpus": None,
+    "memoryMib": None,
+    "usdPerHour": 2.0,
+    "state": "refused",
+    "reason": "InsufficientInstanceCapacity",
+    "scope": {"provider": "site", "region": None, "zone": "east-1", "market": "spot"},
+    "nextTryAt": "2026-11-22T15:00:00.000000Z",
+    "bootS": 90.0,
+    "bootIsLearned": True,
+}
+OPEN = {
+    **OFFER,
+    "name": "site/east-1/gpu-8/on_demand",
+    "usdPerHour": None,
+    "state": "open",
+    "reason": "",
+    "scope": None,
+    "nextTryAt": None,
+    "bootIsLearned": False,
+}
+
+
+def test_offers_show_what_may_be_bought_and_what_refuses(full: ScriptedMaster) -> None:
+    full.on("GET", "/api/v1/windlass/fleet/offers", {"offers": [OFFER, OPEN]})
+    _, refused, open_ = det(full, "fleet", "offers", "--utc").stdout.splitlines()
+    for text in (
+        "H200 141 GiB",
+        " 2.00 ",
+        " refused ",
+        "2026-11-22 15:00:00 UTC",
+        "site/east-1/spot",
+    ):
+        assert text in refused
+    assert refused.endswith("InsufficientInstanceCapacity")
+    assert "unknown" in open_
+    assert "(not measured)" in open_
+    assert json.loads(det(full, "fleet", "offers", "--json").stdout) == [OFFER, OPEN]
+
+
+MACHINE = {
+    "id": "i-12",
+    "pool": "default",
+    "offer": {key: OFFER[key] for key in ("provider", "region", "zone", "instanceType", "market")},
+    "slots": 8,
+    "usdPerHour": 2.0,
+    "usd": 3.0,
+    "state": "terminating",
+    "activity": "ending",
+    "reason": "idle for 5 min",
+    "createdAt": "2026-11-22T13:00:00.000000Z",
+    "readyAt": "2026-11-22T13:02:00.000000Z",
+    "ageS": 5400.0,
+    "idleS": None,
+    "keptBecause": "",
+    "keptUntil": None,
+}
+
+
+def test_a_machine_without_work_says_why_it_is_kept_and_until_when(full: ScriptedMaster) -> None:
+    kept = {
+        "state": "ready",
+        "activity": "idle",
+        "reason": "",
+        "idleS": 60.0,
+        "keptBecause": "cheaper until then than another boot of 180 s",
+        "keptUntil": "2026-11-22T13:04:00.000000Z",
+    }
+    full.on("GET", "/api/v1/windlass/fleet", {"instances": [{**MACHINE, **kept}]})
+    full.on("GET", "/api/v1/agents", {"agents": []})
+    said = "kept until 2026-11-22 13:04:00 UTC: cheaper until then than another boot of 180 s"
+    assert said in det(full, "fleet", "describe", "i-12", "--utc").stdout
+    assert said in det(full, "fleet", "list", "--csv", "--utc").stdout
+
+
+def test_a_machine_is_described_with_what_runs_on_it(full: ScriptedMaster) -> None:
+    full.on("GET", "/api/v1/windlass/fleet", {"instances": [MACHINE]})
+    containers = {"c": {"id": "c", "parent": "7.1.1"}}
+    full.on("GET", "/api/v1/agents", {"agents": [{"id": "i-12", "containers": containers}]})
+    mine, other = ({"allocationId": f"7.{n}.1", "name": f"trial {n}"} for n in (1, 2))
+    tasks = {"allocationIdToSummary": {"7.1.1": mine, "7.2.1": other}}
+    full.on("GET", "/api/v1/tasks", tasks)
+    lines = det(full, "fleet", "describe", "i-12", "--utc").stdout.splitlines()
+    shown = {name.strip(): value for name, _, value in (line.partition("  ") for line in lines)}
+    assert shown["offer"].strip() == "site/east-1/gpu-8/spot"
+    assert shown["state"].strip() == "ending"
+    assert shown["ready"].strip() == "2026-11-22 13:02:00 UTC"
+    assert shown["cost so far"].strip() == "$3.00"
+    assert shown["runs"].strip() == "trial 1"
+    assert shown["reason"].strip() == "idle for 5 min"
+    document = json.loads(det(full, "fleet", "describe", "i-12", "--json").stdout)
+    assert document == {**MACHINE, "allocations": [mine]}
+
+
+def test_an_unknown_machine_is_answered_with_the_nearest(full: ScriptedMaster) -> None:
+    full.on("GET", "/api/v1/windlass/fleet", {"instances": [MACHINE]})
+    result = det(full, "fleet", "describe", "i-13")
+    assert result.exit_code != 0
+    assert "instance 'i-13' not found; nearest: i-12" in str(result.exception) + result.output
+
+
+def test_a_retry_says_how_the_offer_stands(full: ScriptedMaster) -> None:
+    full.on("POST", "/api/v1/windlass/fleet/offers/retry", {"offers": [OPEN]})
+    result = det(full, "fleet", "retry", OPEN["name"])
+    assert result.stdout == "Offer site/east-1/gpu-8/on_demand of pool default is open\n"
+    (asked,) = full.calls("POST", "/api/v1/windlass/fleet/offers/retry")
+    assert asked.body == {"offer": "site/east-1/gpu-8/on_demand"}
+
+
+def test_describe_shows_what_it_waits_for(full: ScriptedMaster) -> None:
+    result = det(full, "e", "describe", "7")
+    assert "queued behind 3 jobs" in result.stdout
+    assert json.loads(det(full, "e", "describe", "7", "--json").stdout)["trials"] == [TRIAL]

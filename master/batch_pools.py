@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from agent_bootstrap.agent.scratch import OF_JOBS
 from master.auth.join_tokens import JoinTokenSigner
 from master.batch_keys import jobs_root, keys_of_ways
 from master.config import ResolvedPool
@@ -161,7 +162,7 @@ def files_of(
         python=section.python or sys.executable,
         path=section.path,
         libraries=section.ld_library_path,
-        agent=_agent(section, master_url, _trust(section, data_dir, master_cert)),
+        agent=_agent(section, data_dir, master_url, _trust(section, data_dir, master_cert)),
         disk=disk,
     )
 
@@ -177,7 +178,9 @@ def _trust(section: BatchSection, data_dir: Path, master_cert: Path | None) -> d
     return {} if section.ssh else {"master_cert": str(master_cert)}
 
 
-def _agent(section: BatchSection, master_url: str, trust: dict[str, str]) -> dict[str, Any]:
+def _agent(
+    section: BatchSection, data_dir: Path, master_url: str, trust: dict[str, str]
+) -> dict[str, Any]:
     url = section.master_url or master_url
     given = {
         "visible_gpus": section.visible_gpus,
@@ -190,6 +193,8 @@ def _agent(section: BatchSection, master_url: str, trust: dict[str, str]) -> dic
         **keys_of_ways(section, url),
         "security": {"tls": trust},
         "prologue": list(section.prologue),
+        "scratch_dir": [section.scratch] if section.scratch else list(OF_JOBS),
+        "image_cache_dir": str(jobs_root(section, data_dir) / "images"),
         "alone_ttl": ALONE_TTL,
         **{key: value for key, value in given.items() if value},
     }

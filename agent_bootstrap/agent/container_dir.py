@@ -38,6 +38,8 @@ from windlass.base.processes import ProcessName, boot_id, send, wait_gone
 log = logging.getLogger(__name__)
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 """What file systems without locks answer: some of Lustre, some of NFS."""
+SCRATCH = "windlass-"
+"""How folders of containers on other disks are called, before the container's id."""
 FORMAT = 1
 """Of `container.json`. A higher number is of a newer release, and not read."""
 END_S = 10.0
@@ -81,7 +83,28 @@ class ContainerDir:
 
     @property
     def tmp(self) -> Path:
-        return self.path / "tmp"
+        """Where it really is: see `make_tmp`."""
+        own = self.path / "tmp"
+        return own.readlink() if own.is_symlink() else own
+
+    @property
+    def scratch(self) -> Path | None:
+        """What of it is elsewhere on the node."""
+        elsewhere = self.tmp.parent
+        return elsewhere if elsewhere.name.startswith(SCRATCH) else None
+
+    def make_tmp(self, base: Path | None) -> None:
+        """Below `base`, where that is given; then there is a link, made first so that nothing is forgotten."""
+        if base is not None:
+            folder = base / f"{SCRATCH}{self.path.name}"
+            (self.path / "tmp").symlink_to(folder / "tmp")
+            folder.mkdir(mode=0o700)
+        self.tmp.mkdir()
+        self.tmp.chmod(0o1777)
+
+    def drop_scratch(self) -> None:
+        if (scratch := self.scratch) is not None:
+            remove_tree(scratch)
 
     @property
     def files(self) -> Path:
@@ -197,6 +220,7 @@ class ContainerDirs:
                 log.warning("swept a leftover directory: %s", path)
                 self._discard(path)
         for path in self._trash.iterdir():
+            ContainerDir(path).drop_scratch()
             remove_tree(path)
         return records
 
@@ -223,6 +247,7 @@ class ContainerDirs:
         target = self._trash / path.name
         remove_tree(target)
         path.rename(target)
+        ContainerDir(target).drop_scratch()
         remove_tree(target)
 
 

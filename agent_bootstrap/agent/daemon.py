@@ -33,6 +33,7 @@ from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.own_job import end_of, follow_end, last_moment, own_job
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
+from agent_bootstrap.agent.scratch import find_scratch, sweep
 from agent_bootstrap.agent.session import RefusedForGood, Session
 from agent_bootstrap.agent.slots import Hardware, find_hardware
 from agent_bootstrap.protocol import Channel, ChannelClosed, Leaving, Staying
@@ -227,6 +228,8 @@ class Agent:
         setup = RuntimeSetup(options=options, lifeline_fd=self._lifeline_fd, logins=self._logins)
         runtime = await asyncio.to_thread(self._open_runtime, options.container_runtime, setup)
         known = await asyncio.to_thread(self._dirs.load)
+        if (scratch := find_scratch(options.scratch_dir, os.environ)) is not None:
+            await asyncio.to_thread(sweep, scratch)
         old_numbers = any(record.slot_ids and not record.slots_by_index for record in known)
         hardware = await asyncio.to_thread(self._find_hardware, options, old_numbers=old_numbers)
         self._metadata = MetadataOfTasks(

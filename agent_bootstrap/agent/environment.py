@@ -47,6 +47,8 @@ class Node:
     """What a batch system says of the job around the agent, unless a task says otherwise."""
     inherits: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Variables of the machine that a task has if it names them without a value."""
+    scratch: Path | None = None
+    """Where /tmp of tasks is made. None: in their own directories."""
     certificates: str = ""
     """PEM: what tasks trust besides public authorities when they call the master. `noverify`: anybody."""
     certificate_name: str = ""

@@ -20,6 +20,7 @@ from agent_bootstrap.agent.identity import one_user_notes, own_identity
 from agent_bootstrap.agent.master_trust import given_certificates, task_certificate_name
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import Runtime
+from agent_bootstrap.agent.scratch import find_scratch
 from agent_bootstrap.agent.slots import Hardware
 from agent_bootstrap.bounds import MAX_NOTES
 from agent_bootstrap.container_options import Limits
@@ -139,6 +140,7 @@ class Machine:
             instance_id=options.instance_id,
             proxies=tuple((options.proxies or self._proxies_of_node()).items()),
             job=job_variables(os.environ),
+            scratch=find_scratch(options.scratch_dir, os.environ),
             inherits=os.environ if self._is_leased else {},
             certificates=self._certificates(welcome),
             certificate_name=task_certificate_name(options),

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.probe import find_isolation
+from agent_bootstrap.agent.scratch import OF_JOBS, find_scratch
 from agent_bootstrap.agent.slots import find_hardware
 from agent_bootstrap.agent.ways import ways_of
 from agent_bootstrap.bounds import one_line
@@ -68,7 +69,7 @@ def look(host: str, port: int, ways: Sequence[str], folder: Path) -> NodeReport:
         }
     )
     hardware = find_hardware(options)
-    scratch = tempfile.gettempdir()
+    scratch = str(find_scratch(OF_JOBS, os.environ) or tempfile.gettempdir())
     isolation, problem = _isolation(Path(scratch))
     free, scratch_problem = _free(scratch)
     return NodeReport(

@@ -206,6 +206,9 @@ class AgentOptions(BaseModel):
     """A file with the join token; only its owner may read it."""
     work_dir: Path = Field(default_factory=default_work_dir)
     """Where containers live. One agent at a time; kept over restarts, so that running tasks are found again."""
+    scratch_dir: Annotated[tuple[str, ...], BeforeValidator(_comma_list)] = ()
+    """Where the /tmp of tasks is made, on a disk of this node: paths, also with variables ($SLURM_TMPDIR), of which
+    the first counts that can be written. Empty: in work_dir."""
     slot_type: Annotated[
         Literal["auto", "cuda", "rocm", "cpu", "none"], BeforeValidator(_gpu_alias)
     ] = "auto"

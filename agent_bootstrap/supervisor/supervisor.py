@@ -105,6 +105,7 @@ class Supervisor:
         self._message = ""
         self._started = False
         self._way = ""
+        self._scratch = ""
         self._open: set[int] = set()
         """The pipes of the tree; all end with it."""
 
@@ -140,6 +141,10 @@ class Supervisor:
         if spec.get("cgroup"):
             self._leave_cgroup(spec["cgroup"], spec["memory_bytes"])
         self._record_exit()
+        if self._scratch:  # on a disk that no later agent of this job may see
+            import shutil  # for this alone, and not for nothing
+
+            shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _path(self, name: str) -> str:
         return os.path.join(self._dir, name)
@@ -210,6 +215,7 @@ class Supervisor:
 
     def _start(self, spec: dict[str, Any]) -> None:
         self._way = spec["way"]
+        self._scratch = spec.get("scratch", "")
         pipes = [open_pipe(spec, name) for name in ("out", "err", "told")]
         for read_end, write_end in pipes[:2]:
             with contextlib.suppress(OSError):

@@ -160,7 +160,10 @@ class SiteKeys(Section):
     container_runtime: ContainerRuntime | None = None
     """What runs tasks on the nodes. None: what works there, for tasks that name an image; processes for others."""
     image_root: Annotated[str | None, AfterValidator(_absolute)] = None
-    """A folder with images for Apptainer, Singularity and Enroot, as nodes see it."""
+    """A folder with images for Apptainer, Singularity, Enroot and Podman, as nodes see it."""
+    scratch: Annotated[str, Field(pattern=r"^([/$].*)?$")] = ""
+    """Where the /tmp of tasks is made, on a disk of each node: a path, which may have variables of the job:
+    $SLURM_TMPDIR, /scratch/$USER. Empty: $SLURM_TMPDIR, $TMPDIR or /tmp, the first that can be written."""
 
     @model_validator(mode="after")
     def _says_where(self) -> Self:

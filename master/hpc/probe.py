@@ -126,11 +126,19 @@ def _isolation(name: str, report: NodeReport) -> Check:
     images = ", ".join(report.runtimes)
     if report.isolation:
         return Check(name=f"{name}: isolation", found=report.isolation)
-    return _warning(
-        f"{name}: isolation",
-        f"none on {report.node}: {report.isolation_problem}",
+    found = f"none on {report.node}: {report.isolation_problem}"
+    advice = (
         "code with windlass.core runs all the same; the harness of the package determined needs "
-        + (f"an image (environment.image, by {images})" if images else "Apptainer: ask the site"),
+    )
+    if images:
+        return _warning(
+            f"{name}: isolation", found, f"{advice}an image (environment.image, by {images})"
+        )
+    return _bad(
+        f"{name}: isolation",
+        f"{found}; and no container runtime is there",
+        f"{advice}a container: ask the site for Apptainer or for user namespaces "
+        "(sysctl user.max_user_namespaces), or load its module in a job and name its folder in `path` of master.yaml",
     )
 
 
@@ -139,14 +147,14 @@ def _scratch(name: str, report: NodeReport) -> Check:
         return _bad(
             f"{name}: scratch",
             f"{report.scratch} of {report.node} cannot be written: {report.scratch_problem}",
-            "set TMPDIR in the prologue of the pool",
+            "name another folder on a disk of the node in `scratch` of master.yaml, such as /local/scratch",
         )
     free = (report.scratch_free_bytes or 0) // 1024**2
     if (report.scratch_free_bytes or 0) < LITTLE_BYTES:
         return _warning(
             f"{name}: scratch",
             f"{report.scratch} of {report.node} has {free} MiB left",
-            "set TMPDIR in the prologue of the pool",
+            "name another folder on a disk of the node in `scratch` of master.yaml, such as /local/scratch",
         )
     return Check(name=f"{name}: scratch", found=f"{report.scratch}: {free} MiB free")
 

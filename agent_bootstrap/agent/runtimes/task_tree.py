@@ -117,6 +117,7 @@ def _prepare(place: ContainerDir, spec: ContainerSpec, node: Node, ground: Groun
             place, spec.options.limits, ground.cgroups, own_user=_has_own_user(isolation, agent)
         ),
         "user": None,
+        "scratch": str(place.scratch or ""),
     }
     if isolation.private_root:
         file_binds = [*laid.file_binds, *_account_files(place, who, laid.work_dir)]
@@ -165,7 +166,7 @@ def lay_out(
 ) -> LaidOut:
     """Make the tree, the files and the storage of a task, and check its mounts. Raises StartRefused, OSError."""
     spec = named_after(task, spec)
-    _make_tree(layout.place)
+    _make_tree(layout.place, node.scratch)
     _write_certificates(node, layout)
     if spec.options.checkpoints is not None:
         prepare_checkpoints(
@@ -246,10 +247,9 @@ def give_to(who: OsUser, *trees: Path) -> None:
         os.chown(tree, who.uid, who.gid, follow_symlinks=False)
 
 
-def _make_tree(place: ContainerDir) -> None:
+def _make_tree(place: ContainerDir, scratch: Path | None) -> None:
     place.rundet.mkdir(mode=0o700)
-    place.tmp.mkdir()
-    place.tmp.chmod(0o1777)
+    place.make_tmp(scratch)
     for name, mode in _TREE:
         (place.rundet / name).mkdir()
         (place.rundet / name).chmod(mode)

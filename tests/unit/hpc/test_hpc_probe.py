@@ -66,14 +66,19 @@ def test_ways_that_lead_to_the_master_and_why_others_do_not() -> None:
             "none on n1: no user namespaces",
             "by apptainer",
         ),
-        ({"isolation": "", "runtimes": ()}, "warning", "none on n1", "Apptainer: ask the site"),
+        (
+            {"isolation": "", "runtimes": ()},
+            "failed",
+            "no container runtime is there",
+            "ask the site for Apptainer or for user namespaces",
+        ),
         (
             {"scratch_problem": "Disk quota exceeded"},
             "failed",
             "/tmp of n1 cannot be written: Disk quota exceeded",
-            "TMPDIR",
+            "`scratch` of master.yaml",
         ),
-        ({"scratch_free_bytes": 1024**2}, "warning", "has 1 MiB left", "TMPDIR"),
+        ({"scratch_free_bytes": 1024**2}, "warning", "has 1 MiB left", "`scratch` of master.yaml"),
         ({"windlass": "0.0.9"}, "failed", "nodes have Windlass 0.0.9", "install the same one"),
     ],
 )

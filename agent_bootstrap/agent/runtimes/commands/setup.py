@@ -198,6 +198,7 @@ class CommandSetup:
             },
             **limited(place, spec.options.limits, self._ground.cgroups, own_user=False),
             "user": None,
+            "scratch": str(place.scratch or ""),
         }
         if agent.uid == 0:
             # These programs want an account of whoever runs them.

@@ -120,7 +120,6 @@ def test_from_up_to_down_without_root(researcher: Researcher, slurm: Slurm) -> N
         "experiment", "create", str(config), str(MODEL), "--follow-first-trial", **master
     )
     assert "rank 0 of 1: gpus 0,1" in created, created
-    assert researcher.run("job", "explain", "1", **master)
     told = json.loads(researcher.run("hpc", "status", "--json"))
     assert told["isUp"]
     eventually("its jobs are over", lambda: not slurm.jobs())
@@ -142,6 +141,7 @@ def test_jobs_outlive_their_master_unless_they_are_cancelled(
         "searcher: {name: single, metric: loss, max_length: 1}\nresources: {slots_per_trial: 1}\n"
     )
     researcher.run("experiment", "create", str(config), str(model), DET_MASTER=url)
+    assert researcher.run("job", "explain", "1", DET_MASTER=url)
     eventually("its job runs", lambda: slurm.jobs("RUNNING"))
     jobs = slurm.jobs()
     assert "1 batch job of it" in researcher.run("hpc", "down")

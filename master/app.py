@@ -17,6 +17,7 @@ from pathlib import Path
 import structlog
 from sqlalchemy import select
 
+from agent_bootstrap.container_options import OsUser
 from master.agent_pools import fall_back_rules, pilot_sides, pool_options
 from master.allocations.service import AllocationService
 from master.allocations.unique_ports import UniquePorts
@@ -33,6 +34,7 @@ from master.batch_pools import (
     site_of,
 )
 from master.batch_projects import JobProjects
+from master.batch_users import BatchUsers
 from master.batch_ways import relay_keepers
 from master.boot_settings import SettingsOfLaunches, boot_settings
 from master.boots.outputs import BootOutputs
@@ -143,6 +145,7 @@ class Master:
         self._dispatcher: Dispatcher | None = None
         self._pilots: PilotProviders | None = None
         self._agent_users = AgentUsers()
+        self._batch_users: BatchUsers | None = None
         self.secret = folder.secret
 
     @classmethod
@@ -391,7 +394,9 @@ class Master:
             policy=settings.policy(),
             task_log=lines,
             ports=UniquePorts(options.config.reserved_ports),
-            cluster_tasks=settings.cluster_tasks(auth.agent_user, self._agent_users.of),
+            cluster_tasks=settings.cluster_tasks(
+                auth.agent_user, self._agent_users.of, self._require_user
+            ),
         )
 
     def _provisioner(
@@ -421,6 +426,10 @@ class Master:
             money=Money(options.config.budget.budgets(), lambda: books.spending),
         )
 
+    async def _require_user(self, pool: str, who: OsUser | None) -> None:
+        if self._batch_users is not None:
+            await self._batch_users.require(pool, who)
+
     def _with_jobs(self, join_tokens: JoinTokens) -> JoinTokens:
         def is_live(tag: str) -> bool:
             dispatched = self._dispatcher is not None and self._dispatcher.is_live(tag)
@@ -438,6 +447,9 @@ class Master:
             return None
         site = site_of(batch_sections(options.config.pools()))
         partitions = partition_memory(options.config, options.data_dir)
+        if site.users is not None:
+            names = [pool.name for pool in pools]
+            self._batch_users = BatchUsers(names, site.users.commands, options.clock)
         return Dispatcher(
             pools=[dispatch_options(pool) for pool in pools],
             system=site.system,
@@ -445,7 +457,7 @@ class Master:
             store=LeaseRepository(self._store),
             files=job_files(
                 pools,
-                disk=site.disk,
+                site=site,
                 data_dir=options.data_dir,
                 master_url=options.master_url,
                 master_cert=None if options.tls is None else options.tls.files.cert.absolute(),
@@ -456,6 +468,7 @@ class Master:
             cluster_id=info.cluster_id,
             on_site=None if partitions is None else partitions.watch,
             project_of=JobProjects(self._store, pools).of,
+            users=site.users,
         )
 
     def _all_providers(self, prices: LivePrices) -> ProviderFactory:

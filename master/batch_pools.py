@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from master.data_folder import TLS
 from provisioner.providers.batch.base import BatchSystem
 from provisioner.providers.batch.commands import Commands, LocalCommands, command_environment
 from provisioner.providers.batch.disks import Disk, LocalDisk
+from provisioner.providers.batch.impersonation import SiteUsers, Sudo, UserCommands, UserDisk
 from provisioner.providers.batch.job_files import JobFiles, Leased
 from provisioner.providers.batch.pbs.system import PbsSystem
 from provisioner.providers.batch.pipes import LocalPipes, Pipes
@@ -58,6 +60,7 @@ def dispatch_options(pool: ResolvedPool) -> DispatchOptions:
         max_queued=section.max_queued,
         asks_for_gpus=section.gres_supported,
         default_priority=pool.scheduler.default_priority,
+        as_users=section.impersonate is not None,
     )
 
 
@@ -70,6 +73,8 @@ class Site:
     pipes: Pipes
     close: Callable[[], None] = lambda: None
     """Connections to it; they are made again when they are needed."""
+    users: SiteUsers | None = None
+    """Whose jobs the master may submit beside its own."""
 
 
 def site_of(sections: Sequence[BatchSection]) -> Site:
@@ -79,12 +84,18 @@ def site_of(sections: Sequence[BatchSection]) -> Site:
     kind = _the_same("type", (section.type for section in sections))
     ssh = _the_same("ssh", (section.ssh for section in sections))
     api = _the_same("api", (section.api for section in sections))
+    impersonate = _the_same("impersonate", (section.impersonate for section in sections))
     if api is not None and api.is_pyslurm:
         return _with_pyslurm(path, libraries)
-    if ssh is None:
-        system = _system(kind, LocalCommands(path=path, libraries=libraries), api)
-        return Site(system, LocalDisk(), LocalPipes(path=path, libraries=libraries))
-    return _over_ssh(kind, ssh, api, path, libraries)
+    if ssh is not None:
+        return _over_ssh(kind, ssh, api, path, libraries)
+    commands = LocalCommands(path=path, libraries=libraries)
+    system = _system(kind, commands, api)
+    users = None
+    if impersonate is not None:
+        users = _users(system, commands, Sudo(commands.for_others))
+    pipes = LocalPipes(path=path, libraries=libraries)
+    return Site(system, LocalDisk(), pipes, users=users)
 
 
 def _with_pyslurm(path: str, libraries: str) -> Site:
@@ -92,6 +103,19 @@ def _with_pyslurm(path: str, libraries: str) -> Site:
     process = PyslurmProcess(command_environment(path, libraries))
     system = PyslurmSystem(SlurmSystem(commands), commands, process)
     return Site(system, LocalDisk(), LocalPipes(path=path, libraries=libraries), system.close)
+
+
+def _users(system: BatchSystem, commands: Commands, sudo: Sudo) -> SiteUsers:
+    @cache
+    def of(user: str) -> UserCommands:
+        return UserCommands(commands, sudo, user)
+
+    def system_of(user: str) -> BatchSystem:
+        if isinstance(system, SlurmSystem):
+            return SlurmSystem(of(user), of=system)
+        return PbsSystem(of(user))
+
+    return SiteUsers(system_of, of, lambda user: UserDisk(of(user)), sudo.words)
 
 
 def _system(kind: str, commands: Commands, api: SlurmApiSection | None) -> BatchSystem:
@@ -136,22 +160,26 @@ def _the_same(key: str, given: Iterable[T]) -> T:
 def job_files(
     pools: Sequence[ResolvedPool],
     *,
-    disk: Disk,
+    site: Site,
     data_dir: Path,
     master_url: str,
     master_cert: Path | None,
 ) -> Mapping[str, JobFiles]:
     """By pool."""
-    return {
+    found = {
         pool.name: files_of(
             _section(pool),
-            disk=disk,
+            disk=site.disk,
             data_dir=data_dir,
             master_url=master_url,
             master_cert=master_cert,
         )
         for pool in pools
     }
+    if site.users is None:
+        return found
+    disk_of = site.users.disk
+    return {name: replace(files, disk_of=disk_of) for name, files in found.items()}
 
 
 def files_of(

@@ -10,7 +10,7 @@ from typing import Any
 from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.container_options import SHARED_MODE, OsUser
 from agent_bootstrap.privilege_rules import Privileges
-from master.allocations.cluster_tasks import ClusterTasks
+from master.allocations.cluster_tasks import ClusterTasks, RequireUser
 from master.allocations.identities import WorkspaceUser
 from master.allocations.mounts import host_folder
 from master.allocations.policy import ClusterPolicy
@@ -51,8 +51,9 @@ class TaskSettings:
         self,
         linked: Callable[[int], OsUser | None],
         of_workspace: Callable[[int], WorkspaceUser | None],
+        require_user: RequireUser,
     ) -> ClusterTasks:
-        """Whom an administrator linked a user (by id) to, and what a workspace (by id) says."""
+        """Whom an administrator linked a user (by id) to, what a workspace (by id) says, who may work where."""
         default = self._config.security.default_task
         containers = {pool.name: pool.containers() for pool in self._config.pools()}
         return ClusterTasks(
@@ -61,6 +62,7 @@ class TaskSettings:
             default_user=None if default is None else OsUser(**default.model_dump()),
             linked=linked,
             of_workspace=of_workspace,
+            require_user=require_user,
             host_paths={pool: self._host_paths(given) for pool, given in containers.items()},
             privileges={pool: self._privileges(given) for pool, given in containers.items()},
         )

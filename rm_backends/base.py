@@ -17,7 +17,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
-from agent_bootstrap.container_options import ContainerOptions
+from agent_bootstrap.container_options import ContainerOptions, OsUser
 from master.core.machines import NO_REQUIREMENTS, Requirements
 from master.core.reasons import Reason
 from master.core.scheduler.types import Job
@@ -135,6 +135,8 @@ class AllocationRequest:
     """False: it waits for a machine that is there anyway."""
     user: str = ""
     """Whose it is: budgets count by users."""
+    os_user: OsUser | None = None
+    """Whom an administrator linked that user, or its workspace, to: as whom its batch job may be submitted."""
     batch: BatchOptions = NO_BATCH
     fell_back: FellBack | None = None
     """None: `pool` is its own."""

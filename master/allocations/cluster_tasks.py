@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.container_options import (
@@ -36,6 +36,14 @@ INTERFACE_VARIABLES = (
 C = TypeVar("C", bound=TaskConfig)
 
 
+RequireUser: TypeAlias = Callable[[str, OsUser | None], Awaitable[None]]
+"""Of a pool, and whom the owner of the work is linked to: raises PermissionDenied if it takes no work of them."""
+
+
+async def anybody(_pool: str, _who: OsUser | None) -> None:
+    """Where no pool looks at that."""
+
+
 def no_link(_: int) -> OsUser | None:
     return None
 
@@ -55,6 +63,7 @@ class ClusterTasks:
     """Whom an administrator linked a user (by id) to."""
     of_workspace: Callable[[int], WorkspaceUser | None] = says_nothing
     """What a workspace (by id) says of whom its tasks run as."""
+    require_user: RequireUser = anybody
     host_paths: Mapping[str, HostPaths] = field(default_factory=dict)
     """By pool: what its tasks may mount."""
     privileges: Mapping[str, Privileges] = field(default_factory=dict)
@@ -67,6 +76,14 @@ class ClusterTasks:
         return merged(
             self.of_workspace(owner.workspace_id), self.linked(owner.user_id), self.default_user
         )
+
+    def linked_user(self, owner: Owner) -> OsUser | None:
+        """Whom an administrator named for just this owner. None: nobody."""
+        return merged(self.of_workspace(owner.workspace_id), self.linked(owner.user_id))
+
+    async def require_linked(self, pool: str, owner: Owner) -> None:
+        """Raises PermissionDenied where jobs of a pool are of their users, and this one may have none."""
+        await self.require_user(pool, self.linked_user(owner))
 
     def runs_as_root(self, owner: Owner) -> bool:
         who = self.os_user(owner)

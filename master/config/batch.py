@@ -122,9 +122,14 @@ class SiteKeys(Section):
     nothing."""
     max_queued: Positive = 100
     """How many jobs of this pool (nodes, of pilots) may wait at the site; further tasks wait here."""
+    impersonate: Literal["sudo"] | None = None
+    """sudo: each task is a job of the user of the operating system that its owner is linked to (`det user
+    link-with-agent-user`), by `sudo -n -u USER`; sudoers says who that may be, and root never is. Who is linked to
+    nobody is refused. Needs job_storage_root. None: all jobs are of the master's own user. The same in all pools."""
     job_storage_root: Annotated[str | None, AfterValidator(_absolute)] = None
     """Where the directories of jobs are made: on a file system that the master and all nodes share, private to the
-    master's user. None: `jobs` in the data folder."""
+    master's user. None: `jobs` in the data folder. With impersonate a folder in which all users may make one of
+    their own (mode 1777)."""
     python: str = ""
     """The Python that runs our agents on the nodes: it has windlass, and is seen there. Empty: the master's own."""
     prologue: Items[str] = ()
@@ -176,6 +181,15 @@ class SiteKeys(Section):
                 raise ValueError(
                     f"api.url: {self.api.url} is not of the login node, which has ssh: use inetd:, or http"
                 )
+        if self.impersonate is not None:
+            if self.ssh is not None or self.api is not None:
+                raise ValueError(
+                    "impersonate takes neither ssh nor api: it runs the commands of a login node by sudo"
+                )
+            if not self.job_storage_root:
+                raise ValueError(
+                    "job_storage_root is required with impersonate: a shared folder of mode 1777"
+                )
         return self
 
     @property
@@ -209,6 +223,8 @@ class BatchKeys(SiteKeys):
 
     @model_validator(mode="after")
     def _of_its_mode(self) -> BatchKeys:
+        if self.mode != "dispatch" and self.impersonate is not None:
+            raise ValueError("impersonate is of mode dispatch: a pilot runs the work of many users")
         if self.is_auto:
             return self
         if not self.is_pilot:

@@ -12,9 +12,7 @@ from master.config.slurm_api import require_slurm
 from master.core.expconf.schema import FreeMap, Item, Port, Section
 from windlass.base.no_effect import NoEffect
 
-_NO_LAUNCHER = NoEffect(
-    "there is no launcher: the master submits jobs itself, as its own user", together=True
-)
+_NO_LAUNCHER = NoEffect("there is no launcher: the master submits jobs itself", together=True)
 _NOT_SERVED = NoEffect("tasks on nodes serve nothing to users yet")
 _ONE_MANAGER = NoEffect(
     "there is one resource manager; `cluster_name` at the top is shown to users"
@@ -129,7 +127,7 @@ class BatchResourceManager(SiteKeys, ManagerNames):
     group_name: Annotated[str, _NO_LAUNCHER] = ""
     """Whom the launcher runs as."""
     sudo_authorized: Annotated[str, _NO_LAUNCHER] = "ALL"
-    """As whom the launcher may submit jobs."""
+    """As whom the launcher may submit jobs. With `impersonate` these words belong into sudoers of the site."""
 
     @model_validator(mode="after")
     def _by_one_name(self) -> BatchResourceManager:

@@ -202,6 +202,7 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
             requires=self.state.settings.requires,
             batch=self.state.settings.batch,
             user=self.owner_name,
+            os_user=self._parts.specs.cluster.linked_user(self.owner),
             preemptible=state.preemptible,
             preemption_timeout_s=state.preemption_timeout_s,
             fell_back=fell_back(state),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from master.hpc.facts import Account
+from master.hpc.limits import OF_ACCOUNTS, limits_in_words
 from provisioner.providers.batch.pbs.text import Record
 from provisioner.providers.batch.slurm.text import records
 
-ASSOCIATIONS = ("account", "partition", "qos", "maxsubmit")
+ASSOCIATIONS = ("account", "partition", "qos", *OF_ACCOUNTS)
 """Fields of `sacctmgr show assoc`, in this order."""
 _ALL = ("", "ALL", "(null)")
 
@@ -18,13 +19,14 @@ def accounts_of(associations: str, default: str) -> tuple[Account, ...]:
     found = []
     for line in associations.splitlines():
         words = line.strip().split("|")
-        if len(words) >= len(ASSOCIATIONS) and words[0]:
-            name, partition, qos, submit = words[: len(ASSOCIATIONS)]
+        if len(words) >= 4 and words[0]:
+            name, partition, qos, submit = words[:4]
             account = Account(
                 name=name,
                 partition=partition,
                 qos=tuple(filter(None, qos.split(","))),
                 max_submit=int(submit) if submit.isdigit() else None,
+                limits=limits_in_words(OF_ACCOUNTS, words[3:]),
                 is_default=name == default.strip(),
             )
             found.append(account)

@@ -78,6 +78,8 @@ class Account:
     qos: tuple[str, ...] = ()
     max_submit: int | None = None
     """Jobs that may wait and run at the same time."""
+    limits: tuple[str, ...] = ()
+    """In words, with that one."""
     is_default: bool = False
 
 
@@ -94,6 +96,8 @@ class Facts:
     closed_to_us: Mapping[str, str] = field(default_factory=dict)
     """Queues in which we may not submit, and why."""
     accounts: tuple[Account, ...] = ()
+    qos_limits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of each QOS that has some, in words."""
     shared: tuple[Folder, ...] = ()
     """Where nodes may see our files; the first that can be used is taken."""
     local: tuple[Folder, ...] = ()

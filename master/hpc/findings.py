@@ -24,6 +24,7 @@ def findings(facts: Facts, plan: Plan, *, as_job: bool = False) -> list[Check]:
         _system(facts),
         *_queues(facts, plan),
         *_accounts(facts, plan),
+        *_limits(facts, plan),
         *_shared(facts, plan),
         *here,
         _python(facts),
@@ -95,6 +96,21 @@ def _accounts(facts: Facts, plan: Plan) -> Iterator[Check]:
         others = [name for name in dict.fromkeys(names) if name != plan.account.name]
         rest = f"; also {', '.join(others)} (--account)" if others else ""
         yield Check(name="account", found=f"{plan.account.name}{rest}")
+
+
+def _limits(facts: Facts, plan: Plan) -> Iterator[Check]:
+    """Of the account that pays, and of the QOS that its jobs may have. Work over them waits, and says so."""
+    paying = plan.account
+    if paying is None:
+        return
+    told = [f"account {paying.name}: {', '.join(paying.limits)}"] if paying.limits else []
+    told += [
+        f"QOS {name}: {', '.join(facts.qos_limits[name])}"
+        for name in paying.qos
+        if name in facts.qos_limits
+    ]
+    if told:
+        yield Check(name="limits", found="; ".join(told))
 
 
 def _shared(facts: Facts, plan: Plan) -> Iterator[Check]:

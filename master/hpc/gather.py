@@ -14,13 +14,14 @@ import socket
 import sys
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent_bootstrap.agent.node_probe import RUNTIMES, contained_by
 from master.hpc.access import ASSOCIATIONS, accounts_of, closed_partitions, closed_queues
 from master.hpc.facts import Account, Facts, Folder
 from master.hpc.file_systems import look_at
+from master.hpc.limits import OF_QOS, limits_of_qos
 from provisioner.providers.batch.base import BatchSystem, NoAnswer, Site
 from provisioner.providers.batch.commands import PLACES, Commands, LocalCommands
 from provisioner.providers.batch.pbs.system import PbsSystem
@@ -59,6 +60,7 @@ class _SiteFacts:
     problem: str = ""
     closed: Mapping[str, str]
     accounts: tuple[Account, ...] = ()
+    qos_limits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     nodes: tuple[str, ...] = ()
     """Addresses or names of nodes."""
     hosts: frozenset[str] = frozenset()
@@ -102,6 +104,7 @@ async def gather(where: Where) -> Facts:
         site=found.site,
         closed_to_us=found.closed,
         accounts=found.accounts,
+        qos_limits=found.qos_limits,
         is_only_machine=bool(found.hosts) and found.hosts <= _own_names(),
         address=address,
         address_problem=problem,
@@ -136,6 +139,7 @@ async def _slurm(commands: Commands, user: str, groups: Collection[str]) -> _Sit
     default = await _said(commands, *show, "user", user, "format=defaultaccount")
     associations = await _said(commands, *show, "assoc", f"user={user}", f"format={fields}")
     accounts = accounts_of(associations, default)
+    qos = await _said(commands, *show, "qos", f"format={','.join(OF_QOS)}")
     up = [node for node in nodes if "DOWN" not in node.get("State", "")] or nodes
     return _SiteFacts(
         site=site,
@@ -143,6 +147,7 @@ async def _slurm(commands: Commands, user: str, groups: Collection[str]) -> _Sit
             partitions, groups=groups, accounts=accounts, is_root=os.geteuid() == 0
         ),
         accounts=accounts,
+        qos_limits=limits_of_qos(qos),
         nodes=tuple(filter(None, (node.get("NodeAddr") for node in up))),
         hosts=frozenset(filter(None, (node.get("NodeHostName") for node in nodes))),
     )

@@ -130,6 +130,7 @@ class LiveTask(Root[TaskState, datetime, Step]):
             requires=self.state.config.resources.requirements(),
             batch=batch_options(self.state.config.slurm, self.state.config.pbs),
             user=self.owner_name,
+            os_user=self._parts.specs.cluster.linked_user(self.state.owner),
             launches_machines=self.state.kind.launches_machines,
             fell_back=fell_back(state),
         )

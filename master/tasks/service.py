@@ -105,9 +105,10 @@ class InteractiveService:
 
         Raises InvalidConfig, and Unsatisfiable for what could never run unless the cluster accepts that.
         """
-        return await in_parsing_thread(
-            self._check, new, self._ids.uuid(), Owner(by.user_id, new.workspace_id)
-        )
+        owner = Owner(by.user_id, new.workspace_id)
+        checked = await in_parsing_thread(self._check, new, self._ids.uuid(), owner)
+        await self._cluster.require_linked(checked.pool, owner)
+        return checked
 
     async def would_request(self, new: NewTask, *, by: Actor) -> AllocationRequest:
         """What such a task would ask for. Raises as `check`; launches nothing."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
@@ -28,6 +28,7 @@ from provisioner.providers.batch.base import (
     job_prefix,
 )
 from provisioner.providers.batch.collector import Collector
+from provisioner.providers.batch.impersonation import SiteUsers
 from provisioner.providers.batch.job_files import JobFiles
 from provisioner.types import PoolAvailability
 from rm_backends.base import AllocationRequest
@@ -37,8 +38,9 @@ from rm_backends.batch.others import OtherJobs
 from rm_backends.batch.ports import LeaseHost, LeaseStore
 from rm_backends.batch.shapes import DispatchOptions, shape_of
 from rm_backends.batch.telling import Full, Telling
+from rm_backends.batch.users import UserSystems, require_user
 from windlass.base.clock import Clock
-from windlass.base.errors import BatchSystemError, Unsatisfiable
+from windlass.base.errors import Unsatisfiable
 from windlass.base.ids import Ids
 from windlass.base.loop import Loop
 
@@ -72,13 +74,16 @@ class Dispatcher:
         site: Site | None = None,
         on_site: Callable[[Site], Awaitable[None]] | None = None,
         project_of: Callable[[Lease], Awaitable[str]] | None = None,
+        users: SiteUsers | None = None,
     ) -> None:
         """`files` by pool; `token`: what the agents of a job join with. `site`: as it was when it was last asked.
 
-        `on_site` is told what the site says of itself. `project_of`: what a job is booked on.
+        `on_site` is told what the site says of itself. `project_of`: what a job is booked on. `users`: the site as
+        other users than the master's, for jobs that are theirs.
         """
         self._pools = {options.pool: options for options in pools}
         self._system = system
+        self._systems = UserSystems(system, users)
         self._host = host
         self._store = store
         self._files = files
@@ -101,10 +106,10 @@ class Dispatcher:
         self._failures = 0
         self._polled_at = float("-inf")
         self._told: dict[str, PoolAvailability] = {}
-        self._strange: frozenset[str] = frozenset()
-        """Jobs with our names, but not in our books, as of the last look."""
+        self._strange: frozenset[tuple[str, str]] = frozenset()
+        """Jobs (user, id) with our names, but not in our books, as of the last look."""
         self._changed_at = 0.0
-        self._collector = Collector(self.wake)
+        self._collector = Collector(self.wake, None if users is None else users.before)
         self._loop = Loop("batch jobs", self._step, interval_s=LOOK_EVERY_S)
 
     def wake(self) -> None:
@@ -149,7 +154,7 @@ class Dispatcher:
                 f"{name} has no {kind} '{options.queue}', which resource pool '{options.pool}' names: it has {known}"
             )
         shape = shape_of(request, options, queue)
-        if self._site is not None:
+        if self._site is not None and not options.as_users:  # of others the site knows better
             for problem in options.dialect.account_problems(shape.arguments, self._site):
                 raise Unsatisfiable(problem)
 
@@ -216,6 +221,7 @@ class Dispatcher:
     def _create(self, request: AllocationRequest, now: float) -> bool:
         options = self._pools[request.pool]
         try:
+            require_user(request, options)
             shape = shape_of(request, options, self._queue(options))
         except Unsatisfiable:
             return False
@@ -271,7 +277,7 @@ class Dispatcher:
             spec = await asyncio.to_thread(self._files[lease.pool].write, lease, self._token(lease))
             if self._project_of is not None:
                 spec = replace(spec, project=await self._project_of(lease))
-            job_id = await self._system.submit(spec)
+            job_id = await self._systems.of(spec.user).submit(spec)
         except JobRefused as error:
             log.info("job %s refused: %s", lease.tag, error.message)
             self._change(lease.tag, partial(life.refused, why=error, now=self._now()))
@@ -318,31 +324,18 @@ class Dispatcher:
             elif lease.asked_to_end_at is None or now - lease.asked_to_end_at > life.ASK_AGAIN_S:
                 cancel.append(lease)
         if cancel:
-            await self._cancel([lease.job_id for lease in cancel if lease.job_id])
+            await self._systems.cancel((one.shape.user, one.job_id) for one in cancel if one.job_id)
             for lease in cancel:
                 self._change(lease.tag, lambda one: replace(one, asked_to_end_at=now))
 
     async def _end_strange(self) -> None:
         """Of another state of our database: nobody waits for them. Looked at twice: one may just have been made."""
-        found = await self._system.named_like(self._prefix)
-        strange = frozenset(
-            job.job_id
-            for job in found
-            if job.phase is not JobPhase.ENDED and job.name not in self._leases
-        )
+        strange = await self._systems.strange(self._prefix, self._leases)
         if old := strange & self._strange:
-            log.warning("jobs that nobody asked for are cancelled: %s", ", ".join(sorted(old)))
-            await self._cancel(old)
+            ids = ", ".join(sorted(job_id for _, job_id in old))
+            log.warning("jobs that nobody asked for are cancelled: %s", ids)
+            await self._systems.cancel(old)
         self._strange = strange
-
-    async def _cancel(self, job_ids: Collection[str]) -> None:
-        """Raises NoAnswer. What the site does not do is tried again later, and holds up nothing else."""
-        try:
-            await self._system.cancel(job_ids)
-        except NoAnswer:
-            raise
-        except BatchSystemError as error:
-            log.warning("jobs %s are not cancelled: %s", ", ".join(job_ids), error.message)
 
     def _is_poll_due(self) -> bool:
         if not any(lease.may_exist for lease in self._leases.values()):
@@ -352,11 +345,10 @@ class Dispatcher:
         return now - self._polled_at >= min(POLL_LATE_S, max(POLL_SOON_S, quiet / 5))
 
     async def _poll(self) -> None:
-        asked = {lease.tag: lease for lease in self._leases.values() if lease.may_exist}
-        found = await self._system.poll(list(asked))
+        asked = [lease for lease in self._leases.values() if lease.may_exist]
+        found = await self._systems.poll(asked)
         self._polled_at = self._clock.monotonic()
-        for tag in asked:
-            job = found.get(tag)
+        for tag, job in found.items():
             if job is not None:
                 await self._take(tag, job)
             else:
@@ -364,7 +356,7 @@ class Dispatcher:
 
     async def _take(self, tag: str, job: JobReport) -> None:
         if job.phase is JobPhase.ENDED:
-            job = await self._system.ended(job.job_id) or job
+            job = await self._systems.ended(self._leases[tag], job.job_id) or job
         now = self._now()
         said, lease = "", self._leases[tag]
         if (
@@ -379,7 +371,7 @@ class Dispatcher:
         lease = self._leases[tag]
         now = self._now()
         if lease.job_id is not None:
-            job = await self._system.ended(lease.job_id)
+            job = await self._systems.ended(lease, lease.job_id)
             if job is not None:
                 self._change(tag, lambda one: life.seen(one, job, now))
                 return

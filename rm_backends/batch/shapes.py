@@ -48,6 +48,9 @@ class DispatchOptions:
     max_queued: int = 100
     """Jobs that wait at the site at once; the rest waits here."""
 
+    as_users: bool = False
+    """Each job is of the user of the operating system that its owner is linked to."""
+
     @property
     def dialect(self) -> Dialect:
         return DIALECTS[self.system]
@@ -86,6 +89,7 @@ def shape_of(request: AllocationRequest, options: DispatchOptions, queue: Queue 
         nice=max(0, (request.job.priority or 0) - options.default_priority),
         avoid=tuple(sorted(request.blocked_agents)),
         arguments=arguments,
+        user=request.os_user.user if options.as_users and request.os_user is not None else "",
     )
     if slots > size and slots % size:
         raise Unsatisfiable(

@@ -12,6 +12,7 @@ from rm_backends.base import AllocationRequest
 from rm_backends.batch import leases as life
 from rm_backends.batch.leases import Lease, LeaseState
 from rm_backends.batch.shapes import DispatchOptions, shape_of
+from rm_backends.batch.users import require_user
 from windlass.base.errors import Unsatisfiable
 
 START_S = 5.0
@@ -91,6 +92,7 @@ class Telling:
     def _not_created(self, request: AllocationRequest, queued: int) -> Reason:
         options = self.options
         try:
+            require_user(request, options)
             shape_of(request, options, self.queue)
         except Unsatisfiable as error:
             return Reason(kind=ReasonKind.NO_SUCH_AGENT, text=error.message)

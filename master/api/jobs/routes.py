@@ -78,19 +78,19 @@ class UpdateJobQueue(Body):
 @router.get("/api/v1/job-queues")
 @permit(Action.VIEW_JOBS, VISIBLE)
 async def list_jobs(
-    query: Annotated[ListJobs, Query()], visible: Visible, api: TheApi
+    query: Annotated[ListJobs, Query()], visible: Visible, principal: Caller, api: TheApi
 ) -> Reply[JobsReply]:
-    page = await _page(query, visible, api)
+    page = await _page(query, visible, api, named=principal.admin)
     return reply({"jobs": list(page.rows), "pagination": pagination(page)})
 
 
 @router.get("/api/v1/job-queues-v2")
 @permit(Action.VIEW_JOBS, VISIBLE)
 async def list_jobs_v2(
-    query: Annotated[ListJobs, Query()], visible: Visible, api: TheApi
+    query: Annotated[ListJobs, Query()], visible: Visible, principal: Caller, api: TheApi
 ) -> Reply[FullJobsReply]:
     """Everybody may see everything, so that no job is a `limited` one."""
-    page = await _page(query, visible, api)
+    page = await _page(query, visible, api, named=principal.admin)
     jobs: list[FullJob] = [{"full": job} for job in page.rows]
     return reply({"jobs": jobs, "pagination": pagination(page)})
 
@@ -131,8 +131,11 @@ async def explain(job_id: str, visible: Visible, api: TheApi) -> Reply[Explanati
     return reply(wire.explanation(explained, jobs.waiting_reason(explained.queued)))
 
 
-async def _page(query: ListJobs, visible: Visibility, api: Api) -> Paged[Job]:
-    """Ours in the order of the queue, then those that others have where the pool submits to a batch system."""
+async def _page(query: ListJobs, visible: Visibility, api: Api, *, named: bool) -> Paged[Job]:
+    """Ours in the order of the queue, then those that others have where the pool submits to a batch system.
+
+    `named`: these with their names and users.
+    """
     wanted = {state for state in query.states if state}
     pool = query.resource_pool or api.services.config.default_compute_pool
     if pool is None:
@@ -145,7 +148,7 @@ async def _page(query: ListJobs, visible: Visibility, api: Api) -> Paged[Job]:
         entries.reverse()
     page = cut(entries, query.page(default_limit=DEFAULT_LIMIT))
     shown = [
-        wire.job_of_others(one, pool)
+        wire.job_of_others(one, pool, named=named)
         if isinstance(one, ForeignJob)
         else wire.job(one, jobs.waiting_reason(one))
         for one in page.rows

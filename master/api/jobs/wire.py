@@ -42,16 +42,17 @@ def job(queued: QueuedJob, why: Reason | None) -> Job:
     }
 
 
-def job_of_others(foreign: ForeignJob, pool: str) -> Job:
-    """One that somebody submitted to the batch system himself."""
+def job_of_others(foreign: ForeignJob, pool: str, *, named: bool) -> Job:
+    """One that somebody submitted to the batch system himself. `named`: with its name and user."""
+    size = f"{foreign.nodes} node" + ("" if foreign.nodes == 1 else "s")
     state = JobState.QUEUED if foreign.waits else JobState.SCHEDULED
     submitted = datetime.fromtimestamp(foreign.submitted or 0, UTC)
     return {
         "jobId": f"{foreign.system}-{foreign.job_id}",
         "type": JobType.EXTERNAL,
-        "name": foreign.name,
+        "name": foreign.name if named else size,
         "entityId": foreign.job_id,
-        "username": foreign.user,
+        "username": foreign.user if named else "",
         "userId": 0,
         "resourcePool": pool,
         "submissionTime": time(submitted),

@@ -181,6 +181,8 @@ class JobSpec:
     """How much less important it is than others of its user: 0 or more."""
     arguments: tuple[str, ...] = ()
     """Of the operator and the user, after ours."""
+    user: str = ""
+    """Whose job it is to be. Empty: of whoever submits it."""
     directory: Path
     """Where it starts, and where its output goes. It must exist."""
     script: str

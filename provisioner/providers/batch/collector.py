@@ -19,15 +19,22 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 4
 """Each is a Python of its own."""
+IN_LOG = ("/bin/sh", "-c", 'umask 077; exec >> "$0" 2>&1; exec "$@"')
+"""Before a file and a command: as whoever runs it, for the file is theirs."""
 _KEPT = ("PATH", "HOME", "USER", "LANG", "LD_LIBRARY_PATH", "SSL_CERT_FILE")
 
 
 class Collector:
     """`run` it; then `is_done` begins with a job, and says when it is over with it."""
 
-    def __init__(self, done: Callable[[], None]) -> None:
-        """`done` is called whenever one is over."""
+    def __init__(
+        self,
+        done: Callable[[], None],
+        before: Callable[[str], Sequence[str]] | None = None,
+    ) -> None:
+        """`done` is called whenever one is over. `before`: what stands before a command of a user."""
         self._done = done
+        self._before = before
         self._running: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._tasks: asyncio.TaskGroup | None = None
@@ -58,28 +65,28 @@ class Collector:
         except OSError as error:
             log.warning("what is left of job %s cannot be read: %s", job.tag, error.strerror)
             return
-        await asyncio.gather(*(self._ask(node, before) for node in nodes))
+        become = self._before(job.shape.user) if job.shape.user and self._before else ()
+        await asyncio.gather(*(self._ask(node, before, become) for node in nodes))
 
-    async def _ask(self, node: Path, before: float) -> None:
+    async def _ask(self, node: Path, before: float, become: Sequence[str]) -> None:
         words = [sys.executable, "-P", "-m", "agent_bootstrap.agent.collect"]
         words += ["--config-file", str(node / "agent.json"), "--ended-before", str(before)]
         async with self._slots:
-            code = await _run(words, node / "collect.log")
+            code = await _run([*become, *IN_LOG, str(node / "collect.log"), *words])
         if code:
             log.warning("what is left in %s was not all told: see collect.log there", node)
 
 
-async def _run(words: Sequence[str], output: Path) -> int:
+async def _run(words: Sequence[str]) -> int:
     try:
-        with output.open("ab") as file:
-            process = await asyncio.create_subprocess_exec(
-                *words,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-                env={key: os.environ[key] for key in _KEPT if key in os.environ},
-                start_new_session=True,
-            )
+        process = await asyncio.create_subprocess_exec(
+            *words,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={key: os.environ[key] for key in _KEPT if key in os.environ},
+            start_new_session=True,
+        )
     except OSError as error:
         log.warning("%s cannot be run: %s", words[0], error.strerror)
         return 1

@@ -23,6 +23,7 @@ KEPT = (
     "TZ",
 )
 """Of the environment. Other variables would change answers, and sbatch passes on all that it sees."""
+OWN = frozenset({"HOME", "USER", "LOGNAME"})
 SET = {"LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "%s"}
 PLACES = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin:/opt/pbs/bin"
 
@@ -71,6 +72,11 @@ class LocalCommands:
     ) -> None:
         """`path`: folders to look for commands in, before the usual ones; `libraries`: LD_LIBRARY_PATH."""
         self._environment = command_environment(path, libraries, environ)
+
+    @property
+    def for_others(self) -> dict[str, str]:
+        """Of its environment what is not this user's own."""
+        return {key: value for key, value in self._environment.items() if key not in OWN}
 
     async def run(
         self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S

@@ -25,6 +25,10 @@ class Disk(Protocol):
         """With all in it, as far as that can be done."""
         ...
 
+    def has_entries(self, folder: Path) -> bool:
+        """There is something in it, and it can be read on this machine."""
+        ...
+
 
 class LocalDisk:
     """Implements `Disk`."""
@@ -39,6 +43,9 @@ class LocalDisk:
         with file.open("rb") as opened:
             opened.seek(max(0, opened.seek(0, os.SEEK_END) - count))
             return opened.read()
+
+    def has_entries(self, folder: Path) -> bool:
+        return any(folder.glob("*"))
 
     def remove(self, folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)

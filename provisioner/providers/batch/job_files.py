@@ -13,7 +13,7 @@ command line or in an environment.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +51,8 @@ class Shape:
     avoid: tuple[str, ...] = ()
     """Nodes that it must not run on."""
     arguments: tuple[str, ...] = ()
+    user: str = ""
+    """Of the operating system: whose job it is. Empty: of whoever submits it."""
 
 
 class Leased(Protocol):
@@ -87,10 +89,12 @@ class JobFiles:
     libraries: str = ""
     """Folders before the LD_LIBRARY_PATH of jobs."""
     disk: Disk = field(default_factory=LocalDisk)
+    disk_of: Callable[[str], Disk] | None = None
+    """Of a user of the operating system. None: everything is on `disk`."""
 
     def write(self, job: Leased, token: str) -> JobSpec:
         """Repeating it changes nothing. Raises OSError; NoAnswer where the disk cannot be reached."""
-        directory = self.root / job.tag
+        directory, disk = self.root / job.tag, self._disk(job)
         for number, agent_id in enumerate(job.agents):
             node = directory / "nodes" / str(number)
             settings = {
@@ -109,12 +113,12 @@ class JobFiles:
                 "until_dismissed": True,
                 "agent": settings,
             }
-            self.disk.write(node / "host.json", json.dumps(told).encode())
+            disk.write(node / "host.json", json.dumps(told).encode())
         shape = job.shape
         script = job_script(
             directory, self.python, nodes=shape.nodes, path=self.path, libraries=self.libraries
         )
-        self.disk.write(directory / SCRIPT_NAME, script.encode())
+        disk.write(directory / SCRIPT_NAME, script.encode())
         return JobSpec(
             name=job.tag,
             queue=shape.queue,
@@ -127,6 +131,7 @@ class JobFiles:
             nice=shape.nice,
             avoid=shape.avoid,
             arguments=shape.arguments,
+            user=shape.user,
             directory=directory,
             script=script,
         )
@@ -134,7 +139,7 @@ class JobFiles:
     def last_words(self, job: Leased) -> str:
         """The last line of its log; empty if there is none."""
         try:
-            said = self.disk.tail(self.root / job.tag / "batch.log", LOG_TAIL_BYTES)
+            said = self._disk(job).tail(self.root / job.tag / "batch.log", LOG_TAIL_BYTES)
         except (OSError, NoAnswer):
             return ""
         lines = said.decode(errors="replace").splitlines()
@@ -145,7 +150,7 @@ class JobFiles:
         for number in range(min(job.shape.nodes, MOST_HEARD)):
             log = self.root / job.tag / "nodes" / str(number) / "agent.log"
             with suppress(OSError, NoAnswer):
-                if said := _complaint(self.disk.tail(log, LOG_TAIL_BYTES)):
+                if said := _complaint(self._disk(job).tail(log, LOG_TAIL_BYTES)):
                     return f"node {number}: {said}"
         return ""
 
@@ -156,11 +161,15 @@ class JobFiles:
     def left_behind(self, job: Leased) -> list[Path]:
         """The directories of its nodes on which there are containers."""
         nodes = (self.root / job.tag / "nodes" / str(n) for n in range(job.shape.nodes))
-        return [node for node in nodes if any((node / "agent" / "containers").glob("*"))]
+        disk = self._disk(job)
+        return [node for node in nodes if disk.has_entries(node / "agent" / "containers")]
 
     def remove(self, job: Leased) -> None:
         """Whatever is left there was told."""
-        self.disk.remove(self.root / job.tag)
+        self._disk(job).remove(self.root / job.tag)
+
+    def _disk(self, job: Leased) -> Disk:
+        return self.disk_of(job.shape.user) if job.shape.user and self.disk_of else self.disk
 
 
 def _complaint(log: bytes) -> str:

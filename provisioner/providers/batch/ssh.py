@@ -161,6 +161,10 @@ class SftpDisk:
         except NoAnswer as error:
             log.warning("the directory of a job stays: %s: %s", folder, error.message)
 
+    def has_entries(self, folder: Path) -> bool:
+        """Where this machine sees the same files."""
+        return any(folder.glob("*"))
+
     @staticmethod
     def _make(files: paramiko.SFTPClient, folder: PurePosixPath) -> None:
         missing = []

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +20,7 @@ from tests.integration.slurm.test_dispatch import (
     jobs_processes,
     why_it_waits,
 )
-from tests.real_cluster import RealCluster, eventually
+from tests.real_cluster import WINDLASS, RealCluster, eventually
 from tests.slurm import Slurm, require_slurm, running_slurm
 from windlass.base.errors import WindlassError
 
@@ -211,6 +215,23 @@ def test_what_a_job_used_is_known_also_when_only_accounting_remembers_it(
     assert (job["account"], len(job["nodes"]), job["gpus"]) == ("research", 1, 1)
     (elapsed,) = remembered(slurm, job["id"], "ElapsedRaw")
     assert job["gpuHours"] == pytest.approx(int(elapsed) / 3600, abs=2 / 3600)
+
+
+def test_the_doctor_tells_limits_of_accounts_and_qos(slurm: Slurm, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [WINDLASS, "hpc", "check", "--json", "--account", "limited"],
+        env={**os.environ, **slurm.environment, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=110,
+    )
+    checks = json.loads(done.stdout)
+    (limits,) = [check["found"] for check in checks if check["name"] == "limits"]
+    assert "account limited: 1 running jobs" in limits
+    assert "QOS one_runs: 1 running jobs of a user" in limits
+    assert "QOS two_wait: 2 jobs of a user that wait or run" in limits
+    assert "QOS one_gpu: gres/gpu=1 for all of its jobs" in limits
 
 
 def test_while_slurmdbd_is_away_nothing_counts_as_gone(

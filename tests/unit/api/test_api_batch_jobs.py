@@ -102,3 +102,6 @@ async def test_jobs_of_others_stand_in_the_queue_behind_ours(world: ApiWorld) ->
     assert [job["full"]["jobId"] for job in again["jobs"]] == ["slurm-71"]
     waiting = await world.ok("GET", f"{url}&states=STATE_SCHEDULED")
     assert [job["jobId"] for job in waiting["jobs"]] == ["slurm-71"]
+    await world.login("determined")
+    seen = (await world.ok("GET", url))["jobs"][1]
+    assert (seen["jobId"], seen["username"], seen["name"]) == ("slurm-71", "", "4 nodes")

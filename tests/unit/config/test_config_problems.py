@@ -206,6 +206,20 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
             f"{POOL}.provider: job_storage_root is required with ssh: a path on the login node",
         ),
         (
+            "resource_pools: [{pool_name: a, provider: {type: slurm, impersonate: sudo}}]",
+            f"{POOL}.provider: job_storage_root is required with impersonate: a shared folder of mode 1777",
+        ),
+        (
+            "resource_pools: [{pool_name: a, provider: "
+            "{type: pbs, impersonate: sudo, job_storage_root: /j, mode: pilot}}]",
+            f"{POOL}.provider: impersonate is of mode dispatch: a pilot runs the work of many users",
+        ),
+        (
+            "resource_pools: [{pool_name: a, provider: "
+            "{type: slurm, impersonate: sudo, job_storage_root: /j, python: /p, ssh: {host: h}}}]",
+            f"{POOL}.provider: impersonate takes neither ssh nor api: it runs the commands of a login node by sudo",
+        ),
+        (
             "resource_pools: [{pool_name: a, provider: {type: pbs, ssh: {host: -oProxyCommand=x}}}]",
             f'{POOL}.provider.ssh.host: "-oProxyCommand=x" is not a machine: it begins with a dash',
         ),

@@ -14,6 +14,7 @@ from master.hpc.access import accounts_of, closed_partitions, closed_queues
 from master.hpc.facts import Account
 from master.hpc.file_systems import look_at, mount_of
 from master.hpc.gather import system_of
+from master.hpc.limits import limits_of_qos
 from provisioner.providers.batch.pbs.text import QUEUES, documents
 from tests.fakes.slurm_commands import PARTITION
 
@@ -112,6 +113,25 @@ def test_accounts_as_sacctmgr_prints_them() -> None:
         ("other", "", 5),
     ]
     assert accounts_of("", "") == ()
+
+
+def test_limits_of_accounts_and_qos_in_words() -> None:
+    (account,) = accounts_of("ml||normal,tiny|500|4|gres/gpu=8|node=2|1-00:00:00\n", "ml")
+    assert account.limits == (
+        "500 jobs that wait or run",
+        "4 running jobs",
+        "gres/gpu=8 for all of its jobs",
+        "node=2 for one job",
+        "1-00:00:00 for one job",
+    )
+    assert limits_of_qos("normal||||||\ntiny|2|1|gres/gpu=2|||00:05:00\n\n") == {
+        "tiny": (
+            "2 jobs of a user that wait or run",
+            "1 running jobs of a user",
+            "gres/gpu=2 for a user",
+            "00:05:00 for one job",
+        )
+    }
 
 
 @pytest.mark.parametrize(

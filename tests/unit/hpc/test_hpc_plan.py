@@ -223,6 +223,16 @@ def test_what_stands_against_a_site_is_said_with_the_way_out(
     assert way_out in check.advice
 
 
+def test_limits_of_the_account_and_its_qos_are_told() -> None:
+    mine = Account(name="physics", qos=("normal", "long"), limits=("4 running jobs",))
+    limits = {"long": ("gres/gpu=2 for a user",), "others": ("1 running jobs of a user",)}
+    found = facts(accounts=(mine,), qos_limits=limits)
+    (told,) = [one for one in findings(found, plan_of(found, uid=1)) if one.name == "limits"]
+    assert told.found == "account physics: 4 running jobs; QOS long: gres/gpu=2 for a user"
+    free = facts(accounts=(Account(name="physics"),))
+    assert not [one for one in findings(free, plan_of(free, uid=1)) if one.name == "limits"]
+
+
 def test_an_account_that_is_not_the_users() -> None:
     found = facts(accounts=(Account(name="physics"), Account(name="biology")))
     (check,) = [

@@ -50,8 +50,10 @@ class SlurmSystem:
 
     name = "slurm"
 
-    def __init__(self, commands: Commands) -> None:
+    def __init__(self, commands: Commands, *, of: SlurmSystem | None = None) -> None:
+        """`of`: the same site as its master sees it, for `commands` of another user."""
         self._commands = commands
+        self._of = of
         self._has_accounting = True
         self._settings: Mapping[str, str] = {}
         self._accounts: Mapping[str, frozenset[str]] | None = None
@@ -86,7 +88,7 @@ class SlurmSystem:
         return accounts_of(said.out, qos_counts="qos" in enforced)
 
     async def submit(self, job: JobSpec) -> str:
-        if self._settings.get("TrackWCKey", "No") == "No":
+        if (self._of or self)._settings.get("TrackWCKey", "No") == "No":
             job = replace(job, project="")
         done = await self._commands.run(sbatch_line(job), stdin=job.script, limit_s=SUBMIT_LIMIT_S)
         if done.code == 0 and (id_ := re.match(r"\d+", done.out.strip())):

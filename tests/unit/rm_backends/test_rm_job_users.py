@@ -1,0 +1,118 @@
+"""Jobs of other users than the master's own: who may have them, and that one of them holds up no other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import pytest
+
+from agent_bootstrap.container_options import OsUser
+from provisioner.providers.batch.base import JobPhase, JobReport
+from provisioner.providers.batch.commands import LocalCommands
+from provisioner.providers.batch.disks import LocalDisk
+from provisioner.providers.batch.impersonation import SiteUsers, UserRefused
+from provisioner.providers.batch.job_files import Shape
+from rm_backends.batch.leases import Lease
+from rm_backends.batch.shapes import DispatchOptions, shape_of
+from rm_backends.batch.users import UserSystems, require_user
+from tests.fakes.agents_world import allocation
+from tests.fakes.batch_world import FakeBatch
+from windlass.base.errors import Unsatisfiable
+
+OPTIONS = DispatchOptions(pool="gpu", as_users=True, slots_per_node=4)
+ALICE = OsUser(uid=1001, gid=1001, user="alice", group="alice")
+
+
+class OneUsers(FakeBatch):
+    """Jobs of one user, as that user sees them."""
+
+    def __init__(self, user: str, refused: Collection[str]) -> None:
+        self.user = user
+        self.refused_users = refused
+        self.cancelled: list[str] = []
+
+    async def poll(self, names: Collection[str]) -> Mapping[str, JobReport]:
+        if self.user in self.refused_users:
+            raise UserRefused(self.user, "a password is required")
+        return {name: report(name) for name in names if name != "wl-gone"}
+
+    async def cancel(self, job_ids: Collection[str]) -> None:
+        if self.user in self.refused_users:
+            raise UserRefused(self.user, "a password is required")
+        self.cancelled += job_ids
+
+
+def report(name: str) -> JobReport:
+    return JobReport(job_id=f"of {name}", name=name, phase=JobPhase.RUNNING, state="RUNNING")
+
+
+def lease(tag: str, user: str) -> Lease:
+    shape = Shape(queue="gpu", nodes=1, slots_per_node=1, gpus_per_node=1, user=user)
+    return Lease(tag=tag, pool="gpu", allocation_id=f"task-{tag}", shape=shape, created_at=0)
+
+
+def systems(*refused: str) -> tuple[UserSystems, dict[str, OneUsers]]:
+    made: dict[str, OneUsers] = {}
+
+    def system_of(user: str) -> OneUsers:
+        return made.setdefault(user, OneUsers(user, refused))
+
+    users = SiteUsers(
+        system_of, lambda _: LocalCommands(), lambda _: LocalDisk(), lambda user: ("sudo", user)
+    )
+    return UserSystems(system_of(""), users), made
+
+
+async def test_each_job_is_asked_for_as_its_user() -> None:
+    asked, made = systems()
+    leases = [
+        lease("wl-a", "alice"),
+        lease("wl-b", "bob"),
+        lease("wl-m", ""),
+        lease("wl-gone", "bob"),
+    ]
+    found = await asked.poll(leases)
+    assert {name: None if job is None else job.name for name, job in found.items()} == {
+        "wl-a": "wl-a",
+        "wl-b": "wl-b",
+        "wl-m": "wl-m",
+        "wl-gone": None,
+    }
+    await asked.cancel([("alice", "1"), ("", "2"), ("alice", "3")])
+    assert {user: one.cancelled for user, one in made.items()} == {
+        "alice": ["1", "3"],
+        "bob": [],
+        "": ["2"],
+    }
+
+
+async def test_a_user_whom_sudo_refuses_holds_up_nobody_and_loses_nothing() -> None:
+    """Nothing is known of their jobs then: they are in no answer at all."""
+    asked, made = systems("bob")
+    found = await asked.poll([lease("wl-a", "alice"), lease("wl-b", "bob")])
+    assert set(found) == {"wl-a"}
+    await asked.cancel([("bob", "1"), ("alice", "2")])
+    assert made["alice"].cancelled == ["2"]
+
+
+@pytest.mark.parametrize(
+    ("who", "said"),
+    [
+        (None, "submits each job as its user, and olga is linked to none"),
+        (OsUser(), "submits no job as root, to whom olga is linked"),
+        (ALICE.model_copy(update={"uid": 0}), "submits no job as root"),
+        (ALICE.model_copy(update={"user": "root"}), "submits no job as root"),
+    ],
+)
+def test_who_is_linked_to_nobody_or_to_root_has_no_job(who: OsUser | None, said: str) -> None:
+    request = replace(allocation(1, slots=1), user="olga", os_user=who)
+    with pytest.raises(Unsatisfiable, match=said):
+        require_user(request, OPTIONS)
+    require_user(request, replace(OPTIONS, as_users=False))
+
+
+def test_a_job_is_of_the_user_only_where_the_pool_says_so() -> None:
+    request = replace(allocation(1, slots=1), os_user=ALICE)
+    assert shape_of(request, OPTIONS, None).user == "alice"
+    assert shape_of(request, replace(OPTIONS, as_users=False), None).user == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -37,6 +38,8 @@ GCE = {
     "startup_script": "true\n",
 }
 FAILS = "#!/bin/sh\nprintf '\\377\\000 broken'\nexit 3\n"
+DIES = "#!/bin/sh\nkill -9 $PPID\n"
+"""The boot ends in the middle: the machine runs on, and nobody hears of it again."""
 POOLS = {
     "ec2": EC2,
     "gce": GCE,
@@ -45,6 +48,12 @@ POOLS = {
         **GCE,
         "instance_type": {"machine_type": "a2-highgpu-1g"},
         "startup_script": FAILS,
+    },
+    "ec2-dead": {**EC2, "instance_type": "g4dn.4xlarge", "startup_script": DIES},
+    "gce-dead": {
+        **GCE,
+        "instance_type": {"machine_type": "g2-standard-4"},
+        "startup_script": DIES,
     },
 }
 WORK: dict[str, Any] = {
@@ -55,11 +64,14 @@ WORK: dict[str, Any] = {
     "max_restarts": 0,
 }
 WHY = "startup_script ended with exit code 3"
+NEVER = "no agent connected within"
 
 
 class Site:
-    def __init__(self, cluster: RealCluster, ec2: Ec2Server, gce: FakeGce) -> None:
-        self.cluster, self.ec2, self.gce = cluster, ec2, gce
+    def __init__(
+        self, cluster: RealCluster, machines: BootingMachines, ec2: Ec2Server, gce: FakeGce
+    ) -> None:
+        self.cluster, self.machines, self.ec2, self.gce = cluster, machines, ec2, gce
         session = cluster.session()
         session.login("admin", cluster.password)
         self.admin = Client(session)
@@ -93,13 +105,17 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     with fake_gce() as gce:
         monkeypatch.setenv(ENDPOINT_VARIABLE, f"{gce.url}/compute/v1/")
         common = {"max_instances": 3, "max_idle_agent_period": "2s"}
-        pools = [{"pool_name": n, **common, "provider": p} for n, p in POOLS.items()]
+        never = {"max_agent_starting_period": "40s"}
+        pools = [
+            {"pool_name": n, **common, **(never if "dead" in n else {}), "provider": p}
+            for n, p in POOLS.items()
+        ]
         folder = tmp_path / "machines"
         with (
             RealCluster(tmp_path / "cluster", {"resource_pools": pools}) as cluster,
-            BootingMachines(folder, *both_clouds(server, gce)),
+            BootingMachines(folder, *both_clouds(server, gce)) as machines,
         ):
-            site = Site(cluster, server, gce)
+            site = Site(cluster, machines, server, gce)
             yield site
             site.admin.session.close()
     server.reset()
@@ -154,36 +170,55 @@ def over(site: Site, bake_id: str) -> dict[str, Any] | None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_after_three_boots_that_fail_nothing_more_is_bought_and_the_job_says_why(
+def test_after_three_boots_that_fail_or_never_end_nothing_more_is_bought_and_the_job_says_why(
     site: Site,
 ) -> None:
-    waiting = {
-        pool: site.cluster.submit({**WORK, "resources": {"resource_pool": pool}}, MODEL)
-        for pool in ("ec2-bad", "gce-bad")
+    waiting = {pool: [submitted(site, pool)] for pool in ("ec2-bad", "gce-bad")}
+    waiting |= {
+        pool: [submitted(site, pool) for _ in range(3)] for pool in ("ec2-dead", "gce-dead")
     }
-    for pool, experiment in waiting.items():
-        job = str(site.cluster.experiment(experiment)["jobId"])
+    eventually("their boots die", lambda: len(publish(site)) >= 6)
+    for pool, experiments in waiting.items():
+        job = str(site.cluster.experiment(experiments[0])["jobId"])
+        last = f"the last it said: running the startup_script of pool {pool}; its console ends with: windlass: "
+        why = (NEVER, last) if "dead" in pool else (WHY,)
         eventually(
             f"the job in {pool} says why",
-            lambda job=job: says(site.cluster, job, WHY),  # type: ignore[misc]
+            lambda job=job, why=why: says(site.cluster, job, *why),  # type: ignore[misc]
         )
     eventually(
-        "both types rest",
+        "all four types rest",
         lambda: (
             {x["pool"] for x in site.cluster.client.fleet_offers()["offers"] if refused(x)}
             == set(waiting)
         ),
     )
     launches = site.ec2.calls("RunInstances")
-    tried = [call for call in launches if call["InstanceType"] == "g4dn.2xlarge"]
-    assert len(tried) == 3
+    assert len([call for call in launches if call["InstanceType"] == "g4dn.2xlarge"]) == 3
     eventually("every machine has ended", lambda: not site.living())
 
 
+def submitted(site: Site, pool: str) -> int:
+    return site.cluster.submit({**WORK, "resources": {"resource_pool": pool}}, MODEL)
+
+
+def publish(site: Site) -> list[str]:
+    """The machines whose boot died; their clouds show their consoles from now on."""
+    words = re.compile("running the startup_script of pool (ec2|gce)-dead")
+    consoles = {name: said for name, said in site.machines.consoles.items() if words.search(said)}
+    for name, said in consoles.items():
+        if name.startswith("i-"):
+            site.ec2.console(name, said)
+        else:
+            with suppress(StopIteration):  # it has been ended
+                site.gce.cloud.named(name).console = said
+    return list(consoles)
+
+
 def refused(offer: dict[str, Any]) -> bool:
-    return offer["state"] == "refused" and WHY in offer["reason"]
+    return offer["state"] == "refused" and (NEVER in offer["reason"] or WHY in offer["reason"])
 
 
-def says(cluster: RealCluster, job: str, words: str) -> str:
+def says(cluster: RealCluster, job: str, *words: str) -> bool:
     text = json.dumps(cluster.client.session.get(f"/api/v1/windlass/jobs/{job}/explain"))
-    return text if words in text else ""
+    return all(each in text for each in words)

@@ -27,7 +27,7 @@ from provisioner.providers.batch.pipes import LocalPipes, Pipes
 from provisioner.providers.batch.slurm.pyslurm.process import PyslurmProcess
 from provisioner.providers.batch.slurm.pyslurm.system import PyslurmSystem
 from provisioner.providers.batch.slurm.rest.submission import problems as rest_problems
-from provisioner.providers.batch.slurm.rest.ways import rest_system
+from provisioner.providers.batch.slurm.rest.ways import rest_system, user_system
 from provisioner.providers.batch.slurm.system import SlurmSystem
 from rm_backends.batch.shapes import DispatchOptions, nothing_refused
 from rm_backends.ports import JoinGrant, JoinKind, JoinTokens
@@ -93,7 +93,7 @@ def site_of(sections: Sequence[BatchSection]) -> Site:
     system = _system(kind, commands, api)
     users = None
     if impersonate is not None:
-        users = _users(system, commands, Sudo(commands.for_others))
+        users = _users(system, commands, Sudo(commands.for_others), api)
     pipes = LocalPipes(path=path, libraries=libraries)
     return Site(system, LocalDisk(), pipes, users=users)
 
@@ -105,12 +105,16 @@ def _with_pyslurm(path: str, libraries: str) -> Site:
     return Site(system, LocalDisk(), LocalPipes(path=path, libraries=libraries), system.close)
 
 
-def _users(system: BatchSystem, commands: Commands, sudo: Sudo) -> SiteUsers:
+def _users(
+    system: BatchSystem, commands: Commands, sudo: Sudo, api: SlurmApiSection | None
+) -> SiteUsers:
     @cache
     def of(user: str) -> UserCommands:
         return UserCommands(commands, sudo, user)
 
     def system_of(user: str) -> BatchSystem:
+        if api is not None:
+            return user_system(api.way, user, commands, of(user))
         if isinstance(system, SlurmSystem):
             return SlurmSystem(of(user), of=system)
         return PbsSystem(of(user))

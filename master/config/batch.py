@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from master.config.durations import PositiveDuration
-from master.config.slurm_api import SlurmApiSection, require_slurm
+from master.config.slurm_api import SlurmApiSection, require_many_users, require_slurm
 from master.core.expconf.schema import Items, Number, Positive, Section
 from provisioner.providers.batch.dialects import DIALECTS, Dialect
 from provisioner.providers.batch.slurm.rest.submission import problems as rest_problems
@@ -182,10 +182,11 @@ class SiteKeys(Section):
                     f"api.url: {self.api.url} is not of the login node, which has ssh: use inetd:, or http"
                 )
         if self.impersonate is not None:
-            if self.ssh is not None or self.api is not None:
+            if self.ssh is not None:
                 raise ValueError(
-                    "impersonate takes neither ssh nor api: it runs the commands of a login node by sudo"
+                    "impersonate does not take ssh: it runs the commands of a login node by sudo"
                 )
+            require_many_users(self.api)
             if not self.job_storage_root:
                 raise ValueError(
                     "job_storage_root is required with impersonate: a shared folder of mode 1777"

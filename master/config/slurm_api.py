@@ -30,7 +30,8 @@ class SlurmApiSection(Section):
     before it expires."""
     token_command: Items[str] = ()
     """A command that prints a token, such as [scontrol, token, lifespan=3600]. It runs again at half of its time; on
-    the login node if there is `ssh`."""
+    the login node if there is `ssh`. With `impersonate` it runs as each user, who mints their own; if it says {user},
+    as the master, for that user."""
     plain_http: bool = False
     """Send tokens to another machine without TLS, where whoever reads the network can use them."""
 
@@ -102,6 +103,14 @@ class SlurmApiSection(Section):
 def require_slurm(api: SlurmApiSection | None) -> None:
     if api is not None:
         raise ValueError("api: PBS has no REST server: remove it")
+
+
+def require_many_users(api: SlurmApiSection | None) -> None:
+    """With `impersonate`: each user has a token, or a process, of their own."""
+    if api is not None and not api.token_command and api.url.partition(":")[0] + ":" != INETD:
+        raise ValueError(
+            "api: with impersonate each user needs a token of their own: give token_command, or url: inetd:"
+        )
 
 
 def _is_open(url: str) -> bool:

@@ -217,7 +217,7 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
         (
             "resource_pools: [{pool_name: a, provider: "
             "{type: slurm, impersonate: sudo, job_storage_root: /j, python: /p, ssh: {host: h}}}]",
-            f"{POOL}.provider: impersonate takes neither ssh nor api: it runs the commands of a login node by sudo",
+            f"{POOL}.provider: impersonate does not take ssh: it runs the commands of a login node by sudo",
         ),
         (
             "resource_pools: [{pool_name: a, provider: {type: pbs, ssh: {host: -oProxyCommand=x}}}]",

@@ -88,6 +88,30 @@ def test_pyslurm_lists_jobs_and_commands_do_the_rest(tmp_path: Path) -> None:
     assert not dispatch_options(pool).also_refused(["--mail-user=a"])
 
 
+@pytest.mark.parametrize(
+    "api", [{"url": "http://127.0.0.1:1", **TOKEN}, {"url": "unix:/s"}, {"url": "pyslurm:"}]
+)
+def test_with_impersonate_each_user_needs_a_token_of_their_own(
+    tmp_path: Path, api: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidConfig, match="give token_command, or url: inetd:"):
+        loaded(tmp_path, api, impersonate="sudo", job_storage_root="/shared")
+
+
+@pytest.mark.parametrize(
+    "api", [{"url": "inetd:"}, {"url": "unix:/s", "user": "a", "token_command": ["mint"]}]
+)
+def test_with_impersonate_users_have_a_system_of_their_own(
+    tmp_path: Path, api: dict[str, Any]
+) -> None:
+    config = loaded(tmp_path, api, impersonate="sudo", job_storage_root="/shared")
+    (pool,) = [one for one in config.pools() if one.batch is not None]
+    assert pool.batch is not None
+    users = site_of([pool.batch]).users
+    assert users is not None
+    assert isinstance(users.system("alice"), RestSystem)
+
+
 def test_pbs_has_none(tmp_path: Path) -> None:
     file = tmp_path / "master.yaml"
     provider = {"type": "pbs", "api": {"url": "inetd:"}}

@@ -8,10 +8,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from provisioner.providers.batch.base import NoAnswer
 from provisioner.providers.batch.commands import Done
+from provisioner.providers.batch.slurm.rest import ways
 from provisioner.providers.batch.slurm.rest.tokens import CommandTokens, FileTokens, ends_at
 
 
@@ -100,3 +102,48 @@ def test_a_command_that_fails_is_told_without_what_it_printed(done: Done) -> Non
 @pytest.mark.parametrize("token", ["", "opaque", "a.b.c", "a.e30.c", "a.W10.c"])
 def test_a_token_that_does_not_say_when_it_ends(token: str) -> None:
     assert ends_at(token) is None
+
+
+class Minting:
+    """Commands of one user; `scontrol token` says whose."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lines: list[list[str]] = []
+
+    async def run(self, words: Any, *, stdin: str = "", limit_s: float = 0) -> Done:
+        self.lines.append(list(words))
+        return Done(0, f"SLURM_JWT=token.of.{self.name}\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "minter", "asked"),
+    [
+        (("scontrol", "token"), "alice", ["scontrol", "token"]),
+        (("mint", "username={user}"), "master", ["mint", "username=alice"]),
+    ],
+)
+def test_jobs_of_a_user_are_asked_for_with_a_token_of_theirs(
+    monkeypatch: pytest.MonkeyPatch, line: tuple[str, ...], minter: str, asked: list[str]
+) -> None:
+    """Users mint their own; a command that mints for others runs as the master."""
+    seen = []
+
+    def handle(request: httpx2.Request) -> httpx2.Response:
+        seen.append((request.headers["X-SLURM-USER-NAME"], request.headers["X-SLURM-USER-TOKEN"]))
+        if request.url.path == "/openapi/v3":
+            return httpx2.Response(200, text='"/slurm/v0.0.38/jobs"')
+        job = {"name": "wl-1", "job_state": "RUNNING"}
+        theirs = {"job_id": 1, "user_name": "alice", **job}
+        ours = {"job_id": 2, "user_name": "master", **job}
+        return httpx2.Response(200, json={"jobs": [theirs, ours]})
+
+    monkeypatch.setattr(httpx2, "AsyncHTTPTransport", lambda **_: httpx2.MockTransport(handle))
+    who = {name: Minting(name) for name in ("master", "alice")}
+    api = ways.Api(url="http://127.0.0.1:1", user="master", token_command=line)
+    system = ways.user_system(api, "alice", who["master"], who["alice"])
+    found = asyncio.run(system.poll(["wl-1"]))
+    assert found["wl-1"].job_id == "1"
+    assert set(seen) == {("alice", f"token.of.{minter}")}
+    assert who[minter].lines[0] == asked
+    assert len(who["master"].lines) + len(who["alice"].lines) == 1

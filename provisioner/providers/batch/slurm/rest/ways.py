@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx2
@@ -15,6 +15,8 @@ from provisioner.providers.batch.slurm.rest.system import RestSystem
 from provisioner.providers.batch.slurm.rest.tokens import CommandTokens, FileTokens, Tokens
 
 UNIX, INETD = "unix:", "inetd:"
+USER = "{user}"
+"""In a command that mints tokens: for whom."""
 PROGRAM = "/usr/sbin/slurmrestd"
 """Not in the PATH of a user who did not log in."""
 
@@ -33,11 +35,25 @@ class Api:
 
 def rest_system(api: Api, commands: Commands) -> RestSystem:
     """`commands` run where `inetd:` is, and mint tokens."""
+    return _system(api, commands, commands)
+
+
+def user_system(api: Api, user: str, commands: Commands, as_user: Commands) -> RestSystem:
+    """The same site as another user: with a token of theirs, or a process of theirs. `as_user`: their commands.
+
+    Users mint their own tokens. Where a command mints them for others it says `{user}`, and runs as the master.
+    """
+    mints = commands if any(USER in word for word in api.token_command) else as_user
+    return _system(replace(api, user=user), as_user, mints)
+
+
+def _system(api: Api, commands: Commands, mints: Commands) -> RestSystem:
     tokens: Tokens | None = None
     if api.token_file is not None:
         tokens = FileTokens(api.token_file)
     elif api.token_command:
-        tokens = CommandTokens(commands, api.token_command)
+        line = [word.replace(USER, api.user) for word in api.token_command]
+        tokens = CommandTokens(mints, line)
     return RestSystem(_client(api, commands, tokens), commands, api.user)
 
 

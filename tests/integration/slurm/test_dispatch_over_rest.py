@@ -7,19 +7,23 @@ import base64
 import hashlib
 import hmac
 import json
+import os
+import shutil
 import time
 from collections.abc import Iterator
 from getpass import getuser
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx2
 import pytest
 
-from provisioner.providers.batch.base import JobSpec, NoAnswer
+from provisioner.providers.batch.base import EndCause, JobSpec, NoAnswer
 from provisioner.providers.batch.commands import LocalCommands
 from provisioner.providers.batch.slurm.rest.client import RestClient
 from provisioner.providers.batch.slurm.rest.system import RestSystem
-from provisioner.providers.batch.slurm.rest.ways import Api, rest_system
+from provisioner.providers.batch.slurm.rest.ways import USER, Api, rest_system, user_system
+from tests.contract.batch.sites import is_over, until
 from tests.gated_trial import MODEL, all_logs, gated_trial, slurm_master
 from tests.real_cluster import RealCluster, eventually
 from tests.slurm import require_slurm, running_slurm
@@ -29,13 +33,15 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurmrestd]:
+def rest() -> Iterator[Slurmrestd]:
+    """Where every user may pass."""
     require_slurm()
     require_slurmrestd()
-    folder = tmp_path_factory.mktemp("rest")
-    folder.chmod(0o755)
-    with running_slurm(folder, jwt=True) as slurm, running_slurmrestd(slurm) as rest:
-        yield rest
+    with TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        with running_slurm(folder, jwt=True) as slurm, running_slurmrestd(slurm) as rest:
+            yield rest
 
 
 def signed(key: bytes, ends: float) -> str:
@@ -99,6 +105,39 @@ class Blind:
 
     def refused(self) -> None:
         pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mints tokens for others")
+def test_a_job_is_of_the_user_whose_token_submits_it(rest: Slurmrestd) -> None:
+    """And who has another token sees no job of theirs, whatever its name."""
+    commands = LocalCommands(environ=rest.slurm.environment)
+    mint = ("scontrol", "token", f"username={USER}", "lifespan=60")
+    api = Api(url=rest.url, user="root", token_command=mint)
+    theirs = user_system(api, "nobody", commands, as_user=commands)
+    ours = rest_system(api, commands)
+    with TemporaryDirectory(dir="/tmp") as folder:
+        shutil.chown(folder, "nobody")
+        script = "#!/bin/sh\nid -un\nexit 3\n"
+        job = JobSpec(
+            name="wl-of-nobody",
+            queue="gpu",
+            nodes=1,
+            gpus_per_node=0,
+            directory=Path(folder),
+            script=script,
+        )
+
+        async def main() -> None:
+            id_ = await theirs.submit(job)
+            ended = await until(theirs, job.name, is_over)
+            assert ended is not None
+            told = await theirs.ended(id_)
+            assert told is not None
+            assert (told.cause, told.exit_code) == (EndCause.FAILED, 3)
+            assert await ours.poll([job.name]) == {}
+
+        asyncio.run(main())
+        assert (Path(folder) / "batch.log").read_text() == "nobody\n"
 
 
 def test_a_gang_from_request_to_end_with_a_token_that_is_minted_again(

@@ -69,7 +69,7 @@ def _completed(
 def _with_keys_of(manager: BatchSection, section: BatchSection) -> BatchSection:
     """What a section of the same batch system does not say is as the resource manager says."""
     theirs = SiteKeys.model_fields.keys() - section.model_fields_set
-    if section.is_pilot or section.is_auto:
+    if section.is_pilot:
         theirs -= {"walltime"}
     return section.model_copy(update={key: getattr(manager, key) for key in theirs})
 

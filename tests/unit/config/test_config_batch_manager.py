@@ -217,8 +217,13 @@ def test_a_provider_of_the_same_system_takes_what_it_does_not_say(tmp_path: Path
                 {"type": "embedded"},
             ],
         },
+        {"pool_name": "both", "provider": {"type": "slurm", "mode": "auto", "partition": "GPU"}},
     ]
     config = loaded(tmp_path, PUBLISHED | {"walltime": "4h"}, resource_pools=written)
+    both, on_pilots = section(config, "both"), pool(config, "both-pilots").providers[0]
+    assert both is not None
+    assert isinstance(on_pilots, SlurmSection)
+    assert (both.walltime, on_pilots.walltime) == (timedelta(hours=4), None)
     long, pilot = section(config, "long"), pool(config, "search").providers[0]
     assert isinstance(long, SlurmSection)
     assert isinstance(pilot, SlurmSection)

@@ -27,7 +27,8 @@ class BatchUsers:
         self._pools = frozenset(pools)
         self._commands = commands
         self._clock = clock
-        self._good: dict[OsUser, float] = {}
+        self._good: dict[tuple[str, int, int], float] = {}
+        """Name and numbers -> when they were found right."""
 
     async def require(self, pool: str, who: OsUser | None) -> None:
         if pool not in self._pools:
@@ -41,11 +42,11 @@ class BatchUsers:
             raise PermissionDenied(
                 f"You are linked to root, who submits nothing, and {why}: ask an administrator for {LINK}"
             )
-        now = self._clock.monotonic()
-        if now - self._good.get(who, float("-inf")) < KEPT_S:
+        now, key = self._clock.monotonic(), (who.user, who.uid, who.gid)
+        if now - self._good.get(key, float("-inf")) < KEPT_S:
             return
         await self._ask(who)
-        self._good = {user: at for user, at in self._good.items() if now - at < KEPT_S} | {who: now}
+        self._good = {user: at for user, at in self._good.items() if now - at < KEPT_S} | {key: now}
 
     async def _ask(self, who: OsUser) -> None:
         try:

@@ -101,7 +101,8 @@ class Podman:
     def clear(self, container_id: str) -> Command:
         """A container whose `podman run` was killed."""
         words = (*self._podman(), "rm", "--force", "--ignore", "--time=0", _name(container_id))
-        return Command(words=words, environment=self._variables())
+        pause = self.store / "session/libpod/tmp/pause.pid"
+        return Command(words=words, environment=self._variables(), leaves=pause)
 
     def _podman(self) -> tuple[str, ...]:
         store = (f"--root={self.store}/root", f"--runroot={self.store}/run")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -44,6 +46,8 @@ class Command:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     files: Mapping[Path, str] = field(default_factory=dict, repr=False)
     """Written with mode 0600 before it."""
+    leaves: Path | None = None
+    """A file with the id of a process that the program leaves behind, to be ended then."""
 
 
 class Tool(Protocol):
@@ -138,6 +142,16 @@ def run_quietly(command: Command) -> None:
         return
     if done.returncode != 0:
         log.warning("%s: %s", command.words[0], done.stderr.strip()[-300:])
+    if command.leaves is not None:
+        _end_left(command.leaves, Path(command.words[0]).name)
+
+
+def _end_left(file: Path, program: str) -> None:
+    """If it is that program still: the number may be another's by now."""
+    with suppress(OSError, ValueError):
+        pid = int(file.read_text())
+        if Path(f"/proc/{pid}/comm").read_text().split()[:1] == [program]:
+            os.kill(pid, signal.SIGKILL)
 
 
 def environment(own: Mapping[str, str]) -> dict[str, str]:

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 
 import structlog
-from sqlalchemy import select
 
 from agent_bootstrap.container_options import OsUser
 from master.agent_pools import fall_back_rules, pilot_sides, pool_options
@@ -44,6 +43,7 @@ from master.checkpoints.downloads import Downloads
 from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.cloud_boot import CloudBoot
 from master.cloud_providers import all_providers
+from master.cluster_identity import cluster_info
 from master.config import MasterConfig
 from master.control_plane import Parts, build
 from master.core.scheduler import decide
@@ -53,10 +53,11 @@ from master.elastic_pools import (
     EmbeddedProviders,
     ProviderFactory,
     embedded_of,
+    live_prices,
     pool_settings,
-    uses_prices,
 )
 from master.experiments.log_watch import LogWatch
+from master.housekeeping import housekeeping
 from master.launch_tokens import LaunchTokens
 from master.live_prices import LivePrices
 from master.logs.master_lines import MasterLines
@@ -65,18 +66,14 @@ from master.pilot_pools import PilotProviders, batch_sections
 from master.price_refresh import PriceRefresh
 from master.recovery.background_check import BackgroundCheck
 from master.recovery.decision import Lost
-from master.recovery.identity import CLUSTER_ID, SECRET_MARK
 from master.recovery.opening import OpenedFolder, open_folder
 from master.recovery.places import places_of
 from master.site_partitions import partition_memory, with_site_partitions
-from master.store import tables
 from master.store.agents_repository import AgentsRepository
-from master.store.blob_names import named_blobs
 from master.store.blobs import BlobStore
 from master.store.fleet_repository import FleetRepository
 from master.store.lease_repository import LeaseRepository
 from master.store.store import Store
-from master.store.unit_of_work import UnitOfWork
 from master.task_settings import TaskSettings
 from master.timed_work import timed_work
 from master.tls.serving import ServedTls
@@ -87,7 +84,6 @@ from rm_backends.agents.backend import AgentsBackend
 from rm_backends.batch.dispatcher import Dispatcher
 from rm_backends.ports import JoinTokens, LogSink
 from rm_backends.router import Router
-from windlass import DETERMINED_VERSION, __version__
 from windlass.base.clock import Clock, SystemClock
 from windlass.base.ids import Ids
 from windlass.base.loop import Loop
@@ -96,7 +92,6 @@ log = structlog.get_logger(__name__)
 
 TICK_S = 1.0
 """How exactly deadlines of tasks are kept."""
-HOUSEKEEPING_S = 3600.0
 BOOK_EVERY_S = 60.0
 """How old what users have spent may be where budgets are checked."""
 LAST_LINES_S = 5.0
@@ -222,7 +217,7 @@ class Master:
             others_change_work=security.authz.others_work == "any",
         )
         await auth.ensure_users(self._first_password)
-        info = await self._cluster_info()
+        info = await cluster_info(self._store, self._folder, options.ids, options.config)
         await self._agent_users.load(self._store)
         plane = build(self._parts(lines, auth, info.cluster_id))
         allocations = plane.allocations
@@ -240,7 +235,7 @@ class Master:
         )
         allocations.connect(router)
         books = Books(self._store, options.clock)
-        prices = self._live_prices()
+        prices = live_prices(options.config, options.data_dir, options.clock)
         provisioner = self._provisioner(agents, info, epoch, books, prices)
 
         await allocations.rm.restore(await plane.restore())
@@ -272,15 +267,16 @@ class Master:
             group.create_task(keeper.run())
         group.create_task(allocations.rm.run())
         group.create_task(allocations.run())
-        group.create_task(Loop("deadlines", plane.experiments.roots.tick, interval_s=TICK_S).run())
-        group.create_task(
-            Loop("deadlines of tasks", plane.tasks.roots.tick, interval_s=TICK_S).run()
-        )
-        group.create_task(
-            Loop("deadlines of collections", plane.on_agents.roots.tick, interval_s=TICK_S).run()
-        )
+        for name, tick in (
+            ("deadlines", plane.experiments.roots.tick),
+            ("deadlines of tasks", plane.tasks.roots.tick),
+            ("deadlines of collections", plane.on_agents.roots.tick),
+        ):
+            group.create_task(Loop(name, tick, interval_s=TICK_S).run())
         group.create_task(plane.collector.run())
-        group.create_task(self._housekeeping(auth, join_tokens, plane.parts.blobs).run())
+        group.create_task(
+            housekeeping(self._store, auth, join_tokens, plane.parts.blobs, options.clock).run()
+        )
         group.create_task(Loop("books", books.book, interval_s=BOOK_EVERY_S).run())
         if not options.inline_store:  # its scheduler knows only the machine's clock
             vendors = PriceRefresh(prices, options.config.prices.refresh, options.clock)
@@ -495,15 +491,6 @@ class Master:
         boot = CloudBoot(master_url=options.master_url, master_cert=cert, tokens=tokens)
         return all_providers(embedded, boot, self._pilots)
 
-    def _live_prices(self) -> LivePrices:
-        """Raises InvalidConfig if the table in the data folder is malformed."""
-        config, today = self._options.config.prices, self._options.clock.now().date()
-        prices = LivePrices(self._options.data_dir, config.rules())
-        if any(uses_prices(pool, prices.book) for pool in self._options.config.pools()):
-            for warning in prices.book.warnings(today, config.stale_after):
-                log.warning(warning)
-        return prices
-
     def _join_tokens(self) -> IssuedTokens:
         options = self._options
         return IssuedTokens(
@@ -512,37 +499,6 @@ class Master:
             options.ids,
             others=JoinTokenSigner(self.secret),
             pools=tuple(pool.name for pool in options.config.pools()),
-        )
-
-    def _housekeeping(self, auth: AuthService, join_tokens: IssuedTokens, blobs: BlobStore) -> Loop:
-        async def clean() -> None:
-            await auth.remove_expired_sessions()
-            await join_tokens.remove_old()
-            await AgentsRepository(self._store).forget_uses(self._options.clock.now())
-            await blobs.remove_unnamed(await named_blobs(self._store))
-
-        return Loop("housekeeping", clean, interval_s=HOUSEKEEPING_S)
-
-    async def _cluster_info(self) -> ClusterInfo:
-        """Who this cluster is; noted at the first start, together with what every project belongs to."""
-        found = {row.key: row.value for row in await self._store.read(select(tables.Meta))}
-        uow = UnitOfWork()
-        if CLUSTER_ID not in found:
-            uow.insert(tables.Meta, {"key": CLUSTER_ID, "value": self._folder.cluster_id})
-            owner = {"user_id": 1, "immutable": True, "archived": False, "name": "Uncategorized"}
-            uow.insert(tables.Workspace, {"id": 1, **owner})
-            uow.insert(tables.Project, {"id": 1, "workspace_id": 1, "description": "", **owner})
-        if found.get(SECRET_MARK) != self._folder.secret_mark:
-            uow.upsert(tables.Meta, {"key": SECRET_MARK, "value": self._folder.secret_mark})
-        await self._store.commit(uow)
-        self._folder.settle()
-        cluster_id = self._folder.cluster_id
-        return ClusterInfo(
-            master_id=self._options.ids.uuid(),
-            cluster_id=cluster_id,
-            cluster_name=self._options.config.cluster_name,
-            version=DETERMINED_VERSION,
-            windlass_version=__version__,
         )
 
 

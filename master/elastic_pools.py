@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from master.config import ResolvedPool
+import structlog
+
+from master.config import MasterConfig, ResolvedPool
 from master.config.batch import BatchKeys
 from master.config.providers import EmbeddedSection
 from master.launch_tokens import LaunchTokens
@@ -25,6 +27,8 @@ from provisioner.providers.embedded_queue import SiteQueue
 from provisioner.types import Market, Offer, OfferKey, PoolSettings
 from windlass.base.clock import Clock, SystemClock
 from windlass.base.errors import InvalidConfig
+
+log = structlog.get_logger(__name__)
 
 ProviderFactory = Callable[[Sequence[ResolvedPool], str], Sequence[Provider]]
 """(elastic pools, cluster id) -> where their machines come from. A provider may serve several pools."""
@@ -213,3 +217,12 @@ def uses_prices(pool: ResolvedPool, prices: PriceBook) -> bool:
         )
         for section in pool.providers
     )
+
+
+def live_prices(config: MasterConfig, data_dir: Path, clock: Clock) -> LivePrices:
+    """Raises InvalidConfig if the table in the data folder is malformed."""
+    prices = LivePrices(data_dir, config.prices.rules())
+    if any(uses_prices(pool, prices.book) for pool in config.pools()):
+        for warning in prices.book.warnings(clock.now().date(), config.prices.stale_after):
+            log.warning(warning)
+    return prices

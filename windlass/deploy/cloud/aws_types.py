@@ -13,7 +13,7 @@ from windlass.deploy.cloud.server_tables import loaded
 def checked_types(options: AwsOptions) -> AwsOptions:
     """Raises InvalidConfig. Not asked where the master's own packages are not installed."""
     try:
-        known = frozenset(loaded("machine_types", "aws")())
+        known = frozenset(loaded("machine_types", "aws")("aws"))
     except ImportError:
         return options
     if problems := list(_unknown(options, known)):

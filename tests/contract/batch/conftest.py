@@ -23,6 +23,7 @@ SITES = (
     pytest.param("slurmrestd over http", marks=pytest.mark.slow),
     pytest.param("slurmrestd over unix", marks=pytest.mark.slow),
     pytest.param("slurmrestd over inetd", marks=pytest.mark.slow),
+    pytest.param("slurmrestd over inetd over ssh", marks=pytest.mark.slow),
 )
 
 
@@ -51,11 +52,14 @@ def site(
 ) -> Iterator[BatchSite]:
     """With no job in it."""
     name, _, over_ssh = str(request.param).partition(" over ")
+    way, _, login = over_ssh.partition(" over ")
     if name == "live pbs":
         yield live_pbs_site()
     elif name == "slurmrestd":
         rest = request.getfixturevalue("slurmrestd")
-        yield rest_site(rest, over_ssh, tmp_path_factory.mktemp("token"))
+        environment = rest.slurm.environment
+        with over(request, tmp_path_factory, login, **environment) as commands:
+            yield rest_site(rest, way, tmp_path_factory.mktemp("token"), commands)
         rest.slurm.settle()
     elif name == "slurm":
         slurm = request.getfixturevalue("slurm_of_contract")

@@ -80,16 +80,20 @@ def slurm_site(slurm: Slurm, commands: Callable[[], Commands] | None = None) -> 
     )
 
 
-def rest_site(rest: Slurmrestd, way: str, folder: Path) -> BatchSite:
-    """`way`: http and unix with tokens, inetd without."""
-    commands = LocalCommands(environ=rest.slurm.environment)
+def rest_site(
+    rest: Slurmrestd, way: str, folder: Path, commands: Callable[[], Commands] | None = None
+) -> BatchSite:
+    """`way`: http and unix with tokens, inetd without. `commands`: as of `slurm_site`."""
+    local = LocalCommands(environ=rest.slurm.environment)
     urls = {"http": rest.url, "unix": f"unix:{rest.socket}"}
     api = Api(
         url=urls.get(way) or f"inetd:{inetd_program(rest.slurm)}",
         user="" if way == "inetd" else getuser(),
         token_file=None if way == "inetd" else rest.token_file(folder / "token"),
     )
-    return _slurm_site(rest.slurm, lambda: rest_system(api, commands))
+    return _slurm_site(
+        rest.slurm, lambda: rest_system(api, local if commands is None else commands())
+    )
 
 
 def _slurm_site(slurm: Slurm, make: Callable[[], BatchSystem]) -> BatchSite:

@@ -226,10 +226,17 @@ def _agent(
         "security": {"tls": trust},
         "prologue": list(section.prologue),
         "scratch_dir": [section.scratch] if section.scratch else list(OF_JOBS),
-        "image_cache_dir": str(jobs_root(section, data_dir) / "images"),
+        **_shared_images(section, data_dir),
         "alone_ttl": ALONE_TTL,
         **{key: value for key, value in given.items() if value},
     }
+
+
+def _shared_images(section: BatchSection, data_dir: Path) -> dict[str, str]:
+    """Not between users: whoever makes an image there decides what the others run."""
+    if section.impersonate is not None:
+        return {}
+    return {"image_cache_dir": str(jobs_root(section, data_dir) / "images")}
 
 
 def job_token(signer: JoinTokenSigner, lease: Leased) -> str:

@@ -333,9 +333,22 @@ def test_keys_reach_the_agents_of_a_job(tmp_path: Path) -> None:
     }
     assert files.agent["container_runtime"] == "podman"
     assert files.agent["image_root"] == "/shared/images"
+    assert files.agent["image_cache_dir"] == "/shared/jobs/images"
     assert (files.path, files.libraries) == ("/opt/slurm/bin:/opt/tools", "/opt/slurm/lib")
     options = dispatch_options(pool(config, "GPU"))
     assert (options.asks_for_gpus, options.slot_type, options.queue) == (False, "rocm", "GPU")
+
+
+def test_users_do_not_share_the_images_that_their_jobs_make(tmp_path: Path) -> None:
+    """Who makes an image first would decide what the others run."""
+    files = files_of(
+        SlurmSection(type="slurm", impersonate="sudo", job_storage_root="/shared/jobs"),
+        disk=LocalDisk(),
+        data_dir=tmp_path,
+        master_url="http://m:1",
+        master_cert=None,
+    )
+    assert "image_cache_dir" not in files.agent
 
 
 def test_a_pool_of_mode_auto_is_one_of_jobs_and_one_of_pilots(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
 
 from master.core.reasons import ReasonKind
 from provisioner.providers.batch.base import (
@@ -46,7 +45,6 @@ from windlass.base.loop import Loop
 
 log = logging.getLogger(__name__)
 
-Limited: TypeAlias = tuple[str, tuple[str, ...]]
 LOOK_EVERY_S = 1.0
 POLL_SOON_S = 1.0
 POLL_LATE_S = 10.0
@@ -83,7 +81,7 @@ class Dispatcher:
         """
         self._pools = {options.pool: options for options in pools}
         self._system = system
-        self._systems = UserSystems(system, users)
+        self._systems = UserSystems(system, users, clock.monotonic)
         self._host = host
         self._store = store
         self._files = files
@@ -95,7 +93,7 @@ class Dispatcher:
         self._on_site = on_site
         self._project_of = project_of
         self._others = OtherJobs(system, clock)
-        self._full: dict[Limited, Full] = {}
+        self._full: dict[life.Limited, Full] = {}
         """Of what the site takes no more jobs for now."""
         self._site_at = float("-inf")
         self._leases: dict[str, Lease] = {}
@@ -140,7 +138,7 @@ class Dispatcher:
         lease = self._leases.get(agent_id.rpartition("-")[0])
         if lease is None:
             return False
-        unknown = bool(self._trouble) or self._polled_at == float("-inf")
+        unknown = bool(self._silence(lease)) or self._polled_at == float("-inf")
         return unknown or lease.state is LeaseState.OVER or lease.phase is JobPhase.PAUSED
 
     def check(self, request: AllocationRequest) -> None:
@@ -208,10 +206,10 @@ class Dispatcher:
                 self._put(life.unwanted(replace(lease, followed=True), life.end_text(lease)))
             elif lease.state is LeaseState.QUEUED and lease.lacks_agents(life.PREPARE_S, now):
                 self._put(life.unwanted(lease, "its agents did not join in time"))
-        served = {lease.allocation_id for lease in self._leases.values() if _serves(lease)}
+        served = {lease.allocation_id for lease in self._leases.values() if life.serves(lease)}
         for options in self._pools.values():
             room = options.max_queued - sum(
-                _serves(one) and not one.granted and one.pool == options.pool
+                life.serves(one) and not one.granted and one.pool == options.pool
                 for one in self._leases.values()
             )
             for request in self._host.wanting(options.pool):
@@ -255,18 +253,24 @@ class Dispatcher:
         due = [
             lease
             for lease in self._leases.values()
-            if lease.is_due(now) and not self._is_full(lease)
+            if lease.is_due(now)
+            and not self._is_full(lease)
+            and not self._systems.is_held(lease.shape.user)
         ][:SUBMITS_AT_ONCE]
         for lease in due:
             self._put(life.called(lease, now))
         await self._save()
         for number, lease in enumerate(due):
-            if self._is_full(lease):  # since one of these was refused
+            user, since = lease.shape.user, self._clock.monotonic()
+            if self._is_full(lease) or self._systems.is_held(user):  # since one of these failed
                 self._change(lease.tag, life.not_called)
                 continue
             try:
                 await self._submit(lease)
-            except NoAnswer:
+            except NoAnswer as error:
+                if user:  # others are answered all the same
+                    self._systems.hold(user, error, since)
+                    continue
                 for other in due[number + 1 :]:
                     self._change(other.tag, life.not_called)
                 raise
@@ -297,19 +301,19 @@ class Dispatcher:
             self._change(lease.tag, partial(life.refused, why=why, now=self._now()))
         else:
             log.info("job %s submitted as %s", lease.tag, job_id)
-            self._full.pop(_limited(lease), None)
+            self._full.pop(life.limited(lease), None)
             self._change(lease.tag, partial(life.submitted, job_id=job_id))
 
     def _note_full(self, lease: Lease, why: JobRefused) -> None:
         """One job like it is tried again after a while: the others would be refused, too."""
-        now, kind = self._now(), _limited(lease)
+        now, kind = self._now(), life.limited(lease)
         tries = self._full[kind].tries + 1 if kind in self._full else 0
         recent = {k: one for k, one in self._full.items() if one.until + life.LAST_RETRY_S > now}
         full = Full(until=now + life.pause_s(tries), message=why.message, tries=tries)
         self._full = {**recent, kind: full}
 
     def _is_full(self, lease: Lease) -> bool:
-        full = self._full.get(_limited(lease))
+        full = self._full.get(life.limited(lease))
         return full is not None and full.until > self._now()
 
     async def _end_unwanted(self) -> None:
@@ -356,7 +360,10 @@ class Dispatcher:
 
     async def _take(self, tag: str, job: JobReport) -> None:
         if job.phase is JobPhase.ENDED:
-            job = await self._systems.ended(self._leases[tag], job.job_id) or job
+            found = await self._systems.ended(self._leases[tag], job.job_id)
+            if found is None and self._silence(self._leases[tag]):
+                return
+            job = found or job
         now = self._now()
         said, lease = "", self._leases[tag]
         if (
@@ -374,6 +381,8 @@ class Dispatcher:
             job = await self._systems.ended(lease, lease.job_id)
             if job is not None:
                 self._change(tag, lambda one: life.seen(one, job, now))
+                return
+            if self._silence(lease):
                 return
         if self._host.connected(lease.agents):
             return
@@ -445,13 +454,14 @@ class Dispatcher:
     def _publish(self) -> None:
         now = self._now()
         for pool, options in self._pools.items():
-            mine = [one for one in self._leases.values() if one.pool == pool and _serves(one)]
+            mine = [one for one in self._leases.values() if one.pool == pool and life.serves(one)]
             told = Telling(
                 options=options,
                 leases=mine,
                 queue=self._queue(options),
                 trouble=self._trouble,
-                full=lambda lease: self._full.get(_limited(lease)),
+                silence=self._silence,
+                full=lambda lease: self._full.get(life.limited(lease)),
                 joined=lambda lease: self._host.connected(lease.agents),
                 now=now,
             ).availability(self._host.wanting(pool))
@@ -468,6 +478,10 @@ class Dispatcher:
             return self._site.queues.get(options.queue)
         return next((one for one in self._site.queues.values() if one.is_default), None)
 
+    def _silence(self, lease: Lease) -> str:
+        """Why nothing is known of its job now."""
+        return self._trouble or self._systems.trouble(lease.shape.user)
+
     def _change(self, tag: str, step: Callable[[Lease], Lease]) -> None:
         if (lease := self._leases.get(tag)) is not None:
             self._put(step(lease))
@@ -482,13 +496,3 @@ class Dispatcher:
 
     def _now(self) -> float:
         return self._clock.now().timestamp()
-
-
-def _limited(lease: Lease) -> Limited:
-    """Limits are of accounts and QOS, which arguments name: one that is full holds up no other."""
-    return lease.pool, lease.shape.arguments
-
-
-def _serves(lease: Lease) -> bool:
-    """Its request needs no other job."""
-    return lease.state in (LeaseState.INTENT, LeaseState.QUEUED, LeaseState.HALTED)

@@ -19,6 +19,7 @@ import errno
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import TypeAlias
 
 from master.core.reasons import Reason, ReasonKind
 from provisioner.providers.batch.base import (
@@ -35,6 +36,8 @@ from provisioner.providers.batch.dialects import DIALECTS
 from provisioner.providers.batch.job_files import Shape
 from rm_backends.base import LossKind
 
+Limited: TypeAlias = tuple[str, tuple[str, ...]]
+"""A pool and arguments: what a limit of the site is of."""
 FIRST_RETRY_S = 10.0
 LAST_RETRY_S = 600.0
 PREPARE_S = 900.0
@@ -139,6 +142,16 @@ class Lease:
         return (
             self.state is LeaseState.INTENT and self.called_at is None and self.next_try_at <= now
         )
+
+
+def limited(lease: Lease) -> Limited:
+    """Limits are of accounts and QOS, which arguments name: one that is full holds up no other."""
+    return lease.pool, lease.shape.arguments
+
+
+def serves(lease: Lease) -> bool:
+    """Its request needs no other job."""
+    return lease.state in (LeaseState.INTENT, LeaseState.QUEUED, LeaseState.HALTED)
 
 
 def called(lease: Lease, now: float) -> Lease:

@@ -39,6 +39,8 @@ class Telling:
     queue: Queue | None
     trouble: str
     """Why the site does not answer."""
+    silence: Callable[[Lease], str]
+    """Why it does not answer for whose job that is."""
     full: Callable[[Lease], Full | None]
     joined: Callable[[Lease], int]
     now: float
@@ -64,10 +66,7 @@ class Telling:
         )
 
     def _reasons(self, wanting: Sequence[AllocationRequest]) -> Mapping[str, Reason]:
-        told = {one.allocation_id: self._why(one) for one in self.leases if not one.granted}
-        if self.trouble:
-            doubt = f"; the batch system does not answer now ({self.trouble})"
-            told = {id_: replace(why, text=why.text + doubt) for id_, why in told.items()}
+        told = {one.allocation_id: self._doubted(one) for one in self.leases if not one.granted}
         queued = len(told)
         alike: dict[Hashable, Reason] = {}  # thousands that wait have few shapes
         for request in wanting:
@@ -76,6 +75,12 @@ class Telling:
                     alike[shape] = self._not_created(request, queued)
                 told[request.allocation_id] = alike[shape]
         return told
+
+    def _doubted(self, lease: Lease) -> Reason:
+        why, silence = self._why(lease), self.silence(lease)
+        if not silence:
+            return why
+        return replace(why, text=f"{why.text}; the batch system does not answer now ({silence})")
 
     def _why(self, lease: Lease) -> Reason:
         full = self.full(lease)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from agent_bootstrap.container_options import OsUser
-from provisioner.providers.batch.base import JobPhase, JobReport
+from provisioner.providers.batch.base import JobPhase, JobRefused, JobReport, NoAnswer
 from provisioner.providers.batch.commands import LocalCommands
 from provisioner.providers.batch.disks import LocalDisk
 from provisioner.providers.batch.impersonation import SiteUsers, UserRefused
@@ -30,9 +30,14 @@ class OneUsers(FakeBatch):
     def __init__(self, user: str, refused: Collection[str]) -> None:
         self.user = user
         self.refused_users = refused
+        self.silent_users: set[str] = set()
+        self.polls = 0
         self.cancelled: list[str] = []
 
     async def poll(self, names: Collection[str]) -> Mapping[str, JobReport]:
+        self.polls += 1
+        if self.user in self.silent_users:
+            raise NoAnswer("squeue: exit code -9")
         if self.user in self.refused_users:
             raise UserRefused(self.user, "a password is required")
         return {name: report(name) for name in names if name != "wl-gone"}
@@ -94,6 +99,55 @@ async def test_a_user_whom_sudo_refuses_holds_up_nobody_and_loses_nothing() -> N
     assert set(found) == {"wl-a"}
     await asked.cancel([("bob", "1"), ("alice", "2")])
     assert made["alice"].cancelled == ["2"]
+
+
+async def test_a_user_who_stops_commands_of_theirs_holds_up_nobody() -> None:
+    """They are theirs to stop, or to kill: then nothing is known of that user's jobs, and others cost little."""
+    asked, made = systems()
+    now = 100.0
+    asked.now = lambda: now
+    leases = [lease("wl-a", "alice"), lease("wl-b", "bob")]
+    await asked.poll(leases)
+    made["bob"].silent_users.add("bob")
+    assert set(await asked.poll(leases)) == {"wl-a"}
+    assert asked.trouble("bob") == "squeue: exit code -9"
+    assert not asked.trouble("alice")
+    await asked.cancel([("bob", "1"), ("alice", "2")])
+    assert (made["alice"].cancelled, made["bob"].polls) == (["2"], 2)
+    await asked.poll(leases)
+    assert made["bob"].polls == 2
+    made["bob"].silent_users.clear()
+    now += 60
+    assert set(await asked.poll(leases)) == {"wl-a", "wl-b"}
+    assert not asked.trouble("bob")
+
+
+async def test_a_command_that_took_long_is_not_called_again_soon() -> None:
+    asked, _ = systems()
+    asked.now = lambda: 100.0
+    asked.hold("bob", NoAnswer("squeue did not end within 60 s"), since=40.0)
+    asked.now = lambda: 699.0
+    assert asked.is_held("bob")
+    asked.now = lambda: 701.0
+    assert not asked.is_held("bob")
+
+
+async def test_jobs_of_users_stay_unknown_when_impersonate_was_removed() -> None:
+    asked, made = systems()
+    asked.users = None
+    assert set(await asked.poll([lease("wl-a", "alice"), lease("wl-m", "")])) == {"wl-m"}
+    assert "impersonate is not set" in asked.trouble("alice")
+    await asked.cancel([("alice", "1"), ("", "2")])
+    assert made[""].cancelled == ["2"]
+    with pytest.raises(JobRefused, match="impersonate is not set"):
+        asked.of("alice")
+
+
+async def test_what_the_master_itself_is_not_answered_is_raised() -> None:
+    asked, made = systems()
+    made[""].silent_users.add("")
+    with pytest.raises(NoAnswer):
+        await asked.poll([lease("wl-m", "")])
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ or as a list of a word and its flags; an exit code as the status of wait(2), or 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TypeAlias, TypeGuard
 
 from provisioner.providers.batch.base import ForeignJob
@@ -122,7 +123,7 @@ def partitions(document: Json) -> list[Partition]:
     found = [_partition(record) for record in _records(document, "partitions")]
     named = [one for one in found if one.name]
     if len(named) == 1:
-        return [Partition(**{**_fields(named[0]), "is_default": True})]  # type: ignore[arg-type]
+        return [replace(named[0], is_default=True)]
     return named
 
 
@@ -209,10 +210,6 @@ def _partition(record: Mapping[str, Json]) -> Partition:
         max_walltime_s=_minutes(largest.get("time")),
         default_walltime_s=_minutes(usual.get("time")),
     )
-
-
-def _fields(partition: Partition) -> dict[str, object]:
-    return {key: getattr(partition, key) for key in partition.__slots__}
 
 
 def _failures(document: Json) -> Iterator[Mapping[str, Json]]:

@@ -10,15 +10,17 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
+from provisioner.providers.batch.commands import killed
 from provisioner.providers.batch.job_files import JobFiles, Leased
 
 log = logging.getLogger(__name__)
 
 AT_ONCE = 4
 """Each is a Python of its own."""
+LIMIT_S = 300.0
+"""It ends by itself long before that. As a user of the site it is theirs to stop: others wait for it."""
 IN_LOG = ("/bin/sh", "-c", 'umask 077; exec >> "$0" 2>&1; exec "$@"')
 """Before a file and a command: as whoever runs it, for the file is theirs."""
 _KEPT = ("PATH", "HOME", "USER", "LANG", "LD_LIBRARY_PATH", "SSL_CERT_FILE")
@@ -91,9 +93,9 @@ async def _run(words: Sequence[str]) -> int:
         log.warning("%s cannot be run: %s", words[0], error.strerror)
         return 1
     try:
-        return await process.wait()
+        async with asyncio.timeout(LIMIT_S):
+            return await process.wait()
+    except TimeoutError:
+        return 1
     finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        await killed(process)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -96,11 +95,22 @@ class LocalCommands:
             async with asyncio.timeout(limit_s):
                 out, err = await process.communicate(stdin.encode())
         except TimeoutError:
-            raise NoAnswer(f"{words[0]} did not end within {limit_s:g} s") from None
+            text = f"{words[0]} did not end within {limit_s:g} s"
+            raise NoAnswer(text, may_run=not await killed(process)) from None
         finally:
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
+            await killed(process)
         code = process.returncode or 0
         return Done(code, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+async def killed(process: asyncio.subprocess.Process) -> bool:
+    """It has ended. False: it belongs to another user, as sudo does, and nobody waits for it."""
+    if process.returncode is None:
+        try:
+            process.kill()
+        except PermissionError:
+            return False
+        except ProcessLookupError:
+            pass
+        await process.wait()
+    return True

@@ -25,6 +25,11 @@ SUDO = "sudo"
 ENV = "/usr/bin/env"
 _OF_SUDO = ("SUDO_COMMAND", "SUDO_USER", "SUDO_UID", "SUDO_GID", "MAIL")
 """Jobs inherit what sbatch sees, and these are none of theirs."""
+_GRACE_S = 10.0
+"""A command of a user is ended by `timeout`, as that user: the master may not signal what sudo runs."""
+_ENDED_BY_TIMEOUT = (124, 137)
+READ_LIMIT_S = 10.0
+"""Of files of a user, who may have put anything in their places."""
 WRITE = """umask 077
 mkdir -p -- "$1" && [ -O "$1" ] && cat > "$2.new" && mv -f -- "$2.new" "$2"
 """
@@ -95,7 +100,12 @@ class UserCommands:
 
     async def _run(self, words: Sequence[str], stdin: str, limit_s: float) -> Done:
         before = self._sudo.words(self._user)
-        done = await self._commands.run([*before, *words], stdin=stdin, limit_s=limit_s)
+        bound = ("timeout", "-k", "5", f"{limit_s:g}")
+        done = await self._commands.run(
+            [*before, *bound, *words], stdin=stdin, limit_s=limit_s + _GRACE_S
+        )
+        if done.code in _ENDED_BY_TIMEOUT:
+            raise NoAnswer(f"{words[0]} did not end within {limit_s:g} s")
         if done.code and _is_of_sudo(done.err):
             raise UserRefused(self._user, done.last.removeprefix("sudo: "))
         return done
@@ -113,7 +123,7 @@ class UserDisk:
             raise OSError(0, done.last, str(file))
 
     def tail(self, file: Path, count: int) -> bytes:
-        done = self._read('tail -c "$1" -- "$2"', str(count), str(file))
+        done = self._read('[ ! -p "$2" ] && tail -c "$1" -- "$2"', str(count), str(file))
         if done.code:
             raise OSError(0, done.last, str(file))
         return done.out.encode()
@@ -125,23 +135,23 @@ class UserDisk:
             log.warning("the directory of a job stays: %s: %s", folder, error.message)
 
     def has_entries(self, folder: Path) -> bool:
-        return bool(self._read('ls -A -- "$1" 2>/dev/null', str(folder)).out.strip())
+        return bool(self._read('ls -A -- "$1" 2>/dev/null | head -c 1', str(folder)).out)
 
     def _read(self, script: str, *arguments: str) -> Done:
         """Who may not be asked any more has no files that can be read."""
         try:
-            return self._sh(script, *arguments)
+            return self._sh(script, *arguments, limit_s=READ_LIMIT_S)
         except BatchSystemError as error:
             raise OSError(errno.EACCES, error.message, arguments[-1]) from None
 
-    def _sh(self, script: str, *arguments: str, stdin: str = "") -> Done:
+    def _sh(
+        self, script: str, *arguments: str, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
+    ) -> Done:
         words = ["/bin/sh", "-c", script, "sh", *arguments]
-        return asyncio.run(self._commands.run(words, stdin=stdin))
+        return asyncio.run(self._commands.run(words, stdin=stdin, limit_s=limit_s))
 
 
 def _is_of_sudo(said: str) -> bool:
-    """It prints these itself; what it starts prints other things."""
+    """It prints these itself, last, for nothing follows; a warning about its host's name stands before other things."""
     lines = [line for line in said.splitlines() if line.strip()]
-    return bool(lines) and (
-        lines[-1].startswith(("sudo: ", "Sorry, user ")) or lines[0].startswith("sudo: ")
-    )
+    return bool(lines) and lines[-1].startswith(("sudo: ", "Sorry, user "))

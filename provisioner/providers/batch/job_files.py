@@ -143,7 +143,8 @@ class JobFiles:
         except (OSError, NoAnswer):
             return ""
         lines = said.decode(errors="replace").splitlines()
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return one_line(last)[:MAX_ERROR_CHARS]
 
     def agents_say(self, job: Leased) -> str:
         """Why agents of it have not reached the master, by the last line of the first that complains."""

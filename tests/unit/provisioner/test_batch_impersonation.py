@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from provisioner.providers.batch.base import NoAnswer
 from provisioner.providers.batch.commands import COMMAND_LIMIT_S, Done, LocalCommands
 from provisioner.providers.batch.impersonation import Sudo, UserCommands, UserDisk, UserRefused
 
@@ -66,6 +68,41 @@ async def test_sudo_that_refuses_says_the_way_out(tmp_path: Path) -> None:
     assert "NOPASSWD: /usr/bin/env" in caught.value.message
 
 
+async def test_a_warning_of_sudo_does_not_make_what_a_command_says_a_refusal(
+    tmp_path: Path,
+) -> None:
+    """sbatch that was not answered may have submitted: it must not be submitted again as after a refusal."""
+    warns = ALLOWS.replace("shift 5", "echo 'sudo: unable to resolve host login1' >&2; shift 5")
+    commands = as_alice(tmp_path, warns)
+    done = await commands.run(["/bin/sh", "-c", "echo sbatch: error: Socket timed out >&2; exit 1"])
+    assert done.last.endswith("sbatch: error: Socket timed out")
+
+
+async def test_a_command_of_a_user_is_ended_as_that_user(tmp_path: Path) -> None:
+    with pytest.raises(NoAnswer, match=r"^sleep did not end within 0\.1 s$") as caught:
+        await as_alice(tmp_path, ALLOWS).run(["sleep", "60"], limit_s=0.1)
+    assert not caught.value.may_run
+
+
+async def test_nobody_waits_for_a_process_that_cannot_be_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """sudo is root's."""
+    kept: list[asyncio.subprocess.Process] = []
+
+    def kill(process: asyncio.subprocess.Process) -> None:
+        kept.append(process)
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio.subprocess.Process, "kill", kill)
+        with pytest.raises(NoAnswer, match=r"sleep did not end within 0\.1 s") as caught:
+            await LocalCommands().run(["sleep", "60"], limit_s=0.1)
+    assert caught.value.may_run
+    kept[0].kill()
+    await kept[0].wait()
+
+
 async def test_a_name_that_is_another_one_of_root_is_refused() -> None:
     heard = Heard()
     heard.uid = 0
@@ -92,6 +129,9 @@ def test_files_are_for_their_user_alone(tmp_path: Path) -> None:
     assert not disk.has_entries(folder / "agent")
     assert disk.has_entries(folder)
     assert disk.tail(folder / "host.json", 4) == b'et"}'
+    os.mkfifo(folder / "agent.log")
+    with pytest.raises(OSError, match="exit code 1"):
+        disk.tail(folder / "agent.log", 4)
     disk.remove(tmp_path / "jobs" / "wl-1")
     assert not (tmp_path / "jobs" / "wl-1").exists()
     with pytest.raises(OSError, match="No such file"):

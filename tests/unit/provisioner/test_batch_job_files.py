@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -83,3 +84,19 @@ def test_what_keeps_agents_from_their_master_is_read_from_their_logs(
     log = tmp_path / "wl-1/nodes/0/agent.log"
     log.write_text(f'{{"event": "begins", "level": "warning"}}\n{last}\n' if last else "")
     assert files.agents_say(job) == words
+
+
+def test_logs_of_jobs_lead_to_no_other_file_and_hold_nobody_up(tmp_path: Path) -> None:
+    """Tasks may write there, and the master shows their last lines."""
+    files, job = JobFiles(root=tmp_path / "jobs", python="python3", agent={}), Job(SHAPE)
+    folder = files.write(job, "t").directory
+    (tmp_path / "master.key").write_text("secret\n")
+    (folder / "batch.log").symlink_to(tmp_path / "master.key")
+    os.mkfifo(folder / "nodes/0/agent.log")
+    assert files.said(job) == ""
+
+
+def test_logs_of_jobs_say_nothing_to_a_terminal(tmp_path: Path) -> None:
+    files, job = JobFiles(root=tmp_path, python="python3", agent={}), Job(SHAPE)
+    (files.write(job, "t").directory / "batch.log").write_text("\x1b]0;owned\x07\n")
+    assert "\x1b" not in files.said(job)

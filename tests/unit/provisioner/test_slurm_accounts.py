@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from provisioner.providers.batch.base import NoAnswer
 from provisioner.providers.batch.commands import COMMAND_LIMIT_S, Done
 from provisioner.providers.batch.slurm.accounts import accounts_of
 from provisioner.providers.batch.slurm.system import SlurmSystem
@@ -79,3 +80,17 @@ def test_wckeys_are_given_where_the_site_has_them(tracked: str, given: bool) -> 
     asyncio.run(system.submit(replace(JOB, project="vision", walltime_s=60)))
     line = next(words for words in site.lines if words[0] == "sbatch")
     assert ("--wckey=vision" in line) is given
+
+
+@pytest.mark.parametrize("ended", [Done(-9), Done(-15, "", "slurmstepd: error: killed"), Done(1)])
+def test_sbatch_that_was_ended_may_have_submitted(ended: Done) -> None:
+    """By a signal, or without a word: that is no refusal, after which it would be submitted again."""
+
+    class Ends(Site):
+        async def run(
+            self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
+        ) -> Done:
+            return ended
+
+    with pytest.raises(NoAnswer):
+        asyncio.run(SlurmSystem(Ends("")).submit(replace(JOB, walltime_s=60)))

@@ -91,6 +91,8 @@ def test_a_token_that_was_not_taken_is_not_used_again() -> None:
     [
         Done(1, "SLURM_JWT=se.cr.et", "Error fetching token"),
         Done(0, "Error fetching token in se.cr.et"),
+        Done(0, "SLURM_JWT=se.cr.et\x7f"),
+        Done(0, "SLURM_JWT=se.cr.et\u2026"),
     ],
 )
 def test_a_command_that_fails_is_told_without_what_it_printed(done: Done) -> None:

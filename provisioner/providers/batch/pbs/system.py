@@ -75,7 +75,8 @@ class PbsSystem:
         if done.code == 0 and id_ is not None:
             self._ids[job.name] = id_
             return id_
-        if done.code == 0 or has_no_answer(done.code, done.err):
+        # Below 0 a signal ended it: it may have submitted.
+        if done.code <= 0 or has_no_answer(done.code, done.err):
             raise NoAnswer(f"qsub: {done.last}")
         message, kind, passing = refusal_of(done.code, done.err)
         raise JobRefused(message, kind=kind, passing=passing)

@@ -93,7 +93,8 @@ class SlurmSystem:
         done = await self._commands.run(sbatch_line(job), stdin=job.script, limit_s=SUBMIT_LIMIT_S)
         if done.code == 0 and (id_ := re.match(r"\d+", done.out.strip())):
             return id_.group()
-        if done.code == 0 or has_no_answer(done.err):
+        is_refusal = done.code > 0 and done.err.strip()  # not where a signal ended it
+        if not is_refusal or has_no_answer(done.err):
             raise NoAnswer(f"sbatch: {done.last}")
         message, kind, passing = refusal_of(done.err)
         raise JobRefused(message, kind=kind, passing=passing)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -21,6 +22,8 @@ UNDATED_S = 300.0
 """How long a token is used that does not say when it ends."""
 _VARIABLE = "SLURM_JWT="
 """Before what `scontrol token` prints."""
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
+"""Others cannot be sent in a header, and the complaint about that would repeat them."""
 
 
 class Tokens(Protocol):
@@ -116,8 +119,8 @@ class CommandTokens:
 
 def bare(text: str) -> str:
     """Without `SLURM_JWT=`, blanks and lines before it. Empty: there is none."""
-    last = next(reversed(text.strip().splitlines()), "").strip()
-    return last.removeprefix(_VARIABLE) if " " not in last else ""
+    last = next(reversed(text.strip().splitlines()), "").strip().removeprefix(_VARIABLE)
+    return last if _TOKEN.fullmatch(last) else ""
 
 
 def ends_at(token: str) -> float | None:

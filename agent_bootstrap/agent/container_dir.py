@@ -259,7 +259,8 @@ def remove_tree(path: Path) -> None:
             path.exists() and os.geteuid() != 0
         ):  # root needs no permission, and may be led astray by links
             for directory, _, _ in os.walk(path):
-                Path(directory).chmod(0o700)
+                with suppress(OSError):  # the supervisor may be removing it, too
+                    Path(directory).chmod(0o700)
             shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ OF_JOBS = ("$SLURM_TMPDIR", "$TMPDIR", "/tmp")  # noqa: S108  (of each task a pr
 """Where it is in batch jobs, if nobody says."""
 LEFT_AFTER_S = 600.0
 """A task that is being prepared has no process yet."""
+_OF_CONTAINER = re.compile(rf"{SCRATCH}[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}")
+"""Containers have UUIDs. Other folders may begin alike: those of people, and where checkpoints are loaded."""
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +37,8 @@ def find_scratch(candidates: Iterable[str], environ: Mapping[str, str]) -> Path 
 def sweep(base: Path) -> None:
     """Remove what tasks of this user left that no longer run. Blocks."""
     for path in base.glob(f"{SCRATCH}*"):
+        if not _OF_CONTAINER.fullmatch(path.name):
+            continue
         try:
             status = path.lstat()
         except OSError:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.container_dir import ContainerDir, ContainerDirs, ContainerRecord
+from agent_bootstrap.agent.container_dir import (
+    ContainerDir,
+    ContainerDirs,
+    ContainerRecord,
+    remove_tree,
+)
 from agent_bootstrap.agent.scratch import LEFT_AFTER_S, find_scratch, sweep
 
 
@@ -76,26 +82,54 @@ def test_what_a_crash_leaves_in_the_trash_takes_its_scratch_along(tmp_path: Path
         assert list(base.iterdir()) == []
 
 
+CONTAINER = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+
+
+def left(base: Path, name: str, age_s: float = LEFT_AFTER_S + 60) -> Path:
+    folder = base / f"windlass-{name}"
+    (folder / "tmp").mkdir(parents=True)
+    ago = time.time() - age_s
+    os.utime(folder, (ago, ago))
+    return folder
+
+
 def test_what_a_kill_of_everything_left_is_swept_later(tmp_path: Path) -> None:
-    old, young, foreign = (tmp_path / f"windlass-{name}" for name in ("old", "young", "other"))
-    for folder in (old, young):
-        (folder / "tmp").mkdir(parents=True)
-    foreign.mkdir()
-    ago = time.time() - LEFT_AFTER_S - 60
-    for folder in (old, foreign):
-        os.utime(folder, (ago, ago))
+    left(tmp_path, CONTAINER)
+    young = left(tmp_path, f"{CONTAINER[:-1]}8", age_s=0)
     sweep(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["windlass-other", "windlass-young"]
+    assert list(tmp_path.iterdir()) == [young]
+
+
+@pytest.mark.parametrize(
+    "name", ["results", f"checkpoint-{CONTAINER}", f"{CONTAINER}-copy", "podman-1000"]
+)
+def test_folders_that_only_begin_alike_stay(tmp_path: Path, name: str) -> None:
+    folder = left(tmp_path, name)
+    sweep(tmp_path)
+    assert (folder / "tmp").is_dir()
 
 
 def test_what_still_runs_is_not_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "windlass-c1"
-    (folder / "tmp").mkdir(parents=True)
-    ago = time.time() - LEFT_AFTER_S - 60
-    os.utime(folder, (ago, ago))
+    folder = left(tmp_path, CONTAINER)
     monkeypatch.setattr(
         "agent_bootstrap.agent.scratch.marked_processes",
-        lambda name, value: [1] if value == "c1" else [],
+        lambda name, value: [1] if value == CONTAINER else [],
     )
     sweep(tmp_path)
     assert folder.exists()
+
+
+def test_a_tree_that_another_process_removes_at_the_same_time_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the supervisor of its task does."""
+    folder = left(tmp_path, CONTAINER)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    remove = shutil.rmtree
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    gone = [(str(folder), [], []), (str(folder / "gone"), [], [])]
+    monkeypatch.setattr(os, "walk", lambda _: gone)
+    remove_tree(folder)
+    monkeypatch.setattr(shutil, "rmtree", remove)
+    remove_tree(folder)
+    assert not folder.exists()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent_bootstrap.agent.container_dir import ContainerDirs
+from agent_bootstrap.agent.runtimes.commands import cache_lock
 from agent_bootstrap.agent.runtimes.commands.cache_lock import STALE_S, try_lock
 
 
@@ -54,6 +55,33 @@ def test_what_a_crash_left_is_taken_over_once_it_is_stale(
         if held is not None:
             assert try_lock(path) is None
             held.close()
+
+
+@pytest.mark.parametrize("file_system", [errno.ENOSYS], indirect=True)
+def test_of_two_that_see_a_stale_one_only_the_first_takes_it_over(
+    file_system: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "net.sif.lock"
+    crashed = try_lock(path)
+    assert crashed is not None
+    assert crashed.mark is not None
+    os.utime(crashed.mark, (0, 0))
+    is_stale, firsts = cache_lock._is_stale, []
+
+    def and_another_is_faster(mark: Path) -> bool:
+        told = is_stale(mark)
+        monkeypatch.setattr(cache_lock, "_is_stale", is_stale)
+        firsts.append(try_lock(path))
+        return told
+
+    monkeypatch.setattr(cache_lock, "_is_stale", and_another_is_faster)
+    assert try_lock(path) is None
+    (first,) = firsts
+    assert first is not None
+    crashed.close()
+    assert try_lock(path) is None, "whose lock was taken over does not end the new one"
+    first.close()
+    assert [file.name for file in tmp_path.iterdir()] == ["net.sif.lock"]
 
 
 def test_other_troubles_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

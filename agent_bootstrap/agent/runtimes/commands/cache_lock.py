@@ -27,15 +27,17 @@ class CacheLock:
     descriptor: int
     mark: Path | None = None
     """Ours, where there is no `flock`."""
+    token: bytes = b""
+    """What stands in it. Another: we were away for so long that somebody took it over."""
 
     def freshen(self) -> None:
         """To be called every `FRESHEN_S`."""
-        if self.mark is not None:
+        if self.mark is not None and _read(self.mark) == self.token:
             with suppress(OSError):
                 os.utime(self.mark)
 
     def close(self) -> None:
-        if self.mark is not None:
+        if self.mark is not None and _read(self.mark) == self.token:
             self.mark.unlink(missing_ok=True)
         os.close(self.descriptor)
 
@@ -49,8 +51,9 @@ def try_lock(path: Path) -> CacheLock | None:
         os.close(descriptor)
         return None
     except OSError as error:
-        if error.errno in NO_LOCKS and _marked(mark := path.with_name(f"{path.name}.held")):
-            return CacheLock(descriptor, mark)
+        mark, token = path.with_name(f"{path.name}.held"), secrets.token_hex(8).encode()
+        if error.errno in NO_LOCKS and _marked(mark, token):
+            return CacheLock(descriptor, mark, token)
         os.close(descriptor)
         if error.errno in NO_LOCKS:
             return None
@@ -58,21 +61,44 @@ def try_lock(path: Path) -> CacheLock | None:
     return CacheLock(descriptor)
 
 
-def _marked(mark: Path) -> bool:
-    """Make it, or take over one that nobody keeps fresh: who renames it away is the only one to do so."""
+def _marked(mark: Path, token: bytes) -> bool:
+    """Make it, or take over one that nobody keeps fresh."""
     for _ in range(2):
         try:
-            os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            made = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except FileExistsError:
-            if not _is_stale(mark):
+            before = _read(mark)
+            if not _is_stale(mark) or not _set_aside(mark, before):
                 return False
-            aside = mark.with_name(f"{mark.name}-{secrets.token_hex(4)}")
-            with suppress(FileNotFoundError):
-                mark.rename(aside)
-            aside.unlink(missing_ok=True)
         else:
+            with os.fdopen(made, "wb") as file:
+                file.write(token)
             return True
     return False
+
+
+def _set_aside(mark: Path, stale: bytes | None) -> bool:
+    """Whether the stale one is gone. Who looked at it too may have been first: then it is theirs, and stays theirs."""
+    aside = mark.with_name(f"{mark.name}-{secrets.token_hex(4)}")
+    try:
+        mark.rename(aside)
+    except FileNotFoundError:
+        return True
+    try:
+        if _read(aside) == stale:
+            return True
+        with suppress(FileExistsError):
+            os.link(aside, mark)
+        return False
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _read(mark: Path) -> bytes | None:
+    try:
+        return mark.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def _is_stale(mark: Path) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from agent_bootstrap.bounds import one_line
 from provisioner.providers.batch.base import NoAnswer
 
 COMMAND_LIMIT_S = 60.0
@@ -39,7 +40,7 @@ class Done:
     def last(self) -> str:
         """What it said last, on one line."""
         said = [line.strip() for line in (self.err or self.out).splitlines() if line.strip()]
-        return "; ".join(said[-2:]) or f"exit code {self.code}"
+        return one_line("; ".join(said[-2:])) or f"exit code {self.code}"
 
 
 class Commands(Protocol):

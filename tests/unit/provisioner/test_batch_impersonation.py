@@ -166,3 +166,7 @@ def test_no_secret_is_on_a_command_line(tmp_path: Path) -> None:
     UserDisk(UserCommands(heard, Sudo({}), "alice")).write(tmp_path / "host.json", b"3f9a-token")
     assert heard.stdin == ["3f9a-token"]
     assert "3f9a-token" not in " ".join(heard.words)
+
+
+def test_what_a_command_says_cannot_drive_a_terminal() -> None:
+    assert Done(1, "", "\x1b]0;owned\x07").last.startswith("\\x1b")

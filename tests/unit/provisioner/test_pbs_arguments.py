@@ -76,6 +76,8 @@ def test_what_users_select_joins_ours() -> None:
         ("-W Job_Name=mine", "-W job_name"),
         ("-W Variable_List='A=1'", "-W variable_list"),
         ("-W Keep_Files=n", "-W keep_files"),
+        ("-W stagein=key@login1:/var/lib/windlass/key", "-W stagein"),
+        ("-W Stageout=mine@login1:/home/windlass/.ssh/authorized_keys", "-W stageout"),
         ("-W sandbox=PRIVATE,x='", "-W sandbox"),
         ('-W x=a"b,umask=022,y=c"', "-W umask"),
         ("-l nodes=2:ppn=4", "-l nodes"),

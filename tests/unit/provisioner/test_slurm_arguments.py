@@ -92,6 +92,9 @@ def test_no_gpus_are_asked_for_where_none_are_wanted() -> None:
         "-o x",
         "--test-only",
         "--uid=0",
+        "--export-file=/var/lib/windlass/key",
+        "--export-f /var/lib/windlass/key",
+        "--bbf=/var/lib/windlass/key",
         "-V",
     ],
 )
@@ -126,6 +129,8 @@ def test_what_is_no_option_is_refused(argument: str) -> None:
         "--reservation=class",
         "-H",
         "--mail-user=o@example.org",
+        "--export=ALL,DEBUG=1",
+        "--bb=capacity=1G",
     ],
 )
 def test_the_rest_is_taken(argument: str) -> None:

@@ -31,12 +31,15 @@ _OUR_ATTRIBUTES = frozenset(
         "resource_list",
         "sandbox",
         "shell_path_list",
+        "stagein",
+        "stageout",
         "umask",
         "user_list",
         "variable_list",
     }
 )
-"""Of -W, which takes every attribute of a job: those of our letters, too. PBS reads names in any case."""
+"""Of -W, which takes every attribute of a job: those of our letters, too. PBS reads names in any case, and
+stages files from and to the login node as whoever submits: of the master, if that does."""
 _OUR_RESOURCES = frozenset({"nodes", "nodect", "ncpus", "ngpus", "mpiprocs", "ompthreads"})
 """Of -l, outside of select."""
 _FLAGS = frozenset("fhIVXz")

@@ -32,13 +32,18 @@ _OURS = {
     "test-only": "",
     "wait": "W",
     "wrap": "",
+    "export-file": "",
+    "bbf": "",
     "uid": "",
     "gid": "",
     "version": "V",
     "help": "h",
     "usage": "",
 }
-"""Long option -> its letter: those that would contradict what we set, or keep sbatch from submitting."""
+"""Long option -> its letter: those that would contradict what we set, keep sbatch from submitting, or let it read
+files where the master is, as the master's user."""
+_WHOLE = frozenset({"export", "bb"})
+"""Options of sbatch themselves, not beginnings of ours."""
 _INSTEAD = {
     "partition": "name the resource pool of that partition in resources.resource_pool",
     "nodes": "set resources.slots_per_trial and slurm.slots_per_node",
@@ -160,7 +165,8 @@ def _contradicted(argument: str) -> Iterator[str]:
                 return
         return
     # getopt takes any beginning of a name that is long enough.
-    ours = [name for name in _OURS if name.startswith(option.name)]
+    begins = option.name not in _WHOLE
+    ours = [name for name in _OURS if begins and name.startswith(option.name)]
     if option.name in _OURS or ours:
         yield option.name if option.name in _OURS else ours[0]
     elif "gres".startswith(option.name) and len(option.name) > 1 and _asks_for_gpus(option.value):

@@ -296,7 +296,7 @@ class Dispatcher:
             text = (
                 f"the directory of its job cannot be written: {error.filename}: {error.strerror}: "
             )
-            text += life.way_out_of(error)
+            text += life.way_out_of(error, lease.shape.user)
             why = JobRefused(text, kind=ReasonKind.NO_CAPACITY, passing=True)
             self._change(lease.tag, partial(life.refused, why=why, now=self._now()))
         else:

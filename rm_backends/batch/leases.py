@@ -325,10 +325,12 @@ def _not_submitted(lease: Lease, now: float) -> Reason:
     return Reason(kind=ReasonKind.QUEUED, text=lease.message or "a batch job is being submitted")
 
 
-def way_out_of(error: OSError) -> str:
-    """Of a directory that cannot be written."""
+def way_out_of(error: OSError, user: str) -> str:
+    """Of a directory that cannot be written. `user`: who writes it; empty: the master's."""
     if error.errno in (errno.EDQUOT, errno.ENOSPC):
         return "free some space there (quota, lfs quota)"
+    if user:
+        return f"job_storage_root must be a folder of mode 1777, which {user} may write"
     return "job_storage_root must be a folder that the master's user may write"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ _GRACE_S = 10.0
 _ENDED_BY_TIMEOUT = (124, 137)
 READ_LIMIT_S = 10.0
 """Of files of a user, who may have put anything in their places."""
+_FULL = (errno.EDQUOT, errno.ENOSPC)
 WRITE = """umask 077
 mkdir -p -- "$1" && [ -O "$1" ] && cat > "$2.new" && mv -f -- "$2.new" "$2"
 """
@@ -120,7 +122,8 @@ class UserDisk:
     def write(self, file: Path, data: bytes) -> None:
         done = self._sh(WRITE, str(file.parent), str(file), stdin=data.decode())
         if done.code:
-            raise OSError(0, done.last, str(file))
+            number = next((one for one in _FULL if os.strerror(one) in done.err), 0)
+            raise OSError(number, done.last, str(file))
 
     def tail(self, file: Path, count: int) -> bytes:
         done = self._read('[ ! -p "$2" ] && tail -c "$1" -- "$2"', str(count), str(file))

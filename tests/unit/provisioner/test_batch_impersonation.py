@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from provisioner.providers.batch.base import NoAnswer
 from provisioner.providers.batch.commands import COMMAND_LIMIT_S, Done, LocalCommands
 from provisioner.providers.batch.impersonation import Sudo, UserCommands, UserDisk, UserRefused
+from rm_backends.batch.leases import way_out_of
 
 ALLOWS = """#!/bin/sh
 [ "$1 $2 $3 $4 $5" = "-n -H -u alice --" ] || exit 9
@@ -170,3 +172,18 @@ def test_no_secret_is_on_a_command_line(tmp_path: Path) -> None:
 
 def test_what_a_command_says_cannot_drive_a_terminal() -> None:
     assert Done(1, "", "\x1b]0;owned\x07").last.startswith("\\x1b")
+
+
+@pytest.mark.parametrize("number", [errno.EDQUOT, errno.ENOSPC])
+def test_a_user_whose_space_is_used_up_is_told_so(tmp_path: Path, number: int) -> None:
+    """By the shell, in words."""
+    fails = f'case "$*" in *mkdir*) echo "cat: {os.strerror(number)}" >&2; exit 1;; esac; shift 5'
+    disk = UserDisk(as_alice(tmp_path, ALLOWS.replace("shift 5", fails)))
+    with pytest.raises(OSError, match="cat: ") as caught:
+        disk.write(tmp_path / "jobs" / "host.json", b"secret")
+    assert way_out_of(caught.value, "alice").startswith("free some space")
+
+
+def test_a_user_who_may_not_write_is_told_what_the_folder_must_be() -> None:
+    assert "mode 1777, which alice may write" in way_out_of(PermissionError(), "alice")
+    assert "that the master's user may write" in way_out_of(PermissionError(), "")

@@ -69,7 +69,7 @@ def sbatch(text: str) -> str:
 
 
 def unwritable(number: int) -> str:
-    return way_out_of(OSError(number, "no", "/shared/jobs"))
+    return way_out_of(OSError(number, "no", "/shared/jobs"), "")
 
 
 @pytest.mark.parametrize(

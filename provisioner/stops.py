@@ -60,8 +60,10 @@ def stop_may_come(record: InstanceRecord, now: float, watching_since: float) -> 
     ):
         return True
     asked, stopped = record.stopping_since, record.stops[-1].since
-    by_an_earlier_master = asked is not None and asked < watching_since <= stopped
-    return by_an_earlier_master and now - watching_since < LATE_STOP_S
+    if asked is None or asked >= watching_since:
+        return False
+    # Of an earlier master, which may have died before the answer: it asked no more once it was gone, or saw it stopped.
+    return now - min(watching_since, stopped) < LATE_STOP_S
 
 
 def stop_answered(record: InstanceRecord, now: float, *, in_doubt: bool) -> InstanceRecord:

@@ -140,7 +140,9 @@ def test_a_started_machine_without_an_agent_is_ended() -> None:
     in_world(story)
 
 
-@pytest.mark.parametrize("how", ["unanswered", "under way", "of an earlier master"])
+@pytest.mark.parametrize(
+    "how", ["unanswered", "under way", "of an earlier master", "of one that saw it stopped"]
+)
 def test_a_call_to_stop_that_arrives_late_stops_no_machine_with_work(how: str) -> None:
     async def main() -> None:
         world = a_world()
@@ -176,6 +178,9 @@ def test_a_call_to_stop_that_arrives_late_stops_no_machine_with_work(how: str) -
             await world.crash()
             await world.start()
         await world.until(lambda: world.states() == ["stopped"])
+        if how == "of one that saw it stopped":
+            await world.crash()
+            await world.start()
         await world.want(a_gang("second"))
         await world.until(lambda: "second" in world.host.placed)
         await late.wait()

@@ -35,10 +35,6 @@ from master.batch_pools import (
 from master.batch_projects import JobProjects
 from master.batch_users import BatchUsers
 from master.batch_ways import relay_keepers
-from master.boot_settings import SettingsOfLaunches, boot_settings
-from master.boots.outputs import BootOutputs
-from master.boots.service import BootService
-from master.boots.wheels import AgentWheels
 from master.checkpoints.downloads import Downloads
 from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.cloud_boot import CloudBoot
@@ -62,6 +58,7 @@ from master.launch_tokens import LaunchTokens
 from master.live_prices import LivePrices
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
+from master.machine_boots import machine_boots
 from master.pilot_pools import PilotProviders, batch_sections
 from master.price_refresh import PriceRefresh
 from master.recovery.background_check import BackgroundCheck
@@ -310,17 +307,12 @@ class Master:
             foreseer=agents,
             fall_back=router.fall_back,
             join_tokens=join_tokens,
-            boots=BootService(
+            boots=machine_boots(
+                options.config.pools(),
+                provisioner,
                 joins=agents.joins,
-                settings=SettingsOfLaunches(
-                    boot_settings(options.config.pools()),
-                    _nothing_bought if provisioner is None else provisioner.bought_by,
-                ),
-                wheels=AgentWheels(options.data_dir / "wheels"),
-                outputs=BootOutputs(options.data_dir / "boot-output"),
+                data_dir=options.data_dir,
                 clock=options.clock,
-                note=None if provisioner is None else provisioner.note_boot,
-                images=None if provisioner is None else provisioner.bakery,
             ),
             provisioner=provisioner,
             books=books,
@@ -506,7 +498,3 @@ def _database_files(options: MasterOptions) -> Sequence[Path]:
     """To look through in the background; none for simulations, which have no threads."""
     files = places_of(options.data_dir, options.config.db_url(options.data_dir)).files
     return () if files is None or options.inline_store else (files.state, files.logs)
-
-
-def _nothing_bought(launch_id: str) -> None:
-    return None

@@ -3,7 +3,8 @@
     machine 10.9.0.1 ── 10.9.0.2 the cloud, with 169.254.169.254
             10.8.0.1 ── 10.8.0.2 a container with a network of its own
 
-Whoever uses this is in a network namespace of its own already (`unshare --net`), which is the machine.
+`machine`: whoever uses it is in a network namespace of its own already (`unshare --net`), which is the machine.
+`machine_apart`: it has another one, without a container.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import os
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
+
+import psutil
 
 METADATA = "169.254.169.254"
 T = TypeVar("T")
@@ -31,12 +34,14 @@ def works() -> bool:
 
 
 class Namespace:
-    """Lives as long as its process."""
+    """Lives as long as its process, which ends with the one that made it, however that ends."""
 
     def __init__(self) -> None:
         # It says so once it is in a namespace of its own.
         self._process = subprocess.Popen(
-            ["unshare", "--net", "sh", "-c", "echo; exec sleep infinity"], stdout=subprocess.PIPE
+            ["unshare", "--net", "sh", "-c", "echo; exec cat"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         assert self._process.stdout is not None
         self._process.stdout.readline()
@@ -69,9 +74,41 @@ class Namespace:
             raise failed[0]
         return found[0]
 
+    def processes(self) -> list[psutil.Process]:
+        """All that are in it."""
+        own = Path(f"/proc/{self.pid}/ns/net").readlink()
+        found = []
+        for process in psutil.process_iter():
+            with suppress(OSError):
+                if Path(f"/proc/{process.pid}/ns/net").readlink() == own:
+                    found.append(process)
+        return found
+
     def end(self) -> None:
         self._process.kill()
         self._process.communicate()
+
+    def end_all(self) -> None:
+        """With whatever still runs in it."""
+        left = [process for process in self.processes() if process.pid != self.pid]
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, timeout=10)
+        self.end()
+
+
+@contextmanager
+def machine_apart() -> Iterator[tuple[Namespace, Namespace]]:
+    """The machine, and its cloud. What still runs on the machine ends with it."""
+    with ExitStack() as stack:
+        made = Namespace()
+        stack.callback(made.end_all)
+        cloud = Namespace()
+        stack.callback(cloud.end)
+        _connect(made.sh, cloud, 9)
+        _lead_to_metadata(made.sh, cloud)
+        yield made, cloud
 
 
 @contextmanager
@@ -80,19 +117,28 @@ def machine() -> Iterator[tuple[Namespace, Namespace]]:
     cloud, container = Namespace(), Namespace()
     try:
         _sh("ip link set lo up")
-        for there, net in ((cloud, 9), (container, 8)):
-            _sh(f"ip link add v{net} type veth peer name eth0 netns {there.pid}")
-            _sh(f"ip addr add 10.{net}.0.1/24 dev v{net} && ip link set v{net} up")
-            there.sh(f"ip addr add 10.{net}.0.2/24 dev eth0 && ip link set eth0 up")
-            there.sh(f"ip route add default via 10.{net}.0.1")
-        cloud.sh(f"ip addr add {METADATA}/32 dev lo")
-        _sh(f"ip route add {METADATA} via 10.9.0.2")
+        _connect(_sh, cloud, 9)
+        _connect(_sh, container, 8)
+        _lead_to_metadata(_sh, cloud)
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
         Path("/proc/sys/net/ipv4/conf/all/rp_filter").write_text("1")  # as many images have it
         yield cloud, container
     finally:
         cloud.end()
         container.end()
+
+
+def _connect(sh: Callable[[str], None], there: Namespace, net: int) -> None:
+    """`sh`: runs a script on the machine."""
+    sh(f"ip link add v{net} type veth peer name eth0 netns {there.pid}")
+    sh(f"ip addr add 10.{net}.0.1/24 dev v{net} && ip link set v{net} up")
+    there.sh(f"ip addr add 10.{net}.0.2/24 dev eth0 && ip link set eth0 up")
+    there.sh(f"ip route add default via 10.{net}.0.1")
+
+
+def _lead_to_metadata(sh: Callable[[str], None], cloud: Namespace) -> None:
+    cloud.sh(f"ip addr add {METADATA}/32 dev lo")
+    sh(f"ip route add {METADATA} via 10.9.0.2")
 
 
 def _sh(script: str) -> None:

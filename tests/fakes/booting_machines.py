@@ -1,4 +1,7 @@
-"""Machines of a cloud's double that boot by their own user data, each in a folder with a systemd of its own."""
+"""Machines of a cloud's double that boot by their own user data, each in a folder with a systemd of its own.
+
+Where network namespaces are allowed, each may have one, with its metadata service at the real address.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from pathlib import Path
 from botocore.exceptions import ClientError
 
 from provisioner.providers.images import is_bake
+from tests import namespaces
 from tests.fakes.cloud_machine import CloudMachine, metadata_service
+from tests.fakes.cloud_network import machine_network
 from tests.fakes.ec2_server import Ec2Server
 from tests.fakes.gce import FakeGce
 from tests.fakes.watched_machines import WatchedMachines
@@ -30,17 +35,21 @@ class BootingMachines(WatchedMachines):
         running: Callable[[], Mapping[str, str]],
         ended: Callable[[str, str], None],
         agent: Sequence[str] = (),
+        reached: Sequence[int] = (),
     ) -> None:
         """`running`: id -> user data of machines that run; `ended`: one that shut itself down, and its console;
-        `agent`: what is said of each in its agent.yaml, as key=value."""
+        `agent`: what is said of each in its agent.yaml, as key=value;
+        `reached`: ports of the loopback here. Given, each has a network of its own with these on its loopback, where
+        network namespaces are allowed."""
         super().__init__()
         self._folder = folder
         self.running = running
         self._ended = ended
         self._agent = agent
+        self._reached = reached if reached and namespaces.works() else ()
         self._machines: dict[str, CloudMachine] = {}
         self._boots: list[threading.Thread] = []
-        self._metadata = ExitStack()
+        self._networks = ExitStack()
         self.consoles: dict[str, str] = {}
         self.user_data: dict[str, str] = {}
 
@@ -50,8 +59,7 @@ class BootingMachines(WatchedMachines):
             self._machines[name].stop()
         for name in running.keys() - self._machines.keys():
             self.user_data[name] = running[name]
-            metadata = self._metadata.enter_context(metadata_service(name))
-            self._machines[name] = CloudMachine(self._folder / name, metadata, self._agent)
+            self._machines[name] = self._machine(name)
             boot = threading.Thread(target=self._boot, args=(name,), daemon=True)
             self._boots.append(boot)
             boot.start()
@@ -61,7 +69,16 @@ class BootingMachines(WatchedMachines):
             machine.stop()
         for boot in self._boots:
             boot.join(30)
-        self._metadata.close()
+        self._networks.close()
+
+    def _machine(self, name: str) -> CloudMachine:
+        metadata, via = "", ()
+        if self._reached:
+            network = self._networks.enter_context(machine_network(name, self._reached))
+            via = ("nsenter", "-t", str(network.pid), "--net", "--")
+        else:
+            metadata = self._networks.enter_context(metadata_service(name))
+        return CloudMachine(self._folder / name, metadata, self._agent, via)
 
     def _boot(self, name: str) -> None:
         machine = self._machines[name]

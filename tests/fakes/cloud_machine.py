@@ -61,8 +61,11 @@ def metadata_service(instance: str) -> Iterator[str]:
 class CloudMachine:
     """Its agent's slots are pretended. `boot` may be called again: a reboot."""
 
-    def __init__(self, folder: Path, metadata: str, agent: Sequence[str] = ()) -> None:
-        """`agent`: what is said of the machine in its agent.yaml, as key=value."""
+    def __init__(
+        self, folder: Path, metadata: str, agent: Sequence[str] = (), via: Sequence[str] = ()
+    ) -> None:
+        """`metadata`: empty: at its real address. `agent`: what is said of the machine in its agent.yaml, as key=value.
+        `via`: what to put before its programs."""
         self.home = AgentHome(folder / "home")
         self.state = folder / "boot"
         self.prefix = folder / "prefix"
@@ -70,6 +73,7 @@ class CloudMachine:
         """What a bake takes for the machine's own root."""
         self.metadata = metadata
         self._agent = ("artificial_slots=2", *agent)
+        self._via = via
         self._ended = folder / "ended"
 
     def put_in_image(self, version: str) -> None:
@@ -87,17 +91,18 @@ class CloudMachine:
         script.chmod(0o700)
         environ = self.home.environ | {
             "WINDLASS_BOOT_DIR": str(self.state),
-            "WINDLASS_METADATA": self.metadata,
             "WINDLASS_ROOT": str(self.root),
             "WINDLASS_END_MACHINE": f"touch {self._ended}",
             "WINDLASS_PREFIX": str(self.prefix),
             "WINDLASS_AGENT_CONFIG": str(self.home.config),
             "WINDLASS_JOIN_OPTIONS": " ".join(["--user", *(f"--set {x}" for x in self._agent)]),
         }
+        if self.metadata:
+            environ["WINDLASS_METADATA"] = self.metadata
         if path:
             environ["PATH"] = f"{self.home.bin}:{path}"
         done = subprocess.run(
-            [script],
+            [*self._via, script],
             env=environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -32,6 +33,8 @@ class GceMetadata:
         """Requests that wait for a change now."""
         self.polls: Counter[tuple[str, str]] = Counter()
         """(machine, path) -> how often it was asked."""
+        self.only = ""
+        """The one machine that asks: paths begin with no name then, as in reality."""
         self.is_down = False
         """Every question is answered with 503."""
         self.token_scopes: list[str] = []
@@ -86,11 +89,14 @@ def etag(value: str | None) -> str:
 
 
 @contextmanager
-def gce_metadata() -> Iterator[GceMetadata]:
+def gce_metadata(listening: socket.socket | None = None) -> Iterator[GceMetadata]:
+    """`listening`: where it is asked; None: at a port of the loopback."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             where = urlsplit(self.path)
-            _, machine, path = where.path.split("/", 2)
+            before = f"/{metadata.only}" if metadata.only else ""
+            _, machine, path = f"{before}{where.path}".split("/", 2)
             if metadata.is_down:
                 self._say(503, None)
             elif self.headers.get("Metadata-Flavor") != "Google":
@@ -113,8 +119,12 @@ def gce_metadata() -> Iterator[GceMetadata]:
         def log_message(self, format: str, *args: Any) -> None:
             """Quiet."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    metadata = GceMetadata(f"http://127.0.0.1:{server.server_port}")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler, bind_and_activate=listening is None)
+    if listening is not None:
+        server.socket.close()
+        server.socket = listening
+    address, port = server.socket.getsockname()
+    metadata = GceMetadata(f"http://{address}:{port}")
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

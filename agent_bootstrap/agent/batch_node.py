@@ -12,7 +12,7 @@ from agent_bootstrap.agent.gpus.selection import batch_job
 JOB_PREFIXES = ("SLURM_", "SLURMD_", "PBS_")
 SECRETS = ("SLURM_JWT", "PBS_JOBCOOKIE", "PBS_AUTH")
 """Whoever has these acts as the user of the job."""
-_OURS = ("DET_", "WINDLASS_")
+_NEVER = ("DET_", "WINDLASS_", *SECRETS)
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy")
 _NEAR = "localhost,127.0.0.1"
 
@@ -37,7 +37,7 @@ def job_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 def inherited(given: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]:
     """`given`: the variables of a task. Those without a value have the one of the `job`, if that has one."""
-    empty = (name for name, value in given.items() if not value and not name.startswith(_OURS))
+    empty = (name for name, value in given.items() if not value and not name.startswith(_NEVER))
     return {name: job[name] for name in empty if name in job}
 
 

@@ -279,6 +279,8 @@ class Dispatcher:
         spec = None
         try:
             spec = await asyncio.to_thread(self._files[lease.pool].write, lease, self._token(lease))
+            if self._site is not None:
+                spec = replace(spec, avoid=self._site.known(spec.avoid))
             if self._project_of is not None:
                 spec = replace(spec, project=await self._project_of(lease))
             job_id = await self._systems.of(spec.user).submit(spec)

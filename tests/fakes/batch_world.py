@@ -96,7 +96,8 @@ class FakeBatch:
             cpus_per_node=16,
             max_walltime_s=7200,
         )
-        return Site(version="0", queues={"gpu": queue}, accounts=self.accounts)
+        names = frozenset(f"n{k + 1}" for k in range(NODES))
+        return Site(version="0", queues={"gpu": queue}, nodes=names, accounts=self.accounts)
 
     async def submit(self, job: JobSpec) -> str:
         await self._answer()

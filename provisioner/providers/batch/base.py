@@ -5,7 +5,7 @@ Every job has a name that nobody else has: it is found by it, whatever became of
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -217,8 +217,14 @@ class Site:
 
     version: str = ""
     queues: Mapping[str, Queue] = field(default_factory=dict)
+    nodes: frozenset[str] = frozenset()
+    """Their names, as far as it tells them."""
     accounts: Mapping[str, frozenset[str]] | None = None
     """Accounts that this user may name, with the QOS that each may. None: not known, or any."""
+
+    def known(self, nodes: Iterable[str]) -> tuple[str, ...]:
+        """Without names of none of its nodes, such as those of agents elsewhere: Slurm refuses a job with these."""
+        return tuple(node for node in nodes if not self.nodes or node in self.nodes)
 
 
 class BatchSystem(Protocol):

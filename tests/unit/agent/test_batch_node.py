@@ -37,8 +37,14 @@ def test_a_node_is_called_as_its_site_calls_it(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_variable_without_a_value_is_that_of_the_job() -> None:
-    given = {"SCRATCH": "", "EMPTY": "", "SET": "mine", "DET_SECRET": ""}
-    job = {"SCRATCH": "/scratch/7", "SET": "others", "DET_SECRET": "x", "MORE": "y"}
+    given = {"SCRATCH": "", "EMPTY": "", "SET": "mine", "DET_SECRET": "", "SLURM_JWT": ""}
+    job = {
+        "SCRATCH": "/scratch/7",
+        "SET": "others",
+        "DET_SECRET": "x",
+        "MORE": "y",
+        "SLURM_JWT": "z",
+    }
     assert inherited(given, job) == {"SCRATCH": "/scratch/7"}
 
 

@@ -771,6 +771,18 @@ def test_nodes_that_a_request_must_not_use_are_said_to_the_site(play: Play) -> N
     play(scenario)
 
 
+def test_names_that_the_site_does_not_know_are_not_said_to_it(play: Play) -> None:
+    """Agents of other pools, from which the work fell back: Slurm refuses a job that excludes such a node."""
+
+    async def scenario(batch: BatchWorld) -> None:
+        blocked = frozenset({"n1", "cloud-agent-7"})
+        await batch.world.run_allocation(allocation(1, slots=4, blocked=blocked))
+        (job,) = batch.site.jobs.values()
+        assert job.spec.avoid == ("n1",)
+
+    play(scenario)
+
+
 def test_a_job_on_a_node_that_its_request_must_not_use_is_followed_by_another(play: Play) -> None:
     """Not every site can be told: where it gives such a node all the same, the work waits for another one."""
 

@@ -69,9 +69,11 @@ class SlurmSystem:
             self._ask("sinfo", "--version"),
         )
         self._looks += 1
+        found = nodes_of(nodes)
         return Site(
             version=version.strip().rpartition(" ")[2],
-            queues=queues_of(partitions_of(partitions), nodes_of(nodes)),
+            queues=queues_of(partitions_of(partitions), found),
+            nodes=frozenset(node.name for node in found),
             accounts=self._accounts,
         )
 

@@ -48,8 +48,10 @@ class RestSystem:
             self._client.forget()
         partitions, nodes = await asyncio.gather(self._ask("partitions"), self._ask("nodes"))
         self._looks += 1
-        queues = queues_of(documents.partitions(partitions), documents.nodes(nodes))
-        return Site(version=documents.release(nodes), queues=queues)
+        found = documents.nodes(nodes)
+        queues = queues_of(documents.partitions(partitions), found)
+        names = frozenset(node.name for node in found)
+        return Site(version=documents.release(nodes), queues=queues, nodes=names)
 
     async def submit(self, job: JobSpec) -> str:
         version = (await self._client.served()).version

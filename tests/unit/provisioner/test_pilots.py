@@ -357,7 +357,7 @@ async def test_an_end_is_told_after_what_tasks_left_in_the_directory(
     """Also by a master that was restarted in between. Its agents are not lost for being away meanwhile."""
     asked, may_end = asyncio.Event(), asyncio.Event()
 
-    async def run_(words: Sequence[str], output: Path) -> int:
+    async def run_(words: Sequence[str]) -> int:
         asked.set()
         await may_end.wait()
         return 0

@@ -401,7 +401,7 @@ class Dispatcher:
         """What is over is followed by another job, or ends what ran there; it is put away after that was committed."""
         for lease in self._over():
             if self._needs_another(lease):
-                said = await self._last_words(lease)
+                said = await self._why_it_ended(lease)
                 self._put(replace(lease, followed=True))
                 self._put(life.next_lease(lease, self._tag(), said, self._now()))
         await self._save()
@@ -441,9 +441,11 @@ class Dispatcher:
         if (files := self._files.get(lease.pool)) is not None:
             await asyncio.to_thread(files.remove, lease)
 
-    async def _last_words(self, lease: Lease) -> str:
+    async def _why_it_ended(self, lease: Lease) -> str:
         files = self._files.get(lease.pool)
-        return "" if files is None else await asyncio.to_thread(files.last_words, lease)
+        if files is None:
+            return ""
+        return await asyncio.to_thread(files.why_it_ended, lease, lease.cause)
 
     async def _save(self) -> None:
         changed = [one for tag, one in self._leases.items() if self._saved.get(tag) != one]

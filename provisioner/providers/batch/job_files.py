@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agent_bootstrap.bounds import MAX_ERROR_CHARS, one_line
-from provisioner.providers.batch.base import SCRIPT_NAME, JobSpec, NoAnswer
+from provisioner.providers.batch.base import SCRIPT_NAME, EndCause, JobSpec, NoAnswer
 from provisioner.providers.batch.disks import Disk, LocalDisk
 from provisioner.providers.batch.script import job_script
 
@@ -145,6 +145,15 @@ class JobFiles:
         lines = said.decode(errors="replace").splitlines()
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
         return one_line(last)[:MAX_ERROR_CHARS]
+
+    def why_it_ended(self, job: Leased, cause: EndCause | None) -> str:
+        """The last line of its log. Where it never ran and has none: the likely cause, with the way out."""
+        if (said := self.last_words(job)) or cause is not EndCause.LAUNCH_FAILED:
+            return said
+        return (
+            f"it left no log in its directory {self.root / job.tag}, which its node must see and its user may write: "
+            "set job_storage_root to a folder on a file system that all nodes share, with space left"
+        )
 
     def agents_say(self, job: Leased) -> str:
         """Why agents of it have not reached the master, by the last line of the first that complains."""

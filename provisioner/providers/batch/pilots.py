@@ -384,7 +384,8 @@ class PilotProvider(CannotStop):
         code = None if job is None else job.exit_code
         how = end_words(f"job {pilot.job_id or pilot.tag}", cause, nodes, code)
         if cause in (EndCause.FAILED, EndCause.LAUNCH_FAILED):
-            said = await asyncio.to_thread(pilot.files_on(self._disk).last_words, pilot)
+            files = pilot.files_on(self._disk)
+            said = await asyncio.to_thread(files.why_it_ended, pilot, cause)
             how = f"{how}: {said}" if said else how
         at, now = None if job is None else job.ends_at, self._now()
         await self._put(

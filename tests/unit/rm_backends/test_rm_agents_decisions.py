@@ -130,6 +130,23 @@ def test_decisions_that_do_not_hold_are_dropped(placement: dict[str, int]) -> No
     play(scenario, decide=decide)
 
 
+def test_a_pilot_on_a_node_that_a_request_must_not_use_stays_free() -> None:
+    """A log policy names the node; the agents on it have another name in each job."""
+    request = allocation(1, slots=2, blocked=frozenset({"n1"}))
+
+    async def scenario(world: AgentsWorld) -> None:
+        await world.add_agent("wp-1-0", slots=2, site_node="n1")
+        await world.backend.request(request)
+        await world.settle(20)
+        assert world.master.of(ID) == []
+        assert world.backend.explain(ID) is not None
+        await world.add_agent("wp-2-0", slots=2, site_node="n2")
+        grant = await world.master.granted(ID)
+        assert [one.agent_id for one in grant.containers] == ["wp-2-0"]
+
+    play(scenario)
+
+
 def test_a_failing_scheduler_is_tried_again() -> None:
     calls = 0
 

@@ -274,6 +274,25 @@ def test_a_job_that_failed_before_its_task_is_followed_by_another_later(play: Pl
     play(scenario)
 
 
+def test_a_job_whose_directory_its_node_does_not_see_says_which_and_what_to_do(play: Play) -> None:
+    """The site takes such a job, and it fails at once: there is no log, and the site says no more."""
+
+    async def scenario(batch: BatchWorld) -> None:
+        batch.site.holds_back = True
+        await batch.world.backend.request(allocation(1, slots=4))
+        await batch.world.settle(5)
+        (first,) = batch.site.jobs.values()
+        await batch.site.end(first, EndCause.LAUNCH_FAILED)
+        await batch.world.settle(4)
+        reason = batch.world.backend.explain(ID)
+        assert reason is not None
+        assert "job 1 could not be started by the site: it left no log in" in reason.text
+        assert str(first.spec.directory) in reason.text
+        assert "set job_storage_root to a folder" in reason.text
+
+    play(scenario)
+
+
 def test_what_somebody_cancelled_in_the_queue_is_not_submitted_again(play: Play) -> None:
     async def scenario(batch: BatchWorld) -> None:
         batch.site.holds_back = True

@@ -20,6 +20,7 @@ from provisioner.providers.batch.base import (
     Site,
 )
 from provisioner.providers.batch.disks import Disk, LocalDisk
+from provisioner.providers.batch.impersonation import SiteUsers
 from provisioner.providers.batch.job_files import JobFiles
 from rm_backends.base import RestoreRecord
 from rm_backends.batch.dispatcher import Dispatcher
@@ -260,6 +261,7 @@ class BatchWorld:
     ids: Ids = field(default_factory=lambda: Ids.seeded(7))
     store: MemoryLeaseStore = field(default_factory=MemoryLeaseStore)
     disk: Disk = field(default_factory=LocalDisk)
+    users: SiteUsers | None = None
     _site: FakeBatch | None = None
     _dispatcher: Dispatcher | None = None
     _running: asyncio.Task[None] | None = None
@@ -295,6 +297,7 @@ class BatchWorld:
             ids=self.ids,
             cluster_id="c0ffee00-1",
             project_of=_project_of,
+            users=self.users,
         )
         await self._dispatcher.load()
         backend.set_dispatcher(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,11 +15,13 @@ from provisioner.providers.batch.commands import LocalCommands
 from provisioner.providers.batch.disks import LocalDisk
 from provisioner.providers.batch.impersonation import SiteUsers, UserRefused
 from provisioner.providers.batch.job_files import Shape
+from rm_backends.agents.options import PoolOptions
 from rm_backends.batch.leases import Lease
 from rm_backends.batch.shapes import DispatchOptions, shape_of
 from rm_backends.batch.users import UserSystems, require_user
-from tests.fakes.agents_world import allocation
-from tests.fakes.batch_world import FakeBatch
+from tests.fakes.agents_world import agents_world, allocation
+from tests.fakes.batch_world import BatchWorld, FakeBatch
+from tests.fakes.virtual_time import run
 from windlass.base.errors import Unsatisfiable
 
 OPTIONS = DispatchOptions(pool="gpu", as_users=True, slots_per_node=4)
@@ -148,6 +152,44 @@ async def test_what_the_master_itself_is_not_answered_is_raised() -> None:
     made[""].silent_users.add("")
     with pytest.raises(NoAnswer):
         await asked.poll([lease("wl-m", "")])
+
+
+def test_agents_of_whoever_is_not_asked_for_may_be_away_and_nobody_elses(tmp_path: Path) -> None:
+    refused: list[str] = []
+
+    async def main() -> None:
+        async with agents_world(PoolOptions(name="default", dynamic=True, dispatch=True)) as world:
+            options = DispatchOptions(pool="default", as_users=True)
+            batch = BatchWorld(world, tmp_path / "jobs", options)
+
+            def system_of(user: str) -> FakeBatch:
+                class AsUser(FakeBatch):
+                    async def poll(self, names: Collection[str]) -> Mapping[str, JobReport]:
+                        if user in refused:
+                            raise UserRefused(user, "a password is required")
+                        return await super().poll(names)
+
+                seen = AsUser(world)
+                seen.__dict__ = batch.site.__dict__
+                return seen
+
+            batch.users = SiteUsers(
+                system_of, lambda _: LocalCommands(), lambda _: LocalDisk(), lambda _: ()
+            )
+            await batch.start()
+            for number, user in enumerate(("alice", "bob"), 1):
+                who = ALICE.model_copy(update={"user": user})
+                await world.run_allocation(replace(allocation(number, slots=4), os_user=who))
+            refused.append("alice")
+            await asyncio.sleep(60)
+            away = {
+                one.shape.user: batch.dispatcher.may_be_away(one.agents[0])
+                for one in batch.dispatcher.leases()
+            }
+            assert away == {"alice": True, "bob": False}
+            await batch.stop()
+
+    run(main(), limit_s=3600)
 
 
 @pytest.mark.parametrize(

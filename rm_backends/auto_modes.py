@@ -92,12 +92,9 @@ class AutoModes:
         return replace(reason, text=f"{reason.text}; mode auto runs it {where}: {known.why}")
 
     def away(self, job_id: str) -> set[str]:
-        """The pools of pilots where work of that job waits."""
-        return {
-            one.request.pool
-            for one in self._waiting.values()
-            if one.request.job.job_id == job_id and one.request.fell_back is not None
-        }
+        """The pools of pilots where work of that job waits or runs."""
+        pools = (side.pool for side in self._sides.values())
+        return {pool for pool in pools if self._has_work(pool, job_id)}
 
     def _choose(
         self, request: AllocationRequest, side: PilotSide, held: Collection[tuple[str, str]]

@@ -89,6 +89,7 @@ def test_a_job_with_max_slots_keeps_to_one_side_also_after_a_restart() -> None:
             await ask(router, asked(1, max_slots=2, run_time_s=30.0))
             granted = await world.master.granted("task-1.1")
             await router.start("task-1.1", launch_spec("task-1.1"))
+            assert router.away("search") == (PILOTS,), "what runs there counts, too"
             await ask(router, asked(2, max_slots=2, run_time_s=4000.0))
             assert where(world, 2) == PILOTS
         away = FellBack(home=HOME, why=granted.why)

@@ -68,12 +68,13 @@ class Telling:
     def _reasons(self, wanting: Sequence[AllocationRequest]) -> Mapping[str, Reason]:
         told = {one.allocation_id: self._doubted(one) for one in self.leases if not one.granted}
         queued = len(told)
-        alike: dict[Hashable, Reason] = {}  # thousands that wait have few shapes
+        alike: dict[Hashable, Reason] = {}  # thousands that wait have few shapes and users
         for request in wanting:
             if request.allocation_id not in told:
-                if (shape := request.shape) not in alike:
-                    alike[shape] = self._not_created(request, queued)
-                told[request.allocation_id] = alike[shape]
+                key = request.shape, request.user, request.os_user
+                if key not in alike:
+                    alike[key] = self._not_created(request, queued)
+                told[request.allocation_id] = alike[key]
         return told
 
     def _doubted(self, lease: Lease) -> Reason:

@@ -18,6 +18,7 @@ from provisioner.providers.batch.job_files import Shape
 from rm_backends.agents.options import PoolOptions
 from rm_backends.batch.leases import Lease
 from rm_backends.batch.shapes import DispatchOptions, shape_of
+from rm_backends.batch.telling import Telling
 from rm_backends.batch.users import UserSystems, require_user
 from tests.fakes.agents_world import agents_world, allocation
 from tests.fakes.batch_world import BatchWorld, FakeBatch
@@ -212,3 +213,21 @@ def test_a_job_is_of_the_user_only_where_the_pool_says_so() -> None:
     request = replace(allocation(1, slots=1), os_user=ALICE)
     assert shape_of(request, OPTIONS, None).user == "alice"
     assert shape_of(request, replace(OPTIONS, as_users=False), None).user == ""
+
+
+def test_requests_that_are_alike_but_of_different_users_wait_for_different_reasons() -> None:
+    telling = Telling(
+        options=OPTIONS,
+        leases=(),
+        queue=None,
+        trouble="",
+        silence=lambda _: "",
+        full=lambda _: None,
+        joined=lambda _: 0,
+        now=0,
+    )
+    olga = replace(allocation(1), user="olga")
+    alice = replace(allocation(2), user="alice", os_user=ALICE)
+    reasons = telling.availability([olga, alice]).reasons
+    assert "olga is linked to none" in reasons[olga.allocation_id].text
+    assert reasons[alice.allocation_id].text == "a batch job is to be submitted for it"

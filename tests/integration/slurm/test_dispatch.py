@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -134,8 +135,13 @@ def test_scancel_by_somebody_else_ends_the_trial(
     experiment = cluster.submit(config(gates, max_restarts=5), MODEL)
     eventually("it runs", lambda: "run 1, from" in all_logs(cluster, experiment))
     (name,) = slurm.jobs("RUNNING")
+    (job,) = batch_jobs(cluster, experiment)
+    scratch = scratch_of(processes_of_job(job["id"]))
+    assert len(scratch) == 2, "each node has one"
     slurm.run("scancel", "--name", name)
     ended = cluster.wait(experiment)
+    eventually("no process of it is left", lambda: not processes_of_job(job["id"]))
+    assert not [folder for folder in scratch if folder.exists()]
     assert ended["state"] == "STATE_ERROR"
     assert "was cancelled at the site" in all_logs(cluster, experiment)
     assert slurm.jobs("PENDING", "RUNNING", "COMPLETING") in ([], [name])
@@ -202,6 +208,29 @@ def test_a_node_that_goes_down_is_a_loss_and_a_new_job(
     slurm.run("scontrol", "update", "NodeName=n2", "State=RESUME", check=False)
     gates.open()
     assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
+
+
+@pytest.mark.slow
+def test_a_node_that_a_log_policy_excludes_is_excluded_at_the_site(
+    cluster: RealCluster, slurm: Slurm, gates: Gates
+) -> None:
+    """The first run says what a broken GPU says; the next one is in a job that must not use that node."""
+    gates.open()
+    broken = '[ "$DET_TRIAL_RUN_ID" != 1 ] || { echo "NVRM: Xid 79"; exit 1; }'
+    settings = {
+        "entrypoint": ["sh", "-c", f"{broken}; exec python3 train.py"],
+        "resources": {"slots_per_trial": 2, "resource_pool": "batch"},
+        "log_policies": [{"pattern": "Xid [0-9]+", "action": "exclude_node"}],
+        "max_restarts": 1,
+    }
+    experiment = cluster.submit(config(gates, **settings), MODEL)
+    ended, log = cluster.wait(experiment), all_logs(cluster, experiment)
+    assert ended["state"] == "STATE_COMPLETED", log
+    assert "matched regex Xid [0-9]+) therefore will not schedule on" in log
+    first, second = sorted(batch_jobs(cluster, experiment), key=lambda one: int(one["id"]))
+    excluded = slurm.run("squeue", "-h", "-t", "all", "-j", second["id"], "-o", "%x")
+    assert excluded.split() == first["nodes"]
+    assert set(first["nodes"]).isdisjoint(second["nodes"])
 
 
 @pytest.mark.slow
@@ -413,6 +442,26 @@ def is_srun_of(process: psutil.Process, job_id: str) -> bool:
         return process.name() == "srun" and process.environ().get("SLURM_JOB_ID") == job_id
     except psutil.Error:
         return False
+
+
+def processes_of_job(job_id: str) -> list[dict[str, str]]:
+    """The environments of all that run, whatever they do: they inherit the number of their job."""
+    found = map(_environment, psutil.process_iter())
+    return [one for one in found if one.get("SLURM_JOB_ID") == job_id]
+
+
+def scratch_of(processes: list[dict[str, str]]) -> list[Path]:
+    """The folders of their tasks on the disks of nodes, which tests have in common."""
+    tasks = {one["DET_CONTAINER_ID"] for one in processes if "DET_CONTAINER_ID" in one}
+    folders = (Path(tempfile.gettempdir()) / f"windlass-{task}" for task in tasks)
+    return [folder for folder in folders if folder.exists()]
+
+
+def _environment(process: psutil.Process) -> dict[str, str]:
+    try:
+        return process.environ()
+    except psutil.Error:
+        return {}
 
 
 def batch_jobs(cluster: RealCluster, experiment: int) -> list[dict[str, Any]]:

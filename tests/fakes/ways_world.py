@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -34,19 +35,22 @@ class Port:
         self.may_read.set()
         self.read = 0
         self.port = 0
-        self._server: asyncio.Server | None = None
+        self._listening: socket.socket | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._answering: set[asyncio.Future[None]] = set()
 
     async def open(self) -> None:
-        self._server = await asyncio.start_server(self._echo, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._listening = socket.create_server(("127.0.0.1", self.port))
+        self._listening.setblocking(False)
+        self.port = self._listening.getsockname()[1]
+        asyncio.get_running_loop().add_reader(self._listening, self._accept, self._listening)
 
     async def close(self) -> None:
         self.may_read.set()
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._listening is not None:
+            asyncio.get_running_loop().remove_reader(self._listening)
+            self._listening.close()
+            self._listening = None
         self.cut()
         await asyncio.gather(*self._answering, return_exceptions=True)
 
@@ -55,11 +59,17 @@ class Port:
         for writer in self._writers:
             writer.transport.abort()
 
-    async def _echo(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.add(writer)
-        self._answering.add(asyncio.ensure_future(self._answer(reader, writer)))
+    def _accept(self, listening: socket.socket) -> None:
+        """Not by asyncio's server, which leaves a connection unclosed that it has accepted when it is closed."""
+        with suppress(BlockingIOError):
+            accepted, _ = listening.accept()
+            self._answering.add(asyncio.ensure_future(self._answer(accepted)))
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, accepted: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=accepted)
+        self._writers.add(writer)
+        if self._listening is None:
+            writer.transport.abort()
         with suppress(OSError):
             while data := await reader.read(65536):
                 if data.startswith(b"wait"):

@@ -42,7 +42,6 @@ class Shell:
         self.home = home
         self.data = home / "cluster"
         self.port = port
-        self.scheme = "http"
         self.said = ""
         """By `cluster-up`."""
         (home / "model").mkdir()
@@ -54,7 +53,7 @@ class Shell:
             "HOME": str(self.home),
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
-            "DET_MASTER": f"{self.scheme}://127.0.0.1:{self.port}",
+            "DET_MASTER": f"http://127.0.0.1:{self.port}",
         }
 
     def look(self, *words: str) -> subprocess.CompletedProcess[str]:

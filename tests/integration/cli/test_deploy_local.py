@@ -46,6 +46,8 @@ with core.init() as context:
 PUBLISHED = Path(__file__).parents[3] / ".compat" / "bin" / "det"
 PATIENCE_S = 60.0
 PATIENT_POOL = {"pool_name": "default", "agent_reconnect_wait": "10m"}
+# A start is ten Python processes, a test makes up to four, and the first test pays for its fixtures, too.
+pytestmark = pytest.mark.timeout(300)
 
 
 class Machine(Shell):
@@ -58,6 +60,12 @@ class Machine(Shell):
         self.gates.mkdir()
         open_way_to(self.gates / "x")
         (self.home / "model" / "train.py").write_text(TRAIN)
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """With the URL of the last start, even of one that a test did not live to see."""
+        url = self.local.remembered.url
+        return super().environ | ({"DET_MASTER": url} if url else {})
 
     def deploy(self, verb: str, *words: str) -> str:
         return self.ok("deploy", "local", verb, *words, "--data-dir", str(self.data))
@@ -104,7 +112,6 @@ class Machine(Shell):
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     machine = Machine(tmp_path_factory.mktemp("machine"))
-    machine.scheme = "https"
     first = ("--agents", "1", "--slots", "2", "--no-gpu", "--port", str(machine.port))
     config = machine.home / "master.yaml"
     # A busy machine needs its time to start an agent again; meanwhile no task is given up.
@@ -178,10 +185,8 @@ def test_the_printed_line_makes_the_published_client_trust_it(machine: Machine) 
 def test_a_cluster_may_go_back_to_plain_http(machine: Machine) -> None:
     machine.deploy("agent-up", "--agent-name", "c")
     machine.up("--restart", "--no-tls")
-    machine.scheme = "http"
     assert machine.agents() == ["agent-0", "c"]
     machine.up("--restart", "--tls")
-    machine.scheme = "https"
     assert machine.agents() == ["agent-0", "c"]
     machine.deploy("agent-down", "--agent-name", "c")
 

@@ -11,8 +11,8 @@ from platformdirs import user_data_path
 
 from master.config import load
 from master.data_folder import DEFAULT_CONFIG, SECRET, default_folder
-from master.rest_check import rest_checks
 from master.security_checks import security_checks
+from master.site_checks import site_checks
 from windlass.base.checks import Check, Status
 from windlass.base.errors import InvalidConfig
 from windlass.deploy.local.folder import ClusterFolder
@@ -34,7 +34,7 @@ def checks() -> list[Check]:
         problem = f"{config_file or 'master.yaml'}: {error.problems[0]}"
         return [*found, _failed(problem, advice, name="master: master.yaml")]
     found += security_checks(folder, config_file, config)
-    return [*found, *asyncio.run(rest_checks(config))]
+    return [*found, *asyncio.run(site_checks(config))]
 
 
 def _folder() -> Path:

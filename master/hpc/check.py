@@ -13,7 +13,7 @@ from master.hpc.place import find_place
 from master.hpc.plan import Plan, plan_of
 from master.hpc.private import answers
 from master.hpc.probe import probe, probe_findings
-from master.rest_check import rest_checks
+from master.site_checks import site_checks
 from provisioner.providers.batch.commands import LocalCommands
 from windlass.base.checks import Check, Status
 from windlass.base.errors import InvalidConfig
@@ -23,7 +23,7 @@ async def checks_of(where: Where, *, account: str, probe_limit_s: float | None) 
     """`probe_limit_s`: how long to wait for a job in each queue; None: no jobs."""
     facts = await gather(where)
     plan = plan_of(facts, uid=os.geteuid(), account=account, path=where.path)
-    found = [*findings(facts, plan), *await _rest(where)]
+    found = [*findings(facts, plan), *await _of_master(where)]
     if probe_limit_s is None or any(check.status is Status.FAILED for check in found):
         return found
     system = batch_system(plan.system, LocalCommands(path=plan.path))
@@ -31,8 +31,8 @@ async def checks_of(where: Where, *, account: str, probe_limit_s: float | None) 
     return [*found, *chain.from_iterable(map(probe_findings, probed))]
 
 
-async def _rest(where: Where) -> list[Check]:
-    """Of our master, if it asks Slurm that way."""
+async def _of_master(where: Where) -> list[Check]:
+    """What the master.yaml of our master needs, if there is one."""
     known = find_place(where.shared)
     if known is None or not known[0].master_yaml.exists():
         return []
@@ -43,7 +43,7 @@ async def _rest(where: Where) -> list[Check]:
         return [
             Check(name="master.yaml", status=Status.FAILED, found=error.problems[0], advice=advice)
         ]
-    return await rest_checks(config)
+    return await site_checks(config)
 
 
 def _port(where: Where, plan: Plan) -> int | None:

@@ -11,7 +11,7 @@ import yaml
 
 from master.batch_pools import dispatch_options, site_of
 from master.config import MasterConfig, load
-from master.rest_check import rest_checks
+from master.site_checks import site_checks
 from provisioner.providers.batch.slurm.pyslurm.system import PyslurmSystem
 from provisioner.providers.batch.slurm.rest.system import RestSystem
 from windlass.base.checks import Status
@@ -125,10 +125,10 @@ def test_pbs_has_none(tmp_path: Path) -> None:
 
 def test_the_doctor_says_why_it_does_not_answer(tmp_path: Path) -> None:
     api = {"url": f"unix:{tmp_path}/none.s"}
-    (check,) = asyncio.run(rest_checks(loaded(tmp_path, api)))
+    (check,) = asyncio.run(site_checks(loaded(tmp_path, api)))
     assert check.status is Status.FAILED
     assert f"{tmp_path}/none.s cannot be reached" in check.found
     api = {"url": "http://127.0.0.1:9", "user": "a", "token_file": f"{tmp_path}/none"}
-    (check,) = asyncio.run(rest_checks(loaded(tmp_path, api)))
+    (check,) = asyncio.run(site_checks(loaded(tmp_path, api)))
     assert "token_file" in check.found
-    assert asyncio.run(rest_checks(loaded(tmp_path, None))) == []
+    assert asyncio.run(site_checks(loaded(tmp_path, None))) == []

@@ -1,0 +1,70 @@
+"""What `windlass doctor` says of the folder in which the users of a site make theirs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import yaml
+
+from master.config import load
+from master.site_checks import site_checks
+from windlass.base.checks import Check, Status
+
+
+def checked(tmp_path: Path, text: dict[str, object]) -> list[Check]:
+    file = tmp_path / "master.yaml"
+    file.write_text(yaml.safe_dump(text))
+    return asyncio.run(site_checks(load(file)))
+
+
+def pools(*sections: dict[str, object]) -> dict[str, object]:
+    provider = {"type": "slurm", "python": "/p"}
+    named = enumerate(sections)
+    return {
+        "resource_pools": [{"pool_name": f"p{i}", "provider": provider | one} for i, one in named]
+    }
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [
+        (None, "No such file or directory"),
+        (0o1755, "has mode 1755: not all users can make a folder there"),
+        (0o700, "has mode 700: not all users can make a folder there"),
+        (0o777, "has mode 777, without the sticky bit: users may remove each other's folders"),
+    ],
+)
+def test_a_folder_that_is_not_for_all_users_is_told(
+    mode: int | None, told: str, tmp_path: Path
+) -> None:
+    root = tmp_path / "jobs"
+    if mode is not None:
+        root.mkdir()
+        root.chmod(mode)
+    user = {"impersonate": "sudo", "job_storage_root": str(root)}
+    (check,) = checked(tmp_path, pools(user, user))
+    assert check.status is Status.WARNING
+    assert check.found.startswith(str(root))
+    assert check.found.endswith(told)
+    assert f"install -d -m 1777 {root}" in check.advice
+
+
+def test_a_file_is_no_folder_for_them(tmp_path: Path) -> None:
+    (root := tmp_path / "jobs").touch()
+    manager = {"type": "slurm", "impersonate": "sudo", "job_storage_root": str(root)}
+    (check,) = checked(tmp_path, {"resource_manager": manager})
+    assert (check.status, check.found) == (Status.WARNING, f"{root} is not a directory")
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o3777])
+def test_one_that_is_for_all_users_is_right(mode: int, tmp_path: Path) -> None:
+    (root := tmp_path / "jobs").mkdir()
+    root.chmod(mode)
+    (check,) = checked(tmp_path, pools({"impersonate": "sudo", "job_storage_root": str(root)}))
+    assert (check.status, check.advice) == (Status.OK, "")
+
+
+def test_that_of_a_master_alone_is_private(tmp_path: Path) -> None:
+    assert checked(tmp_path, pools({"job_storage_root": str(tmp_path / "none")})) == []

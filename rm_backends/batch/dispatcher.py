@@ -476,11 +476,7 @@ class Dispatcher:
     # Small things
 
     def _queue(self, options: DispatchOptions) -> Queue | None:
-        if self._site is None:
-            return None
-        if options.queue:
-            return self._site.queues.get(options.queue)
-        return next((one for one in self._site.queues.values() if one.is_default), None)
+        return None if self._site is None else self._site.queue(options.queue)
 
     def _silence(self, lease: Lease) -> str:
         """Why nothing is known of its job now."""

@@ -222,6 +222,12 @@ class Site:
     accounts: Mapping[str, frozenset[str]] | None = None
     """Accounts that this user may name, with the QOS that each may. None: not known, or any."""
 
+    def queue(self, name: str) -> Queue | None:
+        """Empty: where jobs go that name none."""
+        if name:
+            return self.queues.get(name)
+        return next((one for one in self.queues.values() if one.is_default), None)
+
     def known(self, nodes: Iterable[str]) -> tuple[str, ...]:
         """Without names of none of its nodes, such as those of agents elsewhere: Slurm refuses a job with these."""
         return tuple(node for node in nodes if not self.nodes or node in self.nodes)

@@ -53,11 +53,7 @@ class PilotOptions:
 
 def queue_of(options: PilotOptions, site: Site | None) -> Queue | None:
     """None: the site does not have it, or is not known yet."""
-    if site is None:
-        return None
-    if options.queue:
-        return site.queues.get(options.queue)
-    return next((one for one in site.queues.values() if one.is_default), None)
+    return None if site is None else site.queue(options.queue)
 
 
 def offers_of(

@@ -7,17 +7,21 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from agent_bootstrap import relay
-from agent_bootstrap.channels import desk
-from agent_bootstrap.channels.asked import box_folders
+from agent_bootstrap.channels import asked as asked_module
+from agent_bootstrap.channels import asks, desk
+from agent_bootstrap.channels.asked import Asked, box_folders
 from agent_bootstrap.channels.asks import FOLDER, Ask
 from agent_bootstrap.channels.mux import HEAD, Kind, Mux
 from agent_bootstrap.channels.streams import Stream
+from agent_bootstrap.channels.tickets import NOTICE
 from tests.fakes.ways_world import eventually, job_folder, until
 
 ASK = Ask(way="files", node="wl-1/0", session="0" * 16)
@@ -54,6 +58,70 @@ async def test_what_a_killed_node_asked_goes_with_its_job(root: Path) -> None:
 async def test_an_ask_that_is_none_stops_no_other(root: Path) -> None:
     (root / FOLDER / "7.json").write_text(f'{{"way": "files", "node": 7, "session": "{"0" * 16}"}}')
     await ask(root)
+
+
+def node(root: Path, way: Literal["srun", "files"] = "files") -> Asked:
+    """Of the job that `job_folder` makes, with a relay's notice there."""
+    (root / NOTICE).write_text('{"hosts": [], "port": 1}')
+    return Asked(way, job_folder(root), {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1"})
+
+
+async def test_a_node_that_asks_for_another_way_keeps_that_ask(tmp_path: Path) -> None:
+    """What it asked first is over later, and was in files of the same names."""
+    (tmp_path / FOLDER).mkdir()
+    first = replace(ASK, way="srun", session="1" * 16, job_id="7", host="n1")
+    first.write(tmp_path)
+    first.take(tmp_path)
+    ASK.write(tmp_path)
+    first.take_back(tmp_path)
+    assert ASK.stands(tmp_path)
+    assert not first.stands(tmp_path)
+    ASK.take(tmp_path)
+    first.take_back(tmp_path)
+    assert ASK.stands(tmp_path)
+    ASK.take_back(tmp_path)
+    assert not any((tmp_path / FOLDER).iterdir())
+
+
+@pytest.mark.parametrize("way", ["srun", "files"])
+async def test_no_relay_is_asked_where_none_runs(
+    tmp_path: Path, way: Literal["srun", "files"]
+) -> None:
+    asked = node(tmp_path, way)
+    (tmp_path / NOTICE).unlink()
+    with pytest.raises(ConnectionError, match="no relay runs on the login node"):
+        await asked.open()
+
+
+@pytest.mark.parametrize("way", ["srun", "files"])
+@pytest.mark.parametrize(
+    ("happens", "why"),
+    [
+        (lambda root: (root / NOTICE).unlink(), "the relay on the login node ended"),
+        (lambda root: asks.forget_taken(root), "another relay was started"),
+        (lambda root: [a.answer(root, "64 nodes") for a in asks.asks_in(root)], "64 nodes"),
+    ],
+)
+async def test_a_node_waits_no_longer_than_a_relay_may_answer(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    way: Literal["srun", "files"],
+    happens: Callable[[Path], object],
+    why: str,
+) -> None:
+    """Its master, which is back, would give up what runs there."""
+    monkeypatch.setattr(asked_module, "LOOK_S", 0.02)
+    asked = node(tmp_path, way)
+    opening = asyncio.create_task(asked.open())
+    await until(lambda: any(asks.asks_in(tmp_path)))
+    (standing,) = asks.asks_in(tmp_path)
+    standing.take(tmp_path)
+    happens(tmp_path)
+    async with asyncio.timeout(asked_module.ANSWER_S[way] / 2):
+        with pytest.raises(ConnectionError, match=why):
+            await opening
+    assert not any((tmp_path / FOLDER).iterdir())
+    await asked.close()
 
 
 SRUN_WITH_MUCH_TO_SAY = """#!/bin/sh

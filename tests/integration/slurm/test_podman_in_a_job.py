@@ -18,6 +18,8 @@ from tests.real_cluster import WINDLASS, RealCluster, eventually
 from tests.slurm import Slurm, require_slurm, running_slurm
 
 MODEL = Path(__file__).parent / "podman_model"
+LONG = "t/as-long-as-those-of-jobs-often-are"
+"""Its $TMPDIR: with it a run root has more characters than Podman takes."""
 LINKS = ("bin", "lib", "lib64", "sbin")
 
 
@@ -50,7 +52,7 @@ class Place:
         agent += f" --join-token-file {self.folder}/token --config-file {self.folder}/agent.yaml"
         agent += f" --work-dir {self.folder}/w/$SLURM_JOB_ID --artificial-slots 1"
         script.write_text(
-            f"#!/bin/sh\nexport HOME={self.folder}/home TMPDIR={self.folder}/t\n{agent}\n"
+            f"#!/bin/sh\nexport HOME={self.folder}/home TMPDIR={self.folder}/{LONG}\n{agent}\n"
         )
         words = ("-p", "gpu", "-N1", "--gres=gpu:1", f"--output={self.folder}/w/job.log")
         job = self.slurm.run("sbatch", "--parsable", *words, str(script)).strip()
@@ -117,7 +119,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     (image / "name").write_text("the image\n")
     (folder / "home/.config/containers").mkdir(parents=True)
     (folder / "home/.config/containers/containers.conf").write_text('[engine]\nruntime = "runc"\n')
-    (folder / "t").mkdir()
+    (folder / LONG).mkdir(parents=True)
     (folder / "w").mkdir()
     (folder / "k").mkdir()
     (folder / "agent.yaml").write_text(

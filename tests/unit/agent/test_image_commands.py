@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent_bootstrap.agent.runtimes.base import StartRefused
+from agent_bootstrap.agent.runtimes.commands import podman
 from agent_bootstrap.agent.runtimes.commands.apptainer import Apptainer
 from agent_bootstrap.agent.runtimes.commands.enroot import RC, Enroot
 from agent_bootstrap.agent.runtimes.commands.podman import Podman, find
@@ -202,7 +203,7 @@ def test_a_program_that_is_not_there_or_does_not_work_is_told_in_words(
         version_of("apptainer", ["--version"])
 
 
-PODMAN = Podman(program="/usr/bin/podman", store=Path("/local/p"))
+PODMAN = Podman(program="/usr/bin/podman", store=Path("/local/p"), run_root=Path("/local/p/run"))
 PODMAN_WORDS = (
     *("/usr/bin/podman", "--cgroup-manager=cgroupfs"),
     *("--root=/local/p/root", "--runroot=/local/p/run"),
@@ -277,6 +278,25 @@ def has_podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program.write_text("#!/bin/sh\necho podman version 4.3.1\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+
+
+@pytest.mark.usefixtures("has_podman")
+def test_what_runs_in_podman_has_a_short_folder_where_that_of_the_job_is_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Podman refuses a run root of more than 50 characters."""
+    uid = tmp_path.stat().st_uid or 1000
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    made: list[Path] = []
+    monkeypatch.setattr(podman, "_make_private", made.append)
+    found = find(Path("/scratch/x"))
+    assert found.run_root == found.store / "run" == Path(f"/scratch/x/windlass-podman-{uid}/run")
+    long = Path("/scratch/slurm/jobs/of/a/user/with/a/long/name")
+    found, again, other = find(long / "1"), find(long / "1"), find(long / "2")
+    assert found.store == long / f"1/windlass-podman-{uid}"
+    assert len(str(found.run_root)) <= 50
+    assert found.run_root == again.run_root != other.run_root
+    assert {found.store, found.run_root.parent} <= set(made)
 
 
 @pytest.mark.usefixtures("has_podman")

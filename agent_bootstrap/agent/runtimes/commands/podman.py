@@ -10,6 +10,7 @@ import json
 import os
 import stat
 import tempfile
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,9 @@ from windlass.base.image_reference import DEFAULT_REGISTRY, ImageReference
 
 HUB_LOGIN = "https://index.docker.io/v1/"
 """What Podman calls Docker's registry in a file of logins."""
+MAX_RUN_ROOT = 50
+"""Characters: Podman refuses a longer one, and a job's $TMPDIR often is."""
+SHORT = Path("/tmp")  # noqa: S108  (a private folder in it)
 KEPT = ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "CONTAINERS_REGISTRIES_CONF")
 
 
@@ -32,7 +36,9 @@ class Podman:
     """See `tool.Tool`."""
 
     store: Path
-    """On a disk of the node: layers, what runs, and what Podman wants of a session. Always together."""
+    """On a disk of the node: layers, and what Podman wants of a session."""
+    run_root: Path
+    """On the same node: what runs. One store always has the same."""
     program: str = "podman"
     version: str = ""
     suffix: str = ".tar"
@@ -105,7 +111,7 @@ class Podman:
         return Command(words=words, environment=self._variables(), leaves=pause)
 
     def _podman(self) -> tuple[str, ...]:
-        store = (f"--root={self.store}/root", f"--runroot={self.store}/run")
+        store = (f"--root={self.store}/root", f"--runroot={self.run_root}")
         return (self.program, "--cgroup-manager=cgroupfs", *store)
 
     def _variables(self) -> dict[str, str]:
@@ -129,16 +135,27 @@ def find(folder: Path | None = None) -> Podman:
             "without its service podman runs images for an ordinary user only, and the agent is root: "
             "systemctl enable --now podman.socket"
         )
-    store = (folder or Path(tempfile.gettempdir())) / f"windlass-podman-{os.geteuid()}"
+    name = f"windlass-podman-{os.geteuid()}"
+    store = (folder or Path(tempfile.gettempdir())) / name
+    run_root = store / "run"
+    folders = [store, store / "session"]
+    if len(str(run_root)) > MAX_RUN_ROOT:
+        folders.append(SHORT / f"{name}-{zlib.crc32(os.fsencode(store)):08x}")
+        run_root = folders[-1] / "run"
+    for each in folders:
+        _make_private(each)
+    return Podman(program=path, version=version, store=store, run_root=run_root)
+
+
+def _make_private(folder: Path) -> None:
+    """Raises InvalidConfig."""
     try:
-        for each in (store, store / "session"):
-            each.mkdir(mode=0o700, exist_ok=True)
-        status = store.lstat()
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
     except OSError as error:
-        raise _useless(f"{store}: {error.strerror}") from None
+        raise _useless(f"{folder}: {error.strerror}") from None
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise _useless(f"{store} is not a folder of this user alone: remove it")
-    return Podman(program=path, version=version, store=store)
+        raise _useless(f"{folder} is not a folder of this user alone: remove it")
 
 
 def _name(container_id: str) -> str:

@@ -29,6 +29,8 @@ PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "srun")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random")
 """GPUs must be character devices, or CUDA_VISIBLE_DEVICES is not set. These are never opened."""
+MAX_SOCKET = 108
+"""Characters that Slurm takes for the socket file of a step, in the folder of its node."""
 START_LIMIT_S = 60.0
 END_LIMIT_S = 5.0
 BECOME = Path(__file__).parent / "integration/security/as_ordinary_user.py"
@@ -110,6 +112,8 @@ class Slurm:
         self._daemon("slurmd", ["-N", f"n{number}"])
 
     def start(self) -> None:
+        socket_file = f"{self.folder}/spool/n{self.nodes}/n{self.nodes}_99.4294967291"
+        assert len(socket_file) <= MAX_SOCKET, f"no job could start: {socket_file} is too long"
         self._write_configuration()
         etc, run_ = self.folder / "etc", self.folder / "run"
         self._daemon(

@@ -48,14 +48,15 @@ def site(folder: Path) -> Iterator[Login]:
         there.end()
 
 
-def test_a_laptop_is_cut_off(tmp_path: Path) -> None:
-    jobs, gates = tmp_path / "jobs", tmp_path / "gates"
+def test_a_laptop_is_cut_off(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("l")  # short: in it are socket files of Slurm
+    jobs, gates = folder / "jobs", folder / "gates"
     gates.mkdir()
-    tmp_path.chmod(0o755)
-    with site(tmp_path) as login:
+    folder.chmod(0o755)
+    with site(folder) as login:
         settings = slurm_master(jobs, gates, ssh=login.provider_settings())
         settings["security"] = {"tls": {"self_signed": True}}
-        with RealCluster.self_signed(tmp_path / "cluster", settings) as cluster:
+        with RealCluster.self_signed(folder / "cluster", settings) as cluster:
             experiment = cluster.submit(gated_trial(gates, slots=2), MODEL)
 
             def log() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -288,15 +289,28 @@ def test_what_runs_in_podman_has_a_short_folder_where_that_of_the_job_is_long(
     uid = tmp_path.stat().st_uid or 1000
     monkeypatch.setattr("os.geteuid", lambda: uid)
     made: list[Path] = []
-    monkeypatch.setattr(podman, "_make_private", made.append)
-    found = find(Path("/scratch/x"))
-    assert found.run_root == found.store / "run" == Path(f"/scratch/x/windlass-podman-{uid}/run")
-    long = Path("/scratch/slurm/jobs/of/a/user/with/a/long/name")
+
+    def make(folder: Path) -> None:
+        made.append(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+
+    monkeypatch.setattr(podman, "_make_private", make)
+    monkeypatch.setattr(podman, "SHORT", tmp_path / "s")
+    monkeypatch.setattr(
+        podman, "MAX_RUN_ROOT", len(f"{tmp_path}/s/windlass-podman-{uid}-12345678/run")
+    )
+    found = find(tmp_path)
+    assert found.run_root == found.store / "run"
+    long = tmp_path / "of/a/user/with/a/long/name"
     found, again, other = find(long / "1"), find(long / "1"), find(long / "2")
     assert found.store == long / f"1/windlass-podman-{uid}"
-    assert len(str(found.run_root)) <= 50
+    assert len(str(found.run_root)) <= podman.MAX_RUN_ROOT
     assert found.run_root == again.run_root != other.run_root
     assert {found.store, found.run_root.parent} <= set(made)
+    shutil.rmtree(long / "1")
+    find(long / "2")
+    assert not found.run_root.parent.exists(), "its job is over"
+    assert other.run_root.parent.exists()
 
 
 @pytest.mark.usefixtures("has_podman")

@@ -8,10 +8,12 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import stat
 import tempfile
 import zlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +30,8 @@ HUB_LOGIN = "https://index.docker.io/v1/"
 MAX_RUN_ROOT = 50
 """Characters: Podman refuses a longer one, and a job's $TMPDIR often is."""
 SHORT = Path("/tmp")  # noqa: S108  (a private folder in it)
+OF_STORE = "store"
+"""A link in it to the store whose run root it has."""
 KEPT = ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "CONTAINERS_REGISTRIES_CONF")
 
 
@@ -144,7 +148,20 @@ def find(folder: Path | None = None) -> Podman:
         run_root = folders[-1] / "run"
     for each in folders:
         _make_private(each)
+    if run_root.parent != store:
+        _sweep(SHORT, f"{name}-*")
+        with suppress(FileExistsError):
+            (run_root.parent / OF_STORE).symlink_to(store)
     return Podman(program=path, version=version, store=store, run_root=run_root)
+
+
+def _sweep(folder: Path, names: str) -> None:
+    """What ran of stores that went with their jobs."""
+    for each in folder.glob(names):
+        of_store = each / OF_STORE
+        with suppress(OSError):
+            if of_store.is_symlink() and not of_store.exists():
+                shutil.rmtree(each)
 
 
 def _make_private(folder: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -38,7 +40,7 @@ class PilotSite(Protocol):
     def id_of(self, name: str) -> str: ...
 
     def shorten(self, name: str) -> None:
-        """An administrator gives it two minutes in all."""
+        """An administrator leaves it one to two minutes more: its limit is in whole minutes, from its start."""
         ...
 
     def settle(self) -> None:
@@ -71,7 +73,9 @@ class SlurmSite:
         return self._slurm.run("squeue", "-h", "-n", name, "-o", "%i").strip()
 
     def shorten(self, name: str) -> None:
-        self._slurm.run("scontrol", "update", f"JobId={self.id_of(name)}", "TimeLimit=2")
+        start = self._slurm.run("squeue", "-h", "-n", name, "-o", "%S").strip()
+        limit = _limit_in_minutes(datetime.fromisoformat(start).timestamp())
+        self._slurm.run("scontrol", "update", f"JobId={self.id_of(name)}", f"TimeLimit={limit}")
 
     def settle(self) -> None:
         self._slurm.settle()
@@ -114,7 +118,7 @@ class PbsSite:
         file = self._pbs.folder / "state" / f"{self.id_of(name)}.json"
         job = json.loads(file.read_text())
         new = file.with_suffix(".altered")
-        new.write_text(json.dumps(job | {"walltime": "00:02:00"}))
+        new.write_text(json.dumps(job | {"walltime": f"00:{_limit_in_minutes(job['stime'])}:00"}))
         new.replace(file)
 
     def settle(self) -> None:
@@ -126,6 +130,10 @@ class PbsSite:
     def _states(self) -> list[dict[str, Any]]:
         files = self._pbs.folder.glob("state/*.json")
         return [json.loads(file.read_text()) for file in files]
+
+
+def _limit_in_minutes(start: float) -> int:
+    return int((time.time() - start) // 60) + 2
 
 
 @contextmanager

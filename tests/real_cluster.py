@@ -31,6 +31,7 @@ Json = dict[str, Any]
 PATIENCE_S = 90.0
 """How long anything in these tests may take before it counts as never."""
 LONGEST_STEP_MS = 250
+ENDS = ("STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR")
 WINDLASS = str(Path(sys.executable).with_name("windlass"))
 
 
@@ -191,6 +192,14 @@ class RealCluster:
         self.master.kill()
         self.master.wait()
 
+    def recover(self) -> None:
+        """After a test that may have failed: the master runs, and no experiment does."""
+        if self.master is None or self.master.poll() is not None:
+            self.start_master()
+        for experiment in self.client.experiments(archived=None):
+            if experiment["state"] not in ENDS:
+                self.client.session.post(f"/api/v1/experiments/{experiment['id']}/kill")
+
     def start_agent(
         self,
         agent_id: str,
@@ -247,17 +256,28 @@ class RealCluster:
                 found[state.parent.name] = psutil.Process(json.loads(state.read_text())["pid"])
         return {k: p for k, p in found.items() if p.is_running() and p.status() != "zombie"}
 
-    def processes(self) -> list[psutil.Process]:
-        """Everything that runs for this cluster besides its master: found by the folder they work in."""
-        mark, own = str(self.folder), {os.getpid()} | ({self.master.pid} if self.master else set())
+    def processes(self, below: Path | None = None, *, word: str = "") -> list[psutil.Process]:
+        """Everything that runs for this cluster besides its master: found by the folder they work in.
+
+        `below`: a folder of the cluster's; `word`: only those with this word in their command line.
+        """
+        mark = str(below or self.folder)
+        own = {os.getpid()} | ({self.master.pid} if self.master else set())
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 if process.pid in own or process.status() == "zombie":
                     continue
-                if any(mark in word for word in process.cmdline()):
+                words = process.cmdline()
+                if any(mark in each for each in words) and (not word or word in words):
                     found.append(process)
         return found
+
+    def end_hosts(self, below: Path) -> None:
+        """As if their agents had heard of nobody for ten minutes. The first that ends may end the others of its job."""
+        for host in self.processes(below, word="agent_bootstrap.host"):
+            with suppress(psutil.NoSuchProcess):
+                host.terminate()
 
     def log(self) -> str:
         path = self.folder / "master.log"
@@ -299,12 +319,11 @@ class RealCluster:
 
     def wait(self, experiment_id: int, *, patience_s: float = PATIENCE_S) -> Json:
         """The experiment once it is over. The master may be away meanwhile."""
-        ends = ("STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR")
 
         def look() -> Json | None:
             with suppress(WindlassError):
                 experiment = self.experiment(experiment_id)
-                return experiment if experiment["state"] in ends else None
+                return experiment if experiment["state"] in ENDS else None
             return None
 
         return eventually(f"experiment {experiment_id} ends", look, patience_s=patience_s)

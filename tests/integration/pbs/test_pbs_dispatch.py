@@ -99,8 +99,7 @@ def jobs_agents(cluster: RealCluster) -> list[str]:
 
 
 def jobs_processes(cluster: RealCluster) -> list[psutil.Process]:
-    mark = str(cluster.data_dir / "jobs")
-    return [p for p in cluster.processes() if any(mark in word for word in p.cmdline())]
+    return cluster.processes(cluster.data_dir / "jobs")
 
 
 def why_it_waits(cluster: RealCluster, experiment: int) -> str:

@@ -54,9 +54,10 @@ def site(shared_site: PilotSite) -> Iterator[PilotSite]:
 def cluster(shared: RealCluster, site: PilotSite) -> Iterator[RealCluster]:
     """Idle pilots end by themselves: no job, agent or process is left by a test."""
     yield shared
+    shared.recover()
     eventually("its pilots are over", lambda: not site.jobs())
     eventually("its agents are forgotten", lambda: not shared.agents())
-    eventually("its processes are gone", lambda: not processes(shared, "/jobs/"))
+    eventually("its processes are gone", lambda: not processes(shared))
 
 
 @pytest.fixture
@@ -72,14 +73,9 @@ def before(site: PilotSite) -> frozenset[str]:
     return frozenset(site.all_jobs())
 
 
-def processes(cluster: RealCluster, *marks: str) -> list[psutil.Process]:
-    """On the nodes, with all of these in their command line."""
-    found = []
-    for process in cluster.processes():
-        line = " ".join(process.cmdline())
-        if str(cluster.data_dir / "jobs") in line and all(mark in line for mark in marks):
-            found.append(process)
-    return found
+def processes(cluster: RealCluster, word: str = "") -> list[psutil.Process]:
+    """On the nodes, with this word in their command line."""
+    return cluster.processes(cluster.data_dir / "jobs", word=word)
 
 
 def config(gate: Path, slots: int, **settings: Any) -> dict[str, Any]:
@@ -179,8 +175,7 @@ def test_what_ended_on_a_pilot_while_the_master_was_away_is_told_from_its_direct
         lambda: len(list(nodes.glob("*/agent/containers/*/verdict.json"))) == 2,
     )
     # Its agents hear of nobody, and end: here at once, not after ten minutes.
-    for process in processes(cluster, "agent_bootstrap.host"):
-        process.terminate()
+    cluster.end_hosts(nodes)
     eventually("its job is over", lambda: not site.jobs())
     cluster.start_master()
     assert cluster.wait(experiment)["state"] == state, all_logs(cluster, experiment)
@@ -197,25 +192,29 @@ def test_what_ended_on_a_pilot_while_the_master_was_away_is_told_from_its_direct
     ],
 )
 def test_what_is_killed_on_a_node_loses_no_work_and_leaves_nothing(
-    cluster: RealCluster, site: PilotSite, gate: Path, what: str, again: bool
+    cluster: RealCluster,
+    site: PilotSite,
+    gate: Path,
+    before: frozenset[str],
+    what: str,
+    again: bool,
 ) -> None:
     """Another agent takes the task over; without its host the job is over, and the task runs again on another."""
     experiment = cluster.submit(config(gate, 2), MODEL)
     started(cluster, experiment)
-    first = site.jobs("running")
-    (process,) = [p for p in processes(cluster) if what in p.cmdline()]
+    (process,) = processes(cluster, what)
     process.kill()
     if again:
         eventually("it runs again", lambda: all_logs(cluster, experiment).count("rank 0 of 1") == 2)
     else:
         eventually(
             "another agent is there",
-            lambda: [p for p in processes(cluster) if what in p.cmdline() and p != process],
+            lambda: [p for p in processes(cluster, what) if p != process],
         )
     gate.touch()
     assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
     assert all_logs(cluster, experiment).count("rank 0 of 1") == 1 + again
-    assert (first[0] in site.jobs("running")) is not again
+    assert len(set(site.all_jobs()) - before) == 1 + again
 
 
 def test_work_leaves_before_the_time_of_its_pilot_is_over(

@@ -17,7 +17,6 @@ from tests.integration.slurm.test_dispatch import (
     batch_jobs,
     config,
     jobs_agents,
-    jobs_processes,
     why_it_waits,
 )
 from tests.real_cluster import WINDLASS, RealCluster, eventually
@@ -199,9 +198,7 @@ def test_what_a_job_used_is_known_also_when_only_accounting_remembers_it(
         "its end is written down",
         lambda: list(containers.glob("*/agent/containers/*/verdict.json")),
     )
-    for process in jobs_processes(cluster):  # its agent hears of nobody, and ends: here at once
-        if "agent_bootstrap.host" in process.cmdline():
-            process.terminate()
+    cluster.end_hosts(containers)  # its agent hears of nobody, and ends: here at once
     eventually("its job is over", lambda: not slurm.jobs())
     eventually(
         "the controller forgot it",

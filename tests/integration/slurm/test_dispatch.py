@@ -73,9 +73,8 @@ def jobs_agents(cluster: RealCluster) -> list[str]:
     return [name for name in cluster.agents() if name.startswith("wl-")]
 
 
-def jobs_processes(cluster: RealCluster) -> list[psutil.Process]:
-    mark = str(cluster.data_dir / "jobs")
-    return [p for p in cluster.processes() if any(mark in word for word in p.cmdline())]
+def jobs_processes(cluster: RealCluster, word: str = "") -> list[psutil.Process]:
+    return cluster.processes(cluster.data_dir / "jobs", word=word)
 
 
 @pytest.fixture
@@ -187,9 +186,7 @@ def test_what_ended_while_the_master_was_away_is_told_from_its_directory(
         lambda: len(list(containers.glob("*/agent/containers/*/verdict.json"))) == 2,
     )
     # Its agents hear of nobody, and end: here at once, not after ten minutes.
-    for process in jobs_processes(cluster):
-        if "agent_bootstrap.host" in process.cmdline():
-            process.terminate()
+    cluster.end_hosts(containers)
     eventually("its job is over", lambda: not slurm.jobs())
     cluster.start_master()
     assert cluster.wait(experiment)["state"] == state
@@ -424,8 +421,7 @@ def test_what_runs_a_job_is_killed(
     if what == "script":  # which has become srun
         victim = next(one for one in psutil.process_iter() if is_srun_of(one, job["id"]))
     else:
-        name = f"agent_bootstrap.{what}"
-        victim = next(one for one in jobs_processes(cluster) if name in one.cmdline())
+        victim = jobs_processes(cluster, f"agent_bootstrap.{what}")[0]
     victim.kill()
     victim.wait(10)
     gates.open()

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import psutil
 import pytest
 import yaml
 
@@ -188,22 +187,12 @@ def test_what_ended_while_the_master_was_away_is_told_as_its_user(
         "its end is written down",
         lambda: list(folder.glob("nodes/*/agent/containers/*/verdict.json")),
     )
-    for process in psutil.process_iter():
-        words = _words(process)
-        if "agent_bootstrap.host" in words and any(tag in word for word in words):
-            process.terminate()
+    cluster.end_hosts(folder)
     eventually("its job is over", lambda: tag not in jobs_of(site, "RUNNING", "COMPLETING"))
     cluster.start_master()
     assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
     assert log_of(cluster, experiment).count("its last word") == 1
     eventually("nothing is left", lambda: not folder.exists())
-
-
-def _words(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
 
 
 @pytest.mark.parametrize(

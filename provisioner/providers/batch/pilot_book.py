@@ -18,7 +18,8 @@ from provisioner.providers.batch.job_files import JobFiles, Shape
 from provisioner.providers.batch.pilot_offers import staggered
 from windlass.base.files import write_atomic
 
-_SHAPES = TypeAdapter(Shape)
+SHAPES = TypeAdapter(Shape)
+"""As they are in requests: plain JSON."""
 
 
 class Pilot(BaseModel):
@@ -55,7 +56,7 @@ class Pilot(BaseModel):
 
     @property
     def shape(self) -> Shape:
-        frozen = _SHAPES.validate_python(self.intent.request["shape"])
+        frozen = SHAPES.validate_python(self.intent.request["shape"])
         return staggered(frozen, self.intent.token)
 
     @property

@@ -14,7 +14,6 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 
 from provisioner.providers.base import (
     Accepted,
@@ -44,7 +43,7 @@ from provisioner.providers.batch.base import (
 from provisioner.providers.batch.collector import Collector
 from provisioner.providers.batch.disks import Disk
 from provisioner.providers.batch.pilot_answers import accepted, machines, waiting_group
-from provisioner.providers.batch.pilot_book import Pilot, PilotBook
+from provisioner.providers.batch.pilot_book import SHAPES, Pilot, PilotBook
 from provisioner.providers.batch.pilot_offers import (
     PilotOptions,
     offers_of,
@@ -180,10 +179,10 @@ class PilotProvider(CannotStop):
     def freeze(self, intent: LaunchIntent) -> JsonMapping:
         options, walltime_s = self._sold_as(intent)
         queue = queue_of(options, self._site)
-        shape = asdict(shape_of(options, intent.offer, walltime_s, intent.count, queue))
+        shape = shape_of(options, intent.offer, walltime_s, intent.count, queue)
         files = options.files
         return {
-            "shape": {**shape, "arguments": list(shape["arguments"])},
+            "shape": SHAPES.dump_python(shape, mode="json"),
             "root": str(files.root),
             "python": files.python,
             "agent": dict(files.agent),

@@ -63,8 +63,10 @@ class PriceRefresh:
                 await asyncio.to_thread(self._prices.keep, believed)
                 self._prices.use(believed)
             log.info("prices refreshed", provider=source.name, prices=len(believed))
-            if doubts:
-                error = "; ".join(doubts.values())
+            error = "; ".join(
+                doubt for key, doubt in doubts.items() if not self._prices.book.is_set(*key)
+            )
+            if error:
                 self._note(source, last, error, NOT_BELIEVED)
         except Exception as failure:  # noqa: BLE001 - an answer of another shape is one vendor's trouble
             expected = isinstance(failure, (WindlassError, OSError, ValueError))

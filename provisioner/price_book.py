@@ -181,9 +181,7 @@ class PriceBook:
 
         `gpus`: how many it has, where the table does not know the type; or how many of `accelerator` are added.
         """
-        rule = next(
-            (x for x in self.overrides if x.covers(cloud, region, instance_type, market)), None
-        )
+        rule = self._rule(cloud, region, instance_type, market)
         if rule is not None and rule.usd_per_hour is not None:
             return Price(usd_per_hour=rule.usd_per_hour, as_of=self.table.as_of, note=OVERRIDDEN)
         as_of, source = self.table.as_of, LIST
@@ -201,6 +199,14 @@ class PriceBook:
             notes.append(f"discount of {rule.discount:.0%}")
         note = "; ".join(dict.fromkeys(notes))
         return Price(usd_per_hour=usd, as_of=as_of, note=note, source=source)
+
+    def is_set(self, cloud: str, region: str, name: str, market: Market) -> bool:
+        """The operator says what it costs: no list counts, nor what its vendor says."""
+        rule = self._rule(cloud, region, name, market)
+        return rule is not None and rule.usd_per_hour is not None
+
+    def _rule(self, cloud: str, region: str, name: str, market: Market) -> Override | None:
+        return next((x for x in self.overrides if x.covers(cloud, region, name, market)), None)
 
     def _fresh(self, cloud: str, region: str, name: str, market: Market) -> FreshPrice | None:
         found = self.fresh.get((cloud, region, name, market))

@@ -1,4 +1,4 @@
-"""What the provisioner is told of a pilot: that it queues, and why; the machines that it is. Pure.
+"""What a provider of pilots reports about one: why its job queues, or the machines that it provides. Pure.
 
 `job` is what the site last said of it; None: nothing yet, or nothing any more.
 """

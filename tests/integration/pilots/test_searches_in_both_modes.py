@@ -27,7 +27,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PilotSite]:
 
 @pytest.fixture(scope="module")
 def cluster(site: PilotSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    """Slots are CPUs here: room for half of the trials at once."""
+    """Slots are CPUs here: half of the trials can run at once."""
     folder = tmp_path_factory.mktemp("searches") / "cluster"
     slots: dict[str, Any] = {**site.provider, "slot_type": "cpu"}
     pilot = {**slots, "mode": "pilot", "slots_per_node": 8, "walltimes": ["1h"]}

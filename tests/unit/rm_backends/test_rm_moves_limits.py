@@ -39,11 +39,11 @@ def test_max_slots_counts_over_pools() -> None:
         it.says(QUOTA, *requests[1:])
         await it.world.settle(3 * AFTER_S)
         assert (held(it, "home"), held(it, "b")) == (4, 4)
-        # More room at home is none for this job.
+        # More free slots at home do not help: the job has its max_slots.
         await it.world.add_agent("h2", pool="home", slots=8)
         await it.world.settle(2 * REST_S)
         assert held(it, "home") + held(it, "b") == 8
-        # What ends elsewhere makes room at home again.
+        # When a run elsewhere ends, the next one may start at home.
         await it.router.start("task-2.1", launch_spec("task-2.1"))
         await it.world.master.running("task-2.1")
         await it.router.kill("task-2.1")

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from master.live_prices import LivePrices
 from master.price_refresh import AGAIN_AFTER, PriceRefresh
 from provisioner.fresh_prices import FILE_NAME, FreshPrice
+from provisioner.price_book import Override
 from provisioner.types import Market
 from windlass.base.clock import ManualClock
 from windlass.base.errors import ProviderError
@@ -131,6 +132,34 @@ async def test_a_price_that_cannot_be_keeps_what_is_known_and_is_said_once(tmp_p
     assert price(LivePrices(tmp_path)) == (2.0, "AWS price list")
     (trouble,) = prices.troubles.values()
     assert "is not believed" in trouble
+
+
+async def test_a_price_that_is_overridden_is_no_trouble_and_is_not_kept_either(
+    tmp_path: Path,
+) -> None:
+    """Its vendor is asked once a day, as others are; without the override the list counts again."""
+    vendor = Vendor(usd=2000.0)
+    override = Override(cloud="aws", instance_type="g5.xlarge", usd_per_hour=1.5)
+    prices, clock = LivePrices(tmp_path, [override]), ManualClock()
+    prices.sources.append(vendor)
+    refresh = PriceRefresh(prices, DAY, clock)
+    with capture_logs() as logs:
+        await refresh.refresh()
+        clock.advance(AGAIN_AFTER.total_seconds())
+        await refresh.refresh()
+    assert vendor.calls == 1
+    assert not prices.troubles
+    assert not [entry for entry in logs if entry["log_level"] == "warning"]
+    assert price(prices)[0] == 1.5
+    assert price(LivePrices(tmp_path))[0] == 1.006
+
+
+async def test_a_discount_leaves_a_price_that_cannot_be_in_doubt(tmp_path: Path) -> None:
+    vendor = Vendor(usd=2000.0)
+    prices, clock = LivePrices(tmp_path, [Override(cloud="aws", discount=0.2)]), ManualClock()
+    prices.sources.append(vendor)
+    await PriceRefresh(prices, DAY, clock).refresh()
+    assert "is not believed" in prices.troubles[vendor.name]
 
 
 async def test_nobody_is_asked_where_that_is_off(tmp_path: Path) -> None:

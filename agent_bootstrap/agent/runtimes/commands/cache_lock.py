@@ -28,7 +28,7 @@ class CacheLock:
     mark: Path | None = None
     """Ours, where there is no `flock`."""
     token: bytes = b""
-    """What stands in it. Another: we were away for so long that somebody took it over."""
+    """What that file contains. If it contains another, we were away for so long that somebody took it over."""
 
     def freshen(self) -> None:
         """To be called every `FRESHEN_S`."""

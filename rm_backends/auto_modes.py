@@ -6,11 +6,11 @@ falls back does, so its grant says where it is. Nothing is stored: after a crash
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, replace
 
-from master.core.batch_mode import BatchMode, choose
+from master.core.batch_mode import FEW, BatchMode, choose
 from master.core.reasons import Reason
 from rm_backends.base import BY_MODE, AllocationRequest, FellBack
 from windlass.base.errors import Unsatisfiable
@@ -38,31 +38,40 @@ class AutoModes:
         sides: Mapping[str, PilotSide],
         check: Callable[[AllocationRequest], None],
         has_work: Callable[[str, str], bool],
+        knows: Callable[[str], bool],
     ) -> None:
-        """`has_work`: whether work of a job waits or runs in a pool: (pool, job)."""
+        """`has_work`: whether work of a job waits or runs in a pool: (pool, job). `knows`: whether a request does."""
         self._sides = sides
         self._check = check
         self._has_work = has_work
+        self._knows = knows
         self._waiting: dict[str, _Chosen] = {}
-        self._kinds: Counter[tuple[str, Hashable]] = Counter()
+        self._kinds: defaultdict[tuple[str, Hashable], dict[str, None]] = defaultdict(dict)
+        """Ids of those that wait."""
 
     def placed(
-        self, request: AllocationRequest, held: Collection[tuple[str, str]] = ()
+        self, request: AllocationRequest, held: Collection[tuple[str, str]] | None = None
     ) -> AllocationRequest:
-        """For its side. The same again for one that waits. `held`: what pools do not know yet, as `has_work` has it."""
+        """For its side. The same again for one that waits.
+
+        `held`: what pools do not know yet, as `has_work` has it; nor do they know then what was placed before.
+        """
         side = self._sides.get(request.pool)
         if side is None or request.fell_back is not None:
             return request
         known = self._waiting.get(request.allocation_id)
         if known is not None:
             return replace(known.request, job=request.job)
-        mode, why = self._choose(request, side, held)
+        kind = _kind(request.pool, request)
+        if held is None:
+            self._drop_lost(kind)
+        mode, why = self._choose(request, side, held or ())
         chosen = request
         if mode is BatchMode.PILOT:
             away = FellBack(home=request.pool, why=f"{BY_MODE}{why}")
             chosen = replace(request, pool=side.pool, fell_back=away)
         self._waiting[request.allocation_id] = _Chosen(chosen, why)
-        self._kinds[_kind(request.pool, request)] += 1
+        self._kinds[kind][request.allocation_id] = None
         return chosen
 
     def follows(self, request: AllocationRequest) -> bool:
@@ -79,9 +88,20 @@ class AutoModes:
         request = known.request
         home = request.fell_back.home if request.fell_back is not None else request.pool
         kind = _kind(home, request)
-        self._kinds[kind] -= 1
+        self._kinds[kind].pop(allocation_id, None)
         if not self._kinds[kind]:
             del self._kinds[kind]
+
+    def _drop_lost(self, kind: tuple[str, Hashable]) -> None:
+        """Nobody tells of a grant that is lost before it is started. Looked at are as many as a choice depends on."""
+        found, lost = 0, []
+        for allocation_id in self._kinds.get(kind, ()):
+            if not self._knows(allocation_id):
+                lost.append(allocation_id)
+            elif (found := found + 1) > FEW:
+                break
+        for allocation_id in lost:
+            self.gone(allocation_id)
 
     def explain(self, allocation_id: str, reason: Reason | None) -> Reason | None:
         """With the side where it waits, and why there."""
@@ -105,7 +125,7 @@ class AutoModes:
         return choose(
             fits_one_node=self._fits_one_node(request, side),
             run_time_s=job.run_time_s,
-            alike=self._kinds[_kind(request.pool, request)],
+            alike=len(self._kinds.get(_kind(request.pool, request), ())),
             lasts_s=side.lasts_s,
         )
 

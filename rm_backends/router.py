@@ -83,6 +83,7 @@ class Router:
             pilot_sides or {},
             check=lambda request: self._backend(request.pool).check(request),
             has_work=lambda pool, job_id: bool(self.queue(pool, job_id)),
+            knows=self.knows,
         )
         self._moves = Moves(fall_back or {}, self._by_pool, clock or SystemClock())
 

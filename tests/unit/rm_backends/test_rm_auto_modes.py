@@ -9,6 +9,7 @@ from rm_backends.agents.options import PoolOptions
 from rm_backends.auto_modes import PilotSide
 from rm_backends.base import AllocationRequest, FellBack, RestoreRecord
 from rm_backends.router import Router
+from tests.fakes.actors import ADMIN
 from tests.fakes.agents_world import AgentsWorld, agents_world, allocation, launch_spec
 from tests.fakes.virtual_time import run
 
@@ -63,6 +64,27 @@ def test_the_first_of_a_kind_are_jobs_and_many_share_pilots() -> None:
                 await router.withdraw(f"task-{n}.1")
             await ask(router, asked(90))
             assert where(world, 90) == HOME, "those that left wait no more"
+
+    run(main())
+
+
+def test_those_whose_grants_were_lost_before_they_started_wait_no_more() -> None:
+    async def main() -> None:
+        async with agents_world(*POOLS) as world:
+            router = a_router(world)
+            await world.add_agent("small", pool=PILOTS, slots=FEW + 1)
+            many = [asked(n, run_time_s=30.0) for n in range(FEW + 1)]
+            await ask(router, *many)
+            for one in many:
+                await world.master.granted(one.allocation_id)
+            await ask(router, asked(50))
+            assert where(world, 50) == PILOTS, "what is granted counts until it is started"
+            await router.disable_agent("small", drain=False, by=ADMIN)
+            for one in many:
+                await world.master.lost(one.allocation_id)
+            await world.add_agent("other", pool=PILOTS, slots=2)
+            await ask(router, asked(51))
+            assert where(world, 51) == HOME
 
     run(main())
 

@@ -36,6 +36,7 @@ from rm_backends.batch.leases import Lease, LeaseState
 from rm_backends.batch.others import OtherJobs
 from rm_backends.batch.ports import LeaseHost, LeaseStore
 from rm_backends.batch.shapes import DispatchOptions, shape_of
+from rm_backends.batch.strange_jobs import StrangeJobs
 from rm_backends.batch.telling import Full, Telling
 from rm_backends.batch.users import UserSystems, require_user
 from windlass.base.clock import Clock
@@ -104,8 +105,7 @@ class Dispatcher:
         self._failures = 0
         self._polled_at = float("-inf")
         self._told: dict[str, PoolAvailability] = {}
-        self._strange: frozenset[tuple[str, str]] = frozenset()
-        """Jobs (user, id) with our names, but not in our books, as of the last look."""
+        self._strange = StrangeJobs(self._systems, self._prefix)
         self._changed_at = 0.0
         self._collector = Collector(self.wake, None if users is None else users.before)
         self._loop = Loop("batch jobs", self._step, interval_s=LOOK_EVERY_S)
@@ -241,7 +241,7 @@ class Dispatcher:
             self._site = await self._system.site()
             if self._on_site is not None:
                 await self._on_site(self._site)
-            await self._end_strange()
+            await self._strange.look(self._leases)
             self._site_at = self._clock.monotonic()
         await self._submit_due()
         await self._end_unwanted()
@@ -333,15 +333,6 @@ class Dispatcher:
             await self._systems.cancel((one.shape.user, one.job_id) for one in cancel if one.job_id)
             for lease in cancel:
                 self._change(lease.tag, lambda one: replace(one, asked_to_end_at=now))
-
-    async def _end_strange(self) -> None:
-        """Of another state of our database: nobody waits for them. Looked at twice: one may just have been made."""
-        strange = await self._systems.strange(self._prefix, self._leases)
-        if old := strange & self._strange:
-            ids = ", ".join(sorted(job_id for _, job_id in old))
-            log.warning("jobs that nobody asked for are cancelled: %s", ids)
-            await self._systems.cancel(old)
-        self._strange = strange
 
     def _is_poll_due(self) -> bool:
         if not any(lease.may_exist for lease in self._leases.values()):

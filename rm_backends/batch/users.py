@@ -10,14 +10,13 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from master.core.reasons import ReasonKind
 from provisioner.providers.batch.base import (
     BatchSystem,
-    JobPhase,
     JobRefused,
     JobReport,
     NoAnswer,
@@ -128,13 +127,9 @@ class UserSystems:
         """None also for who may not be asked for any more."""
         return await self._asked(lease.shape.user, lambda system: system.ended(job_id))
 
-    async def strange(self, prefix: str, leases: Mapping[str, Lease]) -> frozenset[tuple[str, str]]:
-        """User and id of jobs that are not over, are called so, and have no lease."""
-        found = set()
-        for user in sorted({"", *(lease.shape.user for lease in leases.values())}):
-            jobs = await self._asked(user, lambda system: system.named_like(prefix)) or ()
-            found |= {(user, job.job_id) for job in jobs if _is_strange(job, leases)}
-        return frozenset(found)
+    async def named_like(self, user: str, prefix: str) -> Sequence[JobReport]:
+        """Jobs of this user with such names; none where they cannot be asked for."""
+        return await self._asked(user, lambda system: system.named_like(prefix)) or ()
 
     async def cancel(self, jobs: Iterable[tuple[str, str]]) -> None:
         """By user and id. What the site does not do is tried again later."""
@@ -168,7 +163,3 @@ class UserSystems:
             return None
         self._troubles.pop(user, None)
         return found
-
-
-def _is_strange(job: JobReport, leases: Mapping[str, Lease]) -> bool:
-    return job.phase is not JobPhase.ENDED and job.name not in leases

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agent_bootstrap.container_options import OsUser
-from provisioner.providers.batch.base import JobPhase, JobRefused, JobReport, NoAnswer
+from provisioner.providers.batch.base import (
+    ForeignJob,
+    JobPhase,
+    JobRefused,
+    JobReport,
+    NoAnswer,
+)
 from provisioner.providers.batch.commands import LocalCommands
 from provisioner.providers.batch.disks import LocalDisk
 from provisioner.providers.batch.impersonation import SiteUsers, UserRefused
@@ -18,6 +24,7 @@ from provisioner.providers.batch.job_files import Shape
 from rm_backends.agents.options import PoolOptions
 from rm_backends.batch.leases import Lease
 from rm_backends.batch.shapes import DispatchOptions, shape_of
+from rm_backends.batch.strange_jobs import AT_START, StrangeJobs
 from rm_backends.batch.telling import Telling
 from rm_backends.batch.users import UserSystems, require_user
 from tests.fakes.agents_world import agents_world, allocation
@@ -38,6 +45,18 @@ class OneUsers(FakeBatch):
         self.silent_users: set[str] = set()
         self.polls = 0
         self.cancelled: list[str] = []
+        self.named: list[JobReport] = []
+        self.foreign: list[ForeignJob] = []
+        self.listings = 0
+
+    async def named_like(self, prefix: str) -> Sequence[JobReport]:
+        return self.named
+
+    async def in_queue(self, queue: str) -> Sequence[ForeignJob]:
+        if self.user in self.silent_users:
+            raise NoAnswer("squeue: exit code -9")
+        self.listings += 1
+        return self.foreign
 
     async def poll(self, names: Collection[str]) -> Mapping[str, JobReport]:
         self.polls += 1
@@ -191,6 +210,56 @@ def test_agents_of_whoever_is_not_asked_for_may_be_away_and_nobody_elses(tmp_pat
             await batch.stop()
 
     run(main(), limit_s=3600)
+
+
+async def test_jobs_of_a_store_before_it_was_restored_are_told_of_and_those_of_known_users_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whose user is not asked for now is told of, twice seen, and nothing is done as them."""
+    asked, made = systems()
+    site = made[""]
+    site.foreign = [
+        ForeignJob(system="slurm", job_id=id_, name=name, user=user, waits=False)
+        for id_, name, user in (
+            ("1", "wl-c0-lost", "bob"),
+            ("2", "wl-c0-known", "alice"),
+            ("3", "vasp", "eve"),
+            ("4", "wl-c0-ended", "eve"),
+            ("5", "wl-c0-too", "alice"),
+        )
+    ]
+    asked.of("alice")
+    made["alice"].named = [report("wl-c0-known"), replace(report("wl-c0-too"), job_id="5")]
+    strange = StrangeJobs(asked, "wl-c0-")
+    leases = {"wl-c0-known": lease("wl-c0-known", "alice")}
+    await strange.look(leases)
+    assert not caplog.records
+    site.foreign = [replace(one, waits=True) for one in site.foreign if one.job_id != "4"]
+    await strange.look(leases)
+    (told,) = [one.message for one in caplog.records if "not known here" in one.message]
+    assert told.startswith("job 1 of user bob is called wl-c0-lost")
+    assert {user: one.cancelled for user, one in made.items()} == {"": [], "alice": ["5"]}
+    for _ in range(3):
+        await strange.look(leases)
+    assert site.listings == AT_START, "it is asked for at the start alone"
+
+
+async def test_a_site_that_does_not_list_all_jobs_is_asked_again_and_holds_up_nothing() -> None:
+    asked, made = systems()
+    site, strange = made[""], StrangeJobs(asked, "wl-c0-")
+    site.silent_users.add("")
+    await strange.look({})
+    site.silent_users.clear()
+    for _ in range(AT_START + 1):
+        await strange.look({})
+    assert site.listings == AT_START
+
+
+async def test_where_all_jobs_are_the_masters_own_no_others_are_listed() -> None:
+    asked, made = systems()
+    asked.users = None
+    await StrangeJobs(asked, "wl-c0-").look({})
+    assert made[""].listings == 0
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,7 @@ def shared(pbs: Pbs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealC
 def cluster(shared: RealCluster, pbs: Pbs) -> Iterator[RealCluster]:
     """With nothing left of other tests, and nothing left by this one: no job, agent, directory or process."""
     yield shared
+    shared.recover()
     eventually("its jobs are over", lambda: not jobs(pbs))
     eventually("its agents are forgotten", lambda: not jobs_agents(shared))
     eventually("its directories are gone", lambda: not list(shared.data_dir.glob("jobs/wl-*")))

@@ -78,6 +78,7 @@ def shared(site: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Re
 @pytest.fixture
 def cluster(shared: RealCluster, slurm: Slurm) -> Iterator[RealCluster]:
     yield shared
+    shared.recover()
     eventually("its jobs are over", lambda: not slurm.jobs())
     eventually("its agents are forgotten", lambda: not jobs_agents(shared))
 

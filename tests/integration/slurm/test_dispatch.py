@@ -63,6 +63,7 @@ def shared(site: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Re
 def cluster(shared: RealCluster, slurm: Slurm) -> Iterator[RealCluster]:
     """With nothing left of other tests, and nothing left by this one: no job, agent, directory or process."""
     yield shared
+    shared.recover()
     eventually("its jobs are over", lambda: not slurm.jobs())
     eventually("its agents are forgotten", lambda: not jobs_agents(shared))
     eventually("its directories are gone", lambda: not list(shared.data_dir.glob("jobs/wl-*")))

@@ -150,10 +150,14 @@ class SftpDisk:
             files.posix_rename(new, str(path))
 
     def tail(self, file: Path, count: int) -> bytes:
-        with self._files_for(file) as files, files.open(str(file), "rb") as opened:
-            size = opened.stat().st_size or 0
-            opened.seek(max(0, size - count))
-            return opened.read(count)
+        with self._files_for(file) as files:
+            # Tasks may write there: no link to another file, no pipe that would hold up all who wait for SFTP.
+            _require_file(files.lstat(str(file)))
+            with files.open(str(file), "rb") as opened:
+                found = opened.stat()
+                _require_file(found)
+                opened.seek(max(0, (found.st_size or 0) - count))
+                return opened.read(count)
 
     def remove(self, folder: Path) -> None:
         try:
@@ -192,6 +196,11 @@ class SftpDisk:
                 raise NoAnswer(
                     f"the connection to the login node was lost: {error or type(error).__name__}"
                 ) from None
+
+
+def _require_file(found: paramiko.SFTPAttributes) -> None:
+    if not stat.S_ISREG(found.st_mode or 0):
+        raise OSError(errno.EINVAL, "it is no file")
 
 
 def _exists(files: paramiko.SFTPClient, path: PurePosixPath) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import stat
 from collections.abc import Callable, Iterator
@@ -267,6 +268,24 @@ def test_files_are_whole_and_private(login: Login, tmp_path: Path) -> None:
     disk.remove(tmp_path / "jobs")
     assert not (tmp_path / "jobs").exists()
     disk.remove(tmp_path / "jobs")
+    node.close()
+
+
+def test_only_plain_files_are_read(login: Login, tmp_path: Path) -> None:
+    """A task may leave anything in its job's directory: a link to another file, or a pipe that blocks who opens it."""
+    node = login.node()
+    disk = SftpDisk(node)
+    secret = tmp_path / "secret"
+    secret.write_text("of another user")
+    link, pipe = tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(secret)
+    os.mkfifo(pipe)
+    before = logins(login)
+    for path in (link, pipe, tmp_path):
+        with pytest.raises(OSError, match="it is no file"):
+            disk.tail(path, 100)
+    assert disk.tail(secret, 4) == b"user"
+    assert logins(login) == before + 1, "a refusal was taken for a lost connection"
     node.close()
 
 

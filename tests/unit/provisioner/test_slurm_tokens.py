@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from provisioner.providers.batch.base import NoAnswer
-from provisioner.providers.batch.commands import Done
+from provisioner.providers.batch.commands import Done, LocalCommands
 from provisioner.providers.batch.slurm.rest import ways
 from provisioner.providers.batch.slurm.rest.tokens import CommandTokens, FileTokens, ends_at
 
@@ -99,6 +99,37 @@ def test_a_command_that_fails_is_told_without_what_it_printed(done: Done) -> Non
     with pytest.raises(NoAnswer, match="token_command printed no token") as failed:
         asyncio.run(CommandTokens(Mint(done), ["mint"]).token())
     assert "se.cr.et" not in failed.value.message
+
+
+def test_what_mints_tokens_is_told_to_administrators_and_its_arguments_to_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Users read the message as the reason why their work waits."""
+    secret, token = "Authorization: Bearer s3cr3t-of-the-site", f"e.{'x' * 20}.sig"
+    err = f"connecting\nmint: 403 for {secret}, had {token}\n"
+    tokens = CommandTokens(Mint(*[Done(7, "", err)] * 2), ["/opt/mint", "-H", secret])
+    said = [tokens.way_out]
+    for _ in range(2):
+        with pytest.raises(NoAnswer) as failed:
+            asyncio.run(tokens.token())
+        said.append(failed.value.message)
+    assert "exit code 7" in said[-1]
+    assert "master's log" in said[-1]
+    assert not [one for one in said if "mint:" in one or "/opt/mint" in one or "s3cr3t" in one]
+    assert [record.message for record in caplog.records] == [
+        "api.token_command printed no token (exit code 7): mint: 403 for ..., had ..."
+    ]
+
+
+def test_what_mints_tokens_and_cannot_be_run_is_named_in_the_log_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokens = CommandTokens(LocalCommands(), [str(tmp_path / "none"), "secret-argument"])
+    with pytest.raises(NoAnswer, match="token_command gave no answer") as failed:
+        asyncio.run(tokens.token())
+    assert str(tmp_path) not in failed.value.message
+    assert f"{tmp_path}/none cannot be run: No such file" in caplog.text
+    assert "secret-argument" not in caplog.text
 
 
 @pytest.mark.parametrize("token", ["", "opaque", "a.b.c", "a.e30.c", "a.W10.c"])

@@ -1,6 +1,7 @@
 """JSON web tokens for slurmrestd: from a file, or from a command that mints them.
 
-They are secrets: in no log, in no message, on no command line.
+They are secrets: in no log, in no message, on no command line. What mints them may have secrets of its own among its
+arguments, and users read why their work waits: they are told how it failed, administrators find more in the log.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import logging
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -15,8 +17,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from agent_bootstrap.bounds import one_line
 from provisioner.providers.batch.base import NoAnswer
 from provisioner.providers.batch.commands import Commands
+
+log = logging.getLogger(__name__)
 
 UNDATED_S = 300.0
 """How long a token is used that does not say when it ends."""
@@ -24,6 +29,10 @@ _VARIABLE = "SLURM_JWT="
 """Before what `scontrol token` prints."""
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
 """Others cannot be sent in a header, and the complaint about that would repeat them."""
+_SIGNED = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]+")
+_LEAST_SECRET = 8
+"""Characters of an argument that may be one."""
+_MORE = "the master's log says more"
 
 
 class Tokens(Protocol):
@@ -86,10 +95,11 @@ class CommandTokens:
         self._now = now
         self._token = ""
         self._good_until = 0.0
+        self._logged = ""
 
     @property
     def way_out(self) -> str:
-        return f"see what api.token_command prints: {' '.join(self._line)}"
+        return "see what api.token_command of the master's configuration prints"
 
     async def token(self) -> str:
         now = self._now()
@@ -103,18 +113,37 @@ class CommandTokens:
         self._token = ""
 
     async def _mint(self) -> str:
-        done = await self._commands.run(self._line)
-        # What it printed may hold a token: only its complaints are repeated.
-        said = next(reversed(done.err.strip().splitlines()), f"exit code {done.code}")
+        try:
+            done = await self._commands.run(self._line)
+        except NoAnswer as error:
+            self._log(error.message)
+            raise NoAnswer(f"api.token_command gave no answer: {_MORE}") from None
+        # What it printed may hold a token: only its complaints are logged.
         token = bare(done.out)
         if done.code or not token:
-            raise NoAnswer(f"api.token_command printed no token: {said}")
+            said = f"api.token_command printed no token (exit code {done.code})"
+            self._log(f"{said}: {self._complaint(done.err)}")
+            raise NoAnswer(f"{said}: {_MORE}")
+        self._logged = ""
         ends = ends_at(token)
         if ends is not None and ends <= self._now():
             raise NoAnswer(
                 "api.token_command printed a token that has expired: give it a longer life"
             )
         return token
+
+    def _log(self, text: str) -> None:
+        """Once, however often it is tried."""
+        if text != self._logged:
+            log.warning("%s", text)
+        self._logged = text
+
+    def _complaint(self, said: str) -> str:
+        """Its last line, without what it was given or minted."""
+        last = next(reversed(said.strip().splitlines()), "it said nothing")
+        for word in self._line[1:]:
+            last = last.replace(word, "...") if len(word) >= _LEAST_SECRET else last
+        return one_line(_SIGNED.sub("...", last))
 
 
 def bare(text: str) -> str:

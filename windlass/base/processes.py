@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,9 @@ SWEEP_ROUNDS = 20
 """A process may fork while it is being swept; each round finds the children of the last one."""
 SWEEP_WAIT_S = 0.5
 """How long one round waits for what it killed."""
+
+LOOK_S = 0.02
+"""How often a process is looked at where the kernel tells nobody of its end."""
 
 _PROC = Path("/proc")
 
@@ -47,20 +52,79 @@ def is_running(name: ProcessName) -> bool:
     return name.boot_id == boot_id() and start_time(name.pid) == name.start_time
 
 
+class Handle:
+    """One process, zombie or not, whose number may be used again under nobody's hands.
+
+    By a descriptor of it; on kernels before 5.3 (Enterprise Linux 8), which have none, by its number and the time when
+    it started. A context manager.
+    """
+
+    def __init__(self, pid: int) -> None:
+        """Raises ProcessLookupError, and OSError where there are no descriptors left."""
+        self.pid = pid
+        self.descriptor = _descriptor(pid)
+        """It can be read from once the process has ended; None: this kernel has none."""
+        self._started = start_time(pid)
+
+    def __enter__(self) -> Handle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+
+    def send(self, number: int) -> None:
+        """Raises ProcessLookupError and PermissionError."""
+        if self.descriptor is not None:
+            signal.pidfd_send_signal(self.descriptor, number)
+        elif self.wait(0):
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+        else:
+            os.kill(self.pid, number)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it ended within `timeout_s`."""
+        if self.descriptor is not None:
+            poll = select.poll()
+            poll.register(self.descriptor, select.POLLIN)
+            return bool(poll.poll(timeout_s * 1000))
+        deadline = time.monotonic() + timeout_s
+        while self._started is not None and start_time(self.pid) == self._started:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(LOOK_S)
+        return True
+
+
+def _descriptor(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except AttributeError:  # Python was built for such a kernel
+        pass
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+    with suppress(PermissionError):  # then it is there
+        os.kill(pid, 0)
+    return None
+
+
 def send(name: ProcessName, number: int) -> None:
     """Signal exactly that process; nothing happens if it is gone."""
-    with _Handle(name.pid) as handle:
-        if handle.fd is not None and is_running(name):
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(handle.fd, number)
+    with suppress(ProcessLookupError), Handle(name.pid) as handle:
+        if is_running(name):
+            handle.send(number)
 
 
 def wait_gone(name: ProcessName, timeout_s: float) -> bool:
     """Whether it ended within `timeout_s`. Works for processes that are no children of ours."""
-    with _Handle(name.pid) as handle:
-        if handle.fd is None or not is_running(name):
-            return True
-        return _wait_readable([handle.fd], timeout_s)
+    with suppress(ProcessLookupError), Handle(name.pid) as handle:
+        if is_running(name):
+            return handle.wait(timeout_s)
+    return True
 
 
 def sweep(variable: str, value: str) -> int:
@@ -97,32 +161,9 @@ def _has(pid: int, variable: str, value: str) -> bool:
 
 
 def _kill_if(pid: int, variable: str, value: str) -> bool:
-    with _Handle(pid) as handle:
-        if handle.fd is None or not _has(pid, variable, value):
-            return False
-        with suppress(ProcessLookupError, PermissionError):
-            signal.pidfd_send_signal(handle.fd, signal.SIGKILL)
-        return _wait_readable([handle.fd], SWEEP_WAIT_S)
-
-
-def _wait_readable(fds: list[int], timeout_s: float) -> bool:
-    poll = select.poll()
-    for fd in fds:
-        poll.register(fd, select.POLLIN)
-    return bool(poll.poll(timeout_s * 1000))
-
-
-class _Handle:
-    """A file descriptor that means one process: the number cannot be reused under it."""
-
-    def __init__(self, pid: int) -> None:
-        self.fd: int | None = None
-        with suppress(OSError):
-            self.fd = os.pidfd_open(pid)
-
-    def __enter__(self) -> _Handle:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.fd is not None:
-            os.close(self.fd)
+    with suppress(OSError), Handle(pid) as handle:
+        if _has(pid, variable, value):
+            with suppress(ProcessLookupError, PermissionError):
+                handle.send(signal.SIGKILL)
+            return handle.wait(SWEEP_WAIT_S)
+    return False

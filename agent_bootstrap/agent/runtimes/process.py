@@ -27,6 +27,8 @@ from agent_bootstrap.agent.runtimes.task_tree import Ground, prepare
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord, IsolationKind
 from agent_bootstrap.supervisor.protocol import KILL_SIGNAL
 from windlass.base.processes import (
+    LOOK_S,
+    Handle,
     ProcessName,
     boot_id,
     is_running,
@@ -49,9 +51,10 @@ log = logging.getLogger(__name__)
 class _Supervised:
     """A supervisor that runs, started by this agent or by one before it."""
 
-    pid: int
-    pidfd: int
+    handle: Handle
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+    look: asyncio.TimerHandle | None = None
+    """The next one, where the kernel does not tell of its end."""
     forced: asyncio.TimerHandle | None = None
 
 
@@ -155,13 +158,13 @@ class ProcessRuntime:
             return False
         pid = int(str(who["pid"]))
         try:
-            pidfd = os.pidfd_open(pid)
+            handle = Handle(pid)
         except ProcessLookupError:
             return False
         if not is_running(ProcessName(pid, int(str(who["start_time"])), str(who["boot_id"]))):
-            os.close(pidfd)
+            handle.close()
             return False
-        self._watch(place, _Supervised(pid, pidfd))
+        self._watch(place, _Supervised(handle))
         return True
 
     async def wait(self, place: ContainerDir) -> ExitRecord:
@@ -174,7 +177,7 @@ class ProcessRuntime:
         supervised = self._supervised.get(place.path)
         if supervised is not None and not supervised.ended.is_set():
             with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(supervised.pidfd, signum)
+                supervised.handle.send(signum)
 
     def kill(self, place: ContainerDir) -> None:
         self._killed.add(place.path)
@@ -198,11 +201,9 @@ class ProcessRuntime:
 
     def detach(self) -> None:
         """Stop watching; everything goes on running, for the next agent."""
-        loop = asyncio.get_running_loop()
         for supervised in self._supervised.values():
             if not supervised.ended.is_set():
-                loop.remove_reader(supervised.pidfd)
-                os.close(supervised.pidfd)
+                _unwatch(supervised)
             if supervised.forced is not None:
                 supervised.forced.cancel()
         self._supervised.clear()
@@ -253,25 +254,43 @@ class ProcessRuntime:
     def _adopt(self, place: ContainerDir, pid: int) -> None:
         """Our own child: it stays a zombie until `_ended` reaps it, so the number cannot have been reused."""
         try:
-            self._watch(place, _Supervised(pid, os.pidfd_open(pid)))
+            self._watch(place, _Supervised(Handle(pid)))
         except OSError:  # out of descriptors: what cannot be watched must not run
             os.kill(pid, signal.SIGKILL)
             raise
 
     def _watch(self, place: ContainerDir, supervised: _Supervised) -> None:
         self._supervised[place.path] = supervised
-        asyncio.get_running_loop().add_reader(supervised.pidfd, self._ended, supervised)
+        descriptor = supervised.handle.descriptor
+        if descriptor is not None:
+            asyncio.get_running_loop().add_reader(descriptor, self._ended, supervised)
+        else:
+            self._look(supervised)
         if place.path in self._killed or place.was_killed():
             self.kill(place)
 
+    def _look(self, supervised: _Supervised) -> None:
+        if supervised.handle.wait(0):
+            self._ended(supervised)
+        else:
+            loop = asyncio.get_running_loop()
+            supervised.look = loop.call_later(LOOK_S, self._look, supervised)
+
     def _ended(self, supervised: _Supervised) -> None:
-        asyncio.get_running_loop().remove_reader(supervised.pidfd)
-        os.close(supervised.pidfd)
+        _unwatch(supervised)
         if supervised.forced is not None:
             supervised.forced.cancel()
         with suppress(ChildProcessError):  # the child of an earlier agent
-            os.waitpid(supervised.pid, os.WNOHANG)
+            os.waitpid(supervised.handle.pid, os.WNOHANG)
         supervised.ended.set()
+
+
+def _unwatch(supervised: _Supervised) -> None:
+    if supervised.handle.descriptor is not None:
+        asyncio.get_running_loop().remove_reader(supervised.handle.descriptor)
+    if supervised.look is not None:
+        supervised.look.cancel()
+    supervised.handle.close()
 
 
 async def _readable(descriptor: int) -> None:

@@ -25,14 +25,9 @@ from master.auth.first_password import first_password
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.join_tokens import JoinTokenSigner
 from master.auth.service import AuthService
-from master.batch_pools import (
-    TokensOfJobs,
-    dispatch_options,
-    job_files,
-    job_token,
-    site_of,
-)
+from master.batch_pools import TokensOfJobs, dispatch_options, job_files, job_token
 from master.batch_projects import JobProjects
+from master.batch_site import BatchSite
 from master.batch_users import BatchUsers
 from master.batch_ways import relay_keepers
 from master.checkpoints.downloads import Downloads
@@ -59,7 +54,7 @@ from master.live_prices import LivePrices
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
 from master.machine_boots import machine_boots
-from master.pilot_pools import PilotProviders, batch_sections
+from master.pilot_pools import PilotProviders
 from master.price_refresh import PriceRefresh
 from master.recovery.background_check import BackgroundCheck
 from master.recovery.decision import Lost
@@ -136,6 +131,7 @@ class Master:
         self._services: Services | None = None
         self._dispatcher: Dispatcher | None = None
         self._pilots: PilotProviders | None = None
+        self._batch_site: BatchSite | None = None
         self._agent_users = AgentUsers()
         self._batch_users: BatchUsers | None = None
         self.secret = folder.secret
@@ -223,6 +219,7 @@ class Master:
         await join_tokens.load()
         watch = LogWatch(plane.experiments.live, self._logs, lines)
         agents = self._agents_backend(allocations, info, epoch, self._with_jobs(join_tokens), watch)
+        self._batch_site = BatchSite.of(options.config.pools(), info.cluster_id, options.clock)
         self._dispatcher = self._make_dispatcher(agents, info)
         router = Router(
             [agents],
@@ -431,9 +428,9 @@ class Master:
     def _make_dispatcher(self, agents: AgentsBackend, info: ClusterInfo) -> Dispatcher | None:
         options = self._options
         pools = [pool for pool in options.config.pools() if pool.batch is not None]
-        if not pools:
+        if not pools or self._batch_site is None:
             return None
-        site = site_of(batch_sections(options.config.pools()))
+        site = self._batch_site.part()
         partitions = partition_memory(options.config, options.data_dir)
         if site.users is not None:
             names = [pool.name for pool in pools]
@@ -478,7 +475,7 @@ class Master:
             token=partial(job_token, JoinTokenSigner(self.secret)),
             clock=options.clock,
             check_lease=self._store.check_lease,
-            sections=batch_sections(options.config.pools()),
+            site=None if self._batch_site is None else self._batch_site.part(),
         )
         boot = CloudBoot(master_url=options.master_url, master_cert=cert, tokens=tokens)
         return all_providers(embedded, boot, self._pilots)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from master.batch_pools import files_of, site_of
+from master.batch_pools import Site, files_of
 from master.config import ResolvedPool
 from master.config.batch import BatchKeys, BatchSection, SlurmSection
 from provisioner.providers.base import Provider
@@ -46,17 +46,17 @@ class PilotProviders:
     clock: Clock
     check_lease: Callable[[], Awaitable[None]]
     """Raises LeaseLost if another master leads by now."""
-    sections: Sequence[BatchSection]
-    """All of the configuration."""
+    site: Site | None
+    """None: the configuration has no batch system."""
     made: list[PilotProvider] = field(default_factory=list)
 
     def __call__(self, pools: Sequence[ResolvedPool], cluster_id: str) -> Sequence[Provider]:
         """One for the site. Without such a pool, too, while jobs of one that is not configured any more are left."""
         bought = list(pilots_of(pools))
         book = PilotBook(self.data_dir / FOLDER)
-        if not bought and not (self.sections and any(True for _ in book)):
+        site = self.site
+        if site is None or not (bought or any(True for _ in book)):
             return ()
-        site = site_of(self.sections)
         options = [self._options(pool, section, site.disk) for pool, section in bought]
         provider = PilotProvider(
             name=site.system.name,

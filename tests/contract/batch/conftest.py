@@ -9,7 +9,14 @@ import pytest
 
 from provisioner.providers.batch.commands import Commands
 from provisioner.providers.batch.ssh import SshCommands
-from tests.contract.batch.sites import BatchSite, live_pbs_site, pbs_site, rest_site, slurm_site
+from tests.contract.batch.sites import (
+    BatchSite,
+    live_pbs_site,
+    pbs_site,
+    rest_site,
+    shared,
+    slurm_site,
+)
 from tests.pbs import live_queue, running_pbs
 from tests.slurm import PATH, Slurm, require_slurm, running_slurm
 from tests.slurmrestd import Slurmrestd, require_slurmrestd, running_slurmrestd
@@ -17,6 +24,7 @@ from tests.sshd import MISSING, SSHD, login_node
 
 SITES = (
     "slurm",
+    "slurm shared",
     "pbs",
     pytest.param("slurm over ssh", marks=pytest.mark.slow),
     pytest.param("pbs over ssh", marks=pytest.mark.slow),
@@ -65,6 +73,10 @@ def site(
         slurm = request.getfixturevalue("slurm_of_contract")
         with over(request, tmp_path_factory, over_ssh, **slurm.environment) as commands:
             yield slurm_site(slurm, commands)
+        slurm.settle()
+    elif name == "slurm shared":
+        slurm = request.getfixturevalue("slurm_of_contract")
+        yield shared(slurm_site(slurm))
         slurm.settle()
     else:
         with running_pbs(tmp_path_factory.mktemp("pbs")) as pbs:

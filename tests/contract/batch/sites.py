@@ -13,11 +13,13 @@ from typing import Any
 from provisioner.providers.batch.base import SCRIPT_NAME, BatchSystem, JobReport, JobSpec
 from provisioner.providers.batch.commands import Commands, LocalCommands
 from provisioner.providers.batch.pbs.system import PbsSystem
+from provisioner.providers.batch.shared_site import SharedSite
 from provisioner.providers.batch.slurm.rest.ways import Api, rest_system
 from provisioner.providers.batch.slurm.system import SlurmSystem
 from tests.pbs import Pbs, live_queue
 from tests.slurm import Slurm
 from tests.slurmrestd import Slurmrestd, inetd_program
+from windlass.base.clock import SystemClock
 
 PATIENCE_S = 60
 
@@ -78,6 +80,12 @@ def slurm_site(slurm: Slurm, commands: Callable[[], Commands] | None = None) -> 
             LocalCommands(environ=slurm.environment) if commands is None else commands()
         ),
     )
+
+
+def shared(site: BatchSite) -> BatchSite:
+    """Asked as a part of a master asks it, beside another part."""
+    parts = SharedSite(site.make(), ("wl-test-", "wp-test-"), SystemClock())
+    return replace(site, make=parts.part)
 
 
 def rest_site(

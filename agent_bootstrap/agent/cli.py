@@ -15,6 +15,7 @@ from stamina.instrumentation import set_on_retry_hooks
 
 from agent_bootstrap.agent.alone import end_machine
 from agent_bootstrap.agent.announcement import announce, is_running, parse_time, withdraw
+from agent_bootstrap.agent.bytecode import share_bytecode
 from agent_bootstrap.agent.daemon import Agent, AgentEnd, lifeline_from_environment
 from agent_bootstrap.agent.membership.commands import join_command, leave_command
 from agent_bootstrap.agent.membership.places import joined_config
@@ -220,6 +221,7 @@ async def _until_signal(options: AgentOptions, lifeline_fd: int | None) -> Agent
         lifeline_fd=lifeline_fd,
     )
     task = asyncio.create_task(agent.run())
+    sharing = asyncio.create_task(asyncio.to_thread(_share_with_tasks))
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, task.cancel)
@@ -239,4 +241,11 @@ async def _until_signal(options: AgentOptions, lifeline_fd: int | None) -> Agent
     except asyncio.CancelledError:
         return AgentEnd(reason="stopped by a signal; tasks go on")
     finally:
+        await sharing
         await ways.close()
+
+
+def _share_with_tasks() -> None:
+    """Only an agent that is root runs tasks as somebody else."""
+    if os.geteuid() == 0:
+        share_bytecode()

@@ -8,7 +8,6 @@ import os
 import signal
 import stat
 import sys
-from typing import Any
 
 from agent_bootstrap.supervisor import cgroup
 from agent_bootstrap.supervisor.kernel import (
@@ -32,6 +31,10 @@ from agent_bootstrap.supervisor.privileges import (
     no_new_privileges,
 )
 from agent_bootstrap.supervisor.protocol import FILTER_FD, SPEC_FD, TOLD_FD
+
+TYPE_CHECKING = False  # that of `typing` would have it imported, which takes milliseconds
+if TYPE_CHECKING:
+    from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 INIT, ENGINE_WATCH = os.path.join(HERE, "task_init.py"), os.path.join(HERE, "engine_watch.py")

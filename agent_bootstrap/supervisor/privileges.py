@@ -6,7 +6,6 @@ import ctypes
 import errno
 import os
 import resource
-from typing import Any
 
 from agent_bootstrap.supervisor.kernel import (
     PR_CAP_AMBIENT,
@@ -21,6 +20,10 @@ from agent_bootstrap.supervisor.kernel import (
     libc,
     prctl,
 )
+
+TYPE_CHECKING = False  # that of `typing` would have it imported, which takes milliseconds
+if TYPE_CHECKING:
+    from typing import Any
 
 MAX_CAPABILITIES = 64
 CAP_SETFCAP = 31

@@ -20,13 +20,16 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
 
 if __name__ == "__main__":
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from agent_bootstrap.supervisor.kernel import PR_SET_DUMPABLE, die_with_parent, prctl
 from agent_bootstrap.supervisor.protocol import RELAYED, SPEC_FD, TOLD_FD, SetupError
+
+TYPE_CHECKING = False  # that of `typing` would have it imported, which takes milliseconds
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 
 def go_to(work_dir: str, *, contained: bool) -> None:

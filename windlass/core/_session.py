@@ -1,7 +1,8 @@
 """The task's own line to the master: small, thread-safe, standard library only, and patient.
 
 A training process must outlive a restart of the master, so connection errors and "not now" answers are tried again
-for minutes. By contract every POST of a task may be repeated.
+for minutes. By contract every POST of a task may be repeated. What only some need (TLS, logging) is imported by them:
+every task waits for the rest.
 """
 
 from __future__ import annotations
@@ -9,20 +10,15 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import logging
 import os
 import socket
-import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from windlass.base.errors import WindlassError
-from windlass.base.tls.trust import NO_VERIFY, Trust, read_certificates
-from windlass.base.tls.words import refusal_of
 from windlass.core._info import ClusterInfo
 from windlass.sdk.wire import (
     ALLOCATION_TOKEN_HEADER,
@@ -34,7 +30,8 @@ from windlass.sdk.wire import (
     error_from_response,
 )
 
-log = logging.getLogger("windlass.core")
+if TYPE_CHECKING:
+    import logging
 
 DEFAULT_TIMEOUT_S = 60.0
 """How long one answer may take. Long polls and barriers pass their own."""
@@ -146,7 +143,7 @@ class TaskSession:
             else:
                 if 200 <= status < 300:
                     if failing:
-                        log.info("the master at %s answers again", self.master_url)
+                        _log().info("the master at %s answers again", self.master_url)
                     return json.loads(data) if data.strip() else {}
                 failure = error_from_response(status, data, request=f"{method} {path}")
                 if status not in self._retry.statuses:
@@ -155,7 +152,7 @@ class TaskSession:
             if delay is None or self._closed.wait(delay):
                 raise failure
             if not failing:
-                log.warning("%s; trying again for up to %.0f s", failure, self._retry.total_s)
+                _log().warning("%s; trying again for up to %.0f s", failure, self._retry.total_s)
             failing = True
 
     def close(self) -> None:
@@ -173,13 +170,12 @@ class TaskSession:
 
     def _refusal(self, problem: Exception) -> str:
         """Why the master's certificate is not accepted, if that is it. It may be renewed: that is worth another try."""
-        cert_file, name = self._tls
-        port = self._port or 443
-        refusal = refusal_of(problem, self._host, port, name=name or "", ask=False)
-        if refusal is None:
+        if not self._secure:
             return ""
-        trusts = f"DET_MASTER_CERT_FILE={cert_file}" if cert_file else "public authorities"
-        return f"{refusal.sentence}; this task trusts {trusts}"
+        from windlass.core import _secure
+
+        cert_file, name = self._tls
+        return _secure.refusal(problem, self._host, self._port, cert_file, name)
 
     def _exchange(
         self, method: str, target: str, payload: bytes | None, timeout_s: float | None
@@ -249,44 +245,13 @@ class TaskSession:
     def _new_connection(self, timeout_s: float | None) -> http.client.HTTPConnection:
         if not self._secure:
             return http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
+        from windlass.core import _secure
+
         cert_file, cert_name = self._tls
-        return _NamedHTTPSConnection(
-            self._host,
-            self._port,
-            timeout=timeout_s,
-            context=tls_context(cert_file),
-            server_name=cert_name or self._host,
-        )
+        return _secure.connection(self._host, self._port, timeout_s, cert_file, cert_name)
 
 
-def tls_context(cert_file: str | None) -> ssl.SSLContext:
-    """The public roots plus what is in the file; "noverify" trusts anybody, as in DET_MASTER_CERT_FILE.
+def _log() -> logging.Logger:
+    import logging
 
-    Raises InvalidArgument for a file that cannot be read.
-    """
-    if not cert_file:
-        return Trust().context()
-    if cert_file.lower() == NO_VERIFY:
-        return Trust(verify=False).context()
-    return Trust(pem=read_certificates(Path(cert_file), "DET_MASTER_CERT_FILE")).context()
-
-
-class _NamedHTTPSConnection(http.client.HTTPSConnection):
-    """HTTPS to a host whose certificate carries another name (DET_MASTER_CERT_NAME)."""
-
-    def __init__(
-        self,
-        host: str,
-        port: int | None,
-        *,
-        timeout: float | None,
-        context: ssl.SSLContext,
-        server_name: str,
-    ) -> None:
-        super().__init__(host, port, timeout=timeout, context=context)
-        self._tls_context = context
-        self._server_name = server_name
-
-    def connect(self) -> None:
-        http.client.HTTPConnection.connect(self)
-        self.sock = self._tls_context.wrap_socket(self.sock, server_hostname=self._server_name)
+    return logging.getLogger("windlass.core")

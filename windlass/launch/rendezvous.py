@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,7 +25,7 @@ def rendezvous(
             return _gathered(session, info, own, peers, key="rank")
         case "k8s-job":
             own = {
-                "request_uuid": str(uuid.uuid4()),
+                "request_uuid": _new_id(),
                 "rendezvous_ip": _required(environ, "DET_KUBERNETES_POD_IP"),
                 "slots": len(info.slot_ids),
             }
@@ -49,7 +48,7 @@ def _gathered(
 ) -> RendezvousInfo:
     body = {
         "allocationId": info.allocation_id,
-        "requestUuid": own.get("request_uuid") or str(uuid.uuid4()),
+        "requestUuid": own.get("request_uuid") or _new_id(),
         "numPeers": peers,
         "data": own,
     }
@@ -61,6 +60,12 @@ def _gathered(
         [data[key] for data in ordered].index(own[key]),
         [int(data["slots"]) for data in ordered],
     )
+
+
+def _new_id() -> str:
+    import uuid  # which imports much; containers of agents need none
+
+    return str(uuid.uuid4())
 
 
 def _own_address() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -22,9 +21,6 @@ from windlass.storage.base import (
 )
 from windlass.storage.globs import matching
 from windlass.storage.local_problems import told
-from windlass.storage.parallel import run_all
-
-log = logging.getLogger("windlass.storage")
 
 COPIES_AT_ONCE = 8
 READ_AT_ONCE = 1024 * 1024
@@ -54,6 +50,9 @@ class LocalStorage(Storage):
             if entry.readable:
                 yield entry
             else:
+                import logging  # what takes long to import, and is seldom needed
+
+                log = logging.getLogger("windlass.storage")
                 log.warning("%s/%s/%s leads elsewhere: left out", self.where, folder, entry.name)
 
     def _store(self, origin: int, folder: str, sizes: Sizes, done: Done) -> None:
@@ -152,6 +151,8 @@ class LocalStorage(Storage):
 
 
 def _copy(source: int, target: int, sizes: Sizes, done: Done) -> None:
+    from windlass.storage.parallel import run_all  # threads: not for the one file of a check
+
     run_all(
         (
             partial(local_files.copy_file, source, target, name, done)

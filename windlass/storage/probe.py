@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import os
 from contextlib import suppress
 
 from windlass.base.errors import StorageError
@@ -13,7 +13,7 @@ _NAME, _CONTENT = "probe", b"written to see whether checkpoints can be stored\n"
 
 def require_usable(storage: Storage) -> None:
     """Write, list, read and delete a small file. Raises StorageError, and leaves nothing behind."""
-    folder = f"windlass-check-{uuid.uuid4()}"
+    folder = f"windlass-check-{os.urandom(16).hex()}"
     try:
         storage.write(folder, _NAME, _CONTENT)
         found = b"".join(storage.read(folder, _NAME))

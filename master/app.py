@@ -385,16 +385,11 @@ class Master:
         )
 
     def _provisioner(
-        self,
-        agents: AgentsBackend,
-        info: ClusterInfo,
-        epoch: int,
-        books: Books,
-        prices: LivePrices,
+        self, agents: AgentsBackend, info: ClusterInfo, epoch: int, books: Books, prices: LivePrices
     ) -> Provisioner | None:
         options = self._options
         elastic = [p for p in options.config.pools() if p.is_elastic]
-        make = options.provider or self._all_providers(prices)
+        make = options.provider or self._all_providers(prices, agents)
         providers = make(elastic, info.cluster_id)
         if not providers:
             return None
@@ -456,7 +451,7 @@ class Master:
             users=site.users,
         )
 
-    def _all_providers(self, prices: LivePrices) -> ProviderFactory:
+    def _all_providers(self, prices: LivePrices, agents: AgentsBackend) -> ProviderFactory:
         options = self._options
         tokens = LaunchTokens(JoinTokenSigner(self.secret))
         cert = None if options.tls is None else options.tls.files.cert.absolute()
@@ -475,6 +470,7 @@ class Master:
             token=partial(job_token, JoinTokenSigner(self.secret)),
             clock=options.clock,
             check_lease=self._store.check_lease,
+            host=agents,
             site=None if self._batch_site is None else self._batch_site.part(),
         )
         boot = CloudBoot(master_url=options.master_url, master_cert=cert, tokens=tokens)

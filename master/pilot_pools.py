@@ -9,6 +9,7 @@ from pathlib import Path
 from master.batch_pools import Site, files_of
 from master.config import ResolvedPool
 from master.config.batch import BatchKeys, BatchSection, SlurmSection
+from provisioner.ports import PilotHost
 from provisioner.providers.base import Provider
 from provisioner.providers.batch.disks import Disk
 from provisioner.providers.batch.pilot_book import Pilot, PilotBook
@@ -46,6 +47,7 @@ class PilotProviders:
     clock: Clock
     check_lease: Callable[[], Awaitable[None]]
     """Raises LeaseLost if another master leads by now."""
+    host: PilotHost
     site: Site | None
     """None: the configuration has no batch system."""
     made: list[PilotProvider] = field(default_factory=list)
@@ -68,6 +70,7 @@ class PilotProviders:
             clock=self.clock,
             cluster_id=cluster_id,
             check_lease=self.check_lease,
+            host=self.host,
         )
         self.made.append(provider)
         return (provider,)

@@ -20,6 +20,7 @@ class Draft:
         self.bakes = dict(state.bakes)
         self.memory = state.memory
         self.unseen = dict(state.unseen)
+        self.stages = dict(state.stages)
 
     def offer_of(self, found: FoundInstance | FoundGroup) -> Offer:
         """What is for sale now, or else what its tags say; a price that nobody knows is the dearest of its size."""

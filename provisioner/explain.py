@@ -120,9 +120,12 @@ def _queued(machines: Sequence[Machine]) -> Reason:
         text = f"{text}: {first.note}"
     at = max((m.starts_at for m in machines if m.starts_at is not None), default=None)
     if at is not None:
-        when = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
-        text = f"{text}; expected to start at {when} UTC"
+        text = f"{text}; {expected_at(at)}"
     return Reason(kind=ReasonKind.QUEUED_AT_PROVIDER, text=text, retry_at=at)
+
+
+def expected_at(at: float) -> str:
+    return f"expected to start at {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def listed(names: Sequence[str], separator: str = ", ") -> str:

@@ -111,6 +111,8 @@ class FleetState:
     """When instances were ended as lost, within the last window."""
     unseen: Mapping[Scope, Unseen] = field(default_factory=dict)
     """What could not be listed, and why."""
+    stages: Mapping[str, str] = field(default_factory=dict)
+    """How far the boots of instances are, as the last list of their provider said."""
     retired: Mapping[str, str] = field(default_factory=dict)
     """Instances whose pool or type is not configured any more, and which of them it is: no capacity for anything."""
     frozen: str = ""

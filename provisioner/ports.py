@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -65,6 +65,14 @@ class FleetDocuments(Protocol):
 
     @property
     def bakes(self) -> Sequence[dict[str, Any]]: ...
+
+
+class PilotHost(Protocol):
+    """The pools whose agents run on pilots. Calls are synchronous and never block."""
+
+    def connected(self, agent_ids: Collection[str]) -> int:
+        """How many of these agents are connected."""
+        ...
 
 
 class NodeHost(Protocol):

@@ -106,6 +106,9 @@ class ReconcilePass:
             memory=self.draft.memory,
             ledger=ledger,
             unseen=self.draft.unseen,
+            stages={
+                id_: it for id_, it in self.draft.stages.items() if id_ in self.draft.instances
+            },
             ended_lost=self._ended_lost,
             frozen=self._frozen,
             retired=self._retired,
@@ -209,8 +212,12 @@ class ReconcilePass:
         for record in self.draft.instances.values():
             if record.provider != look.provider:
                 continue
+            seen = found.get(record.id)
+            self.draft.stages.pop(record.id, None)
+            if seen is not None and seen.stage:
+                self.draft.stages[record.id] = seen.stage
             if record.id in found or not self.draft.is_unseen(record.offer):
-                self._seen[record.id] = _observed(look, found.get(record.id))
+                self._seen[record.id] = _observed(look, seen)
 
     def _spare_spot(self, found: FoundInstance, leaves_at: float) -> None:
         """Where a spot machine is taken back, the next would be, too: its offer is spared for a while."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import inf
 
 from provisioner.budgets import Money, Spending
+from provisioner.explain import expected_at
 from provisioner.fleet import (
     BOOTS,
     CONSOLE_SAYS,
@@ -316,7 +317,7 @@ def instance_views(
             usd_per_hour=intent.offer.usd_per_hour,
             state=intent.state.value if intent.is_queued else "asking",
             created_at=intent.created_at,
-            reason=intent.cancel_why or intent.queue_reason or intent.message,
+            reason=intent.cancel_why or _queue_remark(intent) or intent.message,
         )
         for intent in state.intents.values()
         if not intent.is_finished
@@ -348,9 +349,18 @@ def _view_state(record: InstanceRecord) -> str:
     return BAKING if booting and is_bake(record.intent_id) else record.state.value
 
 
+def _queue_remark(intent: IntentRecord) -> str:
+    if not intent.queue_reason or intent.starts_at is None:
+        return intent.queue_reason
+    return f"{intent.queue_reason}; {expected_at(intent.starts_at)}"
+
+
 def _remark(state: FleetState, record: InstanceRecord, now: float, boot: BootNote | None) -> str:
-    if boot is not None and record.state in (InstanceState.PENDING, InstanceState.BOOTING):
-        return f"boot: {boot.words}"
+    if record.state in (InstanceState.PENDING, InstanceState.BOOTING):
+        if boot is not None:
+            return f"boot: {boot.words}"
+        if stage := state.stages.get(record.id):
+            return stage
     if record.state is InstanceState.LOST:
         return state.frozen or "its agent is silent"
     if record.moving_since is not None and record.state is InstanceState.READY:

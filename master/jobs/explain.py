@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from master.allocations.machine import AllocationPhase
 from master.core.jobs import HIGHEST_PRIORITY, JobType
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.explain import count
@@ -48,6 +49,8 @@ class HoldingRun:
     pool: str
     fell_back: FellBack | None = None
     """Why it is not in its own pool; None: it is."""
+    phase: AllocationPhase = AllocationPhase.TERMINATED
+    """How far it is; that of one which is over, where only its pool still knows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

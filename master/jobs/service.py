@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 import structlog
 
-from master.allocations.machine import fell_back
+from master.allocations.machine import AllocationPhase, fell_back
 from master.auth.permissions import Action, Target, allowed, refusal
 from master.auth.principal import Principal
 from master.core.actor import Actor
@@ -278,9 +278,9 @@ class JobService:
     def _holding(self, entry: QueueEntry) -> HoldingRun:
         try:
             state = self._allocations.state(entry.allocation_id)
-            since, away = state.started_at, fell_back(state)
+            since, away, phase = state.started_at, fell_back(state), state.phase
         except NotFound:  # its end is known here, and not there yet
-            since, away = None, None
+            since, away, phase = None, None, AllocationPhase.TERMINATED
         return HoldingRun(
             allocation_id=entry.allocation_id,
             name=entry.name,
@@ -290,6 +290,7 @@ class JobService:
             is_releasing=entry.releasing,
             pool=entry.pool,
             fell_back=away,
+            phase=phase,
         )
 
     def _entries(self, job_id: str) -> dict[str, QueueEntry]:

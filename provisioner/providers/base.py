@@ -110,6 +110,8 @@ class FoundInstance:
     leaves_because: str = ""
     detail: str = ""
     """For ENDED: why, or the last thing its console said."""
+    stage: str = ""
+    """For RUNNING: how far its boot is, as the provider sees it, for people. Empty: it does not know, or it is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

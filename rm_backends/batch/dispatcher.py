@@ -29,6 +29,7 @@ from provisioner.providers.batch.base import (
 from provisioner.providers.batch.collector import Collector
 from provisioner.providers.batch.impersonation import SiteUsers
 from provisioner.providers.batch.job_files import JobFiles
+from provisioner.providers.batch.stages import JOIN_S
 from provisioner.types import PoolAvailability
 from rm_backends.base import AllocationRequest
 from rm_backends.batch import leases as life
@@ -359,11 +360,8 @@ class Dispatcher:
             job = found or job
         now = self._now()
         said, lease = "", self._leases[tag]
-        if (
-            lease.lacks_agents(life.JOIN_S, now)
-            and (files := self._files.get(lease.pool)) is not None
-        ):
-            said = await asyncio.to_thread(files.agents_say, lease)
+        if lease.lacks_agents(JOIN_S, now) and (files := self._files.get(lease.pool)) is not None:
+            said = await asyncio.to_thread(files.nodes_say, lease)
         self._change(tag, lambda lease: life.seen(lease, job, now, said))
 
     async def _miss(self, tag: str) -> None:

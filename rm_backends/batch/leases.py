@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -34,6 +33,7 @@ from provisioner.providers.batch.base import (
 )
 from provisioner.providers.batch.dialects import DIALECTS
 from provisioner.providers.batch.job_files import Shape
+from provisioner.providers.batch.stages import begun, pending, utc
 from rm_backends.base import LossKind
 
 Limited: TypeAlias = tuple[str, tuple[str, ...]]
@@ -42,8 +42,6 @@ FIRST_RETRY_S = 10.0
 LAST_RETRY_S = 600.0
 PREPARE_S = 900.0
 """How long a job may run until all of its agents have joined."""
-JOIN_S = 20.0
-"""Agents of a job that have not joined so long after its start are asked what keeps them."""
 ASK_AGAIN_S = 20.0
 """How long agents that were dismissed, and jobs that were cancelled, have to end."""
 
@@ -189,7 +187,7 @@ def pause_s(tries: int) -> float:
 
 
 def seen(lease: Lease, job: JobReport, now: float, said: str = "") -> Lease:
-    """The site told of it. `said`: by its agents, of why they have not joined."""
+    """The site told of it. `said`: by its nodes, of why its agents have not joined."""
     if lease.granted and lease.is_live and job.phase is JobPhase.QUEUED:
         # The site would run it again, from its start and after a pause: what ran there goes on in another one.
         return unwanted(lease, f"job {job.job_id} was put back into the queue by the site")
@@ -301,16 +299,21 @@ def explain(lease: Lease, joined: int, now: float) -> Reason:
     )
     if lease.phase is JobPhase.QUEUED:
         why = lease.site_reason or lease.site_state or "submitted"
-        text = f"{what} is pending: {why}" + (f" ({lease.words})" if lease.words else "")
+        text = pending(what, why, lease.words)
         if lease.starts_at is not None and lease.starts_at > now:
             text += f"; the site expects it to start at {utc(lease.starts_at)}"
         return Reason(kind=lease.kind, text=text)
-    nodes = f" on {', '.join(lease.node_names)}" if lease.node_names else ""
-    if lease.phase is JobPhase.PAUSED:
-        return Reason(kind=ReasonKind.QUEUED, text=f"{what}{nodes} is suspended by the site")
-    text = f"{what} starts{nodes}: {joined} of {lease.shape.nodes} agents have joined"
-    text += f"; {lease.message}" if lease.message else ""
-    return Reason(kind=ReasonKind.LAUNCHING, text=text)
+    text = begun(
+        what,
+        lease.phase,
+        nodes=lease.node_names,
+        since=lease.starts_at,
+        joined=joined,
+        agents=lease.shape.nodes,
+        said=lease.message,
+    )
+    waits = lease.phase is JobPhase.PAUSED
+    return Reason(kind=ReasonKind.QUEUED if waits else ReasonKind.LAUNCHING, text=text)
 
 
 def _not_submitted(lease: Lease, now: float) -> Reason:
@@ -332,7 +335,3 @@ def way_out_of(error: OSError, user: str) -> str:
     if user:
         return f"job_storage_root must be a folder of mode 1777, which {user} may write"
     return "job_storage_root must be a folder that the master's user may write"
-
-
-def utc(at: float) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"

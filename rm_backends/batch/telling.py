@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from master.core.reasons import Reason, ReasonKind
 from provisioner.providers.batch.base import JobPhase, Queue
+from provisioner.providers.batch.stages import utc
 from provisioner.types import LaunchableNode, PoolAvailability
 from rm_backends.base import AllocationRequest
 from rm_backends.batch import leases as life
@@ -91,7 +92,7 @@ class Telling:
         text = f"the site takes no more jobs of pool '{self.options.pool}' now: {full.message}"
         return Reason(
             kind=ReasonKind.AT_LIMIT,
-            text=f"{text}; tried again at {life.utc(full.until)}",
+            text=f"{text}; tried again at {utc(full.until)}",
             retry_at=full.until,
         )
 

@@ -186,6 +186,7 @@ class FakeBatch:
             if self.agents_say:
                 log = job.spec.directory / f"nodes/{number}/agent.log"
                 log.write_text(self.agents_say)
+                log.with_name("host.state").write_text("{}")
                 continue
             told = json.loads((job.spec.directory / f"nodes/{number}/host.json").read_text())
             settings = told["agent"]

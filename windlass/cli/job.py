@@ -41,6 +41,11 @@ app = typer.Typer(
     help="Manage the job queue.",
 )
 
+STARTS = {
+    "PULLING": "; its image is being pulled or built",
+    "STARTING": "; it is being started",
+}
+"""By the state of an allocation that has its slots."""
 JobId = Annotated[
     str,
     typer.Argument(
@@ -204,7 +209,9 @@ def explain(
         typer.echo(f"\n{more} more allocation{'s' * (more != 1)} of it wait{'s' * (more == 1)}")
     for run in explained["holding"]:
         leaving = "; being preempted" * bool(run["releasing"])
-        say(f"\n{run['name']} uses{_places(run)}{_since(run)}{leaving}{_fell_back(run)}")
+        say(
+            f"\n{run['name']} uses{_places(run)}{_since(run)}{_start(run)}{leaving}{_fell_back(run)}"
+        )
 
 
 def _alike(waiting: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -280,6 +287,11 @@ def _slots(run: dict[str, Any]) -> str:
 def _places(run: dict[str, Any]) -> str:
     slots, agents = run["slots"], ", ".join(run["agents"])
     return f" {slots} slot{'s' * (slots != 1)}" + (f" on {agents}" if agents else "")
+
+
+def _start(run: dict[str, Any]) -> str:
+    """How far it is before it runs; masters of 0.1 do not say."""
+    return STARTS.get(run.get("state", ""), "")
 
 
 def _fell_back(run: dict[str, Any]) -> str:

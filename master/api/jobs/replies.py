@@ -102,6 +102,8 @@ class HoldingAllocation(TypedDict):
     """Where the slots are."""
     fellBack: str | None
     """Why that is not the pool of its job; null: it is."""
+    state: str
+    """STARTING, PULLING (its image is pulled or built) or RUNNING; QUEUED: it is over."""
 
 
 class ExplanationReply(TypedDict):

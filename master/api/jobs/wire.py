@@ -13,7 +13,7 @@ from master.api.jobs.replies import (
     PoolStatistics,
     WaitingAllocation,
 )
-from master.api.values import finite, reason, time
+from master.api.values import RUN_STATES, finite, reason, time
 from master.core.reasons import Reason
 from master.jobs.explain import Explanation, HoldingRun, WaitingRun
 from master.jobs.ports import JobFacts
@@ -138,6 +138,7 @@ def _holding(allocation: HoldingRun) -> HoldingAllocation:
         "releasing": allocation.is_releasing,
         "resourcePool": allocation.pool,
         "fellBack": _fell_back(allocation.fell_back),
+        "state": RUN_STATES[allocation.phase],
     }
 
 

@@ -3,6 +3,7 @@
     DIR/batch.sh             the script
     DIR/batch.log            what it says
     DIR/nodes/K/host.json    node K: its agent's settings and the token of this job; mode 0600
+    DIR/nodes/K/host.state   written by its host before anything else
     DIR/nodes/K/agent/       the work_dir of its agent
     DIR/nodes/K/collect.log  what was said when that was read after the end of the job
 
@@ -163,6 +164,26 @@ class JobFiles:
                 if said := _complaint(self._disk(job).tail(log, LOG_TAIL_BYTES)):
                     return f"node {number}: {said}"
         return ""
+
+    def nodes_say(self, job: Leased) -> str:
+        """How many of its nodes have begun, and what keeps their agents; else the last line of its log."""
+        heard = min(job.shape.nodes, MOST_HEARD)
+        begun = sum(self._has_begun(job, number) for number in range(heard))
+        said = self.agents_say(job)
+        if begun == heard and said:
+            return said
+        of = f"the first {heard}" if heard < job.shape.nodes else str(heard)
+        told = [f"{begun} of {of} nodes have reported", said]
+        if not begun and (last := self.last_words(job)):
+            told.append(f"its log ends with: {last}")
+        return "; ".join(filter(None, told))
+
+    def _has_begun(self, job: Leased, number: int) -> bool:
+        """Its host runs there, or has."""
+        node = self.root / job.tag / "nodes" / str(number)
+        with suppress(OSError, NoAnswer):
+            return bool(self._disk(job).tail(node / "host.state", 1))
+        return False
 
     def said(self, job: Leased) -> str:
         """By its agents, else by its script."""

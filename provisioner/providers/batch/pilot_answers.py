@@ -12,6 +12,7 @@ from provisioner.providers.batch.base import JobPhase, JobReport
 from provisioner.providers.batch.dialects import DIALECTS
 from provisioner.providers.batch.pilot_book import Pilot
 from provisioner.providers.batch.pilot_offers import MARGIN_S
+from provisioner.providers.batch.stages import pending
 
 ASK_AGAIN_S = 60.0
 """Lists tell what comes; only what came to nothing is heard of by asking."""
@@ -44,8 +45,8 @@ def waiting_group(pilot: Pilot, job: JobReport, system: str) -> FoundGroup:
     )
 
 
-def machines(pilot: Pilot, job: JobReport | None) -> Sequence[FoundInstance]:
-    """Its nodes; none before it had any."""
+def machines(pilot: Pilot, job: JobReport | None, stage: str = "") -> Sequence[FoundInstance]:
+    """Its nodes; none before it had any. `stage`: how far they are until their agents have joined."""
     over = pilot.ended_at is not None
     if not pilot.ran or (job is None and not over and pilot.over_at is None):
         return ()
@@ -70,6 +71,7 @@ def machines(pilot: Pilot, job: JobReport | None) -> Sequence[FoundInstance]:
             leaves_at=ends_at if taken else None,
             leaves_because=taken,
             detail=pilot.how,
+            stage=stage,
         )
         for instance_id in pilot.agents
     ]
@@ -82,7 +84,7 @@ def _waits(pilot: Pilot, job: JobReport | None, system: str) -> str:
     if job.phase is JobPhase.STARTING:
         return f"{what} starts on {', '.join(job.nodes) or 'its nodes'}"
     why = job.reason or job.state
-    return f"{what} is pending: {why}" + (f" ({job.words})" if job.words else "")
+    return pending(what, why, job.words)
 
 
 def _taken_back(pilot: Pilot, ends_at: float | None) -> str:

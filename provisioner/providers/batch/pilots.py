@@ -15,10 +15,12 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
+from provisioner.ports import PilotHost
 from provisioner.providers.base import (
     Accepted,
     Api,
     CannotStop,
+    FoundInstance,
     Inventory,
     LaunchAnswer,
     LaunchIntent,
@@ -50,6 +52,7 @@ from provisioner.providers.batch.pilot_offers import (
     queue_of,
     shape_of,
 )
+from provisioner.providers.batch.pilot_stages import PilotStages
 from provisioner.providers.errors import Refusal
 from provisioner.refusals import BlockKind
 from provisioner.types import Offer, Scope
@@ -91,6 +94,7 @@ class PilotProvider(CannotStop):
         cluster_id: str,
         disk: Disk,
         check_lease: Callable[[], Awaitable[None]],
+        host: PilotHost,
         proof_s: float = PROOF_S,
         arrival_s: float = ARRIVAL_S,
         fresh_s: float = FRESH_S,
@@ -125,6 +129,7 @@ class PilotProvider(CannotStop):
         self._answered = False
         """The site was asked since the start, and answered the last time."""
         self._collector = Collector(self._note_change)
+        self._stages = PilotStages(host, disk, clock.monotonic)
 
     @property
     def name(self) -> str:
@@ -228,9 +233,7 @@ class PilotProvider(CannotStop):
     async def list(self) -> Inventory:
         await self._look(0.0)
         return Inventory(
-            instances=tuple(
-                one for pilot in self._book for one in machines(pilot, self._seen.get(pilot.tag))
-            ),
+            instances=tuple(one for pilot in self._book for one in self._machines(pilot)),
             groups=tuple(
                 waiting_group(pilot, job, self._system.name)
                 for pilot in self._book
@@ -240,6 +243,10 @@ class PilotProvider(CannotStop):
                 and job.phase not in _DELIVERED
             ),
         )
+
+    def _machines(self, pilot: Pilot) -> Sequence[FoundInstance]:
+        job = self._seen.get(pilot.tag)
+        return machines(pilot, job, self._stages.words(pilot, job))
 
     async def terminate(self, instance_ids: Sequence[str]) -> None:
         """Whole jobs."""
@@ -351,6 +358,7 @@ class PilotProvider(CannotStop):
         if job.phase is JobPhase.ENDED:
             await self._end(pilot, await self._system.ended(job.job_id) or job)
             return
+        await self._stages.look(pilot, job)
         delivered = job.phase in _DELIVERED
         known = pilot.ends_at if pilot.ends_at is not None or not delivered else job.ends_at
         if self._seen.get(tag) != job:
@@ -442,6 +450,7 @@ class PilotProvider(CannotStop):
         for known in (self._seen, self._absent, self._submitted, self._launching):
             known.pop(pilot.tag, None)
         self._not_running.discard(pilot.tag)
+        self._stages.forget(pilot.tag)
 
     # Small things
 

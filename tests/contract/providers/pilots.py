@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +46,14 @@ class PilotCase(ProviderCase):
         self.agent: dict[str, Any] = {"master_url": "http://127.0.0.1:1"}
         self.lease: Exception | None = None
         """Raised when it is looked at."""
+        self.joined: set[str] = set()
+        """Agents that are connected."""
+        self.now = 0.0
+        """For tests that decide how long nodes have been silent."""
         self.provider = self.make()
+
+    def connected(self, agent_ids: Collection[str]) -> int:
+        return len(self.joined.intersection(agent_ids))
 
     async def check_lease(self) -> None:
         if self.lease is not None:
@@ -70,6 +77,7 @@ class PilotCase(ProviderCase):
             cluster_id=CLUSTER,
             disk=LocalDisk(),
             check_lease=self.check_lease,
+            host=self,
             proof_s=0.0,
             arrival_s=0.0,
             fresh_s=0.0,

@@ -368,6 +368,20 @@ def test_people_read_the_names_of_tasks_and_programs_the_ids(cluster: ScriptedMa
     assert json.loads(said(det(cluster, "job", "explain", "7", "--json"))) == answer
 
 
+def test_a_run_that_starts_says_how_far_it_is(cluster: ScriptedMaster) -> None:
+    (run,) = EXPLAINED["holding"]
+    runs = [
+        {**run, "state": state, "since": None, "releasing": False, "name": f"Trial {state}"}
+        for state in ("PULLING", "STARTING", "RUNNING")
+    ]
+    answer = {**EXPLAINED, "waiting": [], "waitingTotal": 0, "holding": runs}
+    cluster.on("GET", f"/api/v1/windlass/jobs/{FIRST}/explain", answer)
+    text = said(det(cluster, "job", "explain", "7"))
+    assert "Trial PULLING uses 1 slot on node-1; its image is being pulled or built\n" in text
+    assert "Trial STARTING uses 1 slot on node-1; it is being started\n" in text
+    assert text.rstrip().endswith("Trial RUNNING uses 1 slot on node-1")
+
+
 def test_runs_that_differ_in_their_place_only_are_one_paragraph(cluster: ScriptedMaster) -> None:
     first = EXPLAINED["waiting"][0]
     texts = ["no slots are free", "queued behind 1 request", "queued behind 2 requests"]

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from master.core.reasons import ReasonKind
+from provisioner.providers.base import Inventory
 from provisioner.types import Offer, PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.virtual_time import LoopClock, run
@@ -158,5 +159,45 @@ def test_what_an_earlier_master_queued_is_kept_until_all_who_wait_are_known() ->
         assert list(world.cloud.queue) == [handle]
         world.host.finish("a")
         await world.until(lambda: not world.cloud.queue, limit_s=60)
+
+    in_world(story, SITE)
+
+
+def test_a_machine_that_boots_shows_the_stage_that_its_provider_tells() -> None:
+    """As its last list has it, and no more once its agent is connected."""
+
+    async def story(world: FleetWorld) -> None:
+        world.cloud.faults.never_boot = {OTHER.key}
+        listed, stage = world.cloud.list, "runs on n1"
+
+        async def list_with_stages() -> Inventory:
+            found = await listed()
+            return replace(found, instances=tuple(replace(i, stage=stage) for i in found.instances))
+
+        def reasons() -> list[str]:
+            return [view.reason for view in world.provisioner.instances()]
+
+        world.cloud.list = list_with_stages  # type: ignore[method-assign]
+        await world.want(a_gang("a"))
+        await world.until(lambda: reasons() == ["runs on n1"], limit_s=60)
+        stage = "runs on n1; its node has reported"
+        await world.until(lambda: reasons() == [stage], limit_s=60)
+        (name,) = world.living()
+        world.provisioner.note_agent(name, True)
+        await world.until(lambda: reasons() == [""], limit_s=60)
+
+    in_world(story, OTHER)
+
+
+def test_a_launch_that_is_queued_shows_when_it_is_expected() -> None:
+    async def story(world: FleetWorld) -> None:
+        await world.want(a_gang("a"))
+        await world.until(lambda: world.cloud.queue)
+        await world.until(
+            lambda: any(
+                "; expected to start at " in view.reason for view in world.provisioner.instances()
+            ),
+            limit_s=60,
+        )
 
     in_world(story, SITE)

@@ -74,6 +74,7 @@ from provisioner.budgets import Money
 from provisioner.reconciler import Provisioner
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.batch.dispatcher import Dispatcher
+from rm_backends.batch.job_lines import JobLines
 from rm_backends.ports import JoinTokens, LogSink
 from rm_backends.router import Router
 from windlass.base.clock import Clock, SystemClock
@@ -220,7 +221,7 @@ class Master:
         watch = LogWatch(plane.experiments.live, self._logs, lines)
         agents = self._agents_backend(allocations, info, epoch, self._with_jobs(join_tokens), watch)
         self._batch_site = BatchSite.of(options.config.pools(), info.cluster_id, options.clock)
-        self._dispatcher = self._make_dispatcher(agents, info)
+        self._dispatcher = self._make_dispatcher(agents, info, lines)
         router = Router(
             [agents],
             fall_back=fall_back_rules(options.config),
@@ -420,7 +421,9 @@ class Master:
     def _pilot_may_be_away(self, agent_id: str) -> bool:
         return self._pilots is not None and self._pilots.may_be_away(agent_id)
 
-    def _make_dispatcher(self, agents: AgentsBackend, info: ClusterInfo) -> Dispatcher | None:
+    def _make_dispatcher(
+        self, agents: AgentsBackend, info: ClusterInfo, lines: MasterLines
+    ) -> Dispatcher | None:
         options = self._options
         pools = [pool for pool in options.config.pools() if pool.batch is not None]
         if not pools or self._batch_site is None:
@@ -430,18 +433,19 @@ class Master:
         if site.users is not None:
             names = [pool.name for pool in pools]
             self._batch_users = BatchUsers(names, site.users.commands, options.clock)
+        files = job_files(
+            pools,
+            site=site,
+            data_dir=options.data_dir,
+            master_url=options.master_url,
+            master_cert=None if options.tls is None else options.tls.files.cert.absolute(),
+        )
         return Dispatcher(
             pools=[dispatch_options(pool) for pool in pools],
             system=site.system,
             host=agents,
-            store=LeaseRepository(self._store),
-            files=job_files(
-                pools,
-                site=site,
-                data_dir=options.data_dir,
-                master_url=options.master_url,
-                master_cert=None if options.tls is None else options.tls.files.cert.absolute(),
-            ),
+            store=JobLines(LeaseRepository(self._store), lines, files),
+            files=files,
             token=partial(job_token, JoinTokenSigner(self.secret)),
             clock=options.clock,
             ids=options.ids,

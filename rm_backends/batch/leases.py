@@ -123,6 +123,14 @@ class Lease:
         """The site may have a job of this name."""
         return self.job_id is not None or self.called_at is not None
 
+    @property
+    def pending_text(self) -> str:
+        """Why it waits at the site. Empty: it does not."""
+        if self.phase is not JobPhase.QUEUED:
+            return ""
+        why = self.site_reason or self.site_state or "submitted"
+        return pending(shown(self), why, self.words)
+
     def lacks_agents(self, after_s: float, now: float) -> bool:
         """It has run for so long, and its agents have not all joined."""
         since, runs = self.running_since, self.phase is JobPhase.RUNNING
@@ -286,6 +294,13 @@ def end_text(lease: Lease) -> str:
     return end_words(what, lease.cause, lease.node_names, lease.exit_code)
 
 
+def shown(lease: Lease) -> str:
+    """Its job, for people."""
+    dialect = DIALECTS[lease.shape.system]
+    where = f"{dialect.queue} {lease.shape.queue or 'of the site'}"
+    return f"{dialect.name} job {lease.job_id} in {where}"
+
+
 def explain(lease: Lease, joined: int, now: float) -> Reason:
     """Why its request waits."""
     if lease.state is LeaseState.HALTED:
@@ -293,13 +308,9 @@ def explain(lease: Lease, joined: int, now: float) -> Reason:
         return Reason(kind=ReasonKind.NO_CAPACITY, text=text)
     if lease.job_id is None:
         return _not_submitted(lease, now)
-    dialect = DIALECTS[lease.shape.system]
-    what = (
-        f"{dialect.name} job {lease.job_id} in {dialect.queue} {lease.shape.queue or 'of the site'}"
-    )
+    what = shown(lease)
     if lease.phase is JobPhase.QUEUED:
-        why = lease.site_reason or lease.site_state or "submitted"
-        text = pending(what, why, lease.words)
+        text = lease.pending_text
         if lease.starts_at is not None and lease.starts_at > now:
             text += f"; the site expects it to start at {utc(lease.starts_at)}"
         return Reason(kind=lease.kind, text=text)

@@ -24,6 +24,7 @@ from provisioner.providers.batch.impersonation import SiteUsers
 from provisioner.providers.batch.job_files import JobFiles
 from rm_backends.base import RestoreRecord
 from rm_backends.batch.dispatcher import Dispatcher
+from rm_backends.batch.job_lines import JobLines
 from rm_backends.batch.leases import Lease, LeaseState
 from rm_backends.batch.shapes import DispatchOptions
 from rm_backends.ports import JoinGrant, JoinKind
@@ -263,6 +264,8 @@ class BatchWorld:
     store: MemoryLeaseStore = field(default_factory=MemoryLeaseStore)
     disk: Disk = field(default_factory=LocalDisk)
     users: SiteUsers | None = None
+    said: list[tuple[str, str, str]] = field(default_factory=list)
+    """In logs of tasks: whose, the level, and the text."""
     _site: FakeBatch | None = None
     _dispatcher: Dispatcher | None = None
     _running: asyncio.Task[None] | None = None
@@ -278,6 +281,10 @@ class BatchWorld:
         assert self._dispatcher is not None
         return self._dispatcher
 
+    def say(self, task_id: str, allocation_id: str, text: str, *, level: str = "INFO") -> None:
+        assert allocation_id.startswith(f"{task_id}.")
+        self.said.append((task_id, level, text))
+
     async def start(self) -> None:
         """A dispatcher for the world's present backend."""
         files = JobFiles(
@@ -291,7 +298,7 @@ class BatchWorld:
             pools=[self.options],
             system=self.site,
             host=backend,
-            store=self.store,
+            store=JobLines(self.store, self, {"default": files}),
             files={"default": files},
             token=self._token,
             clock=self.world.clock,

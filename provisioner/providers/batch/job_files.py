@@ -137,15 +137,18 @@ class JobFiles:
             script=script,
         )
 
-    def last_words(self, job: Leased) -> str:
-        """The last line of its log; empty if there is none."""
+    def log_tail(self, job: Leased) -> list[str]:
+        """The last lines of its log; none if it cannot be read."""
         try:
             said = self._disk(job).tail(self.root / job.tag / "batch.log", LOG_TAIL_BYTES)
         except (OSError, NoAnswer):
-            return ""
-        lines = said.decode(errors="replace").splitlines()
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        return one_line(last)[:MAX_ERROR_CHARS]
+            return []
+        lines = [line.strip() for line in said.decode(errors="replace").splitlines()]
+        return [one_line(line)[:MAX_ERROR_CHARS] for line in lines if line]
+
+    def last_words(self, job: Leased) -> str:
+        """The last line of its log; empty if there is none."""
+        return next(reversed(self.log_tail(job)), "")
 
     def why_it_ended(self, job: Leased, cause: EndCause | None) -> str:
         """The last line of its log. Where it never ran and has none: the likely cause, with the way out."""

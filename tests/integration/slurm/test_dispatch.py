@@ -98,6 +98,8 @@ def test_a_gang_on_two_nodes_from_request_to_end(
     assert (job["queue"], job["nodes"], job["gpus"]) == ("gpu", ["n1", "n2"], 4)
     eventually("its end is known", lambda: batch_jobs(cluster, experiment)[0]["endTime"])
     assert batch_jobs(cluster, experiment)[0]["gpuHours"] > 0
+    assert f"INFO: Slurm job {job['id']} in partition gpu was submitted" in log
+    assert f"INFO: Slurm job {job['id']} in partition gpu has n1, n2" in log
 
 
 def why_it_waits(cluster: RealCluster, experiment: int) -> str:
@@ -124,6 +126,9 @@ def test_a_full_partition_is_a_reason_and_a_cause_to_fall_back(
     assert ended["state"] == "STATE_COMPLETED"
     eventually("the site's reason shows", lambda: "is pending: " in why_it_waits(cluster, waits))
     assert [name for name in slurm.jobs("PENDING") if name.startswith("wl-")]
+    eventually(
+        "its log says it", lambda: "in partition gpu is pending: " in all_logs(cluster, waits)
+    )
     slurm.run("scancel", blocker)
     assert cluster.wait(waits)["state"] == "STATE_COMPLETED"
 

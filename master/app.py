@@ -254,6 +254,7 @@ class Master:
                 check=dispatcher.check,
                 is_instance=dispatcher.is_instance,
                 may_be_away=dispatcher.may_be_away,
+                may_go_elsewhere=router.refused,
             )
             group.create_task(dispatcher.run())
         for keeper in relay_keepers(

@@ -301,7 +301,15 @@ class Lost:
     kind: LossKind = LossKind.MACHINE
 
 
-RmEvent: TypeAlias = Granted | ReleaseAsked | ResourceChanged | Lost
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """It waits for what no pool will ever give it, as a batch system said only after it was submitted."""
+
+    allocation_id: str
+    reason: str
+
+
+RmEvent: TypeAlias = Granted | ReleaseAsked | ResourceChanged | Lost | Refused
 
 
 class RmEvents(Protocol):

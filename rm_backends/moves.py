@@ -180,6 +180,15 @@ class Moves:
             one.move = None
             self._forget(one)
 
+    def refused(self, allocation_id: str) -> bool:
+        """The pool where it waits will never take it. Whether another one may."""
+        one = self._followed.get(allocation_id)
+        if one is None or one.move is not None:
+            return one is not None
+        one.wait = fall_back.refused(one.wait)
+        pools = fall_back.left(one.wait, self._rule(one.request))
+        return any(self._could_hold(one, pool) for pool in pools)
+
     def gone(self, allocation_id: str) -> None:
         """No backend knows it any more."""
         if (one := self._followed.get(allocation_id)) is not None:
@@ -289,7 +298,7 @@ class Moves:
                 limited = self._orders[one.job_id].max_slots is not None
                 self._look_in(one, LOOK_EVERY_S if limited else often)
             return False
-        never = reason.kind in fall_back.STUCK and self._never(one, backend, look)
+        never = reason.kind in fall_back.STUCK and self._never(one, look)
         one.wait = fall_back.seen(one.wait, reason.kind, look.now, hopeless=never)
         if not one.wait.is_away:
             one.why = reason.text
@@ -305,17 +314,19 @@ class Moves:
         due = self._clock.monotonic() + max(0.0, seconds)
         heapq.heappush(self._due, (due, next(self._numbers), one.id))
 
-    def _never(self, one: _Followed, backend: PoolBackend, look: _Look) -> bool:
+    def _never(self, one: _Followed, look: _Look) -> bool:
         """Whether the pool where it waits could not hold it even if it were empty."""
-        request = replace(one.request, pool=one.wait.pool)
-        key = (request.pool, request.shape)
+        key = (one.wait.pool, one.request.shape)
         if key not in look.never:
-            try:
-                backend.check(request)
-                look.never[key] = False
-            except Unsatisfiable:
-                look.never[key] = True
+            look.never[key] = not self._could_hold(one, one.wait.pool)
         return look.never[key]
+
+    def _could_hold(self, one: _Followed, pool: str) -> bool:
+        try:
+            self._backends[pool].check(replace(one.request, pool=pool))
+        except Unsatisfiable:
+            return False
+        return True
 
     async def _destinations(
         self, asking: Sequence[_Followed], look: _Look

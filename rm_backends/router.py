@@ -122,6 +122,10 @@ class Router:
         """Where it may go when its own pool cannot serve it."""
         return self._moves.rule_for(request)
 
+    def refused(self, allocation_id: str) -> bool:
+        """The pool where it waits will never take it. Whether another one may."""
+        return self._moves.refused(allocation_id)
+
     def abilities(self, pool: str) -> Abilities | None:
         """With those of the pools that work of it may fall back to: what any of them can do has an effect."""
         known = [

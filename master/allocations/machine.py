@@ -325,7 +325,7 @@ def terminate(
     if not state.is_open:
         return state, ()
     if not state.has_slots:
-        return _close(state, now=now, withdrawn=reason)
+        return _withdraw(state, reason, now=now)
     if not state.ready if state.preemptible else deadline is None:
         return kill(state, reason, now=now)
     if state.kill_reason is not None:
@@ -344,7 +344,7 @@ def kill(state: AllocationState, reason: str, *, now: datetime) -> Step:
     if not state.is_open:
         return state, ()
     if not state.has_slots:
-        return _close(state, now=now, withdrawn=reason)
+        return _withdraw(state, reason, now=now)
     if state.kill_reason is None:
         untouched = not any(c.ended for c in state.containers)
         state = replace(
@@ -366,6 +366,16 @@ def lost(
         return state, ()
     state = replace(state, lost_reason=state.lost_reason or reason, loss=kind)
     return _close(state, now=now)
+
+
+def refused(state: AllocationState, reason: str, *, now: datetime) -> Step:
+    """It waits for what nobody will ever give it: to run it again would change nothing."""
+    if not state.is_open or state.has_slots:
+        return state, ()
+    outcome = Outcome(
+        kind=OutcomeKind.FAILED, reason=f"allocation failed: {reason}", error=reason, final=True
+    )
+    return _close(state, now=now, unstarted=outcome)
 
 
 def expired(state: AllocationState, *, now: datetime) -> Step:
@@ -419,29 +429,32 @@ def _break(state: AllocationState) -> Step:
     return replace(state, containers=containers), (KillContainers(state.id),)
 
 
-def _close(state: AllocationState, *, now: datetime, withdrawn: str | None = None) -> Step:
-    seconds = max(0, round((now - state.requested_at).total_seconds()))
-    outcome = (
-        Outcome(
-            kind=OutcomeKind.WITHDRAWN, reason=f"allocation aborted after {seconds}s: {withdrawn}"
-        )
-        if withdrawn is not None
-        else _outcome(state, seconds)
-    )
+def _withdraw(state: AllocationState, reason: str, *, now: datetime) -> Step:
+    """It never got slots."""
+    text = f"allocation aborted after {_age_s(state, now)}s: {reason}"
+    return _close(state, now=now, unstarted=Outcome(kind=OutcomeKind.WITHDRAWN, reason=text))
+
+
+def _close(state: AllocationState, *, now: datetime, unstarted: Outcome | None = None) -> Step:
+    """`unstarted`: of one that waits."""
     state = replace(
         state,
         phase=AllocationPhase.TERMINATED,
         ended_at=now,
-        outcome=outcome,
+        outcome=unstarted or _outcome(state, _age_s(state, now)),
         token_hash=None,
     )
     effects: list[Effect] = []
-    if withdrawn is not None:
+    if unstarted is not None:
         effects.append(Withdraw(state.id))
     elif any(not c.ended for c in state.containers):
         effects.append(KillContainers(state.id))
     effects.append(Closed(state.id))
     return state, tuple(effects)
+
+
+def _age_s(state: AllocationState, now: datetime) -> int:
+    return max(0, round((now - state.requested_at).total_seconds()))
 
 
 def _outcome(state: AllocationState, seconds: int) -> Outcome:

@@ -41,6 +41,7 @@ from rm_backends.base import (
     Container,
     Granted,
     Lost,
+    Refused,
     ReleaseAsked,
     ResourceChanged,
     ResourceManager,
@@ -196,6 +197,11 @@ class AllocationService:
                     now=self._clock.now(),
                     kind=event.kind,
                 ),
+            )
+        elif isinstance(event, Refused):
+            await owner.step_allocation(
+                event.allocation_id,
+                partial(machine.refused, reason=event.reason, now=self._clock.now()),
             )
 
     async def _granted(self, owner: AllocationOwner, event: Granted) -> None:

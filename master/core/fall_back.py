@@ -78,6 +78,8 @@ class Wait:
     hopeless: bool = False
     """Its pool could not hold it even if it were empty."""
     moved_at: float | None = None
+    refused_by: frozenset[str] = frozenset()
+    """Pools that have said of this very request that they will never take it."""
 
     @property
     def is_away(self) -> bool:
@@ -87,6 +89,7 @@ class Wait:
 def seen(wait: Wait, kind: ReasonKind, now: float, *, hopeless: bool = False) -> Wait:
     """After a look at why it waits. `hopeless` counts for reasons in `STUCK` only."""
     since = wait.stuck_since
+    hopeless = hopeless or wait.pool in wait.refused_by
     if kind in STUCK:
         since = now if since is None else since
     else:
@@ -98,7 +101,18 @@ def seen(wait: Wait, kind: ReasonKind, now: float, *, hopeless: bool = False) ->
 
 
 def moved(wait: Wait, pool: str, now: float) -> Wait:
-    return Wait(home=wait.home, pool=pool, moved_at=now)
+    return Wait(home=wait.home, pool=pool, moved_at=now, refused_by=wait.refused_by)
+
+
+def refused(wait: Wait) -> Wait:
+    """The pool where it waits will never take it."""
+    return replace(wait, refused_by=wait.refused_by | {wait.pool})
+
+
+def left(wait: Wait, rule: Rule) -> tuple[str, ...]:
+    """The pools that may take it still, beside the one where it waits."""
+    pools = (wait.home, *_after(wait, rule)) if wait.is_away else rule.pools
+    return tuple(pool for pool in pools if pool not in wait.refused_by)
 
 
 def ripe_at(wait: Wait, rule: Rule) -> float | None:
@@ -113,18 +127,23 @@ def targets(wait: Wait, rule: Rule, now: float) -> tuple[str, ...]:
     """The pools that it may move to now, best first."""
     if wait.is_away:
         rested = wait.moved_at is None or now >= wait.moved_at + REST_S
-        return (wait.home, *_later(wait, rule, now)) if rested else ()
-    at = ripe_at(wait, rule)
-    return rule.pools if at is not None and now >= at else ()
+        pools = (wait.home, *_later(wait, rule, now)) if rested else ()
+    else:
+        at = ripe_at(wait, rule)
+        pools = rule.pools if at is not None and now >= at else ()
+    return tuple(pool for pool in pools if pool not in wait.refused_by)
 
 
 def _later(wait: Wait, rule: Rule, now: float) -> tuple[str, ...]:
     """What its list has after the pool where it waits, once that has been unable to serve it for as long as a rest."""
-    if wait.kind not in STUCK or wait.stuck_since is None or wait.pool not in rule.pools:
+    if wait.kind not in STUCK or wait.stuck_since is None:
         return ()
-    if now < wait.stuck_since + REST_S:
-        return ()
-    return rule.pools[rule.pools.index(wait.pool) + 1 :]
+    return _after(wait, rule) if now >= wait.stuck_since + REST_S else ()
+
+
+def _after(wait: Wait, rule: Rule) -> tuple[str, ...]:
+    at = rule.pools.index(wait.pool) if wait.pool in rule.pools else len(rule.pools)
+    return rule.pools[at + 1 :]
 
 
 def is_better(wait: Wait, prospect: Prospect | None) -> bool:

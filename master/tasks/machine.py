@@ -214,4 +214,6 @@ def exit_status(allocation: AllocationState, outcome: Outcome) -> str:
         return f"task failed with exit code {outcome.exit_code}" + (
             f": {message}" if message else ""
         )
+    if outcome.final:
+        return f"task failed: {outcome.error}"
     return f"task failed without an exit code: {outcome.error or outcome.reason}"

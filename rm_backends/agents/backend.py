@@ -32,6 +32,7 @@ from rm_backends.base import (
     LaunchSpec,
     LossKind,
     Lost,
+    Refused,
     RestoreRecord,
     RmEvents,
     Withdrawn,
@@ -136,6 +137,7 @@ class AgentsBackend:
             clock=clock,
         )
         self._check_dispatch: Callable[[AllocationRequest], None] = lambda _: None
+        self._may_go_elsewhere: Callable[[str], bool] = lambda _: False
         self._looking = Loop("agents", self._registry.look, interval_s=LOOK_EVERY_S)
 
     # The calls of the master
@@ -351,10 +353,13 @@ class AgentsBackend:
         check: Callable[[AllocationRequest], None],
         is_instance: Callable[[str], bool],
         may_be_away: Callable[[str], bool],
+        may_go_elsewhere: Callable[[str], bool],
     ) -> None:
         """`wake` when something waits or ends there; `check` raises Unsatisfiable; `is_instance`: whether an agent of
-        a job is called so; `may_be_away`: such an agent is not lost for not being connected."""
+        a job is called so; `may_be_away`: such an agent is not lost for not being connected; `may_go_elsewhere`:
+        whether another pool may take a request that its own pool never will."""
         self._check_dispatch = check
+        self._may_go_elsewhere = may_go_elsewhere
         self._registry.watch_jobs(is_instance, may_be_away)
         for pool in self._pools.values():
             if pool.options.dispatch:
@@ -377,6 +382,13 @@ class AgentsBackend:
 
     def occupied(self, agent_ids: Collection[str]) -> bool:
         return self._registry.occupied(agent_ids)
+
+    def refuse(self, pool: str, allocation_id: str, reason: str) -> None:
+        entry = self._pool(pool).waiting.get(allocation_id)
+        if entry is None or entry.refused or self._may_go_elsewhere(allocation_id):
+            return
+        entry.refused = True
+        self._outbox.post(Refused(allocation_id=allocation_id, reason=reason))
 
     def lose(self, agent_ids: Collection[str], reason: str, kind: LossKind) -> bool:
         return self._registry.lose(agent_ids, reason, kind)

@@ -70,6 +70,8 @@ class Entry:
     killed: bool = False
     lost: bool = False
     lost_committed: bool = False
+    refused: bool = False
+    """The master is told that it waits for nothing."""
     spec: LaunchSpec | None = None
     last_checkpoint: float | None = None
     expected_end: float | None = None

@@ -33,12 +33,13 @@ from provisioner.providers.batch.stages import JOIN_S
 from provisioner.types import PoolAvailability
 from rm_backends.base import AllocationRequest
 from rm_backends.batch import leases as life
+from rm_backends.batch.full_limits import FullLimits
 from rm_backends.batch.leases import Lease, LeaseState
 from rm_backends.batch.others import OtherJobs
 from rm_backends.batch.ports import LeaseHost, LeaseStore
 from rm_backends.batch.shapes import DispatchOptions, shape_of
 from rm_backends.batch.strange_jobs import StrangeJobs
-from rm_backends.batch.telling import Full, Telling
+from rm_backends.batch.telling import Telling
 from rm_backends.batch.users import UserSystems, require_user
 from windlass.base.clock import Clock
 from windlass.base.errors import Unsatisfiable
@@ -95,8 +96,7 @@ class Dispatcher:
         self._on_site = on_site
         self._project_of = project_of
         self._others = OtherJobs(system, clock)
-        self._full: dict[life.Limited, Full] = {}
-        """Of what the site takes no more jobs for now."""
+        self._full = FullLimits()
         self._site_at = float("-inf")
         self._leases: dict[str, Lease] = {}
         self._saved: dict[str, Lease] = {}
@@ -177,6 +177,7 @@ class Dispatcher:
         self._note_wishes()
         await self._save()
         self._publish()
+        self._give_up()
         if not self._leases and self._clock.monotonic() - self._site_at < SITE_EVERY_S:
             return
         if self._clock.monotonic() < self._retry_at:
@@ -255,7 +256,7 @@ class Dispatcher:
             lease
             for lease in self._leases.values()
             if lease.is_due(now)
-            and not self._is_full(lease)
+            and not self._full.holds(lease, now)
             and not self._systems.is_held(lease.shape.user)
         ][:SUBMITS_AT_ONCE]
         for lease in due:
@@ -263,7 +264,9 @@ class Dispatcher:
         await self._save()
         for number, lease in enumerate(due):
             user, since = lease.shape.user, self._clock.monotonic()
-            if self._is_full(lease) or self._systems.is_held(user):  # since one of these failed
+            if self._full.holds(lease, self._now()) or self._systems.is_held(
+                user
+            ):  # since one of these failed
                 self._change(lease.tag, life.not_called)
                 continue
             try:
@@ -289,7 +292,9 @@ class Dispatcher:
             log.info("job %s refused: %s", lease.tag, error.message)
             self._change(lease.tag, partial(life.refused, why=error, now=self._now()))
             if error.passing and error.kind is ReasonKind.QUOTA:
-                self._note_full(lease, error)
+                self._full.note(lease, error.message, self._now())
+            if error.final:  # what was known of the site may be old
+                self._site_at = float("-inf")
         except NoAnswer as error:
             if spec is None:  # its disk was not reached: nothing was submitted
                 self._change(lease.tag, life.not_called)
@@ -304,20 +309,15 @@ class Dispatcher:
             self._change(lease.tag, partial(life.refused, why=why, now=self._now()))
         else:
             log.info("job %s submitted as %s", lease.tag, job_id)
-            self._full.pop(life.limited(lease), None)
+            self._full.forget(lease)
             self._change(lease.tag, partial(life.submitted, job_id=job_id))
 
-    def _note_full(self, lease: Lease, why: JobRefused) -> None:
-        """One job like it is tried again after a while: the others would be refused, too."""
-        now, kind = self._now(), life.limited(lease)
-        tries = self._full[kind].tries + 1 if kind in self._full else 0
-        recent = {k: one for k, one in self._full.items() if one.until + life.LAST_RETRY_S > now}
-        full = Full(until=now + life.pause_s(tries), message=why.message, tries=tries)
-        self._full = {**recent, kind: full}
-
-    def _is_full(self, lease: Lease) -> bool:
-        full = self._full.get(life.limited(lease))
-        return full is not None and full.until > self._now()
+    def _give_up(self) -> None:
+        """What the site will never run is not waited for."""
+        now = self._now()
+        for lease in self._leases.values():
+            if why := life.why_never(lease, now):
+                self._host.refuse(lease.pool, lease.allocation_id, why)
 
     async def _end_unwanted(self) -> None:
         """Agents that are there are told to end, so that the job ends well; whatever else there is, is cancelled."""
@@ -454,7 +454,7 @@ class Dispatcher:
                 queue=self._queue(options),
                 trouble=self._trouble,
                 silence=self._silence,
-                full=lambda lease: self._full.get(life.limited(lease)),
+                full=self._full.of,
                 joined=lambda lease: self._host.connected(lease.agents),
                 now=now,
             ).availability(self._host.wanting(pool))

@@ -24,6 +24,7 @@ from master.core.reasons import Reason, ReasonKind
 from provisioner.providers.batch.base import (
     ARRIVAL_S,
     PROOF_S,
+    SURE_S,
     EndCause,
     JobPhase,
     JobRefused,
@@ -80,6 +81,12 @@ class Lease:
     message: str = ""
     """What went wrong last."""
     kind: ReasonKind = ReasonKind.QUEUED
+    never_since: float | None = None
+    """Since when the site says, each time, that it will never do it."""
+    is_hopeless: bool = False
+    """That is sure."""
+    way_out: str = ""
+    """Of one that the site took, and will never start."""
     job_id: str | None = None
     phase: JobPhase = JobPhase.QUEUED
     site_state: str = ""
@@ -129,7 +136,7 @@ class Lease:
         if self.phase is not JobPhase.QUEUED:
             return ""
         why = self.site_reason or self.site_state or "submitted"
-        return pending(shown(self), why, self.words)
+        return pending(shown(self), why, self.words, self.way_out)
 
     def lacks_agents(self, after_s: float, now: float) -> bool:
         """It has run for so long, and its agents have not all joined."""
@@ -171,14 +178,23 @@ def submitted(lease: Lease, job_id: str) -> Lease:
 
 
 def refused(lease: Lease, why: JobRefused, now: float) -> Lease:
+    lease = _never(lease, now, why.final)
+    soon = why.final and not lease.is_hopeless
     return replace(
         lease,
         called_at=None,
         tries=lease.tries + 1,
-        next_try_at=now + pause_s(lease.tries),
+        next_try_at=now + pause_s(0 if soon else lease.tries),
         kind=why.kind,
         message=why.message,
     )
+
+
+def _never(lease: Lease, now: float, is_final: bool) -> Lease:
+    """The site has said whether that can change."""
+    since = (lease.never_since or now) if is_final else None
+    sure = since is not None and now - since >= SURE_S
+    return replace(lease, never_since=since, is_hopeless=sure)
 
 
 def not_called(lease: Lease) -> Lease:
@@ -202,8 +218,10 @@ def seen(lease: Lease, job: JobReport, now: float, said: str = "") -> Lease:
     lease = replace(submitted(lease, job.job_id), message=said)
     running = job.phase in (JobPhase.RUNNING, JobPhase.PAUSED)
     waits = job.phase is JobPhase.QUEUED
+    lease = _never(lease, now, bool(job.never))
     lease = replace(
         lease,
+        way_out=job.never,
         phase=job.phase,
         site_state=job.state,
         site_reason=job.reason,
@@ -311,7 +329,7 @@ def explain(lease: Lease, joined: int, now: float) -> Reason:
     what = shown(lease)
     if lease.phase is JobPhase.QUEUED:
         text = lease.pending_text
-        if lease.starts_at is not None and lease.starts_at > now:
+        if not lease.way_out and lease.starts_at is not None and lease.starts_at > now:
             text += f"; the site expects it to start at {utc(lease.starts_at)}"
         return Reason(kind=lease.kind, text=text)
     text = begun(
@@ -325,6 +343,15 @@ def explain(lease: Lease, joined: int, now: float) -> Reason:
     )
     waits = lease.phase is JobPhase.PAUSED
     return Reason(kind=ReasonKind.QUEUED if waits else ReasonKind.LAUNCHING, text=text)
+
+
+def why_never(lease: Lease, now: float) -> str:
+    """The site's words and the way out, for what the site will surely never run; empty: it may."""
+    if not lease.is_hopeless or lease.granted or not serves(lease):
+        return ""
+    if lease.job_id is not None:
+        return explain(lease, 0, now).text
+    return f"{DIALECTS[lease.shape.system].name} refuses its job: {lease.message}"
 
 
 def _not_submitted(lease: Lease, now: float) -> Reason:

@@ -45,6 +45,10 @@ class LeaseHost(Protocol):
         """Something runs on these agents, as far as anybody has told."""
         ...
 
+    def refuse(self, pool: str, allocation_id: str, reason: str) -> None:
+        """The site will never run it: unless another pool may take it, it fails. May be repeated."""
+        ...
+
     def lose(self, agent_ids: Collection[str], reason: str, kind: LossKind) -> bool:
         """The job of these agents is certainly over: what ran on them is lost.
 

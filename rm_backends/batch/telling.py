@@ -11,6 +11,7 @@ from provisioner.providers.batch.stages import utc
 from provisioner.types import LaunchableNode, PoolAvailability
 from rm_backends.base import AllocationRequest
 from rm_backends.batch import leases as life
+from rm_backends.batch.full_limits import Full
 from rm_backends.batch.leases import Lease, LeaseState
 from rm_backends.batch.shapes import DispatchOptions, shape_of
 from rm_backends.batch.users import require_user
@@ -18,16 +19,6 @@ from windlass.base.errors import Unsatisfiable
 
 START_S = 5.0
 """What a job on free nodes probably takes until its agents have joined."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Full:
-    """The site has refused a job because there are so many."""
-
-    until: float
-    """When it is asked again, in seconds since the epoch."""
-    message: str
-    tries: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,6 +70,8 @@ class FakeBatch:
         """It knows nodes that a job must not use."""
         self.holds_back = False
         """It starts nothing."""
+        self.never = ""
+        """The way out for its jobs that wait: as they are, it will never start them."""
         self.agents_say = ""
         """In their logs, instead of joining."""
         self.ends_at: float | None = None
@@ -225,8 +227,9 @@ class FakeBatch:
             phase=phase if job.cause is None else JobPhase.ENDED,
             state="RUNNING" if job.nodes else "PENDING",
             kind=ReasonKind.NO_CAPACITY,
-            reason="" if job.nodes else "Resources",
-            words="" if job.nodes else "no nodes of that shape are free",
+            reason="" if job.nodes else "QOSMaxNode" if self.never else "Resources",
+            words="" if job.nodes or self.never else "no nodes of that shape are free",
+            never="" if job.nodes else self.never,
             nodes=job.nodes,
             ends_at=self.ends_at if job.nodes else None,
             cause=job.cause,
@@ -313,6 +316,7 @@ class BatchWorld:
             check=self._dispatcher.check,
             is_instance=self._dispatcher.is_instance,
             may_be_away=self._dispatcher.may_be_away,
+            may_go_elsewhere=self._may_go_elsewhere,
         )
         self._running = self.world.tasks.create_task(self._dispatcher.run())
 
@@ -327,6 +331,9 @@ class BatchWorld:
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
+
+    def _may_go_elsewhere(self, allocation_id: str) -> bool:
+        return self.world.fall_back is not None and self.world.router.refused(allocation_id)
 
     def _token(self, lease: Lease) -> str:
         token = f"token-of-{lease.tag}"

@@ -29,6 +29,9 @@ ARRIVAL_S = SUBMIT_LIMIT_S + PROOF_S
 DOUBT_S = 60.0
 """A site that ends a job asks it first, and kills it so much later at the most."""
 
+SURE_S = 20.0
+"""What a site will never do counts when it has said so for so long: it may just have started, or be being changed."""
+
 DISPATCHED, PILOTS = "wl", "wp"
 
 
@@ -53,11 +56,17 @@ class JobRefused(BatchSystemError):
 
     code = "job_refused"
 
-    def __init__(self, message: str, *, kind: ReasonKind, passing: bool) -> None:
-        """`passing`: the same job may be taken later."""
+    def __init__(
+        self, message: str, *, kind: ReasonKind, passing: bool, final: bool = False
+    ) -> None:
+        """`passing`: the same job may be taken later. `final`: it will not, unless somebody changes the site.
+
+        Neither: what the site said is not known to be one of these.
+        """
         super().__init__(message)
         self.kind = kind
         self.passing = passing
+        self.final = final
 
 
 class JobPhase(StrEnum):
@@ -130,8 +139,8 @@ class JobReport:
     """Why it waits, in one of our words; what follows, in the site's and in plain ones."""
     reason: str = ""
     words: str = ""
-    held: bool = False
-    """It will not start before somebody does something about it."""
+    never: str = ""
+    """The way out for one that will never start as it is; empty: it may."""
     starts_at: float | None = None
     """When it started, or probably will."""
     ends_at: float | None = None

@@ -5,17 +5,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 from provisioner.providers.base import Accepted, FoundGroup, FoundInstance, FoundState
-from provisioner.providers.batch.base import JobPhase, JobReport
+from provisioner.providers.batch.base import SURE_S, JobPhase, JobRefused, JobReport
 from provisioner.providers.batch.dialects import DIALECTS
 from provisioner.providers.batch.pilot_book import Pilot
 from provisioner.providers.batch.pilot_offers import MARGIN_S
 from provisioner.providers.batch.stages import pending
+from provisioner.providers.errors import Refusal
+from provisioner.refusals import BlockKind
+from provisioner.types import Scope
 
 ASK_AGAIN_S = 60.0
 """Lists tell what comes; only what came to nothing is heard of by asking."""
+FIX_S = 600.0
+"""Somebody has to change something before a job like that is taken: it is tried again so often."""
 EARLIER_S = 120.0
 """A job that ends so much before its time limit is taken back."""
 
@@ -77,6 +83,44 @@ def machines(pilot: Pilot, job: JobReport | None, stage: str = "") -> Sequence[F
     ]
 
 
+def refusal(pilot: Pilot, error: JobRefused) -> Refusal:
+    """Of a job that the site did not take."""
+    limit = re.search(r"\b(?:QOS|Assoc)\w*Limit\b", error.message)
+    return Refusal(
+        BlockKind.QUOTA if error.passing else BlockKind.CONFIG,
+        error.message,
+        scope=_scope(pilot, error.message),
+        quota=limit.group() if limit is not None and error.passing else "",
+        retry_after_s=None if error.passing else FIX_S,
+    )
+
+
+def refusal_of_queued(pilot: Pilot) -> Refusal:
+    """Of one that the site took, and will never start."""
+    scope = _scope(pilot, pilot.refused)
+    return Refusal(BlockKind.CONFIG, pilot.refused, scope=scope, retry_after_s=FIX_S)
+
+
+def _scope(pilot: Pilot, said: str) -> Scope:
+    """What is refused for its time limit says nothing of shorter ones."""
+    key = pilot.intent.offer.key
+    return Scope.of(key) if "--time" in said else Scope(provider=key.provider, region=key.region)
+
+
+def verdict(pilot: Pilot, job: JobReport, now: float, system: str) -> Mapping[str, object]:
+    """What is to be noted of one that the site will never start, as it says, and of all others.
+
+    Once that is sure nobody waits for it any more: it is cancelled as others are.
+    """
+    if not job.never:
+        return {"never_since": None}
+    since = pilot.never_since or now
+    if now - since < SURE_S:
+        return {"never_since": since}
+    why = _waits(pilot, job, DIALECTS[system].name)
+    return {"never_since": since, "cancelled": True, "refused": why}
+
+
 def _waits(pilot: Pilot, job: JobReport | None, system: str) -> str:
     what = f"{system} job {pilot.job_id or (job.job_id if job else pilot.tag)}"
     if job is None:
@@ -84,7 +128,7 @@ def _waits(pilot: Pilot, job: JobReport | None, system: str) -> str:
     if job.phase is JobPhase.STARTING:
         return f"{what} starts on {', '.join(job.nodes) or 'its nodes'}"
     why = job.reason or job.state
-    return pending(what, why, job.words)
+    return pending(what, why, job.words, job.never)
 
 
 def _taken_back(pilot: Pilot, ends_at: float | None) -> str:

@@ -40,6 +40,10 @@ class Pilot(BaseModel):
     """When its time limit ends it, as the site first said."""
     cancelled: bool = False
     """By us: nobody waits for it."""
+    never_since: float | None = None
+    """Since when the site says that it will never start it."""
+    refused: str = ""
+    """Why the site, which took it, will never start it."""
     over_at: float | None = None
     """Since when it is certainly over; what its agents left in its directory is being told."""
     bad_before: float = 0.0

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
@@ -44,7 +43,14 @@ from provisioner.providers.batch.base import (
 )
 from provisioner.providers.batch.collector import Collector
 from provisioner.providers.batch.disks import Disk
-from provisioner.providers.batch.pilot_answers import accepted, machines, waiting_group
+from provisioner.providers.batch.pilot_answers import (
+    accepted,
+    machines,
+    refusal,
+    refusal_of_queued,
+    verdict,
+    waiting_group,
+)
 from provisioner.providers.batch.pilot_book import SHAPES, Pilot, PilotBook
 from provisioner.providers.batch.pilot_offers import (
     PilotOptions,
@@ -55,7 +61,7 @@ from provisioner.providers.batch.pilot_offers import (
 from provisioner.providers.batch.pilot_stages import PilotStages
 from provisioner.providers.errors import Refusal
 from provisioner.refusals import BlockKind
-from provisioner.types import Offer, Scope
+from provisioner.types import Offer
 from windlass.base.clock import Clock
 from windlass.base.errors import BatchSystemError
 from windlass.base.json_types import JsonMapping
@@ -70,8 +76,6 @@ FRESH_S = 5.0
 """Who asks for one launch hears what the last list said."""
 KEEP_S = 600.0
 """How long the end of a job is told, and its directory kept."""
-FIX_S = 600.0
-"""Somebody has to change something before a job like that is taken: it is tried again so often."""
 RATES = {Api.LAUNCH: Rate(burst=10, per_s=5), Api.TERMINATE: Rate(burst=10, per_s=2)}
 _DELIVERED = (JobPhase.RUNNING, JobPhase.PAUSED, JobPhase.ENDING)
 
@@ -208,6 +212,8 @@ class PilotProvider(CannotStop):
     async def answer(self, handle: str) -> LaunchAnswer:
         await self._look(self._fresh_s)
         pilot = self._book.get(handle)
+        if pilot is not None and pilot.refused:
+            raise refusal_of_queued(pilot)
         if pilot is None or (pilot.ended_at is not None and not pilot.ran):
             how = pilot.how if pilot is not None else "the job ended without nodes"
             raise Refusal(BlockKind.CAPACITY, how)
@@ -275,7 +281,7 @@ class PilotProvider(CannotStop):
             job_id = await self._system.submit(spec)
         except JobRefused as error:
             await self._forget(pilot)
-            raise self._refusal(pilot, error) from None
+            raise refusal(pilot, error) from None
         except NoAnswer as error:
             if not error.may_run:
                 self._not_running.add(pilot.tag)
@@ -308,17 +314,6 @@ class PilotProvider(CannotStop):
             raise TimeoutError(f"job {pilot.tag} was not answered for, and is being looked for")
         del self._absent[pilot.tag]
         return await self._submit(pilot)
-
-    def _refusal(self, pilot: Pilot, error: JobRefused) -> Refusal:
-        key = pilot.intent.offer.key
-        limit = re.search(r"\b(?:QOS|Assoc)\w*Limit\b", error.message)
-        return Refusal(
-            BlockKind.QUOTA if error.passing else BlockKind.CONFIG,
-            error.message,
-            scope=Scope(provider=key.provider, region=key.region),
-            quota=limit.group() if limit is not None else "",
-            retry_after_s=None if error.passing else FIX_S,
-        )
 
     # What the site says
 
@@ -364,7 +359,13 @@ class PilotProvider(CannotStop):
         if self._seen.get(tag) != job:
             self._note_change()
         self._seen[tag] = job
-        await self._put(pilot, job_id=job.job_id, ran=pilot.ran or delivered, ends_at=known)
+        await self._put(
+            pilot,
+            job_id=job.job_id,
+            ran=pilot.ran or delivered,
+            ends_at=known,
+            **verdict(pilot, job, self._now(), self._system.name),
+        )
 
     async def _miss(self, pilot: Pilot) -> None:
         """The site answered, and does not name it."""
@@ -447,7 +448,12 @@ class PilotProvider(CannotStop):
         """Nothing more is to be told of it."""
         await asyncio.to_thread(pilot.files_on(self._disk).remove, pilot)
         await asyncio.to_thread(self._book.drop, pilot.tag)
-        for known in (self._seen, self._absent, self._submitted, self._launching):
+        for known in (
+            self._seen,
+            self._absent,
+            self._submitted,
+            self._launching,
+        ):
             known.pop(pilot.tag, None)
         self._not_running.discard(pilot.tag)
         self._stages.forget(pilot.tag)

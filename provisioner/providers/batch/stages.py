@@ -11,9 +11,10 @@ JOIN_S = 20.0
 """Nodes of a job whose agents have not all joined so long after its start are asked what keeps them."""
 
 
-def pending(what: str, why: str, words: str) -> str:
-    """`why`: in the site's words; `words`: in plain ones."""
-    return f"{what} is pending: {why}" + (f" ({words})" if words else "")
+def pending(what: str, why: str, words: str, way_out: str = "") -> str:
+    """`why`: in the site's words; `words`: in plain ones; `way_out`: of one that will never start as it is."""
+    text = f"{what} is pending: {why}" + (f" ({words})" if words else "")
+    return f"{text}: it will never start so: {way_out}" if way_out else text
 
 
 def begun(

@@ -29,23 +29,27 @@ PREEMPTION = "PreemptType=preempt/qos\nPreemptMode=REQUEUE\nMinJobAge=2\n"
 ACCOUNTING = """
 add account limited
 add account strangers
+add account short_lived
 add qos scavenger
 add qos scavenger_cancel
 add qos urgent
 add qos one_runs
 add qos two_wait
 add qos one_gpu
+add qos minutes
 modify qos scavenger set GraceTime=60 PreemptMode=requeue
 modify qos scavenger_cancel set GraceTime=60 PreemptMode=cancel
 modify qos urgent set Preempt=scavenger,scavenger_cancel
 modify qos one_runs set MaxJobsPerUser=1
 modify qos two_wait set MaxSubmitJobsPerUser=2
 modify qos one_gpu set GrpTRES=gres/gpu=1
+modify qos minutes set MaxWall=5
 add user {user} account=limited
-modify user {user} set qos=normal,scavenger,scavenger_cancel,urgent,one_runs,two_wait,one_gpu
+add user {user} account=short_lived
+modify user {user} set qos=normal,scavenger,scavenger_cancel,urgent,one_runs,two_wait,one_gpu,minutes
 modify user {user} where account=limited set MaxJobs=1
 """
-QOS = ("scavenger", "scavenger_cancel", "one_runs", "two_wait", "one_gpu")
+QOS = ("scavenger", "scavenger_cancel", "one_runs", "two_wait", "one_gpu", "minutes")
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +70,14 @@ def shared(site: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Re
     pools = [
         {"pool_name": "batch", "provider": provider},
         {"pool_name": "limited", "provider": {**provider, "account": "limited"}},
+        {"pool_name": "short_lived", "provider": {**provider, "account": "short_lived"}},
         *({"pool_name": name, "provider": {**provider, "qos": name}} for name in QOS),
+        {
+            "pool_name": "minutes_first",
+            "fall_back_to": ["batch"],
+            "fall_back_after": "10h",
+            "provider": {**provider, "qos": "minutes"},
+        },
     ]
     settings = {"resource_pools": pools, "allowed_host_paths": [str(folder / "cluster")]}
     with pytest.MonkeyPatch.context() as patch:
@@ -182,6 +193,42 @@ def test_what_is_over_a_limit_waits_with_that_reason(
         gates.open()
     for experiment in experiments:
         assert cluster.wait(experiment)["state"] == "STATE_COMPLETED", all_logs(cluster, experiment)
+
+
+def test_an_account_that_is_taken_away_fails_what_names_it(
+    cluster: RealCluster, slurm: Slurm, gates: Gates
+) -> None:
+    """Not at once, and not after other tries: none of its restarts is used."""
+    slurm.run(
+        *("sacctmgr", "-i", "-Q", "delete", "user", f"name={slurm.owner}", "account=short_lived")
+    )
+    experiment = cluster.submit(in_pool(gates, "short_lived", max_restarts=5), MODEL)
+    eventually("it says why", lambda: "Invalid account" in why_it_waits(cluster, experiment))
+    assert cluster.wait(experiment)["state"] == "STATE_ERROR"
+    why = "Slurm refuses its job: Batch job submission failed: Invalid account or account/partition"
+    assert f"was terminated: allocation failed: {why}" in all_logs(cluster, experiment)
+    assert "give one of yours with --account" in all_logs(cluster, experiment)
+    (trial,) = cluster.trials(experiment)
+    assert trial["restarts"] == 0
+    assert [job["id"] for job in batch_jobs(cluster, experiment)] == [""], "of no job at the site"
+
+
+def test_a_job_of_more_time_than_its_qos_ever_gives_is_not_waited_for(
+    cluster: RealCluster, slurm: Slurm, gates: Gates
+) -> None:
+    """Slurm takes it, and would keep it for ever. Where its pool falls back it runs elsewhere, long before its time."""
+    gates.open()
+    fails = cluster.submit(in_pool(gates, "minutes", max_restarts=5), MODEL)
+    runs = cluster.submit(in_pool(gates, "minutes_first"), MODEL)
+    reason = "QOSMaxWallDurationPerJobLimit (it asks for more time than the QOS gives to one job)"
+    eventually("it says why", lambda: reason in why_it_waits(cluster, fails))
+    assert cluster.wait(fails)["state"] == "STATE_ERROR"
+    assert f"{reason}: it will never start so: give a shorter --time" in all_logs(cluster, fails)
+    (trial,) = cluster.trials(fails)
+    assert trial["restarts"] == 0
+    assert cluster.wait(runs)["state"] == "STATE_COMPLETED"
+    assert "in resource pool batch, not in minutes_first" in all_logs(cluster, runs)
+    eventually("no job of it is left", lambda: not slurm.jobs())
 
 
 def test_what_a_job_used_is_known_also_when_only_accounting_remembers_it(

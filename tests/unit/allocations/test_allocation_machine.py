@@ -226,6 +226,20 @@ def test_a_daemon_whose_machine_is_lost_ends_the_work_at_once() -> None:
     assert effects == (KillContainers("1.abc.1"),)
 
 
+def test_what_is_refused_for_good_fails_without_another_try() -> None:
+    state, effects = machine.refused(pending(), "Slurm refuses its job: Invalid account", now=NOW)
+    assert effects == (Withdraw("1.abc.1"), Closed("1.abc.1"))
+    assert state.outcome is not None
+    assert (state.outcome.kind, state.outcome.final) == (OutcomeKind.FAILED, True)
+    assert state.outcome.reason == "allocation failed: Slurm refuses its job: Invalid account"
+    assert state.outcome.error == "Slurm refuses its job: Invalid account"
+
+
+def test_a_refusal_that_comes_after_the_grant_changes_nothing() -> None:
+    for state in (grant(), machine.refused(pending(), "no", now=NOW)[0]):
+        assert machine.refused(state, "no", now=NOW) == (state, ())
+
+
 def test_late_and_unknown_reports_change_nothing() -> None:
     state = running()
     for container, phase in [("c0", ContainerPhase.STARTING), ("zzz", ContainerPhase.TERMINATED)]:
@@ -253,7 +267,8 @@ events = st.one_of(
         st.tuples(st.integers(0, 2), st.sampled_from(list(ContainerPhase)), exits),
     ),
     st.tuples(
-        st.sampled_from(["ready", "ack", "terminate", "goes", "kill", "lost", "late"]), st.none()
+        st.sampled_from(["ready", "ack", "terminate", "goes", "kill", "lost", "refused", "late"]),
+        st.none(),
     ),
     st.tuples(st.just("daemon"), st.integers(0, 2)),
 )
@@ -301,6 +316,7 @@ def apply(state: AllocationState, name: str, value: object, now: datetime) -> ma
         "goes": lambda: machine.terminate(state, "g", now=now, deadline=now + timedelta(hours=1)),
         "kill": lambda: machine.kill(state, "k", now=now),
         "lost": lambda: machine.lost(state, "l", now=now),
+        "refused": lambda: machine.refused(state, "r", now=now),
         "late": lambda: machine.expired(state, now=now),
     }
     return steps[name]()

@@ -19,7 +19,9 @@ from master.core.fall_back import (
     Rule,
     Wait,
     answer,
+    left,
     moved,
+    refused,
     seen,
     targets,
 )
@@ -72,6 +74,18 @@ def test_what_its_pool_can_never_hold_leaves_as_soon_as_that_is_sure() -> None:
     assert targets(wait, replace(RULE, after_s=0), 10) == ("b", "c")
     again = seen(wait, ReasonKind.LAUNCHING, 11, hopeless=True)
     assert not again.hopeless
+
+
+def test_a_pool_that_refused_it_is_left_and_never_gone_back_to() -> None:
+    wait = seen(refused(HOME), ReasonKind.QUOTA, 10)
+    assert wait.hopeless
+    assert left(wait, RULE) == ("b", "c")
+    assert targets(wait, RULE, 10 + SURE_S) == ("b", "c")
+    away = seen(moved(wait, "b", 20), ReasonKind.QUOTA, 21)
+    assert left(away, RULE) == ("c",)
+    assert targets(away, RULE, 21 + REST_S) == ("c",)
+    assert left(refused(moved(away, "c", 500)), RULE) == ()
+    assert left(refused(HOME), Rule(pools=())) == ()
 
 
 def test_from_another_pool_there_is_only_the_way_home_after_a_rest() -> None:
@@ -144,7 +158,7 @@ def test_walks(
         for pool in targets(wait, rule, now):
             if pool not in prospects or not answer({"1": wait}, {"1": prospects[pool]}).takes:
                 continue
-            assert now - left_at >= REST_S
+            assert now >= left_at + REST_S
             if wait.is_away and pool != "a":
                 assert rule.pools.index(pool) > rule.pools.index(wait.pool)
                 assert kind in STUCK

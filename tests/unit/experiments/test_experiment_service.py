@@ -23,7 +23,7 @@ from master.experiments.metrics import Report
 from master.experiments.state import Phase
 from master.store import tables
 from master.tasks.service import NewTask
-from rm_backends.base import ContainerPhase, FellBack, Lost, ReleaseAsked
+from rm_backends.base import ContainerPhase, FellBack, Lost, Refused, ReleaseAsked
 from tests.fakes.actors import ADMIN
 from tests.fakes.scripted_cluster import ScriptedCluster
 from windlass.base.clock import ManualClock
@@ -177,6 +177,23 @@ async def test_reports_of_an_earlier_run_are_refused(cluster: ScriptedCluster) -
     with pytest.raises(InvalidArgument, match=r"invalid run id, 1 \(reported\) != 2"):
         await cluster.reports.metrics(report(cluster, 1, steps=2, loss=0.5))
     assert await rows(cluster, tables.Metric) == 1
+
+
+async def test_what_no_site_will_ever_run_fails_at_once(cluster: ScriptedCluster) -> None:
+    """Though restarts are left: they would wait for nothing, too."""
+    await cluster.create(SINGLE)
+    assert cluster.only.state.settings.max_restarts > 0
+    run = cluster.run
+    cluster.rm.take()
+    why = "Slurm refuses its job: Invalid qos (give one of yours with --qos)"
+    with structlog.testing.capture_logs() as logs:
+        await cluster.allocations.handle(Refused(allocation_id=run.id, reason=why))
+    assert cluster.rm.take() == [("withdraw", run.id)]
+    (failed,) = [entry for entry in logs if entry["event"] == "trial failed"]
+    assert failed["error"] == why
+    (trial,) = cluster.only.state.trials.values()
+    assert (trial.phase, trial.restarts, trial.lost_runs) == (Phase.ERROR, 0, 0)
+    assert cluster.only.state.phase is Phase.ERROR
 
 
 async def test_losses_are_counted_over_restarts(tmp_path: Path, clock: ManualClock) -> None:

@@ -193,15 +193,15 @@ def part(recorded: dict[str, Any]) -> JobReport:
 
 
 @pytest.mark.parametrize(
-    ("job_id", "sign", "kind", "held"),
+    ("job_id", "sign", "kind"),
     [
-        ("44.pbssrv", "no node can ever", ReasonKind.NO_CAPACITY, True),
-        ("46.pbssrv", "the queue is stopped", ReasonKind.NO_CAPACITY, False),
+        ("44.pbssrv", "no node can ever", ReasonKind.NO_CAPACITY),
+        ("46.pbssrv", "the queue is stopped", ReasonKind.NO_CAPACITY),
     ],
 )
-def test_why_recorded_jobs_wait(job_id: str, sign: str, kind: ReasonKind, held: bool) -> None:
+def test_why_recorded_jobs_wait(job_id: str, sign: str, kind: ReasonKind) -> None:
     job = jobs_of("submit-errors", f"qstat -f -F json {job_id}")[job_id]
-    assert (job.phase, job.kind, job.held) == (JobPhase.QUEUED, kind, held)
+    assert (job.phase, job.kind) == (JobPhase.QUEUED, kind)
     assert sign in job.words
     assert job.reason
 
@@ -226,13 +226,15 @@ def test_refusals_name_the_way_out() -> None:
     kinds = {}
     for recorded in steps(FOLDER / "submit-errors.json"):
         if recorded["exit_code"] and "qsub" in recorded["command"]:
-            message, kind, passing = refusal_of(recorded["exit_code"], recorded["stderr"])
-            assert "(" in message, message
-            assert "qsub:" not in message
-            kinds[recorded["command"]] = (kind, passing)
-    assert kinds["qsub -q nosuch -- /bin/sleep 1"] == (ReasonKind.NO_SUCH_AGENT, False)
-    assert kinds["qsub -q lim -- /bin/sleep 8"] == (ReasonKind.QUOTA, True)
-    assert kinds["qsub -q offq -- /bin/sleep 1"] == (ReasonKind.NO_CAPACITY, True)
+            refused = refusal_of(recorded["exit_code"], recorded["stderr"])
+            assert "(" in refused.message, refused.message
+            assert "qsub:" not in refused.message
+            kinds[recorded["command"]] = (refused.kind, refused.passing, refused.final)
+    assert kinds["qsub -q nosuch -- /bin/sleep 1"] == (ReasonKind.NO_SUCH_AGENT, False, True)
+    assert kinds["qsub -q lim -- /bin/sleep 8"] == (ReasonKind.QUOTA, True, False)
+    assert kinds["qsub -q offq -- /bin/sleep 1"] == (ReasonKind.NO_CAPACITY, True, False)
+    unknown = refusal_of(1, "qsub: the hook of this site says no")
+    assert (unknown.passing, unknown.final) == (False, False)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from provisioner.providers.batch.pilot_offers import (
 from provisioner.providers.batch.slurm.system import SlurmSystem
 from provisioner.providers.errors import Refusal
 from provisioner.refusals import BlockKind
+from provisioner.types import Scope
 from tests.contract.providers.base import POOL, a_token
 from tests.contract.providers.pilots import FakePilotCase, pilots
 from tests.fakes.fleet_world import an_intent
@@ -190,6 +191,49 @@ async def test_a_queued_job_that_somebody_cancels_came_to_nothing(case: FakePilo
     with pytest.raises(Refusal, match="job 1 was cancelled at the site") as refused:
         await case.provider.answer(accepted.handle)
     assert refused.value.kind is BlockKind.CAPACITY
+
+
+async def test_a_job_that_the_site_will_never_start_blocks_its_offer_and_is_cancelled(
+    case: FakePilotCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it has said so for a while; other walltimes are tried then."""
+    now = time.time()
+    monkeypatch.setattr(case.provider, "_now", lambda: now)
+    case.queue(case.offer)
+    accepted = await case.accepted(case.intent())
+    case.slurm.jobs[1].reason = "QOSMaxWallDurationPerJobLimit"
+    assert isinstance(await case.provider.answer(accepted.handle), Accepted)
+    now += 21
+    await case.provider.list()
+    with pytest.raises(Refusal, match="will never start so: give a shorter --time") as refused:
+        await case.provider.answer(accepted.handle)
+    assert (refused.value.kind, refused.value.scope) == (BlockKind.CONFIG, Scope.of(case.offer.key))
+    assert refused.value.retry_after_s is not None
+    for _ in range(2):
+        now += 10
+        assert not (await case.provider.list()).groups
+    assert case.slurm.jobs[1].state == "CANCELLED"
+    await case.restart()
+    with pytest.raises(Refusal, match="give a shorter --time"):
+        await case.provider.answer(accepted.handle)
+
+
+@pytest.mark.parametrize(
+    ("said", "of_all_walltimes"),
+    [
+        ("Invalid account or account/partition combination specified", True),
+        ("Requested time limit is invalid (missing or exceeds some limit)", False),
+    ],
+)
+async def test_a_refusal_for_good_is_tried_again_after_a_while(
+    case: FakePilotCase, said: str, of_all_walltimes: bool
+) -> None:
+    case.slurm.refusal = f"sbatch: error: Batch job submission failed: {said}\n"
+    with pytest.raises(Refusal, match=said.split("(")[0]) as refused:
+        await case.provider.launch(case.intent())
+    assert (refused.value.kind, refused.value.retry_after_s) == (BlockKind.CONFIG, 600.0)
+    assert refused.value.scope is not None
+    assert (refused.value.scope.instance_type is None) is of_all_walltimes
 
 
 async def test_what_queues_says_why(case: FakePilotCase) -> None:

@@ -236,28 +236,47 @@ def test_states_of_nodes_have_no_flags(state: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "kind", "held"),
+    ("reason", "kind", "way_out"),
     [
-        ("Resources", ReasonKind.NO_CAPACITY, False),
-        ("Priority", ReasonKind.NO_CAPACITY, False),
-        ("None", ReasonKind.QUEUED, False),
-        ("QOSMaxJobsPerUserLimit", ReasonKind.QUOTA, False),
-        ("AssocGrpGRES", ReasonKind.QUOTA, False),
-        ("JobHeldUser", ReasonKind.NO_CAPACITY, True),
-        ("launch failed requeued held", ReasonKind.NO_CAPACITY, True),
-        ("PartitionTimeLimit", ReasonKind.NO_CAPACITY, True),
+        ("Resources", ReasonKind.NO_CAPACITY, ""),
+        ("Priority", ReasonKind.NO_CAPACITY, ""),
+        ("None", ReasonKind.QUEUED, ""),
+        ("QOSMaxJobsPerUserLimit", ReasonKind.QUOTA, ""),
+        ("AssocGrpGRES", ReasonKind.QUOTA, ""),
+        ("QOSMaxGRESPerUser", ReasonKind.QUOTA, ""),
+        ("QOSMaxSubmitJobPerUserLimit", ReasonKind.QUOTA, ""),
+        ("AssocGrpWallLimit", ReasonKind.QUOTA, ""),
+        ("JobHeldUser", ReasonKind.NO_CAPACITY, ""),
+        ("launch failed requeued held", ReasonKind.NO_CAPACITY, ""),
+        ("PartitionNodeLimit", ReasonKind.NO_CAPACITY, ""),
+        ("PartitionTimeLimit", ReasonKind.NO_CAPACITY, "give a shorter --time"),
+        ("InvalidAccount", ReasonKind.NO_CAPACITY, "give one of yours with --account"),
+        ("InvalidQOS", ReasonKind.NO_CAPACITY, "give one of yours with --qos"),
+        ("AccountNotAllowed", ReasonKind.NO_CAPACITY, "give another --account, or use another pa"),
+        ("QOSMaxWallDurationPerJobLimit", ReasonKind.QUOTA, "give a shorter --time"),
+        ("AssocMaxWallDurationPerJobLimit", ReasonKind.QUOTA, "give a shorter --time"),
+        ("QOSMaxGRESPerJob", ReasonKind.QUOTA, "ask for fewer GPUs"),
+        ("AssocMaxNodePerJobLimit", ReasonKind.QUOTA, "ask for fewer nodes"),
+        ("QOSMaxCpuMinutesPerJobLimit", ReasonKind.QUOTA, "ask for fewer CPU minutes"),
+        ("QOSMinCpuNotSatisfied", ReasonKind.QUOTA, "ask for more CPUs"),
+        ("QOSMinGRES", ReasonKind.QUOTA, "ask for more GPUs"),
         (
             "Job's account not permitted to use this partition (priv allows other not research)",
             ReasonKind.NO_CAPACITY,
-            False,
+            "",
         ),
-        ("ReqNodeNotAvail, UnavailableNodes:n4", ReasonKind.NO_CAPACITY, False),
+        ("ReqNodeNotAvail, UnavailableNodes:n4", ReasonKind.NO_CAPACITY, ""),
     ],
 )
-def test_why_a_job_waits(reason: str, kind: ReasonKind, held: bool) -> None:
+def test_why_a_job_waits(reason: str, kind: ReasonKind, way_out: str) -> None:
+    """`way_out`: of what does not pass by itself."""
     found = report(JobLine(job_id="1", name="a", state="PENDING", reason=reason))
-    assert (found.phase, found.kind, found.held) == (JobPhase.QUEUED, kind, held)
+    assert (found.phase, found.kind) == (JobPhase.QUEUED, kind)
+    assert found.never.startswith(way_out)
+    assert bool(found.never) is bool(way_out)
     assert kind_of(reason) is kind
+    running = report(JobLine(job_id="1", name="a", state="RUNNING", reason=reason))
+    assert not running.never
 
 
 def test_reasons_have_plain_words() -> None:
@@ -269,6 +288,9 @@ def test_reasons_have_plain_words() -> None:
         "AssocGrpCPUMinutesLimit": "the account has reached its limit of CPU minutes",
         "AssocMaxJobsLimit": "the account has reached its limit of running jobs",
         "QOSUsageThreshold": "a limit of the QOS is reached",
+        "QOSMaxWallDurationPerJobLimit": "it asks for more time than the QOS gives to one job",
+        "AssocMaxGRESPerJob": "it asks for more GPUs than the account gives to one job",
+        "QOSMinCpuNotSatisfied": "it asks for fewer CPUs than the QOS takes",
     }
     for reason, words in limits.items():
         assert words_of(reason) == words
@@ -288,11 +310,36 @@ def test_every_recorded_refusal_is_told_with_the_way_out() -> None:
             if "Batch job submission failed" not in err or has_no_answer(err):
                 continue
             seen += 1
-            message, kind, passing = refusal_of(err)
+            refused = refusal_of(err)
+            message = refused.message
             assert message.endswith(")"), message
-            assert kind in (ReasonKind.NO_SUCH_AGENT, ReasonKind.QUOTA), message
-            assert passing == ("MaxSubmit" in err), message
+            assert refused.kind in (ReasonKind.NO_SUCH_AGENT, ReasonKind.QUOTA), message
+            assert refused.passing == ("MaxSubmit" in err), message
+            assert not (refused.passing and refused.final), message
     assert seen >= 15
+
+
+@pytest.mark.parametrize(
+    ("said", "is_final", "way_out"),
+    [
+        ("Invalid account or account/partition combination specified", True, "with --account"),
+        ("invalid partition specified: x", True, "sinfo -s"),
+        ("Invalid qos specification", True, "with --qos"),
+        ("Requested time limit is invalid (missing or exceeds some limit)", True, "--time"),
+        ("QOSMaxWallDurationPerJobLimit\nsbatch: error: {} violates", True, "a shorter --time"),
+        ("QOSMaxGRESPerJob\nsbatch: error: {} violates", True, "ask for fewer GPUs"),
+        ("QOSMaxSubmitJobPerUserLimit\nsbatch: error: {} violates", False, "when others have"),
+        ("AssocGrpGRES\nsbatch: error: {} violates", False, "sacctmgr show assoc"),
+        ("Requested reservation not usable now", False, "--reservation"),
+        ("Unspecified error", False, "slurm.sbatch_args"),
+        ("you have used up your budget of this month", False, "slurm.sbatch_args"),
+    ],
+)
+def test_only_what_cannot_pass_by_itself_is_final(said: str, is_final: bool, way_out: str) -> None:
+    said = said.replace("{} violates", "Job violates accounting/QOS policy (job submit limit)")
+    refused = refusal_of(f"sbatch: error: {said}\n")
+    assert refused.final is is_final
+    assert way_out in refused.message
 
 
 def test_a_controller_that_is_down_is_no_refusal() -> None:

@@ -63,9 +63,9 @@ def joined(name: str, *, uses: dict[str, str] | None = None) -> str:
 
 
 def sbatch(text: str) -> str:
-    message, kind, _ = refusal_of(f"sbatch: error: Batch job submission failed: {text}\n")
-    assert kind in (ReasonKind.NO_SUCH_AGENT, ReasonKind.QUOTA)
-    return message
+    refused = refusal_of(f"sbatch: error: Batch job submission failed: {text}\n")
+    assert refused.kind in (ReasonKind.NO_SUCH_AGENT, ReasonKind.QUOTA)
+    return refused.message
 
 
 def unwritable(number: int) -> str:

@@ -39,6 +39,7 @@ from master.tasks.kinds import KINDS, TaskKind
 from master.tasks.state import TaskPhase, TaskState
 from rm_backends.base import (
     Lost,
+    Refused,
 )
 from tests.fakes.actors import ADMIN
 from tests.fakes.scripted_cluster import OWNER, ScriptedCluster
@@ -204,6 +205,14 @@ async def test_a_kill_that_overtakes_the_grant_gives_the_slots_back(
     await grant(cluster, live)
     assert cluster.rm.take() == [("withdraw", run), ("kill", run), ("kill", run)]
     assert live.state.is_over
+
+
+async def test_what_no_site_will_ever_run_ends_with_its_words(cluster: ScriptedCluster) -> None:
+    live = await launch(cluster)
+    why = "Slurm refuses its job: Invalid qos (give one of yours with --qos)"
+    await cluster.allocations.handle(Refused(allocation_id=run_id(live), reason=why))
+    assert live.state.is_over
+    assert live.state.exit_status == f"task failed: {why}"
 
 
 async def test_what_never_started_is_asked_for_again_after_a_pause(

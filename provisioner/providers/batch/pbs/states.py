@@ -6,7 +6,13 @@ import re
 from dataclasses import dataclass
 
 from master.core.reasons import ReasonKind
-from provisioner.providers.batch.base import EndCause, ForeignJob, JobPhase, JobReport
+from provisioner.providers.batch.base import (
+    EndCause,
+    ForeignJob,
+    JobPhase,
+    JobRefused,
+    JobReport,
+)
 from provisioner.providers.batch.pbs.text import Record, duration_s, hosts, number, seconds
 
 _PHASES = {
@@ -79,7 +85,6 @@ def report(job_id: str, record: Record) -> JobReport:
         kind=kind_of(comment) if waits else ReasonKind.LAUNCHING,
         reason=comment if waits else "",
         words=words_of(comment, record.get("Hold_Types", "n")) if waits else "",
-        held=waits and (state == "H" or comment.startswith("Can Never Run")),
         starts_at=seconds(record.get("estimated.start_time", "")) if waits else started,
         ends_at=_end(record, started, over=over),
         nodes=() if waits else hosts(record.get("exec_host", "")),
@@ -186,16 +191,23 @@ def has_no_answer(code: int, text: str) -> bool:
     return code in _NO_ANSWER_CODES or any(sign in text for sign in _NO_ANSWER)
 
 
-def refusal_of(code: int, text: str) -> tuple[str, ReasonKind, bool]:
-    """What qsub said, with the way out; its kind; whether the same job may be taken later."""
+def refusal_of(code: int, text: str) -> JobRefused:
+    """What qsub said, with the way out."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = next((re.sub(r"^qsub:\s*", "", line) for line in lines), "")
     found = next((one for one in _REFUSALS if one.text in text), None)
     found = found or next((one for one in _REFUSALS if one.code == code), None)
     said = said or f"qsub failed with exit code {code}"
     if found is None:
-        return f"{said} (see pbs.pbsbatch_args)", ReasonKind.NO_SUCH_AGENT, False
-    return f"{said} ({found.hint})", found.kind, found.passing
+        return JobRefused(
+            f"{said} (see pbs.pbsbatch_args)", kind=ReasonKind.NO_SUCH_AGENT, passing=False
+        )
+    return JobRefused(
+        f"{said} ({found.hint})",
+        kind=found.kind,
+        passing=found.passing,
+        final=found.text in text and not found.passing,
+    )
 
 
 def _end(record: Record, started: float | None, *, over: bool) -> float | None:

@@ -10,7 +10,6 @@ from provisioner.providers.batch.base import (
     SUBMIT_LIMIT_S,
     ForeignJob,
     JobPhase,
-    JobRefused,
     JobReport,
     JobSpec,
     NoAnswer,
@@ -78,8 +77,7 @@ class PbsSystem:
         # Below 0 a signal ended it: it may have submitted.
         if done.code <= 0 or has_no_answer(done.code, done.err):
             raise NoAnswer(f"qsub: {done.last}")
-        message, kind, passing = refusal_of(done.code, done.err)
-        raise JobRefused(message, kind=kind, passing=passing)
+        raise refusal_of(done.code, done.err)
 
     async def poll(self, names: Collection[str]) -> Mapping[str, JobReport]:
         wanted = set(names)

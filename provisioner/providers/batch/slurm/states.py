@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from master.core.reasons import ReasonKind
-from provisioner.providers.batch.base import EndCause, JobPhase, JobReport
+from provisioner.providers.batch.base import EndCause, JobPhase, JobRefused, JobReport
 from provisioner.providers.batch.slurm.text import NOT_SET, JobLine
 
 _PHASES = {
@@ -61,6 +62,8 @@ _WORDS = {
     "DependencyNeverSatisfied": "it waits for a job that failed",
     "InvalidAccount": "its account is not valid",
     "InvalidQOS": "its QOS is not valid",
+    "AccountNotAllowed": "its account may not use the partition",
+    "QOSNotAllowed": "its QOS may not be used in the partition",
     "launch failed requeued held": "its nodes could not be started, and the site holds it",
     "job requeued in held state": "it was put back into the queue, and is held there",
 }
@@ -72,13 +75,26 @@ _HELD = (
     "BadConstraints",
     "InvalidAccount",
     "InvalidQOS",
+    "AccountNotAllowed",
     "PartitionConfig",
     "PartitionTimeLimit",
     "PartitionNodeLimit",
 )
+_NEVER = {
+    "PartitionTimeLimit": "give a shorter --time",
+    "InvalidAccount": "give one of yours with --account",
+    "AccountNotAllowed": "give another --account, or use another partition",
+    "InvalidQOS": "give one of yours with --qos",
+    "QOSNotAllowed": "give another --qos, or use another partition",
+    "BadConstraints": "correct --constraint, or what else it asks of its nodes",
+    "DependencyNeverSatisfied": "correct --dependency",
+}
+"""Reasons that do not pass by themselves, and the way out. PartitionNodeLimit is none: nodes may just be down."""
+_PER_JOB = re.compile(r"\b(QOS|Assoc)(?:Max(\w+)PerJob(?:Limit)?|Min(\w+?)(?:NotSatisfied)?)\b")
+"""Limits on the size of one job: nothing that ends elsewhere makes it smaller."""
 _NO_NODES = ("Resources", "ReqNodeNotAvail", "PartitionDown", "PartitionInactive", "Nodes required")
 _OWNERS = {"QOS": "the QOS", "Assoc": "the account"}
-_SHARES = {"PerUser": " per user", "PerAccount": " per account", "PerJob": " per job"}
+_SHARES = {"PerUser": " per user", "PerAccount": " per account"}
 _LIMITED = (
     ("Submit", "jobs that are submitted"),
     ("Jobs", "running jobs"),
@@ -107,7 +123,7 @@ def report(line: JobLine, *, ended_by: tuple[int, int] | None = None) -> JobRepo
         kind=kind_of(reason) if waits else ReasonKind.LAUNCHING,
         reason=reason,
         words=words_of(reason) if waits else "",
-        held=waits and reason.startswith(_HELD),
+        never=way_out_of(reason) if waits else "",
         starts_at=line.start,
         ends_at=line.end,
         nodes=line.nodes,
@@ -141,8 +157,26 @@ def kind_of(reason: str) -> ReasonKind:
     return ReasonKind.QUEUED
 
 
+def way_out_of(reason: str) -> str:
+    """Of what makes a job wait for ever; empty: it may start some time."""
+    if reason in _NEVER:
+        return _NEVER[reason]
+    found = _PER_JOB.search(reason)
+    if found is None:
+        return ""
+    _, most, least = found.groups()
+    if most is None:
+        return f"ask for more {_limited(least) or least}"
+    return "give a shorter --time" if "Wall" in most else f"ask for fewer {_limited(most) or most}"
+
+
 def words_of(reason: str) -> str:
     """In plain words; empty where Slurm's own are as plain."""
+    if (limit := _PER_JOB.fullmatch(reason)) is not None:
+        owner, most, least = limit.groups()
+        if most is None:
+            return f"it asks for fewer {_limited(least) or least} than {_OWNERS[owner]} takes"
+        return f"it asks for more {_limited(most) or most} than {_OWNERS[owner]} gives to one job"
     if reason in NOT_SET:
         return _WORDS["None"]
     if reason in _WORDS:
@@ -158,13 +192,17 @@ def _limit_words(reason: str) -> str:
     whose = next((name for key, name in _OWNERS.items() if reason.startswith(key)), None)
     if whose is None:
         return ""
-    what = next((name for key, name in _LIMITED if key.lower() in reason.lower()), None)
-    if what is None:
+    what = _limited(reason)
+    if not what:
         return f"a limit of {whose} is reached"
-    if "minutes" in reason.lower():
-        what = f"{what.removesuffix('s')} minutes"
     share = next((name for key, name in _SHARES.items() if key in reason), "")
     return f"{whose} has reached its limit of {what}{share}"
+
+
+def _limited(reason: str) -> str:
+    """Of what there is a limit; empty: of something else."""
+    what = next((name for key, name in _LIMITED if key.lower() in reason.lower()), "")
+    return f"{what.removesuffix('s')} minutes" if what and "minutes" in reason.lower() else what
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +211,7 @@ class _Refusal:
     kind: ReasonKind
     hint: str
     passing: bool = False
+    final: bool = True
 
 
 _REFUSALS = (
@@ -199,13 +238,26 @@ _REFUSALS = (
     _Refusal("Invalid feature specification", ReasonKind.NO_SUCH_AGENT, "correct --constraint"),
     _Refusal("Invalid generic resource", ReasonKind.NO_SUCH_AGENT, "correct --gres or gpu_type"),
     _Refusal("reservation is invalid", ReasonKind.NO_SUCH_AGENT, "correct --reservation"),
-    _Refusal("reservation not usable", ReasonKind.NO_SUCH_AGENT, "correct --reservation"),
+    _Refusal(
+        "reservation not usable", ReasonKind.NO_SUCH_AGENT, "correct --reservation", final=False
+    ),
     _Refusal("dependency problem", ReasonKind.NO_SUCH_AGENT, "correct --dependency"),
     _Refusal("Invalid node name", ReasonKind.NO_SUCH_AGENT, "correct --nodelist or --exclude"),
     _Refusal("Invalid license", ReasonKind.NO_SUCH_AGENT, "correct --licenses"),
     _Refusal("WallDuration", ReasonKind.QUOTA, "give a shorter --time"),
-    _Refusal("MaxSubmit", ReasonKind.QUOTA, "it is submitted again when others have ended", True),
-    _Refusal("Job violates accounting/QOS policy", ReasonKind.QUOTA, "see sacctmgr show assoc"),
+    _Refusal(
+        "MaxSubmit",
+        ReasonKind.QUOTA,
+        "it is submitted again when others have ended",
+        passing=True,
+        final=False,
+    ),
+    _Refusal(
+        "Job violates accounting/QOS policy",
+        ReasonKind.QUOTA,
+        "see sacctmgr show assoc",
+        final=False,
+    ),
 )
 _NO_ANSWER = (
     "Unable to contact slurm controller",
@@ -225,16 +277,23 @@ def has_no_answer(text: str) -> bool:
     return any(sign in text for sign in _NO_ANSWER)
 
 
-def refusal_of(text: str) -> tuple[str, ReasonKind, bool]:
-    """What sbatch said, with the way out; its kind; whether the same job may be taken later."""
+def refusal_of(text: str) -> JobRefused:
+    """What sbatch said, with the way out."""
     said = "; ".join(
         line.removeprefix("sbatch: error: ").strip() for line in text.splitlines() if line.strip()
     )
     found = next((one for one in _REFUSALS if one.text in said), None)
     if found is None:
         said = said or "sbatch failed without a word"
-        return f"{said} (see slurm.sbatch_args)", ReasonKind.NO_SUCH_AGENT, False
-    return f"{said} ({found.hint})", found.kind, found.passing
+        return JobRefused(
+            f"{said} (see slurm.sbatch_args)", kind=ReasonKind.NO_SUCH_AGENT, passing=False
+        )
+    way_out, final = found.hint, found.final
+    if found.kind is ReasonKind.QUOTA and (limit := way_out_of(said)):
+        way_out, final = limit, True
+    return JobRefused(
+        f"{said} ({way_out})", kind=found.kind, passing=found.passing and not final, final=final
+    )
 
 
 def _exit(code: tuple[int, int]) -> int:

@@ -11,7 +11,6 @@ from provisioner.providers.batch.base import (
     SUBMIT_LIMIT_S,
     ForeignJob,
     JobPhase,
-    JobRefused,
     JobReport,
     JobSpec,
     NoAnswer,
@@ -98,8 +97,7 @@ class SlurmSystem:
         is_refusal = done.code > 0 and done.err.strip()  # not where a signal ended it
         if not is_refusal or has_no_answer(done.err):
             raise NoAnswer(f"sbatch: {done.last}")
-        message, kind, passing = refusal_of(done.err)
-        raise JobRefused(message, kind=kind, passing=passing)
+        raise refusal_of(done.err)
 
     async def poll(self, names: Collection[str]) -> Mapping[str, JobReport]:
         """Anybody may give a job a name of ours."""

@@ -59,14 +59,13 @@ class RestSystem:
             asked = body(job, version)
         except InvalidArgument as error:
             kind = ReasonKind.NO_SUCH_AGENT
-            raise JobRefused(error.message, kind=kind, passing=False) from None
+            raise JobRefused(error.message, kind=kind, passing=False, final=True) from None
         answer = await self._client.call("POST", "job/submit", asked, limit_s=SUBMIT_LIMIT_S)
         if id_ := documents.submitted(answer.document):
             return id_
         if not answer.text or has_no_answer(answer.text):
             raise NoAnswer(f"slurmrestd: {answer.text or f'HTTP {answer.status}'}")
-        message, kind, passing = refusal_of(answer.text)
-        raise JobRefused(message, kind=kind, passing=passing)
+        raise refusal_of(answer.text)
 
     async def poll(self, names: Collection[str]) -> Mapping[str, JobReport]:
         """Anybody may give a job a name of ours."""

@@ -74,6 +74,18 @@ class PilotHost(Protocol):
         """How many of these agents are connected."""
         ...
 
+    def drain(self, agent_id: str) -> None:
+        """Give it no more work. May be repeated, and come before it connects."""
+        ...
+
+    def disabled_nodes(self) -> frozenset[str]:
+        """Nodes, by their site's names, where an operator disabled or drained an agent that is there."""
+        ...
+
+    def avoided_nodes(self, pool: str) -> frozenset[str]:
+        """Names of nodes, and of agents, that everything that waits in that pool avoids."""
+        ...
+
 
 class NodeHost(Protocol):
     """The resource manager whose pools the provisioner feeds. Calls are synchronous and never block."""

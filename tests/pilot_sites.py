@@ -39,6 +39,10 @@ class PilotSite(Protocol):
 
     def id_of(self, name: str) -> str: ...
 
+    def excluded_by(self, name: str) -> list[str]:
+        """Nodes that it must not use."""
+        ...
+
     def shorten(self, name: str) -> None:
         """An administrator leaves it one to two minutes more: its limit is in whole minutes, from its start."""
         ...
@@ -71,6 +75,9 @@ class SlurmSite:
 
     def id_of(self, name: str) -> str:
         return self._slurm.run("squeue", "-h", "-n", name, "-o", "%i").strip()
+
+    def excluded_by(self, name: str) -> list[str]:
+        return self._slurm.run("squeue", "-h", "-t", "all", "-n", name, "-o", "%x").split()
 
     def shorten(self, name: str) -> None:
         start = self._slurm.run("squeue", "-h", "-n", name, "-o", "%S").strip()
@@ -112,6 +119,9 @@ class PbsSite:
 
     def id_of(self, name: str) -> str:
         return next(str(job["id"]) for job in self._states() if job["name"] == name)
+
+    def excluded_by(self, name: str) -> list[str]:
+        return []
 
     def shorten(self, name: str) -> None:
         """What qalter does to the record; there is none in the recordings."""

@@ -16,6 +16,7 @@ from master.core.scheduler.dispatch import decide_dispatch
 from master.core.scheduler.types import Running, SchedulerSettings
 from master.core.unmet import unmet
 from provisioner.types import PoolAvailability, PoolCapacity, PoolDemand
+from rm_backends.agents.excluded_nodes import avoided_by_all, disabled_nodes
 from rm_backends.agents.gateway import Gateway
 from rm_backends.agents.joins import Joins
 from rm_backends.agents.options import PoolOptions
@@ -327,6 +328,13 @@ class AgentsBackend:
 
     def drain(self, agent_id: str) -> None:
         self._registry.departures.drain(agent_id)
+
+    def disabled_nodes(self) -> frozenset[str]:
+        agents = (agent for pool in self._pools.values() for agent in pool.agents.values())
+        return disabled_nodes(agents)
+
+    def avoided_nodes(self, pool: str) -> frozenset[str]:
+        return avoided_by_all(entry.request for entry in self._pool(pool).waiting.values())
 
     def running(self, pool: str) -> Sequence[Running]:
         return self._pool(pool).running()

@@ -33,6 +33,8 @@ class Job:
     start: float | None = None
     end: float | None = None
     had_nodes: bool = False
+    exclude: str = ""
+    """As it was asked for; it gets the first nodes all the same, as with a system that cannot be told."""
     is_ours: bool = True
     """Else another user's."""
 
@@ -129,6 +131,7 @@ class FakeSlurm:
             name=given["job-name"],
             nodes=int(given["nodes"]),
             limit_s=hours * 3600.0 + minutes * 60 + seconds,
+            exclude=given.get("exclude", ""),
         )
         self.jobs[id_] = job
         if not self.holds_back:

@@ -83,12 +83,16 @@ def machines(pilot: Pilot, job: JobReport | None, stage: str = "") -> Sequence[F
     ]
 
 
-def refusal(pilot: Pilot, error: JobRefused) -> Refusal:
-    """Of a job that the site did not take."""
+def refusal(pilot: Pilot, error: JobRefused, avoided: Sequence[str]) -> Refusal:
+    """Of a job that the site did not take. `avoided`: nodes that it must not use."""
+    text = error.message
+    if avoided and not error.passing:
+        nodes = "nodes that are disabled, or that all that waits avoids"
+        text = f"{text} (it was asked for without {', '.join(avoided)}: {nodes})"
     limit = re.search(r"\b(?:QOS|Assoc)\w*Limit\b", error.message)
     return Refusal(
         BlockKind.QUOTA if error.passing else BlockKind.CONFIG,
-        error.message,
+        text,
         scope=_scope(pilot, error.message),
         quota=limit.group() if limit is not None and error.passing else "",
         retry_after_s=None if error.passing else FIX_S,

@@ -46,6 +46,10 @@ class Pilot(BaseModel):
     """Why the site, which took it, will never start it."""
     over_at: float | None = None
     """Since when it is certainly over; what its agents left in its directory is being told."""
+    disabled: tuple[str, ...] = ()
+    """Its nodes that an operator had disabled when it was last looked at."""
+    unused: tuple[str, ...] = ()
+    """Its agents on nodes that were disabled before it came: they get no work."""
     bad_before: float = 0.0
     """Bad ends of tasks from then on may be those of the job."""
     ended_at: float | None = None

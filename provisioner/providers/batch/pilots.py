@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from provisioner.ports import PilotHost
 from provisioner.providers.base import (
@@ -52,6 +53,7 @@ from provisioner.providers.batch.pilot_answers import (
     waiting_group,
 )
 from provisioner.providers.batch.pilot_book import SHAPES, Pilot, PilotBook
+from provisioner.providers.batch.pilot_nodes import AVOIDED_S, avoided, noted_nodes
 from provisioner.providers.batch.pilot_offers import (
     PilotOptions,
     offers_of,
@@ -133,6 +135,7 @@ class PilotProvider(CannotStop):
         self._answered = False
         """The site was asked since the start, and answered the last time."""
         self._collector = Collector(self._note_change)
+        self._host = host
         self._stages = PilotStages(host, disk, clock.monotonic)
 
     @property
@@ -238,6 +241,8 @@ class PilotProvider(CannotStop):
 
     async def list(self) -> Inventory:
         await self._look(0.0)
+        for agent_id in [agent_id for pilot in self._book for agent_id in pilot.unused]:
+            self._host.drain(agent_id)
         return Inventory(
             instances=tuple(one for pilot in self._book for one in self._machines(pilot)),
             groups=tuple(
@@ -274,14 +279,14 @@ class PilotProvider(CannotStop):
 
     async def _submit(self, pilot: Pilot) -> Accepted:
         self._not_running.discard(pilot.tag)
+        nodes = avoided(self._book, pilot.pool, self._host, self._site)
         try:
-            spec = await asyncio.to_thread(
-                pilot.files_on(self._disk).write, pilot, self._token(pilot)
-            )
-            job_id = await self._system.submit(spec)
+            files = pilot.files_on(self._disk)
+            spec = await asyncio.to_thread(files.write, pilot, self._token(pilot))
+            job_id = await self._system.submit(replace(spec, avoid=nodes))
         except JobRefused as error:
             await self._forget(pilot)
-            raise refusal(pilot, error) from None
+            raise refusal(pilot, error, nodes) from None
         except NoAnswer as error:
             if not error.may_run:
                 self._not_running.add(pilot.tag)
@@ -337,7 +342,7 @@ class PilotProvider(CannotStop):
                     await self._collect(pilot)
                 elif pilot.ended_at is None:
                     await self._take(pilot, found.get(pilot.tag), begun)
-                elif self._now() - pilot.ended_at > KEEP_S:
+                elif self._now() - pilot.ended_at > (AVOIDED_S if pilot.disabled else KEEP_S):
                     await self._forget(pilot)
             await self._end_strange(found)
             self._looked_at = begun
@@ -365,6 +370,7 @@ class PilotProvider(CannotStop):
             ran=pilot.ran or delivered,
             ends_at=known,
             **verdict(pilot, job, self._now(), self._system.name),
+            **noted_nodes(pilot, job, self._book, self._host, delivered=delivered),
         )
 
     async def _miss(self, pilot: Pilot) -> None:

@@ -48,9 +48,23 @@ class PilotCase(ProviderCase):
         """Raised when it is looked at."""
         self.joined: set[str] = set()
         """Agents that are connected."""
+        self.drained: set[str] = set()
+        self.disabled: set[str] = set()
+        """Nodes on which an operator disabled an agent."""
+        self.avoided: set[str] = set()
+        """By everything that waits."""
         self.now = 0.0
         """For tests that decide how long nodes have been silent."""
         self.provider = self.make()
+
+    def drain(self, agent_id: str) -> None:
+        self.drained.add(agent_id)
+
+    def disabled_nodes(self) -> frozenset[str]:
+        return frozenset(self.disabled)
+
+    def avoided_nodes(self, pool: str) -> frozenset[str]:
+        return frozenset(self.avoided)
 
     def connected(self, agent_ids: Collection[str]) -> int:
         return len(self.joined.intersection(agent_ids))

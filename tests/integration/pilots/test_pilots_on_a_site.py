@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -238,3 +239,28 @@ def test_work_leaves_before_the_time_of_its_pilot_is_over(
     assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
     (trial,) = cluster.trials(experiment)
     assert trial["restarts"] == 0
+
+
+def test_the_next_pilot_does_not_use_a_node_that_an_operator_disabled(
+    cluster: RealCluster, site: PilotSite, gate: Path, before: frozenset[str]
+) -> None:
+    """The pilot that was there is over by then. The last of these tests: that node is avoided for an hour."""
+    if site.name == "pbs":
+        pytest.skip("all hosts of the stand-in are this machine, and have its name")
+    experiment = cluster.submit(config(gate, 2), MODEL)
+    started(cluster, experiment)
+    (bad,) = cluster.agents()
+    first = bad.rpartition("-")[0]
+    with closing(cluster.session()) as operator:
+        operator.login("admin", cluster.password)
+        operator.post(f"/api/v1/agents/{bad}/disable", body={"drain": True})
+    record = cluster.data_dir / "pilots" / f"{first}.json"
+    eventually("that is written down", lambda: json.loads(record.read_bytes())["disabled"])
+    gate.touch()
+    assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
+    eventually("its pilot is over", lambda: not site.jobs())
+
+    again = cluster.submit(config(gate, 2), MODEL)
+    assert cluster.wait(again)["state"] == "STATE_COMPLETED"
+    (second,) = set(site.all_jobs()) - before - {first}
+    assert site.excluded_by(second) == json.loads(record.read_bytes())["disabled"]

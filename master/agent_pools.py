@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from master.config import MasterConfig, ResolvedPool
+from master.config.batch import BatchKeys
 from master.config.pools import pilot_side
 from master.core.fall_back import Rule
 from provisioner.providers.batch.pilot_offers import MARGIN_S, STAGGER, WALLTIME_S
@@ -24,6 +25,7 @@ def pool_options(pool: ResolvedPool) -> PoolOptions:
         kind=_kind(pool),
         description=pool.description,
         require_isolation=pool.require_isolation,
+        container_runtime=_runtime(pool),
     )
 
 
@@ -50,6 +52,13 @@ def longest_s(walltimes: Sequence[timedelta]) -> float:
     """How long a pilot is of use, the longest of these."""
     whole = max((each.total_seconds() for each in walltimes), default=WALLTIME_S)
     return whole * (1 - STAGGER) - MARGIN_S
+
+
+def _runtime(pool: ResolvedPool) -> str:
+    """Of agents in batch jobs; others are told elsewhere."""
+    sections = [pool.batch] if pool.batch is not None else pool.providers
+    told = {one.container_runtime if isinstance(one, BatchKeys) else None for one in sections}
+    return (told.pop() or "") if len(told) == 1 else ""
 
 
 def _kind(pool: ResolvedPool) -> str:

@@ -349,6 +349,8 @@ class Abilities:
     """Some of its agents run images."""
     trial_classes: bool = False
     """The Python of some of its agents has the package that runs Trial classes."""
+    shm_sizes: bool = True
+    """Some of its agents give a container a /dev/shm of the size that it asks for."""
 
 
 class ResourceManager(Protocol):

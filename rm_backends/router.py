@@ -139,6 +139,7 @@ class Router:
         return Abilities(
             containers=any(able.containers for able in known),
             trial_classes=any(able.trial_classes for able in known),
+            shm_sizes=any(able.shm_sizes for able in known),
         )
 
     async def request(self, request: AllocationRequest) -> None:

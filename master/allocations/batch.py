@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from master.core.expconf.sections import Pbs, Slurm
+from provisioner.providers.batch.pbs.arguments import without_effect
 from rm_backends.base import BatchOptions, JobOptions
 
 
@@ -15,3 +18,8 @@ def batch_options(slurm: Slurm, pbs: Pbs) -> BatchOptions:
         ),
         pbs=JobOptions(slots_per_node=pbs.slots_per_node, arguments=pbs.pbsbatch_args),
     )
+
+
+def arguments_without_effect(pbs: Pbs) -> Iterator[str]:
+    """One sentence for each."""
+    return (f"pbs.pbsbatch_args: {line}" for line in without_effect(pbs.pbsbatch_args))

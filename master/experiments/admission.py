@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from master.allocations.abilities import having, runs_image
-from master.allocations.batch import batch_options
+from master.allocations.batch import arguments_without_effect, batch_options
 from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.identities import Owner
 from master.allocations.mounts import mount_problems, privilege_problems, storage_problems
@@ -123,6 +123,7 @@ class Admission:
         able = self._rm().abilities(pool)
         image = config.environment.image
         yield from keys_without_effect(config, raw, having=having(image, able))
+        yield from arguments_without_effect(config.pbs)
         entrypoint = config.entrypoint
         if not isinstance(entrypoint, str) or not is_trial_class(entrypoint):
             return

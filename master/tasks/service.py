@@ -9,7 +9,7 @@ from functools import partial
 import structlog
 
 from master.allocations.abilities import having
-from master.allocations.batch import batch_options
+from master.allocations.batch import arguments_without_effect, batch_options
 from master.allocations.identities import Owner
 from master.allocations.mounts import mount_problems, privilege_problems
 from master.allocations.policy import ClusterPolicy
@@ -133,12 +133,13 @@ class InteractiveService:
             config=config,
             pool=pool,
             warnings=self._check_fits(kind, config, pool),
-            config_warnings=tuple(
-                keys_without_effect(
+            config_warnings=(
+                *keys_without_effect(
                     config,
                     normalise(new.config),
                     having=having(config.environment.image, able),
-                )
+                ),
+                *arguments_without_effect(config.pbs),
             ),
         )
 

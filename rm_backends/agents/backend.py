@@ -177,7 +177,8 @@ class AgentsBackend:
         return TooMuch(f"{too_much.why} ({only})", too_much.nearest)
 
     def abilities(self, pool: str) -> Abilities | None:
-        return abilities(self._pool(pool).agents.values())
+        found = self._pool(pool)
+        return abilities(found.agents.values(), found.options.container_runtime)
 
     async def request(self, request: AllocationRequest) -> None:
         pool = self._pool_of(request.allocation_id) or self._pool(request.pool)

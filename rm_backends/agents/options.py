@@ -22,5 +22,7 @@ class PoolOptions:
     kind: str = "static"
     """What screens call it: `static`, or the type of its provider."""
     description: str = ""
+    container_runtime: str = ""
+    """What its agents are told to run images with. Empty: they are told nothing, or different things."""
     require_isolation: bool | None = None
     """Refuse agents that cannot contain tasks. None: those that are root."""

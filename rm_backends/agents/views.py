@@ -26,7 +26,9 @@ from rm_backends.views import (
 _STARTING = Reason(kind=ReasonKind.STARTING, text="slots are granted; the task is being started")
 
 PROCESS = "process"
-"""What an agent says that runs no images."""
+"""What an agent says that runs no images; others name the engine that does, with its version, after a comma."""
+OWN_SHM_SIZE = {"apptainer", "singularity", "enroot"}
+"""Engines that choose it."""
 
 
 def agent_view(pool: Pool, agent: Agent) -> AgentView:
@@ -205,12 +207,18 @@ def _queue_entry(pool: Pool, entry: Entry) -> QueueEntry:
     )
 
 
-def abilities(agents: Iterable[Agent]) -> Abilities | None:
-    """Of those that are connected. Agents of 0.1 do not say what runs their tasks: processes."""
+def abilities(agents: Iterable[Agent], configured: str = "") -> Abilities | None:
+    """Of those that are connected; before any is, as far as the `configured` runtime of all of them says.
+
+    Agents of 0.1 do not say what runs their tasks: processes.
+    """
     known = [agent for agent in agents if agent.presence is Presence.CONNECTED]
-    if not known:
+    if not known and configured in ("", "auto"):
         return None
+    told = [agent.container_runtime for agent in known] or [configured]
+    engines = {words.split()[0] for one in told for words in one.split(",") if words} - {PROCESS}
     return Abilities(
-        containers=any(agent.container_runtime not in ("", PROCESS) for agent in known),
-        trial_classes=any(agent.runs_trial_classes is not False for agent in known),
+        containers=bool(engines),
+        trial_classes=not known or any(agent.runs_trial_classes is not False for agent in known),
+        shm_sizes=not engines <= OWN_SHM_SIZE,
     )

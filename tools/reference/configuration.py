@@ -14,7 +14,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeAliasType
 
-from master.core.expconf.environment import CONTAINERS, PROCESSES
+from master.core.expconf.environment import CONTAINERS, PROCESSES, SHM_SIZES
 from master.core.expconf.schema import MAX_INT
 from tools.reference.keys import Key, keys_of
 from windlass.base.durations import format_duration
@@ -31,7 +31,11 @@ _WORDS: dict[Any, str] = {
     type(None): "null",
     Any: "any",
 }
-_ONLY = {CONTAINERS: "In containers only.", PROCESSES: "For processes only."}
+_ONLY = {
+    CONTAINERS: "In containers only.",
+    PROCESSES: "For processes only.",
+    SHM_SIZES: "Not with Apptainer, Singularity and Enroot, which choose it.",
+}
 _MAX_SHOWN = 60
 """Longer defaults say nothing in a table."""
 

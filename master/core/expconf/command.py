@@ -14,6 +14,7 @@ from master.core.expconf.container_defaults import experiment_layer
 from master.core.expconf.documents import MalformedDocument, plain
 from master.core.expconf.environment import (
     IN_CONTAINERS,
+    IN_SIZED_SHM,
     BindMount,
     Device,
     Environment,
@@ -83,7 +84,7 @@ class CommandResources(MachineWishes):
     """1 (most important) to 99. None: the pool's default."""
     resource_pool: str = ""
     """Empty: the cluster's default pool."""
-    shm_size: ShmSize | None = None
+    shm_size: Annotated[ShmSize | None, IN_SIZED_SHM] = None
     """Bytes of a private /dev/shm, or a size such as "64MiB". Agents without namespaces cannot, and say so."""
     limits: TaskLimits = TaskLimits()
     """What it may use at most."""

@@ -32,6 +32,11 @@ IN_PROCESSES = NoEffect(
     "the task runs in an image, which has its own Python: install there what it needs, or name no image",
     unless=PROCESSES,
 )
+SHM_SIZES = "shm sizes"
+IN_SIZED_SHM = NoEffect(
+    "Apptainer, Singularity and Enroot choose the size of /dev/shm; Podman and Docker give what is asked for",
+    unless=SHM_SIZES,
+)
 PRIVATE = NoEffect("mounts are always private")
 NO_KUBERNETES = NoEffect("there is no Kubernetes resource manager yet")
 NO_PROXY = NoEffect("there is no proxy into tasks yet")
@@ -71,7 +76,7 @@ class RegistryAuth(Section):
     """Of that user."""
     auth: str | None = Field(default=None, repr=False)
     """User and password in base64, instead of both."""
-    email: str | None = None
+    email: Annotated[str | None, NoEffect("registries do not ask for it any more")] = None
     """Of that user."""
     serveraddress: str | None = None
     """The registry; `server` is read as the same."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from master.core.expconf.environment import IN_CONTAINERS, Device, ShmSize, TaskLimits
+from master.core.expconf.environment import IN_CONTAINERS, IN_SIZED_SHM, Device, ShmSize, TaskLimits
 from master.core.expconf.machine_wishes import MachineWishes
 from master.core.expconf.schema import (
     Integer,
@@ -39,7 +39,7 @@ class Resources(MachineWishes):
     """1 (most important) to 99. None: the pool's default."""
     resource_pool: str = ""
     """Empty: the cluster's default pool."""
-    shm_size: ShmSize | None = None
+    shm_size: Annotated[ShmSize | None, IN_SIZED_SHM] = None
     """Bytes of a private /dev/shm, or a size such as "64MiB". Agents without namespaces cannot, and say so."""
     limits: TaskLimits = TaskLimits()
     """What each container may use at most."""

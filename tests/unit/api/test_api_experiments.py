@@ -168,6 +168,31 @@ async def test_an_image_that_no_agent_of_the_pool_can_run_is_told(
     assert answer["configWarnings"] == expected
 
 
+@pytest.mark.parametrize(
+    ("runtime", "image", "told"),
+    [
+        ("process, apptainer 1.3.4", "busybox", True),
+        ("process, enroot 3.5.0", "busybox", True),
+        ("process, podman 4.3.1", "busybox", False),
+        ("process, apptainer 1.3.4", "", False),
+    ],
+)
+async def test_a_size_of_shm_that_its_runtime_chooses_is_told_to_have_no_effect(
+    world: ApiWorld, runtime: str, image: str, told: bool
+) -> None:
+    await world.add_agent("a1", container_runtime=runtime)
+    wishes = "resources: {slots_per_trial: 1, shm_size: 64MiB}\n"
+    named = f"environment: {{image: {image}}}\n" if image else ""
+    config = SINGLE.replace("resources: {slots_per_trial: 1}\n", wishes) + named
+    body = {"config": config, "validateOnly": True}
+    lines = (await world.ok("POST", "/api/v1/experiments", body))["configWarnings"]
+    line = (
+        "resources.shm_size has no effect: Apptainer, Singularity and Enroot choose the size of /dev/shm; "
+        "Podman and Docker give what is asked for"
+    )
+    assert lines == ([line] if told else [])
+
+
 async def test_a_python_beside_an_image_is_told_to_have_no_effect(world: ApiWorld) -> None:
     both = "environment: {image: busybox, python: /venv, prologue: [module load cuda]}\n"
     own = "environment: {python: /venv}\n"

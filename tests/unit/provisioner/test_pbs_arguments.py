@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from provisioner.providers.batch.base import JobSpec
-from provisioner.providers.batch.pbs.arguments import problems, qsub_line, wanted_walltime_s
+from provisioner.providers.batch.pbs.arguments import (
+    problems,
+    qsub_line,
+    wanted_walltime_s,
+    without_effect,
+)
 
 JOB = JobSpec(
     name="wl-0123456789ab-1",
@@ -18,6 +23,25 @@ JOB = JobSpec(
     directory=Path("/shared/job"),
     script="#!/bin/sh\n",
 )
+
+
+@pytest.mark.parametrize(
+    ("argument", "dropped"),
+    [
+        ("-l select=2:ncpus=8:gpu_type=a100", "2, ncpus=8 have"),
+        ("-l select=1:gpu_type=a100+1:ncpus=2", "+1:ncpus=2 has"),
+        ("-l select=mem=4gb:ngpus=2", "ngpus=2 has"),
+        ("-l place=pack:excl", "pack has"),
+    ],
+)
+def test_what_is_not_taken_of_chunks_and_places_is_told(argument: str, dropped: str) -> None:
+    (line,) = without_effect([argument])
+    assert line.startswith(f'"{argument}": {dropped} no effect: resources.slots_per_trial')
+
+
+def test_what_is_taken_is_no_trouble() -> None:
+    taken = ["-l select=1:gpu_type=a100:mem=4gb", "-l place=scatter:excl:group=rack", "-A me", "?"]
+    assert list(without_effect(taken)) == []
 
 
 def test_what_a_job_is_made_of() -> None:

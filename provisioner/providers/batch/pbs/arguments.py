@@ -84,6 +84,40 @@ def problems(arguments: Sequence[str]) -> list[str]:
     return found
 
 
+def without_effect(arguments: Sequence[str]) -> Iterator[str]:
+    """One line for each of them of which a part is not taken: what we set ourselves of chunks and their places."""
+    for argument in arguments:
+        option = _parse(argument)
+        if option is None or option.letter != "l":
+            continue
+        for name, value in _pairs(option.value):
+            dropped = _DROPPED.get(name.lower(), lambda _: [])(value)
+            if dropped:
+                verb = "has" if len(dropped) == 1 else "have"
+                yield (
+                    f'"{argument}": {", ".join(dropped)} {verb} no effect: resources.slots_per_trial, '
+                    "pbs.slots_per_node and cpus_per_slot of the pool say how many nodes, GPUs and CPUs a job gets"
+                )
+
+
+def _dropped_of_select(value: str) -> list[str]:
+    first, *more = value.split("+")
+    number, *pairs = first.split(":") if first[:1].isdigit() else ["1", *first.split(":")]
+    ours = [pair for pair in pairs if _pair(pair)[0].lower() in _OUR_CHUNK]
+    return [*([] if number == "1" else [number]), *ours, *(f"+{chunk}" for chunk in more)]
+
+
+def _dropped_of_place(value: str) -> list[str]:
+    return [word for word in value.split(":") if word != "scatter" and not _is_kept_place(word)]
+
+
+def _is_kept_place(word: str) -> bool:
+    return word in _SHARING or word.startswith("group=")
+
+
+_DROPPED = {"select": _dropped_of_select, "place": _dropped_of_place}
+
+
 def wanted_walltime_s(arguments: Sequence[str]) -> float | None:
     """What `-l walltime=` asks for; the last one counts. None: none of them does."""
     wanted = None
@@ -138,7 +172,7 @@ def _place(job: JobSpec) -> str:
     for option in _options(job.arguments, "l"):
         for name, value in _pairs(option.value):
             if name.lower() == "place":
-                words += [w for w in value.split(":") if w in _SHARING or w.startswith("group=")]
+                words += filter(_is_kept_place, value.split(":"))
     return ":".join(dict.fromkeys(words))
 
 

@@ -22,7 +22,7 @@ _OPTIONS = (
     *("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3", "-o", "ConnectTimeout=10"),
     *("-o", "StreamLocalBindMask=0177", "-o", "ControlMaster=no", "-o", "ControlPath=none"),
 )
-_WITH_US = 'exec 3<&0; (read -r _ <&3; kill "$$") & exec ssh "$@" </dev/null 3<&-'
+_WITH_US = 'exec 3<&0; (read -r _ <&3; kill "$$" 2>/dev/null) & exec ssh "$@" </dev/null 3<&-'
 """It ends when our end of its input does, however we end."""
 
 

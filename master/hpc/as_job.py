@@ -12,6 +12,7 @@ import secrets
 import shlex
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -28,6 +29,7 @@ from provisioner.providers.batch.base import (
 )
 from provisioner.providers.batch.commands import LocalCommands
 from provisioner.providers.batch.disks import LocalDisk
+from windlass.base.durations import format_duration
 from windlass.base.errors import BatchSystemError, Conflict, InvalidArgument
 
 USUAL_WALLTIME_S = 24 * 3600.0
@@ -106,7 +108,7 @@ def new_leg(plan: Plan, *, queue: str, walltime_s: float | None) -> Leg:
     most = pool.queue.max_walltime_s
     if walltime_s is not None and most is not None and walltime_s > most:
         raise InvalidArgument(
-            f"--walltime: {walltime_s:g} s is more than {wanted} gives ({most:g} s)"
+            f"--walltime: {_shown(walltime_s)} is more than {wanted} gives ({_shown(most)})"
         )
     return Leg(
         name=f"wm-{secrets.token_hex(4)}",
@@ -117,6 +119,10 @@ def new_leg(plan: Plan, *, queue: str, walltime_s: float | None) -> Leg:
         account=plan.payer,
         python=plan.python,
     )
+
+
+def _shown(seconds: float) -> str:
+    return format_duration(timedelta(seconds=seconds))
 
 
 def write_leg(place: Place, leg: Leg) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -10,9 +11,12 @@ from master.hpc.plan import Plan
 from windlass.base.checks import Check, Status
 from windlass.base.durations import format_duration
 from windlass.base.network import is_loopback
+from windlass.base.plurals import counted
 
 LITTLE_BYTES = 5 * 1024**3
 """Checkpoints need disk space."""
+TRIED = {"slurm": (22, 5), "pbs": (23, 6)}
+"""The oldest releases on which tests run, or that recordings are of."""
 _TITLES = {"slurm": "Slurm", "pbs": "PBS"}
 _INSTALL = "python3 -m venv {0}/venv && {0}/venv/bin/pip install 'windlass-cluster[hpc]'"
 
@@ -56,7 +60,21 @@ def _system(facts: Facts) -> Check:
             f"{title} does not answer: {facts.system_problem}",
             "ask the site whether its scheduler is up, and try again",
         )
-    return Check(name=name, found=f"{title} {facts.site.version}".strip())
+    found = f"{title} {facts.site.version}".strip()
+    if (release := _release(facts.site.version)) and release < TRIED[facts.system]:
+        tried = ".".join(f"{part:02}" for part in TRIED[facts.system])
+        return _warning(
+            name,
+            f"{found} is older than what Windlass was tried with ({tried})",
+            "see what works with `windlass hpc check --probe`",
+        )
+    return Check(name=name, found=found)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """`22.05.8`, `2021.1.2.20210714` (also 21.1). Empty: it cannot be read."""
+    found = re.match(r"(?:20(?=\d\d\.))?(\d+)\.(\d+)", version)
+    return tuple(map(int, found.groups())) if found else ()
 
 
 def _queues(facts: Facts, plan: Plan) -> Iterator[Check]:
@@ -64,7 +82,7 @@ def _queues(facts: Facts, plan: Plan) -> Iterator[Check]:
         return
     kind = "partition" if facts.system == "slurm" else "queue"
     for pool in plan.pools:
-        slots = f"{pool.queue.nodes} nodes of {pool.slots_per_node}"
+        slots = f"{counted(pool.queue.nodes, 'node')} of {pool.slots_per_node}"
         limit = pool.queue.max_walltime_s
         most = "" if limit is None else f", at most {format_duration(timedelta(seconds=limit))}"
         found = f"{slots} {'GPUs' if pool.is_gpu else 'CPUs'}, {pool.queue.idle_nodes} idle{most}"
@@ -86,7 +104,13 @@ def _try(facts: Facts) -> str:
 
 def _accounts(facts: Facts, plan: Plan) -> Iterator[Check]:
     names = [account.name for account in facts.accounts]
-    if plan.account_is_given and names and plan.account and plan.account.name not in names:
+    if facts.site.accounts is not None and not facts.site.accounts:
+        yield _failed(
+            "account",
+            f"{facts.user} has no account, and the site takes no jobs without one",
+            f"ask the site for one (sacctmgr show assoc user={facts.user} lists them)",
+        )
+    elif plan.account_is_given and names and plan.account and plan.account.name not in names:
         yield _failed(
             "account",
             f"{plan.account.name} is not an account of {facts.user}",
@@ -201,6 +225,12 @@ def _address(facts: Facts) -> Check:
         return _failed(
             name,
             f"no address of this machine was found ({facts.address_problem})",
+            "give the address of the interface that compute nodes reach with --host (ip addr)",
+        )
+    if facts.address_problem:
+        return _failed(
+            name,
+            f"{facts.address} is no address of {facts.host} ({facts.address_problem})",
             "give the address of the interface that compute nodes reach with --host (ip addr)",
         )
     if is_loopback(facts.address) and not facts.is_only_machine:

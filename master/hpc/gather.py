@@ -201,11 +201,22 @@ def _local(given: Path | None) -> list[Folder]:
 
 def _address(given: str | None, nodes: Sequence[str]) -> tuple[str, str]:
     if given is not None:
-        return given, ""
+        return given, _why_not_ours(given)
     try:
         return address_towards(nodes[:_NODES_TRIED]), ""
     except OSError as error:
         return "", f"{socket.gethostname()}: {error.strerror}"
+
+
+def _why_not_ours(host: str) -> str:
+    """Nothing listens there afterwards."""
+    try:
+        family, _, _, _, at = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind(at)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def address_towards(machines: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ import yaml
 
 from master.hpc.plan import Plan, PlannedPool
 from windlass.base.durations import format_duration
+from windlass.base.plurals import counted
 
 _QUEUE_KEY = {"slurm": "partition", "pbs": "queue"}
 _ARGUMENTS_KEY = {"slurm": "sbatch_args", "pbs": "pbsbatch_args"}
@@ -28,7 +29,7 @@ def _lines(plan: Plan, port: int, shared: str) -> Iterator[str]:
     title = _TITLE[plan.system]
     yield from (
         f"# The master.yaml of your private master on {title}, written by `windlass hpc up`.",
-        "# It is yours: change it, and run `windlass hpc down` and `windlass hpc up`, which never overwrites it.",
+        "# It is yours: change it, and run `windlass hpc up --restart`, which never overwrites it.",
         "# All keys: docs/reference/master.md. Check it: windlass master config --config-file FILE",
         "",
         "# Compute nodes reach the master at this address, by HTTPS with a certificate of its own that they pin.",
@@ -58,7 +59,7 @@ def _lines(plan: Plan, port: int, shared: str) -> Iterator[str]:
 
 def _pool(plan: Plan, pool: PlannedPool, shared: str) -> Iterator[str]:
     what = f"{pool.slots_per_node} {'GPUs' if pool.is_gpu else 'CPUs'}"
-    yield f"  - pool_name: {_text(pool.name)}        # {pool.queue.nodes} nodes of {what}; {_limits(pool)}"
+    yield f"  - pool_name: {_text(pool.name)}        # {counted(pool.queue.nodes, 'node')} of {what}; {_limits(pool)}"
     yield "    provider:"
     yield f"      type: {plan.system}"
     yield f"      {_QUEUE_KEY[plan.system]}: {_text(pool.name)}"

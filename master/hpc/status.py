@@ -13,6 +13,7 @@ from master.hpc.place import Place, Running, known_place
 from master.hpc.private import answers, command, service_of
 from master.hpc.up import ssh_line
 from provisioner.providers.batch.base import JobReport, NoAnswer
+from windlass.base.errors import Conflict
 from windlass.deploy.local.folder import ClusterFolder
 from windlass.deploy.local.services import MASTER, Condition
 
@@ -31,8 +32,8 @@ async def look(dir_: Path | None) -> Found:
     place, running = known_place(dir_)
     is_up = await asyncio.to_thread(answers, running)
     words = _words(place, running, is_up)
-    if running.job and not is_up and running.is_up:
-        words = await _words_of_job(place)
+    if running.job and running.is_up:
+        words = await _words_of_legs(place, words) if is_up else await _words_of_job(place)
     try:
         found = await jobs.jobs_of(jobs.system_of(running), running.cluster_id)
     except NoAnswer as error:
@@ -46,6 +47,10 @@ def _words(place: Place, running: Running, is_up: bool) -> str:
     if is_up:
         line = ssh_line(running)
         return f"The master runs on {running.host}, at {running.url}. From your computer: {line}"
+    if not running.is_up and running.job:
+        return (
+            f"The master of {place.path} was stopped. Start it again: {command('up', '--as-job')}"
+        )
     if not running.is_up:
         return f"The master of {place.path} was stopped. Start it again: {command('up')} on {running.host}"
     if running.host != socket.gethostname():
@@ -76,6 +81,16 @@ async def _words_of_job(place: Place) -> str:
         f"The master is batch job {job.job_id} ({job.state}{why}). Where it waits for a node that does not come back: "
         f"{command('up', '--as-job', '--restart')}"
     )
+
+
+async def _words_of_legs(place: Place, words: str) -> str:
+    """Of a master that answers."""
+    try:
+        found = await legs(read_leg(place))
+    except (NoAnswer, Conflict):  # where it runs is known all the same
+        return words
+    shown = ", then ".join(f"{job.job_id} ({job.state})" for job in found)
+    return f"{words}\nIt is batch job {shown}" if shown else words
 
 
 def described(found: Found) -> dict[str, object]:

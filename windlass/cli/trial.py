@@ -155,6 +155,7 @@ def _print_trial(trial: dict[str, Any]) -> None:
         [
             ("trial", trial.get("id")),
             ("experiment", trial.get("experimentId")),
+            ("task", trial.get("taskId")),
             ("state", state_name(trial.get("state"))),
             ("waiting for", waiting_text(trial)),
             ("error", trial.get("error")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -183,9 +184,12 @@ def test_a_master_that_is_a_job_comes_back_in_the_next_one(
     assert (after["url"], after["cluster_id"]) == (before["url"], before["cluster_id"])
     told = json.loads(researcher.run("hpc", "status", "--json"))
     assert told["isUp"]
+    legs = researcher.run("hpc", "status")
+    assert re.search(r"It is batch job \d+ \(RUNNING\)", legs), legs
     assert "is a batch job already" in researcher.run("hpc", "up", "--as-job")
     assert "add --as-job" in researcher.run("hpc", "up", code=1)
     researcher.run("hpc", "down")
+    assert "hpc up --as-job" in researcher.run("hpc", "status", code=1)
     assert not slurm.jobs()
     eventually("its processes are gone", lambda: not researcher.processes())
 

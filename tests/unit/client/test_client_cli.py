@@ -261,9 +261,12 @@ def test_pools_with_a_limit_of_instances_are_elastic(cluster: ScriptedMaster) ->
 
 def test_a_failed_trial_says_why(cluster: ScriptedMaster) -> None:
     error = "container failed with non-zero exit code: 1"
-    cluster.on("GET", "/api/v1/trials/11", {"trial": {**TRIAL, "error": error}})
+    cluster.on("GET", "/api/v1/trials/11", {"trial": {**TRIAL, "error": error, "taskId": "11.a"}})
     cluster.on("GET", "/api/v1/trials/11/workloads", {"workloads": []})
-    assert error in det(cluster, "trial", "describe", "11").stdout
+    said = det(cluster, "trial", "describe", "11").stdout
+    assert error in said
+    assert "task" in said
+    assert "11.a" in said
 
 
 def test_login_is_remembered_and_forgotten(cluster: ScriptedMaster) -> None:

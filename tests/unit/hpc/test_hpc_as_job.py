@@ -56,7 +56,7 @@ def test_a_leg_runs_where_no_gpu_is_for_as_long_as_the_queue_gives() -> None:
 def test_what_cannot_be_a_leg_is_refused_with_the_way_out() -> None:
     with pytest.raises(InvalidArgument, match="--queue nosuch: give one of cpu, gpu, short"):
         new_leg(planned(), queue="nosuch", walltime_s=None)
-    with pytest.raises(InvalidArgument, match="more than short gives"):
+    with pytest.raises(InvalidArgument, match="--walltime: 2h is more than short gives \\(1h\\)"):
         new_leg(planned(), queue="short", walltime_s=7200)
     without = replace(HOME, file_system="lustre", has_locks=False)
     with pytest.raises(InvalidArgument, match="has no file locks, which the database"):

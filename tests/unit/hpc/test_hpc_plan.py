@@ -121,6 +121,30 @@ def test_a_good_site_has_nothing_to_be_mended() -> None:
             "is up",
         ),
         (
+            {"site": Site(version="21.08.8-2", queues={"gpu": GPU})},
+            "warning",
+            "Slurm 21.08.8-2 is older than what Windlass was tried with (22.05)",
+            "check --probe",
+        ),
+        (
+            {"system": "pbs", "site": Site(version="2022.1.1.2022", queues={"gpu": GPU})},
+            "warning",
+            "PBS 2022.1.1.2022 is older than what Windlass was tried with (23.06)",
+            "check --probe",
+        ),
+        (
+            {"site": Site(version="22.05.8", queues={"gpu": GPU}, accounts={})},
+            "failed",
+            "me has no account, and the site takes no jobs without one",
+            "sacctmgr show assoc user=me",
+        ),
+        (
+            {"address": "10.9.9.9", "address_problem": "Cannot assign requested address"},
+            "failed",
+            "10.9.9.9 is no address of login1 (Cannot assign requested address)",
+            "--host",
+        ),
+        (
             {"site": Site(queues={"gpu": replace(GPU, is_open=False)})},
             "failed",
             "no partition takes your jobs (gpu: it is closed by the site)",
@@ -221,6 +245,19 @@ def test_what_stands_against_a_site_is_said_with_the_way_out(
     assert check.status == status
     assert words in check.found
     assert way_out in check.advice
+
+
+@pytest.mark.parametrize("version", ["", "unknown", "22.05.8", "25.11.0-0rc1"])
+def test_releases_that_were_tried_or_cannot_be_read_are_not_warned_of(version: str) -> None:
+    assert failed(site=Site(version=version, queues={"gpu": GPU})) == []
+
+
+def test_a_single_node_is_one(tmp_path: Path) -> None:
+    site = Site(queues={"gpu": replace(GPU, nodes=1)})
+    found = facts(site=site)
+    told = findings(found, plan_of(found, uid=1))
+    assert "1 node of 4 GPUs" in next(one for one in told if one.name == "partition gpu").found
+    assert "# 1 node of 4 GPUs;" in master_yaml(planned(site=site), 21000)
 
 
 def test_limits_of_the_account_and_its_qos_are_told() -> None:

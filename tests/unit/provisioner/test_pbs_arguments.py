@@ -115,6 +115,18 @@ def test_what_contradicts_ours_is_refused(argument: str, named: str) -> None:
     assert f"PBS option {named} is not configurable: " in problem
 
 
+@pytest.mark.parametrize("given", ["24 hours", "24h", "1-00:00:00", "1:2:3:4", ""])
+def test_what_is_no_walltime_is_refused(given: str) -> None:
+    (problem,) = problems([f"-l mem=1gb,walltime={given}"])
+    assert f'walltime={given}" is no walltime of PBS: ' in problem
+    assert "-l walltime=24:00:00" in problem
+
+
+@pytest.mark.parametrize("given", ["3600", "24:00:00", "10:00", "1:00:00.5", '"1:00:00"'])
+def test_walltimes_that_qsub_takes_are_taken(given: str) -> None:
+    assert problems([f"-l walltime={given}"]) == []
+
+
 @pytest.mark.parametrize("argument", ["gpu", "--version", "--", "-", "-A", "-l", "-p 1\n2", ""])
 def test_what_is_no_option_is_refused(argument: str) -> None:
     (problem,) = problems([argument])

@@ -10,7 +10,7 @@ import pytest
 
 from provisioner.providers.batch.base import NoAnswer
 from provisioner.providers.batch.commands import COMMAND_LIMIT_S, Done
-from provisioner.providers.batch.slurm.accounts import accounts_of
+from provisioner.providers.batch.slurm.accounts import account_problems, accounts_of
 from provisioner.providers.batch.slurm.system import SlurmSystem
 from tests.fakes.slurm_commands import FakeSlurm
 from tests.unit.provisioner.test_slurm_arguments import JOB
@@ -25,7 +25,7 @@ def test_accounts_with_the_qos_of_each() -> None:
         "other": frozenset(),
     }
     assert accounts_of(SAID, qos_counts=False) == {"research": frozenset(), "other": frozenset()}
-    assert accounts_of("", qos_counts=True) is None
+    assert accounts_of("", qos_counts=True) == {}
 
 
 class Site(FakeSlurm):
@@ -35,6 +35,7 @@ class Site(FakeSlurm):
         super().__init__()
         self.settings = settings
         self.fails = fails
+        self.said = SAID
         self.lines: list[Sequence[str]] = []
 
     async def run(
@@ -47,7 +48,7 @@ class Site(FakeSlurm):
             case ["id", "-un"]:
                 return Done(0, "alice\n")
             case ["sacctmgr", "-nP", "show", "assoc", "user=alice", _]:
-                return Done(1, "", "no slurmdbd") if self.fails else Done(0, SAID)
+                return Done(1, "", "no slurmdbd") if self.fails else Done(0, self.said)
         return await super().run(words, stdin=stdin, limit_s=limit_s)
 
 
@@ -70,6 +71,17 @@ def test_they_are_asked_for_where_only_they_are_taken(
         told = asyncio.run(system.site())
         assert (told.accounts is not None) is known
     assert sum(words[:3] == ("scontrol", "show", "config") for words in site.lines) == 1
+
+
+def test_a_user_without_an_account_is_refused_until_there_is_one() -> None:
+    """It is asked for at each look then: whoever asks for an account waits for it."""
+    site = Site("AccountingStorageEnforce = associations\n")
+    system, site.said = SlurmSystem(site), ""
+    (problem,) = account_problems((), asyncio.run(system.site()))
+    assert "the master's user has no account at the site" in problem
+    assert "ask the site for one" in problem
+    site.said = SAID
+    assert not list(account_problems((), asyncio.run(system.site())))
 
 
 @pytest.mark.parametrize(("tracked", "given"), [("Yes", True), ("No", False)])

@@ -104,6 +104,22 @@ def test_what_contradicts_us_is_refused(argument: str) -> None:
     assert "is not configurable" in problem
 
 
+@pytest.mark.parametrize(
+    "argument",
+    ["--time=24 hours", "--time=24h", "-t 1:2:3:4", "--time", "--time=", "--time-min=soon"],
+)
+def test_what_is_no_time_limit_is_refused(argument: str) -> None:
+    [problem] = problems([argument])
+    assert f'"{argument}" is no time limit of Slurm: write minutes, as --time' in problem
+
+
+@pytest.mark.parametrize(
+    "limit", ["0", "90", "90:30", "24:00:00", "2-0", "2-12:30", "2-00:00:00", "UNLIMITED", "-1"]
+)
+def test_time_limits_that_sbatch_takes_are_taken(limit: str) -> None:
+    assert problems([f"--time={limit}"]) == []
+
+
 @pytest.mark.parametrize("argument", ["", "-", "--", "script.sh", "a --time=3", "-t\0"])
 def test_what_is_no_option_is_refused(argument: str) -> None:
     """A bare word would be taken for the script."""

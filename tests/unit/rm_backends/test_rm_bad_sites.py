@@ -106,6 +106,11 @@ def unwritable(number: int) -> str:
             "give a shorter --time",
         ),
         (
+            lambda: submitted(arguments=("--time=24 hours",)),
+            '"--time=24 hours" is no time limit of Slurm',
+            "--time=24:00:00",
+        ),
+        (
             lambda: submitted(arguments=("--partition=debug",)),
             '"--partition=debug": slurm option --partition is not configurable',
             "resources.resource_pool",

@@ -81,6 +81,12 @@ def problems(arguments: Sequence[str]) -> list[str]:
         for name in _contradicted(option):
             instead = _INSTEAD.get(name) or "remove it"
             found.append(f'"{argument}": PBS option {name} is not configurable: {instead}')
+        pairs = _pairs(option.value) if option.letter == "l" else ()
+        if any(name.lower() == "walltime" and not _is_time(value) for name, value in pairs):
+            found.append(
+                f'"{argument}" is no walltime of PBS: write seconds, or hours, minutes and seconds, such as '
+                "-l walltime=24:00:00"
+            )
     return found
 
 
@@ -116,6 +122,11 @@ def _is_kept_place(word: str) -> bool:
 
 
 _DROPPED = {"select": _dropped_of_select, "place": _dropped_of_place}
+
+
+def _is_time(text: str) -> bool:
+    """PBS takes fractions of seconds, too."""
+    return duration_s(text.strip("\"'").partition(".")[0]) is not None
 
 
 def wanted_walltime_s(arguments: Sequence[str]) -> float | None:

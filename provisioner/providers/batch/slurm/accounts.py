@@ -8,22 +8,29 @@ from provisioner.providers.batch.base import Site
 from provisioner.providers.batch.slurm.arguments import wanted
 
 FORMAT = "Account,QOS"
+NO_ACCOUNT = (
+    "the master's user has no account at the site, which takes no jobs without one: ask the site for one "
+    "(sacctmgr show assoc user=NAME lists them), and submit again a minute later"
+)
 
 
-def accounts_of(text: str, *, qos_counts: bool) -> Mapping[str, frozenset[str]] | None:
-    """Of `sacctmgr -nP show assoc user=NAME format=FORMAT`. None: nothing is said of this user."""
+def accounts_of(text: str, *, qos_counts: bool) -> Mapping[str, frozenset[str]]:
+    """Of `sacctmgr -nP show assoc user=NAME format=FORMAT`."""
     found: dict[str, frozenset[str]] = {}
     for line in text.splitlines():
         account, is_one, qos = line.partition("|")
         if is_one and account:
             names = frozenset(filter(None, qos.split(","))) if qos_counts else frozenset()
             found[account] = found.get(account, frozenset()) | names
-    return found or None
+    return found
 
 
 def account_problems(arguments: Sequence[str], site: Site) -> Iterator[str]:
     """Why the site would refuse the account or the QOS of a job."""
     if site.accounts is None:
+        return
+    if not site.accounts:
+        yield NO_ACCOUNT
         return
     account, qos = wanted(arguments, "account", "A"), wanted(arguments, "qos", "q")
     known = {name.lower(): allowed for name, allowed in site.accounts.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -51,6 +52,8 @@ _INSTEAD = {
     "gpus": "set resources.slots_per_trial and slurm.slots_per_node",
     "gres=gpu": "set resources.slots_per_trial, slurm.slots_per_node and slurm.gpu_type",
 }
+_TIMES = frozenset({"time", "t", "time-min"})
+_TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|unlimited|infinite|-1", re.IGNORECASE)
 _FLAGS = frozenset("hHIkOQsvVW")
 """Letters without a value."""
 
@@ -81,7 +84,17 @@ def problems(arguments: Sequence[str]) -> list[str]:
                 f'"{argument}": slurm option {"-" if len(name) == 1 else "--"}{name} '
                 f"is not configurable: {instead}"
             )
+        option = parse(argument)
+        if option.name in _TIMES and not _TIME.fullmatch(option.value):
+            found.append(
+                f'"{argument}" is no time limit of Slurm: write minutes, as --{_long(option.name)}=90, or '
+                f"--{_long(option.name)}=24:00:00, or with days 2-00:00:00"
+            )
     return found
+
+
+def _long(name: str) -> str:
+    return "time" if name == "t" else name
 
 
 def wanted_walltime_s(arguments: Sequence[str]) -> float | None:

@@ -62,6 +62,8 @@ class SlurmSystem:
         if self._looks % SETTINGS_EVERY == 0:
             self._settings = settings(await self._ask("scontrol", "show", "config"))
             self._accounts = await self._my_accounts()
+        elif self._accounts is not None and not self._accounts:
+            self._accounts = await self._my_accounts()
         partitions, nodes, version = await asyncio.gather(
             self._ask("scontrol", "show", "partition", "-o"),
             self._ask("scontrol", "show", "node", "-o"),

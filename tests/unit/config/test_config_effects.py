@@ -286,7 +286,6 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "resources.slots": "master/tasks:slots",
         **below("resources", QUEUE),
         "resources.is_single_node": ONE_VALUE,
-        "resources.shm_size": "master/allocations:shm_size",
         **below("environment.environment_variables", VARIABLES),
         **below("resources.limits", LIMITS),
         **below("resources", WISHES),
@@ -360,7 +359,6 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "resources.max_slots": "master/experiments:max_slots",
         **below("resources", QUEUE),
         "resources.is_single_node": "master/experiments:is_single_node",
-        "resources.shm_size": "master/allocations:shm_size",
         "internal": ONE_VALUE,
     },
 }

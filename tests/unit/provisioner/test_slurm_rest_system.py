@@ -86,7 +86,9 @@ def test_a_job_reads_the_same_in_every_version() -> None:
         assert told.starts_at is not None, name
         assert told.ends_at == told.starts_at + 180, name
         assert told.reason == "", name
-        assert list(documents.owners(one.document)) == [(line.job_id, "alice")], name
+        (record,) = one.document["jobs"]
+        assert documents.owned(record, "alice") == record, name
+        assert documents.owned(record, "alic") is None, name
         (foreign,) = documents.foreign_jobs(one.document, "gpu")
         assert (foreign.user, foreign.nodes, foreign.waits) == ("alice", 2, False), name
         assert not list(documents.foreign_jobs(one.document, "short")), name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import httpx2
 from provisioner.providers.batch.base import NoAnswer
 from provisioner.providers.batch.commands import COMMAND_LIMIT_S
 from provisioner.providers.batch.slurm.rest.documents import Json, errors
+from provisioner.providers.batch.slurm.rest.large import Pick, loaded
 from provisioner.providers.batch.slurm.rest.tokens import Tokens
 
 KNOWN = range(36, 45)
@@ -85,15 +85,18 @@ class RestClient:
         body: object = None,
         *,
         of: str = "slurm",
+        pick: Pick | None = None,
         limit_s: float = COMMAND_LIMIT_S,
     ) -> Answer:
-        """`path` follows the version. Raises NoAnswer: then nothing is known, and it may have had its effect."""
+        """`path` follows the version. Raises NoAnswer: then nothing is known, and it may have had its effect.
+
+        `pick`: what to keep of each job of the answer; called in another thread.
+        """
         version = (await self.served()).version
         target = f"/{of}/v0.0.{version}/{path}"
         status, text = await self._exchange(method, target, body, limit_s=limit_s)
         try:
-            # Of a large site it is some ten MB.
-            document = await asyncio.to_thread(json.loads, text) if text else None
+            document = await asyncio.to_thread(loaded, text, pick) if text else None
         except ValueError:
             document = None
         if status == 404 and document is None:

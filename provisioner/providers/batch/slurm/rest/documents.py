@@ -73,11 +73,14 @@ def remembered(document: Json) -> Iterator[JobLine]:
             )
 
 
-def owners(document: Json) -> Iterator[tuple[str, str]]:
-    """Ids of `/slurm/.../jobs` with the names of their users."""
-    for record in _records(document, "jobs"):
-        if id_ := number(record.get("job_id")):
-            yield str(id_), _text(record, "user_name")
+def owned(record: Mapping[str, Json], user: str) -> Mapping[str, Json] | None:
+    """One of `/slurm/.../jobs`, if it is of that user."""
+    return record if _text(record, "user_name") == user else None
+
+
+def listed(record: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Of one of `/slurm/.../jobs` what `foreign_jobs` reads: a record has a hundred keys."""
+    return {key: record[key] for key in _FOREIGN if key in record}
 
 
 def foreign_jobs(document: Json, queue: str) -> Iterator[ForeignJob]:
@@ -182,6 +185,10 @@ def is_object(value: Json) -> TypeGuard[Mapping[str, Json]]:
     return isinstance(value, dict)
 
 
+_FOREIGN = (
+    *("job_id", "job_state", "name", "user_name", "partition", "node_count", "submit_time"),
+    *("array_job_id", "array_task_id", "array_task_string"),
+)
 _LISTED = frozenset(
     {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "SIGNALING"}
     | {"RESIZING", "STAGE_OUT", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 from master.core.reasons import ReasonKind
 from provisioner.providers.batch.base import (
@@ -20,6 +21,7 @@ from provisioner.providers.batch.commands import Commands
 from provisioner.providers.batch.slurm.partitions import queues_of
 from provisioner.providers.batch.slurm.rest import documents
 from provisioner.providers.batch.slurm.rest.client import Answer, RestClient
+from provisioner.providers.batch.slurm.rest.large import Pick
 from provisioner.providers.batch.slurm.rest.submission import body
 from provisioner.providers.batch.slurm.states import has_no_answer, phase_of, refusal_of, report
 from provisioner.providers.batch.slurm.system import SETTINGS_EVERY, by_name
@@ -76,7 +78,8 @@ class RestSystem:
         return tuple((await self._mine(lambda line: line.name.startswith(prefix))).values())
 
     async def in_queue(self, queue: str) -> Sequence[ForeignJob]:
-        return tuple(documents.foreign_jobs(await self._ask("jobs"), queue))
+        document = await self._ask("jobs", documents.listed)
+        return await asyncio.to_thread(lambda: tuple(documents.foreign_jobs(document, queue)))
 
     async def ended(self, job_id: str) -> JobReport | None:
         answer = await self._client.call("GET", f"job/{job_id}")
@@ -111,10 +114,9 @@ class RestSystem:
 
     async def _mine(self, is_wanted: Callable[[JobLine], bool]) -> dict[str, JobReport]:
         """All jobs of the site are told: there is no other way to ask for many."""
-        document, me = await asyncio.gather(self._ask("jobs"), self._me())
-        mine = {id_ for id_, user in documents.owners(document) if user == me}
-        found = documents.jobs(document)
-        return by_name([line for line in found if line.job_id in mine and is_wanted(line)])
+        me = await self._me()
+        document = await self._ask("jobs", partial(documents.owned, user=me))
+        return by_name([line for line in documents.jobs(document) if is_wanted(line)])
 
     async def _me(self) -> str:
         if not self._user:
@@ -132,9 +134,9 @@ class RestSystem:
         lines = [line for line in documents.remembered(answer.document) if line.job_id == job_id]
         return lines[-1] if lines else None
 
-    async def _ask(self, what: str) -> documents.Json:
+    async def _ask(self, what: str, pick: Pick | None = None) -> documents.Json:
         """Whatever goes wrong, nothing is known then."""
-        answer = await self._client.call("GET", what)
+        answer = await self._client.call("GET", what, pick=pick)
         if answer.status != 200 or answer.text:
             raise NoAnswer(f"slurmrestd: {answer.text or f'HTTP {answer.status}'}")
         return answer.document

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -208,12 +209,11 @@ class Dispatcher:
                 self._put(life.unwanted(replace(lease, followed=True), life.end_text(lease)))
             elif lease.state is LeaseState.QUEUED and lease.lacks_agents(life.PREPARE_S, now):
                 self._put(life.unwanted(lease, "its agents did not join in time"))
-        served = {lease.allocation_id for lease in self._leases.values() if life.serves(lease)}
+        serving = [lease for lease in self._leases.values() if life.serves(lease)]
+        served = {lease.allocation_id for lease in serving}
+        queued = Counter(lease.pool for lease in serving if not lease.granted)
         for options in self._pools.values():
-            room = options.max_queued - sum(
-                life.serves(one) and not one.granted and one.pool == options.pool
-                for one in self._leases.values()
-            )
+            room = options.max_queued - queued[options.pool]
             for request in self._host.wanting(options.pool):
                 if request.allocation_id not in served and room > 0 and self._create(request, now):
                     room -= 1

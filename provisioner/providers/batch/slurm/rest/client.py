@@ -129,7 +129,8 @@ class RestClient:
             raise NoAnswer(text, may_run=not isinstance(error, httpx2.ConnectError)) from None
         if answer.status_code == 401:
             raise self._refused(Answer(401, None, ""))
-        return answer.status_code, answer.text
+        text = await asyncio.to_thread(answer.content.decode, "utf-8", "replace")
+        return answer.status_code, text
 
     @property
     def _name(self) -> str:

@@ -6,7 +6,7 @@ or as a list of a word and its flags; an exit code as the status of wait(2), or 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias, TypeGuard
 
@@ -74,13 +74,13 @@ def remembered(document: Json) -> Iterator[JobLine]:
 
 
 def owned(record: Mapping[str, Json], user: str) -> Mapping[str, Json] | None:
-    """One of `/slurm/.../jobs`, if it is of that user."""
-    return record if _text(record, "user_name") == user else None
+    """What `jobs` reads of one of `/slurm/.../jobs`, if it is of that user: a record has a hundred keys."""
+    return _only(record, _OWN) if _text(record, "user_name") == user else None
 
 
 def listed(record: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Of one of `/slurm/.../jobs` what `foreign_jobs` reads: a record has a hundred keys."""
-    return {key: record[key] for key in _FOREIGN if key in record}
+    """What `foreign_jobs` reads of one of `/slurm/.../jobs`."""
+    return _only(record, _FOREIGN)
 
 
 def foreign_jobs(document: Json, queue: str) -> Iterator[ForeignJob]:
@@ -185,6 +185,10 @@ def is_object(value: Json) -> TypeGuard[Mapping[str, Json]]:
     return isinstance(value, dict)
 
 
+_OWN = (
+    *("job_id", "name", "job_state", "state_reason", "start_time", "end_time", "nodes"),
+    *("account", "exit_code"),
+)
 _FOREIGN = (
     *("job_id", "job_state", "name", "user_name", "partition", "node_count", "submit_time"),
     *("array_job_id", "array_task_id", "array_task_string"),
@@ -248,6 +252,10 @@ def _words_of(error: Mapping[str, Json]) -> str:
 def _records(document: Json, key: str) -> Iterator[Mapping[str, Json]]:
     found = document.get(key) if is_object(document) else None
     yield from filter(is_object, _list(found))
+
+
+def _only(record: Mapping[str, Json], keys: Iterable[str]) -> Mapping[str, Json]:
+    return {key: record[key] for key in keys if key in record}
 
 
 def _object(record: Mapping[str, Json], key: str) -> Mapping[str, Json]:

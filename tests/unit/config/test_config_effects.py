@@ -173,7 +173,6 @@ QUEUE = {
     "weight": "master:weight",
     "priority": "master:priority",
     "resource_pool": "master:resource_pool",
-    "shm_size": "master/allocations:shm_size",
 }
 
 LOG_POLICIES = below("log_policies", read_by("master/experiments:*", "name pattern action"))

@@ -219,7 +219,7 @@ class Slurm:
             key.write_bytes(secrets.token_bytes(128))
         (self.folder / "etc" / "slurm.conf").write_text(self._slurm_conf())
         if self.has_accounting:
-            self.accounting.write_configuration()
+            self.accounting.write_configuration(self._tokens)
         nodes = f"n[1-{self.nodes}]"
         (self.folder / "etc" / "gres.conf").write_text(
             "".join(
@@ -232,18 +232,22 @@ class Slurm:
             for path in self.folder.rglob("*"):
                 shutil.chown(path, self.user)
 
+    @property
+    def _tokens(self) -> str:
+        key = self.folder / "etc" / "jwt.key"
+        return f"AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={key}\n" if self.jwt else ""
+
     def _slurm_conf(self) -> str:
         host, me = socket.gethostname().split(".")[0], self.owner
         folder = self.folder
         nodes = f"n[1-{self.nodes}]"
-        tokens = f"AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={folder}/etc/jwt.key\n"
         accounting = self.accounting.slurm_conf if self.has_accounting else ""
         return f"""ClusterName={CLUSTER}
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={self.port}
 AuthType=auth/munge
 AuthInfo=socket={folder}/run/munge.s
-{tokens if self.jwt else ""}SlurmUser={me}
+{self._tokens}SlurmUser={me}
 SlurmdUser={me}
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool/%n

@@ -49,12 +49,13 @@ AccountingStorageEnforce=associations,limits,qos
         """Without it the client library asks at the socket of the machine's own database."""
         return {"MYSQL_UNIX_PORT": str(self._socket)}
 
-    def write_configuration(self) -> None:
+    def write_configuration(self, tokens: str = "") -> None:
+        """`tokens`: lines by which it takes JSON web tokens, too."""
         path = self._folder / "etc" / "slurmdbd.conf"
         path.touch(mode=0o600)
         path.write_text(f"""AuthType=auth/munge
 AuthInfo=socket={self._folder}/run/munge.s
-DbdHost=localhost
+{tokens}DbdHost=localhost
 DbdAddr=127.0.0.1
 DbdPort={self._port}
 SlurmUser={self._user}

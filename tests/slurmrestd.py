@@ -17,7 +17,8 @@ import pytest
 from tests.slurm import PATH, START_LIMIT_S, Slurm
 
 PLUGINS = "openapi/v0.0.38"
-"""Those of accounting keep it from starting where there is none."""
+OF_ACCOUNTING = "openapi/dbv0.0.38"
+"""Keeps it from starting where there is none."""
 NOT_AS_ROOT = "SLURMRESTD_SECURITY=disable_user_check"
 """It refuses to run as root and as SlurmUser; of a test's own Slurm they are everybody."""
 
@@ -56,7 +57,8 @@ def running_slurmrestd(slurm: Slurm) -> Iterator[Slurmrestd]:
         port = int(probe.getsockname()[1])
     path = slurm.folder / "run" / "rest.s"
     environment = {**os.environ, **slurm.environment, "SLURM_JWT": "daemon"}
-    words = ["env", NOT_AS_ROOT, "slurmrestd", "-s", PLUGINS, "-a", "rest_auth/jwt"]
+    plugins = f"{PLUGINS},{OF_ACCOUNTING}" if slurm.has_accounting else PLUGINS
+    words = ["env", NOT_AS_ROOT, "slurmrestd", "-s", plugins, "-a", "rest_auth/jwt"]
     with (slurm.folder / "log" / "slurmrestd.log").open("ab") as log:
         process = subprocess.Popen(
             [*words, f"127.0.0.1:{port}", f"unix:{path}"],

@@ -29,6 +29,7 @@ SITES = (
     pytest.param("slurm over ssh", marks=pytest.mark.slow),
     pytest.param("pbs over ssh", marks=pytest.mark.slow),
     pytest.param("slurmrestd over http", marks=pytest.mark.slow),
+    pytest.param("slurmrestd and slurmdbd over http", marks=pytest.mark.slow),
     pytest.param("slurmrestd over unix", marks=pytest.mark.slow),
     pytest.param("slurmrestd over inetd", marks=pytest.mark.slow),
     pytest.param("slurmrestd over inetd over ssh", marks=pytest.mark.slow),
@@ -54,6 +55,17 @@ def slurmrestd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurmrestd]
         yield rest
 
 
+@pytest.fixture(scope="session")
+def slurmrestd_and_slurmdbd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurmrestd]:
+    """It also serves accounting."""
+    require_slurm(accounting=True)
+    require_slurmrestd()
+    folder = tmp_path_factory.mktemp("dbrest")
+    folder.chmod(0o755)
+    with running_slurm(folder, jwt=True, accounting=True) as slurm, running_slurmrestd(slurm) as it:
+        yield it
+
+
 @pytest.fixture(params=SITES if live_queue() is None else ["live pbs"])
 def site(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -63,8 +75,8 @@ def site(
     way, _, login = over_ssh.partition(" over ")
     if name == "live pbs":
         yield live_pbs_site()
-    elif name == "slurmrestd":
-        rest = request.getfixturevalue("slurmrestd")
+    elif name.startswith("slurmrestd"):
+        rest = request.getfixturevalue(name.replace(" ", "_"))
         environment = rest.slurm.environment
         with over(request, tmp_path_factory, login, **environment) as commands:
             yield rest_site(rest, way, tmp_path_factory.mktemp("token"), commands)

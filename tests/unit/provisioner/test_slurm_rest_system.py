@@ -315,6 +315,50 @@ def test_a_job_of_somebody_else_with_our_name_is_not_ours() -> None:
     assert asyncio.run(transport(answer).poll(["wl-1"])) == {}
 
 
+def with_accounting(by_slurm: httpx2.Response, by_slurmdbd: httpx2.Response) -> RestSystem:
+    """What each of them says of a job."""
+
+    def handle(request: httpx2.Request) -> httpx2.Response:
+        if request.url.path == "/openapi/v3":
+            return httpx2.Response(200, text='"/slurm/v0.0.38/jobs" "/slurmdb/v0.0.38/jobs"')
+        return by_slurmdbd if request.url.path.startswith("/slurmdb/") else by_slurm
+
+    client = RestClient("here", lambda: httpx2.MockTransport(handle))
+    return RestSystem(client, NoCommands(), "alice")
+
+
+@pytest.mark.parametrize("status", [200, 500], ids=["22.05", "later"])
+def test_while_slurmdbd_is_away_its_controller_tells_what_it_knows(status: int) -> None:
+    """As with commands: else one job that accounting is asked for would hold up all others."""
+    away = httpx2.Response(status, json={"errors": [{"error": "Unable to connect to database"}]})
+    cancelled = {"job_id": 7, "name": "wl-1", "job_state": "CANCELLED", "user_name": "alice"}
+    told = asyncio.run(
+        with_accounting(httpx2.Response(200, json={"jobs": [cancelled]}), away).ended("7")
+    )
+    assert told is not None
+    assert told.cause is EndCause.CANCELLED
+    unknown = {"errors": [{"error": "Invalid job id specified", "error_number": 2017}]}
+    system = with_accounting(httpx2.Response(500, json=unknown), away)
+    assert asyncio.run(system.ended("7")) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "told"),
+    [("FAILED", 0, None), ("FAILED", 3, 3), ("COMPLETED", 0, 0)],
+)
+def test_a_bad_end_with_a_good_exit_code_has_none(state: str, code: int, told: int | None) -> None:
+    """Slurm 22.05 tells 0 of every job that no signal ended."""
+    job = {
+        "job_id": 7,
+        "name": "wl-1",
+        "state": {"current": state},
+        "time": {"start": 1, "end": 2},
+        "exit_code": {"status": "SUCCESS", "return_code": code},
+    }
+    (line,) = documents.remembered({"jobs": [job]})
+    assert report(line).exit_code == told
+
+
 def test_a_server_of_unknown_versions_names_both_sides() -> None:
     def handle(_: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(200, text='"/slurm/v0.0.99/jobs"')

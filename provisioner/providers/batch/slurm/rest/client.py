@@ -21,7 +21,7 @@ _SERVED = re.compile(r"/slurm/v0\.0\.(\d+)/")
 _ACCOUNTING = "/slurmdb/v0.0.{}/"
 _REFUSES_TOKEN = (401, 511)
 _AUTH_WORDS = ("authentication", "JWT")
-_UNCLEAR = ("Unspecified error", "Unable to connect to database")
+_UNCLEAR = ("Unspecified error", "Unable to connect to database", "Zero Bytes were transmitted")
 """What releases before 24.05 say of an expired token; also when the controller or slurmdbd is down."""
 
 

@@ -69,7 +69,7 @@ def remembered(document: Json) -> Iterator[JobLine]:
                 end=_time(at.get("end")),
                 nodes=hosts(_text(record, "nodes")),
                 account=_text(record, "account"),
-                exit_code=exit_code(record.get("exit_code")),
+                exit_code=_of_accounting(current, exit_code(record.get("exit_code"))),
             )
 
 
@@ -179,6 +179,11 @@ def exit_code(value: Json) -> tuple[int, int] | None:
     signal = value.get("signal")
     id_ = (signal.get("id") or signal.get("signal_id")) if is_object(signal) else None
     return number(value.get("return_code")) or 0, number(id_) or 0
+
+
+def _of_accounting(state: str, code: tuple[int, int] | None) -> tuple[int, int] | None:
+    """22.05 tells a good exit of everything that no signal ended."""
+    return None if state == "FAILED" and code == (0, 0) else code
 
 
 def is_object(value: Json) -> TypeGuard[Mapping[str, Json]]:

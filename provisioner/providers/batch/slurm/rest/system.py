@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
@@ -27,6 +28,8 @@ from provisioner.providers.batch.slurm.states import has_no_answer, phase_of, re
 from provisioner.providers.batch.slurm.system import SETTINGS_EVERY, by_name
 from provisioner.providers.batch.slurm.text import JobLine
 from windlass.base.errors import BatchSystemError, InvalidArgument
+
+log = logging.getLogger(__name__)
 
 _AT_ONCE = 8
 """Cancellations: there is one call for each."""
@@ -127,10 +130,14 @@ class RestSystem:
         return self._user
 
     async def _remembered(self, job_id: str) -> JobLine | None:
-        """By accounting, where it is served; the last run counts."""
+        """By accounting, where it is served; the last run counts. While it does not answer, as where there is none."""
         if not (await self._client.served()).accounting:
             return None
-        answer = await self._client.call("GET", f"job/{job_id}", of="slurmdb")
+        try:
+            answer = await self._client.call("GET", f"job/{job_id}", of="slurmdb")
+        except NoAnswer as error:
+            log.info("accounting does not tell of job %s: %s", job_id, error.message)
+            return None
         lines = [line for line in documents.remembered(answer.document) if line.job_id == job_id]
         return lines[-1] if lines else None
 

@@ -1,27 +1,34 @@
-"""One master for several users of a real Slurm, each of whom submits as themselves: by a real sudo.
+"""One master for several users of a real Slurm, each of whom submits as themselves: by a real sudo, with commands, or
+with a token of theirs for a real slurmrestd.
 
 The master runs as an ordinary user. Its sudoers file lies over the machine's in its own mount namespace alone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pwd
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from provisioner.providers.batch.base import NoAnswer
+from provisioner.providers.batch.commands import LocalCommands
+from provisioner.providers.batch.slurm.rest.ways import Api, rest_system
 from tests.gated_trial import MODEL
 from tests.integration.slurm.test_dispatch import Gates, config
 from tests.jails import open_way_to
 from tests.real_cluster import RealCluster, eventually
 from tests.slurm import BECOME, Slurm, require_slurm, running_slurm
-from windlass.base.errors import PermissionDenied
+from tests.slurmrestd import Slurmrestd, require_slurmrestd, running_slurmrestd
+from windlass.base.errors import BatchSystemError, PermissionDenied
 from windlass.sdk.client import Client
 from windlass.sdk.context_dir import pack_directory
 
@@ -30,10 +37,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 SERVICE = "daemon"
 ALICE, BOB, STRANGER = "games", "news", "mail"
 """Users that every Debian has. sudo does not let the master be the last one."""
+MINTED = "minted"
 PASSWORD = "Correct-Horse-7"
 SUDOERS = f"""Defaults env_reset
 {SERVICE} ALL=({ALICE},{BOB}) NOPASSWD: /usr/bin/env
 """
+
+
+@pytest.fixture(scope="module", params=["commands", "rest"])
+def way(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -48,15 +61,26 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
         pytest.skip("no mount namespaces here")
     folder = open_way_to(tmp_path_factory.mktemp("users") / "site")
     folder.mkdir()
-    with running_slurm(folder, user="root") as slurm:
+    with running_slurm(folder, user="root", jwt=True) as slurm:
         yield slurm
 
 
 @pytest.fixture(scope="module")
-def cluster(site: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+def rest(site: Slurm) -> Iterator[Slurmrestd]:
+    require_slurmrestd()
+    with running_slurmrestd(site) as rest:
+        yield rest
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    site: Slurm, way: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealCluster]:
     folder = tmp_path_factory.mktemp("shared-master") / "cluster"
     open_way_to(folder / "x")
+    api = {} if way == "commands" else {"api": by_tokens(request.getfixturevalue("rest"), folder)}
     provider = {
+        **api,
         "type": "slurm",
         "partition": "gpu",
         "impersonate": "sudo",
@@ -89,6 +113,18 @@ def cluster(site: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
         patch.setenv("SLURM_CONF", site.environment["SLURM_CONF"])
         with running:
             yield running
+
+
+def by_tokens(rest: Slurmrestd, folder: Path) -> dict[str, Any]:
+    """Each user mints their own, which expire at once, and is written down."""
+    folder.mkdir()
+    minted = folder / MINTED
+    minted.touch()
+    minted.chmod(0o666)
+    mint = folder / "mint"
+    mint.write_text(f"#!/bin/sh\nid -un >> {minted}\nexec scontrol token lifespan=4\n")
+    mint.chmod(0o755)
+    return {"url": rest.url, "user": SERVICE, "token_command": [str(mint)]}
 
 
 @pytest.fixture
@@ -140,6 +176,7 @@ def log_of(cluster: RealCluster, experiment: int) -> str:
 def test_two_users_of_one_master_submit_as_themselves(
     cluster: RealCluster, site: Slurm, gates: Gates
 ) -> None:
+    before = jobs_of(site).keys()
     alice, bob = Member(cluster, "alice", ALICE), Member(cluster, "bob", BOB)
     say_who = "sh -c 'id -un; exec python3 train.py'"
     first = alice.submit(gates, entrypoint=say_who)
@@ -169,7 +206,7 @@ def test_two_users_of_one_master_submit_as_themselves(
         assert ended["state"] == "STATE_COMPLETED", log_of(cluster, experiment)
         assert "run 2, from" not in log_of(cluster, experiment)
     eventually("nothing is left", lambda: not list((cluster.folder / "jobs").iterdir()))
-    assert len(jobs_of(site)) == 3, "something was submitted twice"
+    assert len(jobs_of(site).keys() - before) == 3, "something was submitted twice"
 
 
 def test_what_ended_while_the_master_was_away_is_told_as_its_user(
@@ -210,3 +247,52 @@ def test_who_may_not_be_impersonated_is_refused_at_submission(
     member = Member(cluster, name, os_user, **link)
     with pytest.raises(PermissionDenied, match=said):
         member.submit(gates)
+
+
+@pytest.mark.parametrize("way", ["rest"], indirect=True)
+def test_tokens_are_their_users_own_and_are_minted_again_when_they_expire(
+    cluster: RealCluster, site: Slurm, rest: Slurmrestd, gates: Gates, tmp_path: Path
+) -> None:
+    """With the token of one nothing of the other is seen or touched. The first ones live for four seconds."""
+    submitted = {
+        user: Member(cluster, name, user).submit(gates)
+        for name, user in (("erin", ALICE), ("frank", BOB))
+    }
+    for experiment in submitted.values():
+        eventually("it works", lambda which=experiment: "run 1, from" in log_of(cluster, which))
+    tags = {user: tag for tag, user in jobs_of(site, "RUNNING").items()}
+    for user in (
+        ALICE,
+        BOB,
+    ):  # again at half of their time: of two more, the second comes after the end
+        minted = mints(cluster, user)
+        eventually(
+            f"tokens of {user} expire", lambda who=user, n=minted: mints(cluster, who) >= n + 2
+        )
+
+    alices = tmp_path / "token"
+    alices.touch(mode=0o600)
+    alices.write_text(site.run("scontrol", "token", f"username={ALICE}", "lifespan=600"))
+    commands = LocalCommands(environ=site.environment)
+    as_alice = rest_system(Api(url=rest.url, user=ALICE, token_file=alices), commands)
+    posing = rest_system(Api(url=rest.url, user=BOB, token_file=alices), commands)
+    bobs = site.run("squeue", "-h", "-o", "%i", "-n", tags[BOB]).strip()
+    assert set(asyncio.run(as_alice.poll(list(tags.values())))) == {tags[ALICE]}
+    with pytest.raises(BatchSystemError, match="Access/permission denied"):
+        asyncio.run(as_alice.cancel([bobs]))
+    for call in (lambda: posing.poll([tags[BOB]]), lambda: posing.cancel([bobs])):
+        with pytest.raises(NoAnswer, match=f"the token of user {BOB} .* is not of this user"):
+            asyncio.run(call())
+    assert tags[BOB] in jobs_of(site, "RUNNING")
+
+    gates.open()
+    for experiment in submitted.values():
+        assert cluster.wait(experiment)["state"] == "STATE_COMPLETED", log_of(cluster, experiment)
+        assert "run 2, from" not in log_of(cluster, experiment)
+    assert {user: tag for tag, user in jobs_of(site).items() if tag in tags.values()} == tags
+    eventually("nothing is left", lambda: not list((cluster.folder / "jobs").iterdir()))
+    assert "SLURM_JWT" not in cluster.log()
+
+
+def mints(cluster: RealCluster, user: str) -> int:
+    return (cluster.folder / MINTED).read_text().split().count(user)

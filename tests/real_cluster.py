@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -192,12 +192,12 @@ class RealCluster:
         self.master.kill()
         self.master.wait()
 
-    def recover(self) -> None:
-        """After a test that may have failed: the master runs, and no experiment does."""
+    def recover(self, *, but: Collection[int] = ()) -> None:
+        """After a test that may have failed: the master runs, and no experiment does except these."""
         if self.master is None or self.master.poll() is not None:
             self.start_master()
         for experiment in self.client.experiments(archived=None):
-            if experiment["state"] not in ENDS:
+            if experiment["state"] not in ENDS and experiment["id"] not in but:
                 self.client.session.post(f"/api/v1/experiments/{experiment['id']}/kill")
 
     def start_agent(

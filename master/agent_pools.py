@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 from master.config import MasterConfig, ResolvedPool
 from master.config.batch import BatchKeys
 from master.config.pools import pilot_side
 from master.core.fall_back import Rule
+from master.pilot_pools import FOLDER as PILOTS
+from provisioner.providers.batch.pilot_book import PilotBook
 from provisioner.providers.batch.pilot_offers import MARGIN_S, STAGGER, WALLTIME_S
 from rm_backends.agents.options import PoolOptions
 from rm_backends.auto_modes import PilotSide
@@ -27,6 +31,30 @@ def pool_options(pool: ResolvedPool) -> PoolOptions:
         require_isolation=pool.require_isolation,
         container_runtime=_runtime(pool),
     )
+
+
+def all_options(config: MasterConfig, data_dir: Path) -> list[PoolOptions]:
+    """Of the pools of the configuration, and of those of pilots that are kept for what runs there.
+
+    A pool that leaves mode auto has no side of pilots any more. While jobs of that side are not over their pool is
+    kept: what runs there goes on, and nothing new comes. It is gone at the first start after they are.
+    """
+    options = {pool.name: pool_options(pool) for pool in config.pools()}
+    left = {pilot.pool for pilot in PilotBook(data_dir / PILOTS) if pilot.ended_at is None}
+    closed = [
+        _closed(home, pilot_side(home.name))
+        for home in options.values()
+        if pilot_side(home.name) in left and pilot_side(home.name) not in options
+    ]
+    return [*options.values(), *closed]
+
+
+def _closed(home: PoolOptions, name: str) -> PoolOptions:
+    why = (
+        f"resource pool '{name}' only finishes what runs there, as pool '{home.name}' is not of mode auto any more: "
+        f"use '{home.name}'"
+    )
+    return replace(home, name=name, dynamic=True, dispatch=False, closed=why)
 
 
 def fall_back_rules(config: MasterConfig) -> dict[str, Rule]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import structlog
 
 from agent_bootstrap.container_options import OsUser
-from master.agent_pools import fall_back_rules, pilot_sides, pool_options
+from master.agent_pools import all_options, fall_back_rules, pilot_sides
 from master.allocations.service import AllocationService
 from master.allocations.unique_ports import UniquePorts
 from master.api.services import ClusterInfo, Services, no_others
@@ -349,7 +349,7 @@ class Master:
     ) -> AgentsBackend:
         options = self._options
         return AgentsBackend(
-            pools=[pool_options(p) for p in options.config.pools()],
+            pools=all_options(options.config, options.data_dir),
             events=allocations,
             agent_store=AgentsRepository(self._store),
             log_sink=log_sink,

@@ -14,9 +14,9 @@ from master.core.fall_back import Prospect
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.dispatch import decide_dispatch
 from master.core.scheduler.types import Running, SchedulerSettings
-from master.core.unmet import unmet
 from provisioner.types import PoolAvailability, PoolCapacity, PoolDemand
 from rm_backends.agents.excluded_nodes import avoided_by_all, disabled_nodes
+from rm_backends.agents.fit import require_fit
 from rm_backends.agents.gateway import Gateway
 from rm_backends.agents.joins import Joins
 from rm_backends.agents.options import PoolOptions
@@ -38,7 +38,6 @@ from rm_backends.base import (
     RmEvents,
     Withdrawn,
 )
-from rm_backends.limits import TooMuch, refusal
 from rm_backends.outbox import Outbox
 from rm_backends.ports import (
     AgentStore,
@@ -59,7 +58,7 @@ from rm_backends.views import (
     SlotView,
 )
 from windlass.base.clock import Clock
-from windlass.base.errors import InvalidArgument, NotFound, Unfulfillable, Unsatisfiable
+from windlass.base.errors import InvalidArgument, NotFound, Unsatisfiable
 from windlass.base.ids import Ids
 from windlass.base.loop import Loop
 
@@ -154,27 +153,8 @@ class AgentsBackend:
         pool = self._pool(request.pool)
         if pool.options.dispatch:
             self._check_dispatch(request)
-            return
-        shape = pool.shape(request.blocked_agents)
-        too_much = refusal(shape, request.slots, single_agent=request.single_agent)
-        if too_much is None and request.requires.is_picky:
-            too_much = self._unmet(pool, request)
-        if too_much is not None:
-            why, nearest = too_much
-            if request.single_agent and 0 < shape.largest < request.slots:
-                raise Unfulfillable(f"request unfulfillable: {why}", nearest=nearest)
-            raise Unsatisfiable(why, nearest=nearest)
-
-    def _unmet(self, pool: Pool, request: AllocationRequest) -> TooMuch | None:
-        why = unmet(pool.name, request.requires, request.slots, pool.kinds(request.blocked_agents))
-        if why is not None:
-            return TooMuch(why)
-        shape = pool.shape(request.blocked_agents, request.requires, request.slots)
-        too_much = refusal(shape, request.slots, single_agent=request.single_agent)
-        if too_much is None:
-            return None
-        only = f"counting only {request.requires.describe()}"
-        return TooMuch(f"{too_much.why} ({only})", too_much.nearest)
+        else:
+            require_fit(pool, request)
 
     def abilities(self, pool: str) -> Abilities | None:
         found = self._pool(pool)
@@ -315,7 +295,7 @@ class AgentsBackend:
         for pool in self._pools.values():
             if pool.options.dynamic and not pool.options.dispatch:
                 pool.demand_changed = wake
-                pool.capacity = capacity
+                pool.capacity = None if pool.options.closed else capacity
 
     def demand(self) -> Sequence[PoolDemand]:
         pools = self._pools.values()

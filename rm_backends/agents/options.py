@@ -26,3 +26,5 @@ class PoolOptions:
     """What its agents are told to run images with. Empty: they are told nothing, or different things."""
     require_isolation: bool | None = None
     """Refuse agents that cannot contain tasks. None: those that are root."""
+    closed: str = ""
+    """Why nothing new is taken: the pool is kept for what runs there. Empty: it is open."""

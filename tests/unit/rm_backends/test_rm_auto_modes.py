@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from master.core.batch_mode import FEW
 from rm_backends.agents.options import PoolOptions
 from rm_backends.auto_modes import PilotSide
@@ -12,6 +14,7 @@ from rm_backends.router import Router
 from tests.fakes.actors import ADMIN
 from tests.fakes.agents_world import AgentsWorld, agents_world, allocation, launch_spec
 from tests.fakes.virtual_time import run
+from windlass.base.errors import Unsatisfiable
 
 HOME, PILOTS = "gpu", "gpu-pilots"
 POOLS = (PoolOptions(name=HOME, dynamic=True, dispatch=True), PoolOptions(name=PILOTS))
@@ -126,5 +129,39 @@ def test_a_job_with_max_slots_keeps_to_one_side_also_after_a_restart() -> None:
             )
             assert where(world, 1) == PILOTS
             assert where(world, 2) == PILOTS
+
+    run(main())
+
+
+def test_a_pool_that_leaves_mode_auto_lets_what_runs_on_its_pilots_end_there() -> None:
+    """Over the restart with the new configuration; what waits, and what comes, is its own pool's."""
+    closed = PoolOptions(name=PILOTS, dynamic=True, closed="use 'gpu'")
+    why = FellBack(home=HOME, why="mode auto: many wait")
+
+    async def main() -> None:
+        async with agents_world(
+            PoolOptions(name=HOME, dynamic=True, dispatch=True), closed
+        ) as world:
+            master = world.master
+            router = Router([world.backend])
+            agent = await world.add_agent("pilot", pool=PILOTS, slots=2)
+            there = replace(asked(1), pool=PILOTS, fell_back=why)
+            await world.backend.request(there)
+            grant = await master.granted(there.allocation_id)
+            await router.start(there.allocation_id, launch_spec(there.allocation_id))
+            await master.running(there.allocation_id)
+            held = RestoreRecord(request=there, containers=grant.containers, started=True)
+            waits = RestoreRecord(request=asked(2), containers=())
+
+            await world.restart([held, waits])
+            router = Router([world.backend])
+            await world.settle(1)
+            assert where(world, 1) == PILOTS
+            assert where(world, 2) == HOME
+            with pytest.raises(Unsatisfiable, match="use 'gpu'"):
+                router.check(replace(asked(3), pool=PILOTS))
+            agent.exit(grant.containers[0].container_id, 0)
+            await master.ended(there.allocation_id)
+            assert not master.losses(there.allocation_id)
 
     run(main())

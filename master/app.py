@@ -73,6 +73,7 @@ from master.workspaces.agent_users import AgentUsers
 from provisioner.budgets import Money
 from provisioner.reconciler import Provisioner
 from rm_backends.agents.backend import AgentsBackend
+from rm_backends.base import BatchOptions
 from rm_backends.batch.dispatcher import Dispatcher
 from rm_backends.batch.job_lines import JobLines
 from rm_backends.ports import JoinTokens, LogSink
@@ -408,9 +409,9 @@ class Master:
             money=Money(options.config.budget.budgets(), lambda: books.spending),
         )
 
-    async def _require_user(self, pool: str, who: OsUser | None) -> None:
+    async def _require_user(self, pool: str, who: OsUser | None, batch: BatchOptions) -> None:
         if self._batch_users is not None:
-            await self._batch_users.require(pool, who)
+            await self._batch_users.require(pool, who, batch)
 
     def _with_jobs(self, join_tokens: JoinTokens) -> JoinTokens:
         def is_live(tag: str) -> bool:
@@ -432,8 +433,9 @@ class Master:
         site = self._batch_site.part()
         partitions = partition_memory(options.config, options.data_dir)
         if site.users is not None:
-            names = [pool.name for pool in pools]
-            self._batch_users = BatchUsers(names, site.users.commands, options.clock)
+            dispatch = [dispatch_options(pool) for pool in pools]
+            elsewhere = [pool.name for pool in pools if pool.fall_back_to]
+            self._batch_users = BatchUsers(dispatch, site.users, options.clock, elsewhere)
         files = job_files(
             pools,
             site=site,

@@ -119,7 +119,12 @@ def _users(
             return SlurmSystem(of(user), of=system)
         return PbsSystem(of(user))
 
-    return SiteUsers(system_of, of, lambda user: UserDisk(of(user)), sudo.words)
+    async def accounts_of(user: str) -> Mapping[str, frozenset[str]] | None:
+        if not isinstance(system, SlurmSystem):
+            return None
+        return await SlurmSystem(of(user), of=system).my_accounts()
+
+    return SiteUsers(system_of, of, lambda user: UserDisk(of(user)), sudo.words, accounts_of)
 
 
 def _system(kind: str, commands: Commands, api: SlurmApiSection | None) -> BatchSystem:

@@ -24,7 +24,7 @@ from master.allocations.task_environment import TaskConfig, has_peers, slot_kind
 from master.core.expconf import environment
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from master.core.expconf.references import PoolSecrets
-from rm_backends.base import TaskFile
+from rm_backends.base import BatchOptions, TaskFile
 
 HOST_NETWORK = "host"
 INTERFACE_VARIABLES = (
@@ -36,11 +36,11 @@ INTERFACE_VARIABLES = (
 C = TypeVar("C", bound=TaskConfig)
 
 
-RequireUser: TypeAlias = Callable[[str, OsUser | None], Awaitable[None]]
+RequireUser: TypeAlias = Callable[[str, OsUser | None, BatchOptions], Awaitable[None]]
 """Of a pool, and whom the owner of the work is linked to: raises PermissionDenied if it takes no work of them."""
 
 
-async def anybody(_pool: str, _who: OsUser | None) -> None:
+async def anybody(_pool: str, _who: OsUser | None, _batch: BatchOptions) -> None:
     """Where no pool looks at that."""
 
 
@@ -81,9 +81,10 @@ class ClusterTasks:
         """Whom an administrator named for just this owner. None: nobody."""
         return merged(self.of_workspace(owner.workspace_id), self.linked(owner.user_id))
 
-    async def require_linked(self, pool: str, owner: Owner) -> None:
-        """Raises PermissionDenied where jobs of a pool are of their users, and this one may have none."""
-        await self.require_user(pool, self.linked_user(owner))
+    async def require_linked(self, pool: str, owner: Owner, batch: BatchOptions) -> None:
+        """Where jobs of a pool are of their users. Raises PermissionDenied for one who may have none, and Unsatisfiable
+        for an account that is not theirs."""
+        await self.require_user(pool, self.linked_user(owner), batch)
 
     def runs_as_root(self, owner: Owner) -> bool:
         who = self.os_user(owner)

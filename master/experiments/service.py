@@ -96,7 +96,7 @@ class ExperimentService:
 
     async def _check(self, text: str, owner: Owner) -> Checked:
         checked = await in_parsing_thread(self._admission.check, text, owner=owner)
-        await self._cluster.require_linked(checked.settings.pool, owner)
+        await self._cluster.require_linked(checked.settings.pool, owner, checked.settings.batch)
         section = checked.config.checkpoint_storage.model_dump(mode="json", exclude_none=True)
         await self.storage_checks.require(self._cluster.storage_secrets.resolved(section))
         return replace(checked, config=await self._warm_start.resolve(checked.config))

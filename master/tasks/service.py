@@ -107,7 +107,8 @@ class InteractiveService:
         """
         owner = Owner(by.user_id, new.workspace_id)
         checked = await in_parsing_thread(self._check, new, self._ids.uuid(), owner)
-        await self._cluster.require_linked(checked.pool, owner)
+        batch = batch_options(checked.config.slurm, checked.config.pbs)
+        await self._cluster.require_linked(checked.pool, owner, batch)
         return checked
 
     async def would_request(self, new: NewTask, *, by: Actor) -> AllocationRequest:

@@ -10,7 +10,7 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +64,11 @@ class Sudo:
         return (SUDO, "-n", "-H", "-u", user, "--", ENV, *without, *given)
 
 
+async def nobody_knows(user: str) -> Mapping[str, frozenset[str]] | None:
+    """Which accounts a user may name."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class SiteUsers:
     """A site as other users of the operating system than the master's own."""
@@ -73,6 +78,8 @@ class SiteUsers:
     disk: Callable[[str], Disk]
     before: Callable[[str], Sequence[str]]
     """What stands before a command that runs as one of them."""
+    accounts: Callable[[str], Awaitable[Mapping[str, frozenset[str]] | None]] = nobody_knows
+    """As `Site.accounts`, of one of them."""
 
 
 class UserCommands:

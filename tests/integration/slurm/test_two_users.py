@@ -28,7 +28,7 @@ from tests.jails import open_way_to
 from tests.real_cluster import RealCluster, eventually
 from tests.slurm import BECOME, Slurm, require_slurm, running_slurm
 from tests.slurmrestd import Slurmrestd, require_slurmrestd, running_slurmrestd
-from windlass.base.errors import BatchSystemError, PermissionDenied
+from windlass.base.errors import BatchSystemError, PermissionDenied, WindlassError
 from windlass.sdk.client import Client
 from windlass.sdk.context_dir import pack_directory
 
@@ -52,7 +52,7 @@ def way(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
     """Of root: its jobs run as whoever submits them."""
-    require_slurm()
+    require_slurm(accounting=True)
     if os.geteuid() != 0:
         pytest.skip("only root starts a Slurm with jobs of several users")
     if shutil.which("sudo") is None:
@@ -61,7 +61,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
         pytest.skip("no mount namespaces here")
     folder = open_way_to(tmp_path_factory.mktemp("users") / "site")
     folder.mkdir()
-    with running_slurm(folder, user="root", jwt=True) as slurm:
+    with running_slurm(folder, user="root", jwt=True, accounting=True) as slurm:
+        for words in (f"add user {ALICE} account=research", "add account teaching"):
+            slurm.run("sacctmgr", "-i", "-Q", *words.split())
+        slurm.run("sacctmgr", "-i", "-Q", "add", "user", BOB, "account=teaching")
         yield slurm
 
 
@@ -207,6 +210,16 @@ def test_two_users_of_one_master_submit_as_themselves(
         assert "run 2, from" not in log_of(cluster, experiment)
     eventually("nothing is left", lambda: not list((cluster.folder / "jobs").iterdir()))
     assert len(jobs_of(site).keys() - before) == 3, "something was submitted twice"
+
+
+def test_an_account_of_somebody_else_is_refused_at_submission(
+    cluster: RealCluster, site: Slurm, gates: Gates
+) -> None:
+    alice = Member(cluster, "ada", ALICE)
+    said = f'As {ALICE}: "teaching" is no account that this user may name: research'
+    with pytest.raises(WindlassError, match=said):
+        alice.submit(gates, slurm={"sbatch_args": ["--account=teaching"]})
+    assert ALICE not in jobs_of(site).values()
 
 
 def test_what_ended_while_the_master_was_away_is_told_as_its_user(

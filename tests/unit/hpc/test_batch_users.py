@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from agent_bootstrap.container_options import OsUser
 from master.batch_users import BatchUsers
 from provisioner.providers.batch.base import NoAnswer
-from provisioner.providers.batch.commands import COMMAND_LIMIT_S, Done
-from provisioner.providers.batch.impersonation import UserRefused
+from provisioner.providers.batch.commands import COMMAND_LIMIT_S, Done, LocalCommands
+from provisioner.providers.batch.disks import LocalDisk
+from provisioner.providers.batch.impersonation import SiteUsers, UserRefused
+from provisioner.providers.batch.slurm.system import SlurmSystem
+from rm_backends.base import BatchOptions, JobOptions
+from rm_backends.batch.shapes import DispatchOptions
 from windlass.base.clock import ManualClock
-from windlass.base.errors import PermissionDenied
+from windlass.base.errors import PermissionDenied, Unsatisfiable
 
 ALICE = OsUser(uid=1001, gid=100, user="alice", group="users")
 
@@ -23,6 +27,8 @@ class Asked:
     def __init__(self) -> None:
         self.answer: Done | Exception = Done(0, "1001\n100\n")
         self.calls = 0
+        self.accounts: Mapping[str, frozenset[str]] | Exception | None = None
+        self.accounts_asked = 0
 
     async def run(
         self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
@@ -33,8 +39,26 @@ class Asked:
         return self.answer
 
 
-def users(asked: Asked, clock: ManualClock) -> BatchUsers:
-    return BatchUsers(["gpu"], lambda _: asked, clock)
+def users(
+    asked: Asked, clock: ManualClock, falling_back: Sequence[str] = (), **given: str
+) -> BatchUsers:
+    """`given`: arguments of the pool."""
+
+    async def accounts(user: str) -> Mapping[str, frozenset[str]] | None:
+        asked.accounts_asked += 1
+        if isinstance(asked.accounts, Exception):
+            raise asked.accounts
+        return asked.accounts
+
+    site = SiteUsers(
+        lambda _: SlurmSystem(LocalCommands()),
+        lambda _: asked,
+        lambda _: LocalDisk(),
+        lambda user: ("sudo", user),
+        accounts,
+    )
+    arguments = tuple(f"--{name}={value}" for name, value in given.items())
+    return BatchUsers([DispatchOptions(pool="gpu", arguments=arguments)], site, clock, falling_back)
 
 
 async def test_a_good_user_is_asked_for_once_in_a_while() -> None:
@@ -70,3 +94,46 @@ async def test_a_site_that_does_not_answer_refuses_nobody() -> None:
     asked.answer = NoAnswer("sudo did not end within 10 s")
     await users(asked, ManualClock()).require("gpu", ALICE)
     assert asked.calls == 1
+
+
+OF_ALICE = {"physics": frozenset({"normal"}), "teaching": frozenset({"normal", "short"})}
+
+
+def asks(*arguments: str) -> BatchOptions:
+    return BatchOptions(slurm=JobOptions(arguments=arguments))
+
+
+async def test_accounts_that_are_not_of_the_user_are_refused() -> None:
+    asked, clock = Asked(), ManualClock()
+    asked.accounts = OF_ALICE
+    known = users(asked, clock, account="physics")
+    await known.require("gpu", ALICE)
+    await known.require("gpu", ALICE, asks("--account=teaching", "--qos=short"))
+    for arguments, said in (
+        (("-A chemistry",), '"chemistry" is no account that this user may name: physics, tea'),
+        (("--qos=short",), '"short" is no QOS of account physics that this user may name: normal'),
+    ):
+        with pytest.raises(Unsatisfiable, match=f"As alice: {said}"):
+            await known.require("gpu", ALICE, asks(*arguments))
+    assert asked.accounts_asked == 1
+    asked.accounts = {"teaching": frozenset({"normal"})}
+    clock.advance(61)
+    with pytest.raises(Unsatisfiable, match='"physics" is no account'):
+        await known.require("gpu", ALICE)
+
+
+@pytest.mark.parametrize("unknown", [None, NoAnswer("sacctmgr"), UserRefused("alice", "no")])
+async def test_where_accounting_says_nothing_every_account_may_pass(
+    unknown: Exception | None,
+) -> None:
+    asked = Asked()
+    asked.accounts = unknown
+    await users(asked, ManualClock()).require("gpu", ALICE, asks("--account=chemistry"))
+
+
+async def test_work_that_may_start_in_another_pool_is_not_refused_for_an_account() -> None:
+    asked = Asked()
+    asked.accounts = OF_ALICE
+    known = users(asked, ManualClock(), falling_back=["gpu"], account="chemistry")
+    await known.require("gpu", ALICE)
+    assert asked.accounts_asked == 0

@@ -61,9 +61,9 @@ class SlurmSystem:
     async def site(self) -> Site:
         if self._looks % SETTINGS_EVERY == 0:
             self._settings = settings(await self._ask("scontrol", "show", "config"))
-            self._accounts = await self._my_accounts()
+            self._accounts = await self.my_accounts()
         elif self._accounts is not None and not self._accounts:
-            self._accounts = await self._my_accounts()
+            self._accounts = await self.my_accounts()
         partitions, nodes, version = await asyncio.gather(
             self._ask("scontrol", "show", "partition", "-o"),
             self._ask("scontrol", "show", "node", "-o"),
@@ -78,9 +78,9 @@ class SlurmSystem:
             accounts=self._accounts,
         )
 
-    async def _my_accounts(self) -> Mapping[str, frozenset[str]] | None:
+    async def my_accounts(self) -> Mapping[str, frozenset[str]] | None:
         """Where only they are taken, and accounting tells."""
-        enforced = self._settings.get("AccountingStorageEnforce", "")
+        enforced = (self._of or self)._settings.get("AccountingStorageEnforce", "")
         if "associations" not in enforced:
             return None
         me = await self._commands.run(["id", "-un"])

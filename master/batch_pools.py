@@ -199,6 +199,7 @@ def files_of(
         python=section.python or sys.executable,
         path=section.path,
         libraries=section.ld_library_path,
+        prologue=section.job_prologue,
         agent=_agent(section, data_dir, master_url, _trust(section, data_dir, master_cert)),
         disk=disk,
     )

@@ -134,6 +134,10 @@ class SiteKeys(Section):
     """The Python that runs our agents on the nodes: it has windlass, and is seen there. Empty: the master's own."""
     prologue: Items[str] = ()
     """Lines of shell before every task, such as `module load cuda`."""
+    job_prologue: Items[str] = ()
+    """Lines of shell (bash) in every job, on each of its nodes before our agent starts: `module load apptainer`, a
+    profile of the site. Programs that they put on PATH are found there, and tasks have that PATH. If they fail, so does
+    the job."""
     master_url: str = ""
     """Where nodes reach the master, if not where agents of other pools do."""
     channels: Items[Literal["direct", "relay", "ssh", "srun", "files"]] | None = None

@@ -87,6 +87,7 @@ def _pool(plan: Plan, pool: PlannedPool, shared: str) -> Iterator[str]:
     yield f"      max_queued: {plan.max_queued}        # jobs that may wait at the site"
     yield f"      # {_ARGUMENTS_KEY[plan.system]}: {_EXAMPLE[plan.system]}"
     yield "      # prologue: [module load cuda]      # shell before every task"
+    yield "      # job_prologue: [module load apptainer]      # shell in every job, before our agent"
 
 
 def _limits(pool: PlannedPool) -> str:

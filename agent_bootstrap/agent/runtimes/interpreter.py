@@ -23,6 +23,7 @@ from agent_bootstrap.agent.runtimes.mount_list import is_in
 from agent_bootstrap.agent.runtimes.task_root import is_shared, is_system, topmost
 from agent_bootstrap.container_options import OsUser
 from agent_bootstrap.protocol import Bind, ContainerSpec
+from agent_bootstrap.shell import MODULES
 
 NAMES = ("python3", "python")
 _LOOK = """
@@ -52,14 +53,6 @@ config=${path%/*/*}/pyvenv.cfg
 if [ -f "$config" ]; then head -c 65536 "$config"; fi
 """
 _NOT_ON_PATH = 4
-_MODULES = """if ! type module >/dev/null 2>&1; then
-  set +e
-  for file in /etc/profile.d/modules.sh /etc/profile.d/lmod.sh /etc/profile.d/z00_lmod.sh; do
-    if [ -r "$file" ]; then . "$file"; fi
-  done
-  set -e
-fi"""
-"""A shell that is no login shell has no `module`, where the machine has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +78,7 @@ class PythonChoice:
             _write_packages(place.rundet / "packages")
         if self.prologue:
             path = place.rundet / "prologue.sh"
-            path.write_text("\n".join([_MODULES, *self.prologue, ""]))
+            path.write_text("\n".join([MODULES, *self.prologue, ""]))
             path.chmod(0o700)
 
 

@@ -23,7 +23,12 @@ from typing import Any, Protocol
 from agent_bootstrap.bounds import MAX_ERROR_CHARS, one_line
 from provisioner.providers.batch.base import SCRIPT_NAME, EndCause, JobSpec, NoAnswer
 from provisioner.providers.batch.disks import Disk, LocalDisk
-from provisioner.providers.batch.script import job_script
+from provisioner.providers.batch.script import (
+    BEGIN_NAME,
+    PROLOGUE_FAILED,
+    begin_script,
+    job_script,
+)
 
 LOG_TAIL_BYTES = 2000
 MOST_HEARD = 4
@@ -89,6 +94,8 @@ class JobFiles:
     """Folders before the PATH of jobs."""
     libraries: str = ""
     """Folders before the LD_LIBRARY_PATH of jobs."""
+    prologue: tuple[str, ...] = ()
+    """Lines of shell before our agents, on each node."""
     disk: Disk = field(default_factory=LocalDisk)
     disk_of: Callable[[str], Disk] | None = None
     """Of a user of the operating system. None: everything is on `disk`."""
@@ -116,8 +123,15 @@ class JobFiles:
             }
             disk.write(node / "host.json", json.dumps(told).encode())
         shape = job.shape
+        if self.prologue:
+            disk.write(directory / BEGIN_NAME, begin_script(self.python, self.prologue).encode())
         script = job_script(
-            directory, self.python, nodes=shape.nodes, path=self.path, libraries=self.libraries
+            directory,
+            self.python,
+            nodes=shape.nodes,
+            path=self.path,
+            libraries=self.libraries,
+            has_prologue=bool(self.prologue),
         )
         disk.write(directory / SCRIPT_NAME, script.encode())
         return JobSpec(
@@ -147,8 +161,9 @@ class JobFiles:
         return [one_line(line)[:MAX_ERROR_CHARS] for line in lines if line]
 
     def last_words(self, job: Leased) -> str:
-        """The last line of its log; empty if there is none."""
-        return next(reversed(self.log_tail(job)), "")
+        """The last line of its log, or why its prologue failed; empty if there is none."""
+        lines = self.log_tail(job)[::-1]
+        return next((line for line in lines if PROLOGUE_FAILED in line), next(iter(lines), ""))
 
     def why_it_ended(self, job: Leased, cause: EndCause | None) -> str:
         """The last line of its log. Where it never ran and has none: the likely cause, with the way out."""

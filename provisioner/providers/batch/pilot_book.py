@@ -78,6 +78,7 @@ class Pilot(BaseModel):
             root=Path(str(request["root"])),
             python=str(request["python"]),
             agent=request["agent"],
+            prologue=tuple(request.get("prologue", ())),
             disk=disk,
         )
 

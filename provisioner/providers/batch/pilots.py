@@ -198,6 +198,7 @@ class PilotProvider(CannotStop):
             "root": str(files.root),
             "python": files.python,
             "agent": dict(files.agent),
+            "prologue": list(files.prologue),
         }
 
     async def launch(self, intent: LaunchIntent) -> LaunchAnswer:

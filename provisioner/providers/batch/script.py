@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
+
+from agent_bootstrap.shell import MODULES
 
 NEEDED = "Python 3.11"
 
 
+BEGIN_NAME = "begin.sh"
+"""Of what each node runs before its agent, in the directory of its job."""
+PROLOGUE_FAILED = "job_prologue ended with exit code"
+
+
 def job_script(
-    directory: Path, python: str, *, nodes: int, path: str = "", libraries: str = ""
+    directory: Path,
+    python: str,
+    *,
+    nodes: int,
+    path: str = "",
+    libraries: str = "",
+    has_prologue: bool = False,
 ) -> str:
     """`path`, `libraries`: folders before those that jobs find commands and libraries in.
+
+    `has_prologue`: each node runs `begin_script`, from `BEGIN_NAME`, instead of the agent.
 
     It waits for all nodes; the first that fails ends the others.
 
@@ -19,10 +35,9 @@ def job_script(
     commands are not in the PATH of a job, and what is left of a job when the script ends is ended by PBS.
     """
     where = shlex.quote(str(directory))
-    named = shlex.quote(
-        f"{python} is no {NEEDED} or newer: set `python` of the provider to one that nodes see"
-    )
-    host = f"exec {shlex.quote(python)} -P -m agent_bootstrap.host --dir {where}/nodes"
+    host = f"exec {_host(python)} {where}/nodes"
+    if has_prologue:
+        host = f"exec bash {where}/{BEGIN_NAME} {where}/nodes"
     cpus = "${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}"
     on_slurm = shlex.quote(host + '/"$SLURM_NODEID"')
     # What a site signals before it takes nodes away, it signals to steps only: without one nothing ends too early.
@@ -34,11 +49,7 @@ def job_script(
     folders = _before("PATH", path) + _before("LD_LIBRARY_PATH", libraries)
     return f"""#!/bin/sh
 {folders}cd {where} || {{ echo "this node does not see "{where} >&2; exit 1; }}
-{shlex.quote(python)} -ISc 'import sys; sys.exit(sys.version_info < (3, 11))' || {{
-  echo "$(hostname): "{named} >&2
-  exit 1
-}}
-if [ -n "$SLURM_JOB_ID" ]; then
+{"" if has_prologue else _python_check(python)}if [ -n "$SLURM_JOB_ID" ]; then
   exec {run}
 fi
 PATH="$PATH:$(sed -n 's/^PBS_EXEC=//p' "${{PBS_CONF_FILE:-/etc/pbs.conf}}" 2>/dev/null)/bin:/opt/pbs/bin"
@@ -57,6 +68,47 @@ if [ "$number" != {nodes} ]; then
   kill -TERM $$
 fi
 wait
+"""
+
+
+def begin_script(python: str, prologue: Sequence[str]) -> str:
+    """Sourced lines, then the agent, with what they set. Its argument: the directory of the node.
+
+    What they print goes to the log of the job, at their end. If they fail its last line is the reason.
+    """
+    lines = "\n".join(prologue)
+    failed = f"""__windlass_code=$?
+exec >&3 2>&4
+cat "$__windlass_log"
+__windlass_said=$(tail -n 1 "$__windlass_log")
+echo "$(hostname): {PROLOGUE_FAILED} $__windlass_code${{__windlass_said:+: $__windlass_said}}" >&2"""
+    return f"""__windlass_node=$1
+__windlass_log="$1/prologue.log"
+exec 3>&1 4>&2 >"$__windlass_log" 2>&1
+trap {shlex.quote(failed)} EXIT
+set -e
+{MODULES}
+{lines}
+set +e
+trap - EXIT
+exec >&3 2>&4 3>&- 4>&-
+cat "$__windlass_log"
+{_python_check(python)}exec {_host(python)} "$__windlass_node"
+"""
+
+
+def _host(python: str) -> str:
+    return f"{shlex.quote(python)} -P -m agent_bootstrap.host --dir"
+
+
+def _python_check(python: str) -> str:
+    named = shlex.quote(
+        f"{python} is no {NEEDED} or newer: set `python` of the provider to one that nodes see"
+    )
+    return f"""{shlex.quote(python)} -ISc 'import sys; sys.exit(sys.version_info < (3, 11))' || {{
+  echo "$(hostname): "{named} >&2
+  exit 1
+}}
 """
 
 

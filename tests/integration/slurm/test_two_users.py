@@ -219,7 +219,7 @@ def test_an_account_of_somebody_else_is_refused_at_submission(
     said = f'As {ALICE}: "teaching" is no account that this user may name: research'
     with pytest.raises(WindlassError, match=said):
         alice.submit(gates, slurm={"sbatch_args": ["--account=teaching"]})
-    assert ALICE not in jobs_of(site).values()
+    assert ALICE not in jobs_of(site, "PENDING", "RUNNING").values()
 
 
 def test_what_ended_while_the_master_was_away_is_told_as_its_user(

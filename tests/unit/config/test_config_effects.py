@@ -76,7 +76,7 @@ PROVIDER = ELASTIC | {
     **read_by(
         "master/batch_pools.py:*",
         "slot_type slots_per_node gpu_type cpus_per_slot memory_per_slot walltime max_queued "
-        "python prologue master_url visible_gpus path ld_library_path "
+        "python prologue job_prologue master_url visible_gpus path ld_library_path "
         "gres_supported rendezvous_network_interface container_runtime image_root scratch impersonate",
     ),
     **read_by(
@@ -100,7 +100,7 @@ PROVIDER |= API
 SITE = API | read_by(
     "master/batch_pools.py:*",
     "slot_type slots_per_node cpus_per_slot memory_per_slot walltime max_queued "
-    "python prologue master_url visible_gpus path ld_library_path gres_supported "
+    "python prologue job_prologue master_url visible_gpus path ld_library_path gres_supported "
     "rendezvous_network_interface container_runtime image_root scratch impersonate",
 )
 SITE |= read_by("master/batch_keys.py:*", "channels login_host job_storage_root")

@@ -100,3 +100,61 @@ def test_logs_of_jobs_say_nothing_to_a_terminal(tmp_path: Path) -> None:
     files, job = JobFiles(root=tmp_path, python="python3", agent={}), Job(SHAPE)
     (files.write(job, "t").directory / "batch.log").write_text("\x1b]0;owned\x07\n")
     assert "\x1b" not in files.said(job)
+
+
+def begun(folder: Path, *prologue: str) -> tuple[subprocess.CompletedProcess[str], JobFiles]:
+    """A job of one node, whose host says what it sees."""
+    python = folder / "python3"
+    python.write_text('#!/bin/sh\n[ "$1" = -ISc ] || echo "host: $SITE $PATH $*"\n')
+    python.chmod(0o755)
+    files = JobFiles(root=folder / "jobs", python=str(python), agent={}, prologue=prologue)
+    spec = files.write(Job(SHAPE), "t")
+    with (spec.directory / "batch.log").open("w") as log:
+        done = subprocess.run(
+            ["/bin/sh", "-c", spec.script],
+            env={"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "1"},
+            stdout=log,
+            stderr=log,
+            text=True,
+            check=False,
+        )
+    return done, files
+
+
+def test_what_a_prologue_of_jobs_sets_is_seen_by_the_host(tmp_path: Path) -> None:
+    """Also by the lines after it; a name that the shell expands is that of the node."""
+    done, files = begun(tmp_path, "echo loading", "export SITE='a b'", 'PATH="/opt/tool/bin:$PATH"')
+    assert done.returncode == 0
+    first, second = files.log_tail(Job(SHAPE))
+    assert first == "loading"
+    node = tmp_path / "jobs/wl-1/nodes/0"
+    assert (
+        second == f"host: a b /opt/tool/bin:/usr/bin:/bin -P -m agent_bootstrap.host --dir {node}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "last"),
+    [
+        (("echo one", "echo no such module >&2; false", "echo never"), 1, "no such module"),
+        (("exit 7",), 7, ""),
+        (("no-such-command",), 127, "command not found"),
+        (("( exit 3 )",), 3, ""),
+    ],
+)
+def test_a_prologue_of_jobs_that_fails_is_why_the_job_does(
+    tmp_path: Path, lines: tuple[str, ...], code: int, last: str
+) -> None:
+    done, files = begun(tmp_path, *lines)
+    assert done.returncode == code
+    said = files.last_words(Job(SHAPE))
+    assert f"job_prologue ended with exit code {code}" in said
+    assert said.endswith(last)
+    assert "host:" not in (tmp_path / "jobs/wl-1/batch.log").read_text()
+
+
+def test_why_a_prologue_failed_counts_more_than_what_srun_says_after_it(tmp_path: Path) -> None:
+    _, files = begun(tmp_path, "exit 7")
+    with (tmp_path / "jobs/wl-1/batch.log").open("a") as log:
+        log.write("srun: error: n1: task 0: Exited with exit code 7\n")
+    assert "job_prologue ended with exit code 7" in files.last_words(Job(SHAPE))

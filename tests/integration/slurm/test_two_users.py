@@ -212,13 +212,20 @@ def test_two_users_of_one_master_submit_as_themselves(
     assert len(jobs_of(site).keys() - before) == 3, "something was submitted twice"
 
 
-def test_an_account_of_somebody_else_is_refused_at_submission(
-    cluster: RealCluster, site: Slurm, gates: Gates
+def test_an_account_of_somebody_else_is_refused(
+    cluster: RealCluster, site: Slurm, way: str, gates: Gates
 ) -> None:
+    """At submission, where accounting is asked; over REST by the site."""
     alice = Member(cluster, "ada", ALICE)
-    said = f'As {ALICE}: "teaching" is no account that this user may name: research'
-    with pytest.raises(WindlassError, match=said):
-        alice.submit(gates, slurm={"sbatch_args": ["--account=teaching"]})
+    wrong = {"sbatch_args": ["--account=teaching"]}
+    if way == "commands":
+        said = f'As {ALICE}: "teaching" is no account that this user may name: research'
+        with pytest.raises(WindlassError, match=said):
+            alice.submit(gates, slurm=wrong)
+    else:
+        experiment = alice.submit(gates, slurm=wrong)
+        assert cluster.wait(experiment)["state"] == "STATE_ERROR"
+        assert "Slurm refuses its job: Invalid account" in log_of(cluster, experiment)
     assert ALICE not in jobs_of(site, "PENDING", "RUNNING").values()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pwd
 import secrets
+import select
 import shutil
 import socket
 import subprocess
@@ -30,7 +31,7 @@ NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "srun")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random")
 """GPUs must be character devices, or CUDA_VISIBLE_DEVICES is not set. These are never opened."""
 MAX_SOCKET = 108
-"""Characters that Slurm takes for the socket file of a step, in the folder of its node."""
+"""Bytes that the kernel takes for the path of a socket, its NUL counted: Slurm makes one for each step."""
 START_LIMIT_S = 60.0
 END_LIMIT_S = 5.0
 BECOME = Path(__file__).parent / "integration/security/as_ordinary_user.py"
@@ -113,7 +114,7 @@ class Slurm:
 
     def start(self) -> None:
         socket_file = f"{self.folder}/spool/n{self.nodes}/n{self.nodes}_99.4294967291"
-        assert len(socket_file) <= MAX_SOCKET, f"no job could start: {socket_file} is too long"
+        assert len(socket_file) < MAX_SOCKET, f"no job could start: {socket_file} is too long"
         self._write_configuration()
         etc, run_ = self.folder / "etc", self.folder / "run"
         self._daemon(
@@ -329,13 +330,15 @@ def _free_ports(count: int) -> int:
 
 def _end(process: psutil.Process) -> None:
     """A zombie has ended: whoever adopted it may collect it late."""
-    with suppress(psutil.NoSuchProcess):
-        process.terminate()
-        deadline = time.monotonic() + END_LIMIT_S
-        while process.status() != psutil.STATUS_ZOMBIE:
-            if time.monotonic() > deadline:
+    with suppress(psutil.NoSuchProcess, ProcessLookupError):
+        ended = os.pidfd_open(process.pid)  # readable once it has
+        try:
+            process.terminate()
+            if not select.select([ended], [], [], END_LIMIT_S)[0]:
                 process.kill()
-            time.sleep(0.02)
+                select.select([ended], [], [], END_LIMIT_S)
+        finally:
+            os.close(ended)
 
 
 def _until(what: str, look: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from provisioner.providers.batch.base import (
 from provisioner.providers.batch.disks import Disk, LocalDisk
 from provisioner.providers.batch.impersonation import SiteUsers
 from provisioner.providers.batch.job_files import JobFiles
+from rm_backends.agents.options import PoolOptions
 from rm_backends.base import RestoreRecord
 from rm_backends.batch.dispatcher import Dispatcher
 from rm_backends.batch.job_lines import JobLines
@@ -34,6 +35,11 @@ from windlass.base.errors import BatchSystemError
 from windlass.base.ids import Ids
 
 NODES, GPUS = 2, 4
+ID = "task-1.1"
+"""Of the first allocation."""
+POOL = PoolOptions(name="default", dynamic=True, dispatch=True)
+Play = Callable[..., None]
+"""The fixture that plays a scenario of a `BatchWorld`."""
 
 
 @dataclass

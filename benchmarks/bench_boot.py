@@ -25,16 +25,13 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from agent_bootstrap.scripts.user_data import Cloud, UserDataInputs, user_data
-from master.auth.join_tokens import JoinTokenSigner, read_secret
-from rm_backends.ports import JoinGrant, JoinKind
 from tests.certificates import Authority
 from tests.fakes.cloud_machine import CloudMachine, metadata_service
+from tests.launch_user_data import user_data_of
 from tests.real_cluster import RealCluster
 from windlass.install.wheels import wheels_of_agents
 
@@ -46,9 +43,8 @@ WITHIN_S = 120.0
 
 class Bench:
     def __init__(self, folder: Path, cluster: RealCluster, authority: Authority) -> None:
-        self.folder, self.cluster, self.authority = folder, cluster, authority
-        (secret,) = [path for path in cluster.data_dir.iterdir() if "secret" in path.name]
-        self.signer = JoinTokenSigner(read_secret(secret))
+        self.folder, self.cluster = folder, cluster
+        self.user_data = user_data_of(cluster, authority)
 
     def by_hand(self, name: str) -> float:
         took = self._until_joined(name, lambda: self.cluster.start_agent(name))
@@ -60,7 +56,7 @@ class Bench:
         with metadata_service(name) as metadata:
             machine = CloudMachine(self.folder / name, metadata)
             machine.prefix = prefix or machine.prefix
-            script = self._user_data(name)
+            script = self.user_data(name)
             try:
                 took = self._until_joined(name, lambda: machine.boot(script, path=BARE_SYSTEM))
             finally:
@@ -78,27 +74,6 @@ class Bench:
         took = time.monotonic() - began
         starting.join()
         return took
-
-    def _user_data(self, machine: str) -> str:
-        grant = JoinGrant(
-            kind=JoinKind.LAUNCH,
-            pool="default",
-            id=f"launch-of-{machine}",
-            names=frozenset({machine}),
-            agents=1,
-            expires=datetime.now(UTC) + timedelta(hours=1),
-        )
-        return user_data(
-            UserDataInputs(
-                cloud=Cloud.AWS,
-                cluster_id="c1",
-                pool="default",
-                intent_id=grant.id,
-                master_url=self.cluster.url,
-                launch_token=self.signer.made_for(grant),
-                master_cert=self.authority.root.read_text(),
-            )
-        )
 
 
 def main() -> int:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.scripts.user_data import Cloud, UserDataInputs, user_data
-from master.auth.join_tokens import JoinTokenSigner, read_secret
-from rm_backends.ports import JoinGrant, JoinKind
 from tests.certificates import Authority
 from tests.fakes.cloud_machine import CloudMachine, metadata_service
+from tests.launch_user_data import UserData, user_data_of
 from tests.real_cluster import WINDLASS, RealCluster, eventually
-
-UserData = Callable[[str], str]
 
 
 @pytest.fixture(scope="module")
@@ -38,37 +33,7 @@ def cluster(
 
 @pytest.fixture(scope="module")
 def user_data_for(cluster: RealCluster, authority: Authority) -> UserData:
-    """User data of a launch of one machine, as a provider hands it over."""
-    signer = JoinTokenSigner(read_secret(_secret_file(cluster)))
-
-    def made(machine: str) -> str:
-        grant = JoinGrant(
-            kind=JoinKind.LAUNCH,
-            pool="default",
-            id=f"launch-of-{machine}",
-            names=frozenset({machine}),
-            agents=1,
-            expires=datetime.now(UTC) + timedelta(hours=1),
-        )
-        return user_data(
-            UserDataInputs(
-                cloud=Cloud.AWS,
-                cluster_id="c1",
-                pool="default",
-                intent_id=grant.id,
-                master_url=cluster.url,
-                launch_token=signer.made_for(grant),
-                master_cert=authority.root.read_text(),
-                patience_s=60,
-            )
-        )
-
-    return made
-
-
-def _secret_file(cluster: RealCluster) -> Path:
-    (found,) = [path for path in cluster.data_dir.iterdir() if "secret" in path.name]
-    return found
+    return user_data_of(cluster, authority, patience_s=60)
 
 
 def test_a_machine_boots_joins_once_and_gives_nothing_away(

@@ -9,8 +9,8 @@ import structlog
 
 LEVELS = {"trace": "DEBUG", "warn": "WARNING"}
 """Words of configuration files for which Python has others."""
-QUIET = ("uvicorn.error", "sqlalchemy", "aiosqlite", "asyncio", "websockets")
-"""Libraries that log each request at INFO, some with its headers."""
+QUIET = ("uvicorn.error", "sqlalchemy", "aiosqlite", "asyncio", "websockets", "apscheduler")
+"""Libraries that log each request, or each run of timed work, at INFO, some with its headers."""
 
 
 def set_up_logging(level: str, *, color: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from master.batch_pools import site_of
@@ -25,7 +25,27 @@ async def site_checks(config: MasterConfig) -> list[Check]:
     manager = config.resource_manager
     if isinstance(manager, BatchResourceManager):
         sections = [*sections, manager.provider("", scheme="http", port=config.port)]
-    return [*_folders_of_users(sections), *await _rest(sections)]
+    return [
+        *_folders_of_nodes(config, sections),
+        *_folders_of_users(sections),
+        *await _rest(sections),
+    ]
+
+
+def _folders_of_nodes(config: MasterConfig, sections: Sequence[BatchSection]) -> Iterator[Check]:
+    """What is in the data folder unless somebody says otherwise, which belongs on a disk of the master alone."""
+    unset = {}
+    if sections and config.checkpoint_storage is None:
+        unset["checkpoint_storage"] = "checkpoints"
+    if any(one.job_storage_root is None for one in sections):
+        unset["job_storage_root"] = "the directories of jobs"
+    for name, what in unset.items():
+        yield Check(
+            name=name,
+            status=Status.WARNING,
+            found=f"not set: {what} are in the data folder of the master, which nodes then must see",
+            advice="set it to a folder on a file system that all nodes share: docs/hpc/sysadmin.md",
+        )
 
 
 def _folders_of_users(sections: Iterable[BatchSection]) -> Iterator[Check]:

@@ -15,6 +15,7 @@ from agent_bootstrap.channels.through_ssh import ThroughSsh
     ("program", "why"),
     [
         ("echo 'me@login: Permission denied (publickey).' >&2; exit 255", "Permission denied"),
+        ("echo 'Host key verification failed.' >&2; exit 255", "Host key verification failed."),
         ("exit 255", "ssh ended with exit code 255"),
     ],
 )

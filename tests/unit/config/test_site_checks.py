@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,12 @@ from master.config import load
 from master.site_checks import site_checks
 from windlass.base.checks import Check, Status
 
+SHARED = {"type": "shared_fs", "host_path": "/shared/checkpoints"}
 
-def checked(tmp_path: Path, text: dict[str, object]) -> list[Check]:
+
+def checked(tmp_path: Path, text: Mapping[str, object]) -> list[Check]:
     file = tmp_path / "master.yaml"
-    file.write_text(yaml.safe_dump(text))
+    file.write_text(yaml.safe_dump({"checkpoint_storage": SHARED, **text}))
     return asyncio.run(site_checks(load(file)))
 
 
@@ -64,6 +67,28 @@ def test_one_that_is_for_all_users_is_right(mode: int, tmp_path: Path) -> None:
     root.chmod(mode)
     (check,) = checked(tmp_path, pools({"impersonate": "sudo", "job_storage_root": str(root)}))
     assert (check.status, check.advice) == (Status.OK, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "unset"),
+    [
+        ({"checkpoint_storage": None, **pools({"job_storage_root": "/j"})}, "checkpoint_storage"),
+        (pools({}), "job_storage_root"),
+        ({"resource_manager": {"type": "slurm"}}, "job_storage_root"),
+    ],
+)
+def test_folders_that_nodes_might_not_see_are_told(
+    text: Mapping[str, object], unset: str, tmp_path: Path
+) -> None:
+    """Both are in the data folder of the master if nobody says otherwise."""
+    (check,) = checked(tmp_path, text)
+    assert (check.name, check.status) == (unset, Status.WARNING)
+    assert "data folder of the master, which nodes then must see" in check.found
+    assert "a folder on a file system that all nodes share" in check.advice
+
+
+def test_a_master_without_a_site_needs_no_such_folder(tmp_path: Path) -> None:
+    assert checked(tmp_path, {"checkpoint_storage": None}) == []
 
 
 def test_that_of_a_master_alone_is_private(tmp_path: Path) -> None:

@@ -33,5 +33,17 @@ def test_lines_on_a_terminal_are_for_people(color: bool, monkeypatch: pytest.Mon
     assert ("\x1b" in said) is color
 
 
+def test_what_libraries_say_of_each_run_of_theirs_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Timed work runs every ten seconds."""
+    stream = io.StringIO()
+    written(monkeypatch, stream, color=False)
+    logging.getLogger("apscheduler.executors.default").info("executed")
+    logging.getLogger("apscheduler.executors.default").warning("raised")
+    events = [json.loads(line)["event"] for line in stream.getvalue().splitlines()]
+    assert events == ["agent node-1", "raised"]
+
+
 def test_lines_elsewhere_are_for_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(written(monkeypatch, io.StringIO(), color=True))["event"] == "agent node-1"

@@ -1,7 +1,12 @@
-"""A master that starts while 1,000 batch jobs of it run: until all are found again, dispatched ones and pilots.
+"""A master that starts while 1,000 batch jobs of it run: until all are found again, and their agents are back.
 
-Goal: serving in 5 s. The books are real (SQLite, the folder of pilots), the reading of Slurm's text, too; Slurm is in
-memory. What allocations add is in bench_scale.py.
+    found again   dispatched jobs, then pilots: the books are real (SQLite, the folder of pilots), the reading of
+                  Slurm's text, too; Slurm is in memory
+    agents back   200 agents of dispatched jobs, each with a task that runs, lose the master and come back to the next
+                  one: the real gateway, pool and dispatcher, with agents in the same process, on virtual time. CPU is
+                  that of both sides
+
+Goal: serving in 5 s. What allocations and sockets add is in bench_scale.py.
 """
 
 from __future__ import annotations
@@ -19,22 +24,29 @@ from calibration import print_calibration
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from master.core.scheduler import decide
 from master.store.lease_repository import LeaseRepository
 from provisioner.providers.batch.base import JobPhase
 from provisioner.providers.batch.job_files import JobFiles, Shape
 from provisioner.providers.batch.slurm.system import SlurmSystem
 from provisioner.types import PoolAvailability
-from rm_backends.base import AllocationRequest, LossKind
+from rm_backends.agents.options import PoolOptions
+from rm_backends.base import AllocationRequest, Granted, LossKind, Lost, RestoreRecord
 from rm_backends.batch.dispatcher import Dispatcher
 from rm_backends.batch.leases import Lease, LeaseState
 from rm_backends.batch.shapes import DispatchOptions
 from tests.contract.providers.pilots import FakePilotCase
+from tests.fakes.agents_world import agents_world, allocation, launch_spec
+from tests.fakes.batch_world import BatchWorld
 from tests.fakes.slurm_commands import FakeSlurm, Job
+from tests.fakes.virtual_time import run
 from tests.stores import leading_store
 from windlass.base.clock import ManualClock, SystemClock
 from windlass.base.ids import Ids
 
 JOBS = 1_000
+AGENTS = 200
+"""In one process with their master."""
 FOREIGN = 10_000
 GOAL_S = 5.0
 CLUSTER = "c0ffee00-0000-4000-8000-000000000000"
@@ -138,6 +150,44 @@ async def pilots(folder: Path) -> float:
     return took
 
 
+async def agents_back(folder: Path) -> tuple[float, float]:
+    """CPU and virtual seconds from the start of a master until every agent is back, and nothing was lost."""
+    options = PoolOptions(name="default", dynamic=True, dispatch=True)
+    async with agents_world(options, decide=decide) as world:
+        batch = BatchWorld(world, folder, DispatchOptions(pool="default", max_queued=AGENTS))
+        batch.site.nodes = AGENTS
+        batch.site.holds_back = True
+        await batch.start()
+        requests = [allocation(number) for number in range(AGENTS)]
+        for request in requests:
+            await world.backend.request(request)
+        while len(batch.site.submissions) < AGENTS:
+            await world.settle(10.0)
+        batch.site.holds_back = False
+        batch.site.start_waiting()
+        await world.master.until(lambda: len(world.master.events) >= AGENTS)
+        grants = [event for event in world.master.events if isinstance(event, Granted)]
+        for grant in grants:
+            await world.backend.start(grant.allocation_id, launch_spec(grant.allocation_id))
+        agents = list(world.agents.values())
+        while not all(agent.containers for agent in agents):
+            await world.settle(1.0)
+        held = {grant.allocation_id: grant.containers for grant in grants}
+        records = [
+            RestoreRecord(request=one, containers=held[one.allocation_id], started=True)
+            for one in requests
+        ]
+        cpu_s, begun_s = time.process_time(), world.clock.monotonic()
+        await batch.restart(*records)
+        while world.backend.connected([agent.agent_id for agent in agents]) < AGENTS:
+            await world.settle(0.1)
+        took = time.process_time() - cpu_s, world.clock.monotonic() - begun_s
+        await world.settle(30.0)
+        assert not any(isinstance(event, Lost) for event in world.master.events)
+        await batch.stop()
+    return took
+
+
 def add_others(slurm: FakeSlurm) -> None:
     for number in range(FOREIGN):
         id_ = JOBS + number + 1
@@ -154,6 +204,13 @@ def main() -> None:
             took = asyncio.run(adopt(Path(folder)))
         verdict = "within" if took < GOAL_S else "OVER"
         print(f"{JOBS} {name} found again in {took:.2f} s (goal {GOAL_S:g} s: {verdict})")
+    with tempfile.TemporaryDirectory() as folder:
+        cpu_s, after_s = run(agents_back(Path(folder)), limit_s=24 * 3600)
+    verdict = "within" if cpu_s < GOAL_S else "OVER"
+    print(
+        f"{AGENTS} agents back after {cpu_s:.2f} s of CPU, {after_s:.1f} s on their own clock, nothing lost "
+        f"(goal {GOAL_S:g} s: {verdict})"
+    )
 
 
 if __name__ == "__main__":

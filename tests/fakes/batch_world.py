@@ -60,6 +60,7 @@ class FakeBatch:
 
     def __init__(self, world: AgentsWorld) -> None:
         self._world = world
+        self.nodes = NODES
         self.jobs: dict[str, FakeJob] = {}
         self.down = False
         self.refusal: Exception | None = None
@@ -92,21 +93,21 @@ class FakeBatch:
     def free(self) -> list[str]:
         taken = {node for job in self.jobs.values() if job.cause is None for node in job.nodes}
         taken |= self.down_nodes
-        return [name for name in (f"n{k + 1}" for k in range(NODES)) if name not in taken]
+        return [name for name in (f"n{k + 1}" for k in range(self.nodes)) if name not in taken]
 
     async def site(self) -> Site:
         await self._answer()
         queue = Queue(
             name="gpu",
             is_default=True,
-            nodes=NODES,
+            nodes=self.nodes,
             idle_nodes=len(self.free),
             gpus_per_node=GPUS,
             gpu_types=frozenset({"fake"}),
             cpus_per_node=16,
             max_walltime_s=7200,
         )
-        names = frozenset(f"n{k + 1}" for k in range(NODES))
+        names = frozenset(f"n{k + 1}" for k in range(self.nodes))
         return Site(version="0", queues={"gpu": queue}, nodes=names, accounts=self.accounts)
 
     async def submit(self, job: JobSpec) -> str:

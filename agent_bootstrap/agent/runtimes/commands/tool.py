@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from agent_bootstrap.agent.mounts import user_error
+from agent_bootstrap.agent.runtimes.commands.user_namespaces import is_shared
 from agent_bootstrap.agent.runtimes.image_task import ImageTask
 from agent_bootstrap.protocol import Login
 from windlass.base.errors import InvalidConfig
@@ -21,6 +23,8 @@ from windlass.base.image_reference import ImageReference
 
 VERSION_LIMIT_S = 20.0
 CLEAR_LIMIT_S = 60.0
+LEAVE_TRIES, LEAVE_EVERY_S = 10, 0.1
+"""What was just removed may still be ending."""
 KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "XDG_RUNTIME_DIR")
 KEPT_ENDS = ("_proxy", "_PROXY")
 KEPT_STARTS = ("SSL_CERT_", "APPTAINER_", "SINGULARITY_", "ENROOT_", "CONTAINERS_")
@@ -47,7 +51,7 @@ class Command:
     files: Mapping[Path, str] = field(default_factory=dict, repr=False)
     """Written with mode 0600 before it."""
     leaves: Path | None = None
-    """A file with the id of a process that the program leaves behind, to be ended then."""
+    """A file with the id of a process that the program leaves behind, to be ended then, unless others need it."""
 
 
 class Tool(Protocol):
@@ -147,11 +151,19 @@ def run_quietly(command: Command) -> None:
 
 
 def _end_left(file: Path, program: str) -> None:
-    """If it is that program still: the number may be another's by now."""
+    """If it is that program still: the number may be another's by now.
+
+    It keeps namespaces that all containers of this user share, those of other jobs too: it stays while one is in them.
+    """
     with suppress(OSError, ValueError):
         pid = int(file.read_text())
-        if Path(f"/proc/{pid}/comm").read_text().split()[:1] == [program]:
-            os.kill(pid, signal.SIGKILL)
+        for _ in range(LEAVE_TRIES):
+            if Path(f"/proc/{pid}/comm").read_text().split()[:1] != [program]:
+                return
+            if not is_shared(pid):
+                os.kill(pid, signal.SIGKILL)
+                return
+            time.sleep(LEAVE_EVERY_S)
 
 
 def environment(own: Mapping[str, str]) -> dict[str, str]:
